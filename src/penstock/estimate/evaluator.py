@@ -1,0 +1,202 @@
+"""One place to ask what a placement would give: every estimator over one application and one cluster.
+
+`Evaluator.evaluate` answers for a person; `Evaluator.scorer` answers for a search, many placements at once and as one
+number each, the higher the better.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.estimate.bottleneck import Element, RateNet, bottleneck_rates, elements, rate_net
+from penstock.estimate.flow import (
+    PLANNING,
+    FlowEstimate,
+    FlowModel,
+    FlowNet,
+    estimate_flow,
+    estimate_flows,
+    flow_net,
+    level_delays,
+    mean_delay,
+)
+from penstock.estimate.traffic import Traffic, machine_traffic, traffic
+from penstock.model.cluster import Cluster
+from penstock.model.kernel import kernel
+from penstock.model.placement import MEMORY_SLACK, Hop, Placement
+from penstock.model.routes import route
+from penstock.model.slotgraph import Links, Slots, expand_links, expand_slots
+from penstock.model.taskgraph import Edges, Floats, Ints, Tasks, expand_edges, expand_tasks
+from penstock.model.topology import Topology
+
+
+class Objective(StrEnum):
+    """What a search makes best."""
+
+    THROUGHPUT = "throughput"  # source tuples a second, back-pressure settled (routed networks: as rate)
+    RATE = "rate"  # source tuples a second when streams split evenly
+    DELAY = "delay"  # network delay from source to sink
+    TRAFFIC = "traffic"  # bytes between machines a source tuple
+    BALANCED = "balanced"  # throughput and delay relative to a reference (TATA, eq. (13))
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a placement would give."""
+
+    throughput_tps: float
+    rate_tps: float
+    delay_ms: float
+    traffic: Traffic
+    machines: int
+    slots: int
+    fits_memory: bool
+    limits: tuple[Element, ...]  # every element used, the most limiting first
+
+    @property
+    def bottleneck(self) -> Element | None:
+        """The element that limits the rate; none where nothing costs anything."""
+        return self.limits[0] if self.limits else None
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """The estimators over one application and one cluster; arrays are made when first wanted."""
+
+    topology: Topology
+    cluster: Cluster
+    model: FlowModel = PLANNING
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The tasks of the application."""
+        return expand_tasks(self.topology)
+
+    @cached_property
+    def edges(self) -> Edges:
+        """Every edge between two of its tasks."""
+        return expand_edges(self.tasks)
+
+    @cached_property
+    def slots(self) -> Slots:
+        """The slots of the cluster."""
+        return expand_slots(self.cluster, self.tasks.resources)
+
+    @cached_property
+    def links(self) -> Links:
+        """The links of the cluster."""
+        return expand_links(self.cluster)
+
+    @cached_property
+    def flow_net(self) -> FlowNet:
+        """What the flow kernels read."""
+        return flow_net(self.tasks, self.edges, self.slots, self.model)
+
+    @cached_property
+    def rate_net(self) -> RateNet:
+        """What the rate kernel reads."""
+        return rate_net(self.tasks, self.edges, self.slots, self.links, self.cluster.routed)
+
+    def evaluate(self, placement: Placement) -> Evaluation:
+        """Estimate a complete placement (with its routes, where the network is routed)."""
+        placed = np.asarray(placement.slots, dtype=np.int32)
+        limits = tuple(elements(self.tasks, self.slots, self.cluster, placement))
+        rate = limits[0].rate_tps if limits else np.inf
+        flow = (
+            FlowEstimate(rate, self._routed_delay(placed, placement.routes))
+            if self.cluster.routed
+            else self.flow(placed)
+        )
+        return Evaluation(
+            throughput_tps=flow.throughput_tps,
+            rate_tps=rate,
+            delay_ms=flow.delay_ms,
+            traffic=traffic(self.tasks, self.slots, placed),
+            machines=len(np.unique(self.slots.machine[placed])),
+            slots=len(np.unique(placed)),
+            fits_memory=bool(self._fits(placed[None, :])[0]),
+            limits=limits,
+        )
+
+    def flow(self, placed: NDArray[np.int32]) -> FlowEstimate:
+        """Estimate throughput and delay on a full mesh."""
+        return estimate_flow(self.flow_net, placed)
+
+    def scorer(
+        self, objective: Objective, reference: FlowEstimate | None = None, weight: float = 0.8
+    ) -> Callable[[NDArray[np.int32]], Floats]:
+        """Return a function from placements [B, T] to scores [B]; a placement that breaks a memory limit gets -inf.
+
+        `balanced` is TATA's reward (13): `weight` times the gain in throughput over `reference` and the rest times
+        the gain in delay.
+        """
+        if objective is Objective.BALANCED and reference is None:
+            raise ValueError("the balanced objective needs a reference")
+
+        def score(placed: NDArray[np.int32]) -> Floats:
+            scores = self._scores(objective, placed, reference, weight)
+            return np.where(self._fits(placed), scores, -np.inf)
+
+        return score
+
+    def _scores(
+        self, objective: Objective, placed: NDArray[np.int32], reference: FlowEstimate | None, weight: float
+    ) -> Floats:
+        net = self.rate_net
+        if objective is Objective.TRAFFIC:
+            return -machine_traffic(net.edge_source, net.edge_target, net.edge_bits, net.slot_machine, placed)
+        if objective is Objective.RATE or (objective is Objective.THROUGHPUT and self.cluster.routed):
+            return bottleneck_rates(net, placed)
+        if self.cluster.routed:
+            throughput, delay = bottleneck_rates(net, placed), np.array([self._routed_delay(row) for row in placed])
+        else:
+            throughput, delay = estimate_flows(self.flow_net, placed)
+        if objective is Objective.THROUGHPUT:
+            return throughput
+        if objective is Objective.DELAY or reference is None:
+            return -delay
+        faster = throughput / reference.throughput_tps - 1.0
+        sooner = 1.0 - delay / reference.delay_ms
+        return weight * faster + (1.0 - weight) * sooner
+
+    def _fits(self, placed: NDArray[np.int32]) -> NDArray[np.bool_]:
+        slots = self.slots
+        return memory_fits(self.tasks.memory_mb, slots.memory_mb, slots.machine_memory_mb, slots.machine, placed)
+
+    def _routed_delay(self, placed: NDArray[np.int32], routes: Mapping[Hop, tuple[int, ...]] | None = None) -> float:
+        """Return the mean delay over the links of the routes; inside a machine, as on a mesh."""
+        found = route(self.tasks, self.slots, self.links, placed.tolist()) if routes is None else routes
+        if isinstance(found, Hop):
+            return np.inf
+        latency = {hop: float(self.links.latency_ms[list(path)].sum()) for hop, path in found.items()}
+        machine = self.slots.machine[placed]
+        edge_ms = level_delays(self.flow_net, placed)
+        source, target = machine[self.edges.source], machine[self.edges.target]
+        for edge in np.flatnonzero(source != target):
+            edge_ms[edge] = latency.get(Hop(int(self.edges.stream[edge]), int(source[edge]), int(target[edge])), 0.0)
+        gain = self.tasks.gain
+        return mean_delay(self.flow_net, gain, gain, gain, edge_ms)
+
+
+@kernel
+def memory_fits(
+    memory_mb: Floats, slot_mb: Floats, machine_mb: Floats, slot_machine: Ints, placed: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Return for many placements, `placed` being [B, T], whether every slot and machine has the memory."""
+    fits = np.ones(len(placed), dtype=np.bool_)
+    for row in range(len(placed)):
+        slot_used = np.zeros(len(slot_mb))
+        machine_used = np.zeros(len(machine_mb))
+        for task in range(len(memory_mb)):
+            slot = placed[row, task]
+            slot_used[slot] += memory_mb[task]
+            machine_used[slot_machine[slot]] += memory_mb[task]
+        for slot in range(len(slot_mb)):
+            fits[row] = fits[row] and slot_used[slot] <= slot_mb[slot] * (1 + MEMORY_SLACK)
+        for machine in range(len(machine_mb)):
+            fits[row] = fits[row] and machine_used[machine] <= machine_mb[machine] * (1 + MEMORY_SLACK)
+    return fits

@@ -1,0 +1,127 @@
+"""Clusters: machines with slots, and the network between them.
+
+A *slot* is one thread of execution: at most one core's worth of cpu, and together with the other slots of its machine at most
+the machine's cores. Any number of tasks may share a slot. Slots are grouped into processes, machines and hosts (two
+machines on one host are two containers or virtual machines). Without links the network is a full mesh whose delay
+depends on how far apart two slots are; with links it is a routed network of machines and switches.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from penstock.model.entity import Count, Entity, Name, NonNegative, Positive, Probability
+from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, choices, refuse_duplicates
+from penstock.model.topology import Topology
+
+
+class Machine(Entity, frozen=True):
+    """A computer (or container) that runs tasks in its slots."""
+
+    name: Name
+    cores: Count = 1
+    speed: Positive = 1.0  # of one core, relative; a tuple of `cpu` c takes c / speed seconds
+    memory_mb: Positive = 4096.0  # shared by its slots
+    slots: Count = 1
+    slot_memory_mb: Positive | None = None  # a limit of each slot, where slots don't share memory
+    processes: Count = 1  # its slots are dealt to them in equal blocks
+    host: Name | None = None  # None: a host of its own
+    network_mbps: Positive | None = None  # its network card, each way; None: never the limit
+    resources: dict[str, NonNegative] = {}  # other capacities a second, by name
+    failure_probability: Probability = 0.0
+
+    def _check(self) -> None:
+        if self.processes > self.slots:
+            raise InvalidInput("processes", f"expected ≤ the {self.slots} slots, got {self.processes}")
+
+    @property
+    def cpu(self) -> float:
+        """Core-seconds of a core of speed 1 that it does a second."""
+        return self.cores * self.speed
+
+
+class Link(Entity, frozen=True):
+    """A connection of two machines or switches; both directions share it unless it is directed."""
+
+    source: Name
+    target: Name
+    bandwidth_mbps: NonNegative
+    latency_ms: NonNegative = 0.0
+    directed: bool = False
+    failure_probability: Probability = 0.0
+
+    @property
+    def label(self) -> str:
+        """The link's name in output and plans."""
+        return f"{self.source}->{self.target}" if self.directed else f"{self.source}--{self.target}"
+
+
+class Distances(Entity, frozen=True):
+    """The delay between two slots by how far apart they are; the defaults are TATA's."""
+
+    same_slot_ms: NonNegative = 1.0
+    same_process_ms: NonNegative = 1.5
+    same_host_ms: NonNegative = 2.0
+    other_host_ms: NonNegative = 4.0
+
+
+class Cluster(Entity, frozen=True, dict=True):
+    """Machines and the network that joins them."""
+
+    name: Name
+    machines: tuple[Machine, ...]
+    switches: tuple[Name, ...] = ()  # they relay and run nothing
+    links: tuple[Link, ...] = ()
+    distances: Distances = Distances()
+
+    def _check(self) -> None:
+        if not self.machines:
+            raise InvalidInput("machines", "expected at least one machine, got none")
+        refuse_duplicates("machines", [machine.name for machine in self.machines])
+        refuse_duplicates("links", [link.label for link in self.links])
+        for position, name in enumerate(self.switches):
+            if name in self.machine_index or name in self.switches[:position]:
+                raise InvalidInput(f"switches[{position}]", f"{name!r} is taken already; rename one")
+        for position, link in enumerate(self.links):
+            for end, name in (("source", link.source), ("target", link.target)):
+                if name not in self.node_index:
+                    path = f"links[{position}].{end}"
+                    raise UnknownName(
+                        path, f"no machine or switch is named {name!r}; there are {choices(self.node_index)}"
+                    )
+            if link.source == link.target:
+                raise InvalidInput(f"links[{position}].target", f"expected another end than {link.source!r}")
+
+    @property
+    def routed(self) -> bool:
+        """Whether tuples between machines follow routes over links."""
+        return bool(self.links)
+
+    @cached_property
+    def machine_index(self) -> Mapping[str, int]:
+        """The position of each machine, by name."""
+        return {machine.name: position for position, machine in enumerate(self.machines)}
+
+    @cached_property
+    def node_index(self) -> Mapping[str, int]:
+        """The number of each node of the network, machines first, then switches, by name."""
+        return {name: node for node, name in enumerate([*self.machine_index, *self.switches])}
+
+    @cached_property
+    def slot_names(self) -> tuple[str, ...]:
+        """The slots in order: `machine/number`."""
+        return tuple(f"{machine.name}/{number}" for machine in self.machines for number in range(machine.slots))
+
+    @property
+    def slot_count(self) -> int:
+        """How many slots all machines have together."""
+        return sum(machine.slots for machine in self.machines)
+
+
+def check_pins(topology: Topology, cluster: Cluster) -> None:
+    """Raise `UnknownMachine` when a component is pinned to a machine that the cluster does not have."""
+    for position, component in enumerate(topology.components):
+        if component.pinned is not None and component.pinned not in cluster.machine_index:
+            raise UnknownMachine(
+                f"components[{position}].pinned",
+                f"cluster {cluster.name!r} has no machine {component.pinned!r}; it has {choices(cluster.machine_index)}",
+            )

@@ -1,0 +1,138 @@
+"""The base of everything a user describes: a frozen record that is checked however it was made.
+
+Field types carry their limits (`Count`, `Positive`, `Probability`); msgspec checks them when a file is decoded, and
+`Entity.__post_init__` checks the same limits when Python code builds the object. `explain` turns msgspec's message
+into ours: the path of the field, what was expected, what was found.
+"""
+
+import math
+import re
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from penstock.model.errors import InvalidInput, UnknownName, choices, join_path
+
+type_hints = cache(get_type_hints)
+
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\s/\[\]]+$")]
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+
+
+class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A frozen, keyword-only record whose fields are valid, or that does not exist."""
+
+    def __post_init__(self) -> None:
+        for name, kind in type_hints(type(self), include_extras=True).items():
+            if name in self.__struct_fields__:
+                self._check_field(name, kind)
+        self._check()
+
+    def _check_field(self, name: str, kind: Any) -> None:
+        value = getattr(self, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidInput(name, f"expected a finite number, got {value}")
+        try:
+            converted = msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            raise explain(error, value, kind).below(name) from None
+        if type(converted) is not type(value):  # 2 for a float field becomes 2.0, a list becomes a tuple
+            msgspec.structs.force_setattr(self, name, converted)
+
+    def _check(self) -> None:
+        """Raise `InvalidInput` when fields that are valid one by one do not fit together."""
+
+
+_AT = re.compile(r"^(?P<message>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
+_LIMIT = re.compile(r"Expected `(?P<type>\w+)` (?P<limit>[<>]=?) (?P<bound>.+)")
+_TYPE = re.compile(r"Expected `(?P<type>[^`]+)`(?:, got `(?P<got>\w+)`)?$")
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+
+
+def explain(error: msgspec.ValidationError, raw: Any, kind: Any = None) -> InvalidInput:
+    """Return the `InvalidInput` that says what msgspec's `error` about `raw` means to a user.
+
+    `kind` is the type that `raw` was to become; it names the choices where a field or an enumeration is wrong.
+    """
+    found = _AT.match(str(error))
+    assert found is not None, "the pattern matches every text"
+    message, where = found["message"], (found["path"] or "$")[1:].lstrip(".")
+    if isinstance(error.__cause__, InvalidInput):  # one of our own checks, raised while decoding
+        return error.__cause__.below(where)
+    path, value, owner = _locate(raw, where, kind)
+    if unknown := re.match(r"Object contains unknown field `(.*)`", message):
+        known = getattr(owner, "__struct_fields__", ())
+        return UnknownName(
+            join_path(path, unknown[1]), "unknown field" + (f"; expected one of {choices(known)}" if known else "")
+        )
+    if missing := re.match(r"Object missing required field `(.*)`", message):
+        return InvalidInput(join_path(path, missing[1]), "missing; this field is required")
+    return InvalidInput(path, f"expected {_expectation(message, owner)}, got {_shown(value)}")
+
+
+def _expectation(message: str, kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "one of " + ", ".join(str(member.value) for member in kind)
+    if limit := _LIMIT.match(message):
+        sign = limit["limit"].replace(">=", "≥").replace("<=", "≤")
+        return f"{_WORDS.get(limit['type'], limit['type'])} {sign} {limit['bound'].removesuffix('.0')}"
+    if "matching regex" in message or "of length" in message:
+        return "a name without white space, '/' or brackets"
+    if wrong := _TYPE.match(message):
+        parts = [_WORDS.get(part.strip(), part.strip()) for part in wrong["type"].split("|") if "null" not in part]
+        return " or ".join(parts)
+    return message[0].lower() + message[1:]
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else "a table" if isinstance(value, dict) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def _locate(raw: Any, where: str, kind: Any) -> tuple[str, Any, Any]:
+    """Follow msgspec's path through the raw data: the path in our words, the value there, the type expected there."""
+    path, value = "", raw
+    for step in re.findall(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+", where):
+        kind = _bare(kind)
+        if step == "[...]":  # msgspec does not say which key; the first whose value is refused is the one it met
+            inner = get_args(kind)[1] if get_origin(kind) is dict else Any
+            step = next((key for key, item in value.items() if _refused(item, inner)), "…")
+            path, value, kind = join_path(path, str(step)), value.get(step), inner
+        elif step.startswith("["):
+            path, value = path + step, value[int(step[1:-1])] if isinstance(value, list | tuple) else None
+            arguments = get_args(kind)
+            kind = arguments[0] if arguments else None
+        else:
+            path, value = join_path(path, step), value.get(step) if isinstance(value, dict) else None
+            kind = type_hints(kind, include_extras=True).get(step) if isinstance(kind, type) else None
+    return path, value, _bare(kind)
+
+
+def _bare(kind: Any) -> Any:
+    """Strip `Annotated` and `| None` from a type."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    rest = [part for part in get_args(kind) if part is not type(None)]
+    return _bare(rest[0]) if type(None) in get_args(kind) and len(rest) == 1 else kind
+
+
+def _refused(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return True
+    return False

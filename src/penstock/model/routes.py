@@ -1,0 +1,106 @@
+"""Routes over a network: how much each stream sends between two machines, and the widest path for it.
+
+`route` follows SPARCLE's Algorithm 1: hops are routed one after another, each on the path whose narrowest link, after
+adding the hop to what the link already carries, allows the highest rate.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from penstock.model.kernel import kernel
+from penstock.model.placement import Hop
+from penstock.model.slotgraph import Links, Slots
+from penstock.model.taskgraph import Floats, Flow, Ints, Tasks, sum_by
+from penstock.model.topology import Grouping
+
+BITS = 8.0
+
+
+def flow_matrix(tasks: Tasks, flow: Flow, place: Ints, places: int) -> Floats:
+    """Return what a stream sends from place to place, in bytes a source tuple: [places, places].
+
+    `place` says for every task where it is: its machine, its process, its slot.
+    """
+    sender, receiver = tasks.of(flow.source), tasks.of(flow.target)
+    sent = tasks.gain[sender.start : sender.stop] * flow.share * flow.tuple_bytes
+    source, target = place[sender.start : sender.stop], place[receiver.start : receiver.stop]
+    matrix = np.zeros((places, places))
+    if flow.grouping is Grouping.FORWARD:
+        np.add.at(matrix, (source, target), sent)
+        return matrix
+    if flow.grouping is Grouping.GLOBAL:
+        target = target[:1]
+    return np.outer(sum_by(source, sent, places), sum_by(target, np.ones(len(target)), places))
+
+
+def hop_bits(tasks: Tasks, slots: Slots, placed: Ints) -> dict[Hop, float]:
+    """Return the bits a source tuple that every stream sends between two different machines, in a fixed order."""
+    machine = slots.machine[placed]
+    used, local = np.unique(machine, return_inverse=True)
+    bits: dict[Hop, float] = {}
+    for flow in sorted(tasks.flows, key=lambda flow: flow.stream):
+        matrix = flow_matrix(tasks, flow, local.astype(np.int32), len(used)) * BITS
+        np.fill_diagonal(matrix, 0.0)
+        for a, b in np.argwhere(matrix > 0):
+            bits[Hop(flow.stream, int(used[a]), int(used[b]))] = float(matrix[a, b])
+    return bits
+
+
+def route(tasks: Tasks, slots: Slots, links: Links, placed: Sequence[int]) -> Mapping[Hop, tuple[int, ...]] | Hop:
+    """Return the links of every hop of a placement, or the first hop for which there is no way."""
+    bits = hop_bits(tasks, slots, np.asarray(placed, dtype=np.int32))
+    load = np.zeros(len(links.bandwidth))
+    routes: dict[Hop, tuple[int, ...]] = {}
+    for hop, amount in bits.items():
+        _, path = widest_path(links, load, amount, hop.source, hop.target)
+        if not len(path):
+            return hop
+        load[path] += amount
+        routes[hop] = tuple(int(link) for link in path)
+    return routes
+
+
+@kernel
+def widest_tree(links: Links, load: Floats, bits: float, source: int) -> tuple[Floats, Ints, Ints]:
+    """Return for every node the best rate at which `bits` more a tuple can reach it from `source`.
+
+    The second and third results are the arc's tail and link by which each node is reached best (-1: not reached).
+    Among equal rates the lowest node is settled first and an earlier way is kept.
+    """
+    width = np.zeros(links.nodes)
+    width[source] = np.inf
+    tail = np.full(links.nodes, -1, dtype=np.int32)
+    via = np.full(links.nodes, -1, dtype=np.int32)
+    settled = np.zeros(links.nodes, dtype=np.bool_)
+    for _ in range(links.nodes):
+        node, best = -1, 0.0
+        for candidate in range(links.nodes):
+            if not settled[candidate] and width[candidate] > best:
+                node, best = candidate, width[candidate]
+        if node < 0:
+            break
+        settled[node] = True
+        for arc in range(links.start[node], links.start[node + 1]):
+            link, head = links.link[arc], links.head[arc]
+            rate = min(best, links.bandwidth[link] / (bits + load[link]))
+            if rate > width[head] and not settled[head]:
+                width[head], tail[head], via[head] = rate, node, link
+    return width, tail, via
+
+
+@kernel
+def widest_path(links: Links, load: Floats, bits: float, source: int, target: int) -> tuple[float, Ints]:
+    """Return the rate of the widest path and its links in the order of travel; no links where there is no way."""
+    width, tail, via = widest_tree(links, load, bits, source)
+    length, node = 0, target
+    for _ in range(links.nodes):
+        if node == source or via[node] < 0:
+            break
+        length, node = length + 1, tail[node]
+    path = np.empty(length if node == source else 0, dtype=np.int32)
+    node = target
+    for step in range(len(path)):
+        path[len(path) - 1 - step] = via[node]
+        node = tail[node]
+    return width[target], path

@@ -1,0 +1,169 @@
+"""The array form of a topology: its tasks, the edges between them, and what flows along them.
+
+Tasks are numbered component by component in topological order, so that a pass over ascending numbers meets every task
+after all of its upstream tasks. Flows are per *source tuple*: a task's `gain` is how many tuples it processes for
+each tuple that all sources together produce, when streams split evenly.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.topology import Application, Grouping, Kind, Topology
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Flow(NamedTuple):
+    """A stream between numbered components, with what one task sends to one task along it."""
+
+    source: int  # component, in task-graph order
+    target: int
+    grouping: Grouping
+    share: float  # tuples from a task to each task it sends to, a tuple processed
+    tuple_bytes: float
+    stream: int  # position in the topology's streams
+
+
+class Tasks(NamedTuple):
+    """The tasks of a topology; T tasks, C components in topological order, R resources beside cpu."""
+
+    position: Ints  # [C] position of the component in the topology
+    first: Ints  # [C + 1] number of the component's first task; the last entry is T
+    component: Ints  # [T] in topological order
+    cpu: Floats  # [T] core-seconds a tuple at speed 1
+    memory_mb: Floats  # [T]
+    needs: Floats  # [T, R] of other resources, a tuple
+    resources: tuple[str, ...]  # their names, R of them
+    gain: Floats  # [T] tuples processed a source tuple
+    source: Bools  # [T]
+    sink: Bools  # [T]
+    flows: tuple[Flow, ...]  # by ascending source
+
+    @property
+    def number(self) -> int:
+        """How many tasks there are."""
+        return len(self.component)
+
+    def of(self, component: int) -> range:
+        """The tasks of a component."""
+        return range(int(self.first[component]), int(self.first[component + 1]))
+
+
+class Edges(NamedTuple):
+    """Every pair of tasks between which tuples flow, sorted by sender; E edges."""
+
+    start: Ints  # [T + 1] the edges of sender t are start[t] .. start[t + 1]
+    source: Ints  # [E] sending task
+    target: Ints  # [E] receiving task
+    share: Floats  # [E] tuples sent a tuple processed by the sender
+    tuple_bytes: Floats  # [E]
+    stream: Ints  # [E] position in the topology's streams
+
+
+def expand_tasks(topology: Topology) -> Tasks:
+    """Expand a topology into its tasks and, per stream, what flows between a pair of them."""
+    components = [topology.components[position] for position in topology.order]
+    rank = {component.name: number for number, component in enumerate(components)}
+    width = np.array([component.parallelism for component in components])
+    first = np.concatenate([[0], np.cumsum(width)]).astype(np.int32)
+    flows = sorted(
+        Flow(
+            source=rank[stream.source],
+            target=rank[stream.target],
+            grouping=stream.grouping,
+            share=stream.selectivity / _spread(stream.grouping, int(width[rank[stream.target]])),
+            tuple_bytes=stream.tuple_bytes,
+            stream=number,
+        )
+        for number, stream in enumerate(topology.streams)
+    )
+    resources = tuple(sorted({name for component in components for name in component.resources}))
+    needs = np.array([[component.resources.get(name, 0.0) for name in resources] for component in components])
+    return Tasks(
+        position=np.array(topology.order, dtype=np.int32),
+        first=first,
+        component=np.repeat(np.arange(len(components), dtype=np.int32), width),
+        cpu=np.repeat([component.cpu for component in components], width),
+        memory_mb=np.repeat([component.memory_mb for component in components], width),
+        needs=np.repeat(needs.reshape(len(components), len(resources)), width, axis=0),
+        resources=resources,
+        gain=_gains(topology, flows, first),
+        source=np.repeat([component.kind is Kind.SOURCE for component in components], width),
+        sink=np.repeat([component.kind is Kind.SINK for component in components], width),
+        flows=tuple(flows),
+    )
+
+
+def expand_edges(tasks: Tasks) -> Edges:
+    """List every edge between two tasks. Their number is quadratic in parallelism: only estimators want them all."""
+    blocks = [_block(tasks, flow) for flow in tasks.flows]
+    source, target, share, tuple_bytes, stream = (
+        np.concatenate([block[column] for block in blocks]) if blocks else np.empty(0) for column in range(5)
+    )
+    by_sender = np.argsort(source, kind="stable")
+    counts = np.bincount(source.astype(np.int64), minlength=tasks.number)
+    return Edges(
+        start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+        source=source[by_sender].astype(np.int32),
+        target=target[by_sender].astype(np.int32),
+        share=share[by_sender].astype(np.float64),
+        tuple_bytes=tuple_bytes[by_sender].astype(np.float64),
+        stream=stream[by_sender].astype(np.int32),
+    )
+
+
+def sum_by(place: Ints, amount: Floats, places: int) -> Floats:
+    """Add up amounts by where they are: [places]."""
+    return np.bincount(place, amount, places).astype(np.float64)
+
+
+def task_names(topology: Topology) -> tuple[str, ...]:
+    """Name the tasks in task-graph order: `component[number]`."""
+    components = (topology.components[position] for position in topology.order)
+    return tuple(f"{component.name}[{number}]" for component in components for number in range(component.parallelism))
+
+
+def _spread(grouping: Grouping, width: int) -> int:
+    """Return over how many tasks a task's output on a stream is divided."""
+    one_gets_all = grouping in (Grouping.FORWARD, Grouping.GLOBAL, Grouping.ALL)
+    return 1 if one_gets_all else width
+
+
+def _gains(topology: Topology, flows: list[Flow], first: Ints) -> Floats:
+    gain = np.zeros(int(first[-1]))
+    rates = topology.rate_tps if isinstance(topology, Application) else {}
+    weights = {source.name: 1.0 for source in topology.sources} if len(rates) < len(topology.sources) else rates
+    for number, position in enumerate(topology.order):
+        component = topology.components[position]
+        if component.name in weights:
+            share = weights[component.name] / sum(weights.values())
+            gain[first[number] : first[number + 1]] = share / component.parallelism
+    for flow in flows:
+        sent = gain[first[flow.source] : first[flow.source + 1]] * flow.share
+        received = gain[first[flow.target] : first[flow.target + 1]]
+        match flow.grouping:
+            case Grouping.FORWARD:
+                received += sent
+            case Grouping.GLOBAL:
+                received[0] += sent.sum()
+            case _:
+                received += sent.sum()
+    return gain
+
+
+def _block(tasks: Tasks, flow: Flow) -> tuple[Ints, Ints, Floats, Floats, Ints]:
+    senders = np.arange(tasks.first[flow.source], tasks.first[flow.source + 1])
+    receivers = np.arange(tasks.first[flow.target], tasks.first[flow.target + 1])
+    match flow.grouping:
+        case Grouping.FORWARD:
+            source, target = senders, receivers
+        case Grouping.GLOBAL:
+            source, target = senders, np.full(len(senders), receivers[0])
+        case _:
+            source, target = np.repeat(senders, len(receivers)), np.tile(receivers, len(senders))
+    size = len(source)
+    return source, target, np.full(size, flow.share), np.full(size, flow.tuple_bytes), np.full(size, flow.stream)

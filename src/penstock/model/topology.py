@@ -1,0 +1,223 @@
+"""Applications: graphs of components joined by streams, and what they cost.
+
+A *component* runs as `parallelism` equal tasks. A *stream* carries tuples from the tasks of one component to those of
+another; its grouping says which task gets which tuple. Costs are relative to a core of speed 1: a component with
+`cpu = 0.002` keeps such a core busy for 2 ms a tuple (or, with speeds in GHz, takes 0.002 giga-cycles).
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
+
+from penstock.model.entity import Count, Entity, Name, NonNegative, Positive, Share
+from penstock.model.errors import (
+    CyclicTopology,
+    InvalidInput,
+    UnequalForward,
+    UnknownName,
+    UnreachableComponent,
+    choices,
+    refuse_duplicates,
+)
+
+
+class Kind(StrEnum):
+    """What a component does with tuples: makes them, turns them into others, takes them out."""
+
+    SOURCE = "source"
+    OPERATOR = "operator"
+    SINK = "sink"
+
+
+class Grouping(StrEnum):
+    """Which of the downstream tasks a tuple goes to."""
+
+    SHUFFLE = "shuffle"  # any, evenly
+    FIELDS = "fields"  # the task that owns the tuple's key
+    PARTIAL_KEY = "partial-key"  # the less loaded of the key's two tasks
+    ALL = "all"  # every task gets a copy
+    GLOBAL = "global"  # always task 0
+    DIRECT = "direct"  # the task that the sender names
+    FORWARD = "forward"  # task k to task k
+    LOCAL_OR_SHUFFLE = "local-or-shuffle"  # a task in the same process if there is one
+
+
+class Distribution(StrEnum):
+    """How the processing times of one component vary around their mean."""
+
+    CONSTANT = "constant"
+    EXPONENTIAL = "exponential"
+    GAMMA = "gamma"
+    LOGNORMAL = "lognormal"
+
+
+class ServiceTime(Entity, frozen=True):
+    """The distribution of a component's processing time; its mean is the component's `cpu`."""
+
+    distribution: Distribution = Distribution.CONSTANT
+    cv: NonNegative = 0.0  # coefficient of variation, for gamma and lognormal
+
+    def _check(self) -> None:
+        shaped = self.distribution in (Distribution.GAMMA, Distribution.LOGNORMAL)
+        if shaped and self.cv == 0:
+            raise InvalidInput("cv", f"expected a number > 0 for {self.distribution} times, got 0")
+        if not shaped and self.cv != 0:
+            raise InvalidInput("cv", f"expected none for {self.distribution} times, got {self.cv}; use gamma")
+
+
+class Component(Entity, frozen=True):
+    """One vertex of an application: what it costs a tuple, and how many tasks may share the work."""
+
+    name: Name
+    kind: Kind = Kind.OPERATOR
+    parallelism: Count = 1
+    min_parallelism: Count = 1
+    max_parallelism: Count | None = None  # None: as many as there are slots
+    parallelisable: bool = True  # False: always one task
+    cpu: NonNegative = 0.0  # core-seconds a tuple on a core of speed 1
+    memory_mb: NonNegative = 0.0  # of one task
+    resources: dict[str, NonNegative] = {}  # other needs a tuple, by name (SPARCLE's resource types)
+    service: ServiceTime = ServiceTime()
+    pinned: Name | None = None  # the machine on which all its tasks must run
+
+    def _check(self) -> None:
+        if not self.parallelisable and self.parallelism != 1:
+            raise InvalidInput("parallelism", f"expected 1 as parallelisable is false, got {self.parallelism}")
+        if self.parallelism < self.min_parallelism:
+            raise InvalidInput(
+                "parallelism", f"expected ≥ min_parallelism {self.min_parallelism}, got {self.parallelism}"
+            )
+        if self.max_parallelism is not None and self.parallelism > self.max_parallelism:
+            raise InvalidInput(
+                "parallelism", f"expected ≤ max_parallelism {self.max_parallelism}, got {self.parallelism}"
+            )
+
+
+class Stream(Entity, frozen=True):
+    """An edge between two components."""
+
+    source: Name
+    target: Name
+    grouping: Grouping = Grouping.SHUFFLE
+    keys: tuple[str, ...] = ()  # the fields that a fields or partial-key grouping hashes
+    selectivity: NonNegative = 1.0  # tuples sent on this stream a tuple processed by `source`
+    tuple_bytes: NonNegative = 100.0
+
+    @property
+    def label(self) -> str:
+        """The stream's name in output and plans."""
+        return f"{self.source}->{self.target}"
+
+
+class Topology(Entity, frozen=True, dict=True):
+    """A directed acyclic graph of components, each on a way from a source to a sink."""
+
+    name: Name
+    components: tuple[Component, ...]
+    streams: tuple[Stream, ...] = ()
+
+    def _check(self) -> None:
+        if not self.components:
+            raise InvalidInput("components", "expected at least one component, got none")
+        refuse_duplicates("components", [component.name for component in self.components])
+        refuse_duplicates("streams", [stream.label for stream in self.streams])
+        for position, stream in enumerate(self.streams):
+            self._check_stream(f"streams[{position}]", stream)
+        self._check_acyclic()
+        self._check_reachable()
+
+    def _check_stream(self, path: str, stream: Stream) -> None:
+        for end, name in (("source", stream.source), ("target", stream.target)):
+            if name not in self.index:
+                raise UnknownName(f"{path}.{end}", f"no component is named {name!r}; there are {choices(self.index)}")
+        source, target = self[stream.source], self[stream.target]
+        if source.kind is Kind.SINK:
+            raise InvalidInput(f"{path}.source", f"{source.name!r} is a sink and sends nothing; make it an operator")
+        if target.kind is Kind.SOURCE:
+            raise InvalidInput(
+                f"{path}.target", f"{target.name!r} is a source and receives nothing; make it an operator"
+            )
+        if stream.grouping is Grouping.FORWARD and source.parallelism != target.parallelism:
+            raise UnequalForward(
+                f"{path}.grouping",
+                f"forward joins task k to task k, but {source.name!r} has {source.parallelism} tasks and "
+                f"{target.name!r} {target.parallelism}; make them equal or use shuffle",
+            )
+
+    def _check_acyclic(self) -> None:
+        try:
+            self.order  # noqa: B018  computing it is the check
+        except CycleError as error:
+            cycle = " -> ".join(reversed(error.args[1]))
+            raise CyclicTopology("streams", f"they lead round in a circle, {cycle}; remove one of them") from None
+
+    def _check_reachable(self) -> None:
+        fed = {stream.target for stream in self.streams}
+        feeds = {stream.source for stream in self.streams}
+        for position, component in enumerate(self.components):
+            path = f"components[{position}]"
+            if component.kind is not Kind.SOURCE and component.name not in fed:
+                raise UnreachableComponent(path, f"no stream leads to {component.name!r}; add one or make it a source")
+            if component.kind is not Kind.SINK and component.name not in feeds:
+                raise UnreachableComponent(
+                    path, f"no stream leads on from {component.name!r}; add one or make it a sink"
+                )
+
+    def __getitem__(self, name: str) -> Component:
+        return self.components[self.index[name]]
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """The position of each component, by name."""
+        return {component.name: position for position, component in enumerate(self.components)}
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Positions of the components, upstream before downstream; otherwise as listed."""
+        upstream: dict[int, set[int]] = {position: set() for position in range(len(self.components))}
+        for stream in self.streams:
+            upstream[self.index[stream.target]].add(self.index[stream.source])
+        sorter = TopologicalSorter(upstream)
+        sorter.prepare()
+        waiting, done = sorted(sorter.get_ready()), []
+        while waiting:
+            done.append(heappop(waiting))
+            sorter.done(done[-1])
+            for position in sorter.get_ready():
+                heappush(waiting, position)
+        return tuple(done)
+
+    @property
+    def sources(self) -> tuple[Component, ...]:
+        """The components that make tuples."""
+        return tuple(component for component in self.components if component.kind is Kind.SOURCE)
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks the topology expands to."""
+        return sum(component.parallelism for component in self.components)
+
+
+class Application(Topology, frozen=True, dict=True):
+    """A topology that is to run: its offered load, its weight among others, what it is promised."""
+
+    rate_tps: dict[Name, Positive] = {}  # offered load of each source component; absent: unknown
+    priority: Positive = 1.0
+    guaranteed_tps: Positive | None = None
+    availability: Share | None = None  # share of the time for which the guarantee must hold
+
+    def _check(self) -> None:
+        super()._check()
+        for name in self.rate_tps:
+            sources = [component.name for component in self.sources]
+            if name not in sources:
+                raise UnknownName(f"rate_tps.{name}", f"no source is named {name!r}; there are {choices(sources)}")
+        if self.availability is not None and self.guaranteed_tps is None:
+            raise InvalidInput("availability", "expected guaranteed_tps beside it, got none")
+
+    @property
+    def offered_tps(self) -> float | None:
+        """The offered load of all sources together, where it is known of each."""
+        return sum(self.rate_tps.values()) if len(self.rate_tps) == len(self.sources) else None

@@ -1,0 +1,77 @@
+"""Whether a policy's result may be used: the harness asks, so that policies need not.
+
+`violations` lists what is wrong with a placement; `untruths` what is wrong with a refusal: a reason must be true.
+"""
+
+import numpy as np
+
+from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible, Placement
+from penstock.model.routes import hop_bits
+from penstock.model.taskgraph import task_names
+from penstock.policies.api import PlacementView
+
+
+def violations(view: PlacementView, placement: Placement) -> list[str]:
+    """Return every rule that a placement breaks, one sentence each."""
+    tasks, slots = view.tasks, view.slots
+    if len(placement.slots) != tasks.number:
+        return [f"{len(placement.slots)} slots are given for {tasks.number} tasks"]
+    placed = np.asarray(placement.slots, dtype=np.int64)
+    names = task_names(view.topology)
+    outside = np.flatnonzero((placed < 0) | (placed >= slots.number))
+    if len(outside):
+        return [f"task {names[t]} is in slot {placed[t]}, there are {slots.number}" for t in outside]
+    machine = slots.machine[placed]
+    found = [
+        f"task {names[t]} is on {view.cluster.machines[machine[t]].name!r}, pinned to {view.cluster.machines[view.pins[t]].name!r}"
+        for t in np.flatnonzero((view.pins >= 0) & (view.pins != machine))
+    ]
+    for label, where, limit, called in (
+        ("slot", placed, slots.memory_mb, view.cluster.slot_names),
+        ("machine", machine, slots.machine_memory_mb, [m.name for m in view.cluster.machines]),
+    ):
+        used = np.bincount(where, tasks.memory_mb, len(limit))
+        over = np.flatnonzero(used > limit * (1 + MEMORY_SLACK))
+        found += [f"{label} {called[i]!r} holds {used[i]:g} MB of tasks and has {limit[i]:g} MB" for i in over]
+    return found + (_broken_routes(view, placement) if view.cluster.routed else [])
+
+
+def _broken_routes(view: PlacementView, placement: Placement) -> list[str]:
+    found = []
+    cluster = view.cluster
+    for hop in hop_bits(view.tasks, view.slots, np.asarray(placement.slots, dtype=np.int32)):
+        label = f"{view.topology.streams[hop.stream].label} from {hop.source} to {hop.target}"
+        node = hop.source
+        for number in placement.routes.get(hop, ()):
+            link = cluster.links[number]
+            ends = cluster.node_index[link.source], cluster.node_index[link.target]
+            if node == ends[0]:
+                node = ends[1]
+            elif node == ends[1] and not link.directed:
+                node = ends[0]
+            else:
+                found.append(f"the route of {label} takes link {link.label} from another node")
+                break
+        else:
+            if node != hop.target:
+                found.append(f"the route of {label} ends at node {node}")
+    return found
+
+
+def untruths(view: PlacementView, refusal: Infeasible) -> list[str]:
+    """Return what is not true of a refusal, one sentence each."""
+    found = [] if refusal.needed > refusal.available else [f"needs {refusal.needed:g}, has {refusal.available:g}"]
+    if refusal.constraint is Constraint.MEMORY and refusal.task is not None:
+        found += _room_after_all(view, refusal, refusal.task)
+    return found
+
+
+def _room_after_all(view: PlacementView, refusal: Infeasible, task: int) -> list[str]:
+    slots = view.slots
+    slot_free, machine_free = slots.memory_mb.copy(), slots.machine_memory_mb.copy()
+    for other, slot in refusal.placed.items():
+        slot_free[slot] -= view.tasks.memory_mb[other]
+        machine_free[slots.machine[slot]] -= view.tasks.memory_mb[other]
+    allowed = slice(None) if view.pins[task] < 0 else slots.machine == view.pins[task]
+    room = np.minimum(slot_free, machine_free[slots.machine])[allowed].max()
+    return [f"task {task} would find {room:g} MB"] if view.tasks.memory_mb[task] <= room * (1 - MEMORY_SLACK) else []

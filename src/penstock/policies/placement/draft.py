@@ -1,0 +1,111 @@
+"""A placement in the making: who is where, what is left, and the refusal when a task fits nowhere.
+
+Policies that place one task after another share this bookkeeping, so that each of them is only its rule.
+"""
+
+import numpy as np
+
+from penstock.model.placement import MEMORY_SLACK, Constraint, Hop, Infeasible, Placement
+from penstock.model.routes import route
+from penstock.model.taskgraph import Bools, task_names
+from penstock.policies.api import PlacementView
+
+
+class Draft:
+    """The tasks placed so far.
+
+    `slot` [T] is -1 for tasks not placed; `slot_load` [S] and `machine_load` [M] are core-seconds a source tuple;
+    `slot_free_mb` [S] and `machine_free_mb` [M] is the memory left.
+    """
+
+    def __init__(self, view: PlacementView) -> None:
+        self.view = view
+        self.slot = np.full(view.tasks.number, -1, dtype=np.int32)
+        self.slot_load = np.zeros(view.slots.number)
+        self.machine_load = np.zeros(view.slots.machines)
+        self.slot_free_mb = view.slots.memory_mb * (1 + MEMORY_SLACK)
+        self.machine_free_mb = view.slots.machine_memory_mb * (1 + MEMORY_SLACK)
+        self._slots_limited = bool(np.isfinite(view.slots.memory_mb).any())
+
+    def slots_with_room(self, task: int) -> Bools:
+        """Return which slots may take a task: its pin, the slot's and the machine's memory. [S]"""
+        return self.machines_allowed(task)[self.view.slots.machine] & (
+            self.slot_free_mb >= self.view.tasks.memory_mb[task]
+        )
+
+    def machines_with_room(self, task: int) -> Bools:
+        """Return which machines may take a task in at least one of their slots. [M]"""
+        allowed = self.machines_allowed(task)
+        if not self._slots_limited:
+            return allowed
+        fits = self.slot_free_mb >= self.view.tasks.memory_mb[task]
+        return allowed & np.logical_or.reduceat(fits, self.view.slots.first[:-1])
+
+    def machines_allowed(self, task: int) -> Bools:
+        """Return on which machines a task's pin and the machine's memory allow it, whatever its slots say. [M]"""
+        allowed: Bools = self.machine_free_mb >= self.view.tasks.memory_mb[task]
+        pin = self.view.pins[task]
+        if pin >= 0:
+            only = np.zeros_like(allowed)
+            only[pin] = allowed[pin]
+            return only
+        return allowed
+
+    def put(self, task: int, slot: int) -> None:
+        """Place a task in a slot."""
+        machine = self.view.slots.machine[slot]
+        memory = self.view.tasks.memory_mb[task]
+        self.slot[task] = slot
+        self.slot_load[slot] += self.view.work[task]
+        self.machine_load[machine] += self.view.work[task]
+        self.slot_free_mb[slot] -= memory
+        self.machine_free_mb[machine] -= memory
+
+    def put_on(self, task: int, machine: int) -> None:
+        """Place a task in the least loaded slot of a machine that has room for it, the lowest among equals."""
+        first, last = self.view.slots.first[machine], self.view.slots.first[machine + 1]
+        load = self.slot_load[first:last]
+        if self._slots_limited:
+            load = np.where(self.slot_free_mb[first:last] >= self.view.tasks.memory_mb[task], load, np.inf)
+        self.put(task, int(first + np.argmin(load)))
+
+    def stuck(self, task: int) -> Infeasible:
+        """Return the refusal for a task that no slot has room for."""
+        view = self.view
+        name, needed = task_names(view.topology)[task], float(view.tasks.memory_mb[task])
+        pin = int(view.pins[task])
+        machines = [pin] if pin >= 0 else range(view.slots.machines)
+        in_slots = (self.slot_free_mb[view.slots.first[m] : view.slots.first[m + 1]].max() for m in machines)
+        left = max(min(room, self.machine_free_mb[m]) for room, m in zip(in_slots, machines, strict=True))
+        where = f"machine {view.cluster.machines[pin].name!r}, to which it is pinned," if pin >= 0 else "any machine"
+        return Infeasible(
+            constraint=Constraint.MEMORY,
+            reason=f"task {name} needs {needed:g} MB and the most left on {where} is {max(left, 0.0):g} MB; "
+            "add memory or machines, or lower the component's memory_mb",
+            needed=needed,
+            available=float(left),
+            task=task,
+            placed={int(other): int(self.slot[other]) for other in np.flatnonzero(self.slot >= 0)},
+        )
+
+    def done(self, gap: float | None = None, note: str = "") -> Placement | Infeasible:
+        """Return the finished placement with its routes, or the hop for which there is no way."""
+        return complete(self.view, self.slot.tolist(), gap, note)
+
+
+def complete(view: PlacementView, slots: list[int], gap: float | None = None, note: str = "") -> Placement | Infeasible:
+    """Return the placement of all tasks with its routes, or the refusal when two machines are not connected."""
+    if not view.cluster.routed:
+        return Placement(tuple(slots), gap=gap, note=note)
+    routes = route(view.tasks, view.slots, view.links, slots)
+    if isinstance(routes, Hop):
+        machines = view.cluster.machines
+        return Infeasible(
+            constraint=Constraint.ROUTE,
+            reason=f"stream {view.topology.streams[routes.stream].label} must go from machine "
+            f"{machines[routes.source].name!r} to {machines[routes.target].name!r} and no links with bandwidth lead there; add one",
+            needed=1.0,
+            available=0.0,
+            placed=dict(enumerate(slots)),
+        )
+    return Placement(tuple(slots), routes, gap, note)
