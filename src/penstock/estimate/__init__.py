@@ -1,1 +1,1 @@
-""""""
+"""What a placement would give, without running it."""

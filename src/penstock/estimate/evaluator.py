@@ -106,11 +106,10 @@ class Evaluator:
         placed = np.asarray(placement.slots, dtype=np.int32)
         limits = tuple(elements(self.tasks, self.slots, self.cluster, placement))
         rate = limits[0].rate_tps if limits else np.inf
-        flow = (
-            FlowEstimate(rate, self._routed_delay(placed, placement.routes))
-            if self.cluster.routed
-            else self.flow(placed)
-        )
+        if self.cluster.routed:
+            flow = FlowEstimate(rate, self._routed_delay(placed, placement.routes))
+        else:
+            flow = estimate_flow(self.flow_net, placed)
         return Evaluation(
             throughput_tps=flow.throughput_tps,
             rate_tps=rate,
@@ -121,10 +120,6 @@ class Evaluator:
             fits_memory=bool(self._fits(placed[None, :])[0]),
             limits=limits,
         )
-
-    def flow(self, placed: NDArray[np.int32]) -> FlowEstimate:
-        """Estimate throughput and delay on a full mesh."""
-        return estimate_flow(self.flow_net, placed)
 
     def scorer(
         self, objective: Objective, reference: FlowEstimate | None = None, weight: float = 0.8

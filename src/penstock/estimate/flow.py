@@ -26,13 +26,13 @@ MAX_ROUNDS = 10_000
 class FlowModel:
     """How streams fork, what limits a task, when to stop, how delays are averaged.
 
-    copy: a fork copies every tuple to each of its streams, which then carry `selectivity` tuples each and wait for the slowest;
-        otherwise a task divides its tuples evenly over all tasks downstream of it, as in the paper.
+    copy: a fork copies every tuple to each of its streams, which carry `selectivity` tuples each and wait for the
+        slowest; otherwise a task divides its tuples evenly over all tasks downstream of it, as in the paper.
     task_cpu: the most cpu a task gets, in core-seconds a second (the authors' other file has 100 here).
     threshold: stop when the sinks' rate rises by less than this, or than this share of itself if `relative`.
-    published_delay: weight each incoming edge by the sender's settled rate over the receiver's, as printed (line 29). Where a
-        slow task makes its senders wait, those weights do not sum to one, and the delay can exceed that of the longest
-        path. Otherwise edges are weighted by the tuples that they carry.
+    published_delay: weight each incoming edge by the sender's settled rate over the receiver's, as printed (line 29).
+        Where a slow task makes its senders wait, those weights do not sum to one, and the delay can exceed that of
+        the longest path. Otherwise edges are weighted by the tuples that they carry.
     """
 
     copy: bool = True
@@ -195,7 +195,7 @@ def _share_out(
 
 @kernel
 def _accepted(net: FlowNet, task: int, offered: Floats, inflow: Floats) -> float:
-    """Return the share of a task's output that its receivers take: over all edges, or on the slowest stream if copied."""
+    """Return the share of a task's output that its receivers take: of all edges, if copied of the slowest stream."""
     worst = 1.0
     taken = 0.0
     sent = 0.0

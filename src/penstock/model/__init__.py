@@ -1,1 +1,1 @@
-""""""
+"""The domain: applications, clusters, placements, and their array forms."""

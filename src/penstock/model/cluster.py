@@ -1,7 +1,7 @@
 """Clusters: machines with slots, and the network between them.
 
-A *slot* is one thread of execution: at most one core's worth of cpu, and together with the other slots of its machine at most
-the machine's cores. Any number of tasks may share a slot. Slots are grouped into processes, machines and hosts (two
+A *slot* is one thread of execution: at most one core's worth of cpu, and together with the other slots of its machine
+at most the machine's cores. Any number of tasks may share a slot. Slots are grouped into processes, machines and hosts (two
 machines on one host are two containers or virtual machines). Without links the network is a full mesh whose delay
 depends on how far apart two slots are; with links it is a routed network of machines and switches.
 """
@@ -123,5 +123,5 @@ def check_pins(topology: Topology, cluster: Cluster) -> None:
         if component.pinned is not None and component.pinned not in cluster.machine_index:
             raise UnknownMachine(
                 f"components[{position}].pinned",
-                f"cluster {cluster.name!r} has no machine {component.pinned!r}; it has {choices(cluster.machine_index)}",
+                f"cluster {cluster.name!r} has no {component.pinned!r}; it has {choices(cluster.machine_index)}",
             )

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-
 MEMORY_SLACK = 1e-9  # relative; sums of equal parts may exceed the whole by rounding
 
 
@@ -50,8 +49,8 @@ class Constraint(StrEnum):
 class Infeasible:
     """No placement, and why.
 
-    `needed` and `available` are in the constraint's unit (MB, slots, core-seconds a second, …). `task` is the task that found no
-    room after the tasks in `placed` had theirs, where the policy places one task at a time.
+    `needed` and `available` are in the constraint's unit (MB, slots, core-seconds a second, …). `task` is the task that
+    found no room after the tasks in `placed` had theirs, where the policy places one task at a time.
     """
 
     constraint: Constraint

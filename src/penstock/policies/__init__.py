@@ -1,1 +1,1 @@
-""""""
+"""Decisions: protocols, the table of policies, checks of their results."""

@@ -22,17 +22,18 @@ def violations(view: PlacementView, placement: Placement) -> list[str]:
     if len(outside):
         return [f"task {names[t]} is in slot {placed[t]}, there are {slots.number}" for t in outside]
     machine = slots.machine[placed]
+    called = [m.name for m in view.cluster.machines]
     found = [
-        f"task {names[t]} is on {view.cluster.machines[machine[t]].name!r}, pinned to {view.cluster.machines[view.pins[t]].name!r}"
+        f"task {names[t]} is on {called[machine[t]]!r}, pinned to {called[view.pins[t]]!r}"
         for t in np.flatnonzero((view.pins >= 0) & (view.pins != machine))
     ]
-    for label, where, limit, called in (
-        ("slot", placed, slots.memory_mb, view.cluster.slot_names),
-        ("machine", machine, slots.machine_memory_mb, [m.name for m in view.cluster.machines]),
+    for label, where, limit, known in (
+        ("slot", placed, slots.memory_mb, list(view.cluster.slot_names)),
+        ("machine", machine, slots.machine_memory_mb, called),
     ):
         used = np.bincount(where, tasks.memory_mb, len(limit))
         over = np.flatnonzero(used > limit * (1 + MEMORY_SLACK))
-        found += [f"{label} {called[i]!r} holds {used[i]:g} MB of tasks and has {limit[i]:g} MB" for i in over]
+        found += [f"{label} {known[i]!r} holds {used[i]:g} MB of tasks and has {limit[i]:g} MB" for i in over]
     return found + (_broken_routes(view, placement) if view.cluster.routed else [])
 
 

@@ -1,1 +1,1 @@
-""""""
+"""Readers for other people's file formats."""

@@ -29,9 +29,8 @@ class Draft:
 
     def slots_with_room(self, task: int) -> Bools:
         """Return which slots may take a task: its pin, the slot's and the machine's memory. [S]"""
-        return self.machines_allowed(task)[self.view.slots.machine] & (
-            self.slot_free_mb >= self.view.tasks.memory_mb[task]
-        )
+        fits: Bools = self.slot_free_mb >= self.view.tasks.memory_mb[task]
+        return fits & self.machines_allowed(task)[self.view.slots.machine]
 
     def machines_with_room(self, task: int) -> Bools:
         """Return which machines may take a task in at least one of their slots. [M]"""
@@ -102,8 +101,8 @@ def complete(view: PlacementView, slots: list[int], gap: float | None = None, no
         machines = view.cluster.machines
         return Infeasible(
             constraint=Constraint.ROUTE,
-            reason=f"stream {view.topology.streams[routes.stream].label} must go from machine "
-            f"{machines[routes.source].name!r} to {machines[routes.target].name!r} and no links with bandwidth lead there; add one",
+            reason=f"stream {view.topology.streams[routes.stream].label} must go from {machines[routes.source].name!r} "
+            f"to {machines[routes.target].name!r} and no links with bandwidth lead there; add one",
             needed=1.0,
             available=0.0,
             placed=dict(enumerate(slots)),
