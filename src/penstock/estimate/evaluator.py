@@ -169,12 +169,13 @@ class Evaluator:
             return np.inf
         latency = {hop: float(self.links.latency_ms[list(path)].sum()) for hop, path in found.items()}
         machine = self.slots.machine[placed]
-        edge_ms = level_delays(self.flow_net, placed)
+        edge_ms = np.empty(len(self.edges.target))
+        level_delays(self.flow_net, placed, edge_ms)
         source, target = machine[self.edges.source], machine[self.edges.target]
         for edge in np.flatnonzero(source != target):
             edge_ms[edge] = latency.get(Hop(int(self.edges.stream[edge]), int(source[edge]), int(target[edge])), 0.0)
         gain = self.tasks.gain
-        return mean_delay(self.flow_net, gain, gain, gain, edge_ms)
+        return mean_delay(self.flow_net, gain, gain, gain[self.edges.source] * self.edges.share, edge_ms)
 
 
 @kernel

@@ -1,8 +1,8 @@
 """Clusters: machines with slots, and the network between them.
 
 A *slot* is one thread of execution: at most one core's worth of cpu, and together with the other slots of its machine
-at most the machine's cores. Any number of tasks may share a slot. Slots are grouped into processes, machines and hosts (two
-machines on one host are two containers or virtual machines). Without links the network is a full mesh whose delay
+at most the machine's cores. Any number of tasks may share a slot. Slots are grouped into processes, machines and hosts
+(two machines on one host are two containers or virtual machines). Without links the network is a full mesh whose delay
 depends on how far apart two slots are; with links it is a routed network of machines and switches.
 """
 

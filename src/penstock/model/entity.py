@@ -12,6 +12,7 @@ from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Struct
 
 from penstock.model.errors import InvalidInput, UnknownName, choices, join_path
@@ -36,14 +37,15 @@ class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         self._check()
 
     def _check_field(self, name: str, kind: Any) -> None:
-        value = getattr(self, name)
+        given = getattr(self, name)
+        value = given.item() if isinstance(given, np.generic) else given
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidInput(name, f"expected a finite number, got {value}")
         try:
             converted = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             raise explain(error, value, kind).below(name) from None
-        if type(converted) is not type(value):  # 2 for a float field becomes 2.0, a list becomes a tuple
+        if type(converted) is not type(given):  # 2 becomes 2.0 in a field of floats, a list becomes a tuple
             msgspec.structs.force_setattr(self, name, converted)
 
     def _check(self) -> None:
@@ -95,7 +97,7 @@ def _expectation(message: str, kind: Any) -> str:
     if wrong := _TYPE.match(message):
         parts = [_WORDS.get(part.strip(), part.strip()) for part in wrong["type"].split("|") if "null" not in part]
         return " or ".join(parts)
-    return message[0].lower() + message[1:]
+    return message.removeprefix("Expected ")
 
 
 def _shown(value: Any) -> str:

@@ -150,7 +150,7 @@ class Topology(Entity, frozen=True, dict=True):
         try:
             self.order  # noqa: B018  computing it is the check
         except CycleError as error:
-            cycle = " -> ".join(reversed(error.args[1]))
+            cycle = " -> ".join(self.components[position].name for position in error.args[1])
             raise CyclicTopology("streams", f"they lead round in a circle, {cycle}; remove one of them") from None
 
     def _check_reachable(self) -> None:

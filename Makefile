@@ -1,0 +1,60 @@
+# Two commands on a fresh machine: `make run` and `make test`. Everything else: `make help`.
+
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3 python,$(shell command -v $(name) 2>/dev/null)))
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench format lock clean setup java
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(READY) java ## Compare every placement policy on heterogeneous clusters, as a job on embedded Spark
+	@$(BIN)/penstock sweep log-processing --policy all --policy optimal:seconds=2 --policy local-search:seconds=0.5
+
+test: $(READY) java ## Run the tests
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(READY) ## Check style, types and who imports whom
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+	@echo "style, types and imports are fine"
+
+bench: $(READY) ## Measure speed; the figures are in benchmarks/README.md
+	@$(BIN)/python -m benchmarks
+
+format: $(READY) ## Rewrite the code in the house style
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+lock: $(READY) ## Resolve requirements.lock anew
+	@$(BIN)/python -m pip install -qq uv
+	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-emit-index-url --quiet \
+		--upgrade --custom-compile-command "make lock" -o requirements.lock
+
+clean: ## Remove what the other targets made, results excepted
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup: $(READY) ## Make .venv from requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "python: not found; install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "python: $(PYTHON) is older than 3.11; install a newer one, or say make PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "setting up $(VENV) (a few minutes, once)" >&2
+	@"$(PYTHON)" -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
+	test -n "$$version" || { echo "java: not found; install a JDK 17 or newer, or set JAVA_HOME to one" >&2; exit 1; }; \
+	test "$$version" -ge 17 || { echo "java: version $$version is too old for Spark; install a JDK 17 or newer, or set JAVA_HOME to one" >&2; exit 1; }

@@ -1,0 +1,1 @@
+"""Decide, apply, measure: the loop around the policies."""

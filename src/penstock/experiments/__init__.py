@@ -1,0 +1,1 @@
+"""Experiments: sweeps over policies, clusters and seeds, and their tables."""

@@ -1,0 +1,151 @@
+"""Sweeps: every policy on every instance and seed, as one Spark job, and the table of what came out.
+
+A case is one policy on one instance (an application on a cluster). Cases are rows; Spark hands them to its workers,
+wherever these run; results are rows again. Instances differ in size, so policies are compared by ratios to one of
+them, the baseline, taken instance by instance.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from threading import Thread
+from time import sleep
+from typing import Any, NamedTuple
+
+import msgspec
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from penstock.control.planner import Planner
+from penstock.estimate.evaluator import Objective
+from penstock.estimate.flow import PLANNING, TATA
+from penstock.model.cluster import Cluster
+from penstock.model.topology import Application
+
+MODELS = {"planning": PLANNING, "tata": TATA}
+MOST_PARTITIONS = 400
+
+RESULT_SCHEMA = """
+    instance string, application string, cluster string, policy string, seed long, placed boolean,
+    constraint string, reason string, throughput_tps double, rate_tps double, delay_ms double,
+    traffic_bytes double, machines long, score double, gap double, seconds double
+"""
+
+
+class Case(NamedTuple):
+    """One policy on one instance."""
+
+    instance: str  # what is compared: equal for all policies on the same application, cluster and seed
+    application: str  # JSON
+    cluster: str  # JSON
+    policy: str
+    objective: str
+    seed: int
+    model: str  # a key of MODELS
+
+
+def cases(
+    instances: Sequence[tuple[Application, Cluster, int]], policies: Sequence[str], objective: Objective, model: str
+) -> list[Case]:
+    """Return every policy on every instance, an instance being an application, a cluster and a seed."""
+    made = []
+    for number, (application, cluster, seed) in enumerate(instances):
+        app, machines = (msgspec.json.encode(what).decode() for what in (application, cluster))
+        made += [Case(f"{number:05d}", app, machines, policy, objective.value, seed, model) for policy in policies]
+    return made
+
+
+def run_case(case: Case) -> dict[str, Any]:
+    """Ask the policy and return a row of RESULT_SCHEMA."""
+    application = msgspec.json.decode(case.application, type=Application)
+    cluster = msgspec.json.decode(case.cluster, type=Cluster)
+    planner = Planner(application, cluster, Objective(case.objective), case.seed, MODELS[case.model])
+    decision = planner.decide(case.policy)
+    row: dict[str, Any] = {
+        "instance": case.instance,
+        "application": application.name,
+        "cluster": cluster.name,
+        "policy": case.policy,
+        "seed": case.seed,
+        "placed": decision.placed,
+        "seconds": decision.seconds,
+    }
+    if decision.evaluation is None:
+        refusal = decision.result
+        return {**row, "constraint": getattr(refusal, "constraint", None), "reason": getattr(refusal, "reason", None)}
+    evaluation = decision.evaluation
+    return {
+        **row,
+        "throughput_tps": evaluation.throughput_tps,
+        "rate_tps": evaluation.rate_tps,
+        "delay_ms": evaluation.delay_ms,
+        "traffic_bytes": evaluation.traffic.machines,
+        "machines": evaluation.machines,
+        "score": planner.score(decision),
+        "gap": getattr(decision.result, "gap", None),
+    }
+
+
+def sweep(
+    spark: SparkSession, work: Sequence[Case], on_progress: Callable[[int, int], None] = lambda _done, _all: None
+) -> DataFrame:
+    """Run all cases on Spark and return their results, kept in memory; `on_progress` hears how many are done."""
+    frame = spark.createDataFrame(pd.DataFrame(work, columns=list(Case._fields)))
+    parts = min(len(work), MOST_PARTITIONS)
+    results = frame.repartition(parts).mapInPandas(_run_cases, RESULT_SCHEMA).cache()
+    _materialise(spark, results, len(work), parts, on_progress)
+    return results
+
+
+def _run_cases(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    fields = [part.split()[0] for part in RESULT_SCHEMA.split(",")]
+    for frame in frames:
+        rows = [run_case(Case(*row)) for row in frame[list(Case._fields)].itertuples(index=False)]
+        yield pd.DataFrame(rows, columns=fields)
+
+
+def _materialise(
+    spark: SparkSession, results: DataFrame, total: int, parts: int, on_progress: Callable[[int, int], None]
+) -> None:
+    """Compute a cached frame in the background while its finished tasks are counted."""
+    failures: list[BaseException] = []
+
+    def compute() -> None:
+        try:
+            spark.sparkContext.setJobGroup("penstock sweep", "penstock sweep")
+            results.count()
+        except BaseException as error:
+            failures.append(error)
+
+    worker = Thread(target=compute, daemon=True)
+    worker.start()
+    while worker.is_alive():
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None and stage.numTasks == parts)
+        on_progress(total * done // parts, total)
+        sleep(0.2)
+    if failures:
+        raise failures[0]
+    on_progress(total, total)
+
+
+def ratios(results: DataFrame, baseline: str) -> DataFrame:
+    """Add to every result its ratio to what the baseline gave on the same instance."""
+    measures = ("throughput_tps", "rate_tps", "delay_ms", "traffic_bytes")
+    base = results.where(sf.col("policy") == baseline).select(
+        "instance", *(sf.col(measure).alias(f"base_{measure}") for measure in measures)
+    )
+    joined = results.join(base, "instance", "left")
+    for measure in measures:
+        ratio = sf.try_divide(sf.col(measure), sf.col(f"base_{measure}"))
+        joined = joined.withColumn(f"{measure}_ratio", ratio).drop(f"base_{measure}")
+    return joined
+
+
+def summary(compared: DataFrame) -> DataFrame:
+    """Return a row a policy: how often it placed, and mean and spread of its ratios, score and time."""
+    columns = [sf.count("*").alias("cases"), sf.sum(sf.col("placed").cast("int")).alias("placed")]
+    for measure in ("throughput_tps_ratio", "rate_tps_ratio", "delay_ms_ratio", "traffic_bytes_ratio", "score"):
+        columns += [sf.avg(measure).alias(measure), sf.stddev(measure).alias(f"{measure}_sd")]
+    columns += [sf.median("seconds").alias("seconds"), sf.max("gap").alias("gap")]
+    return compared.groupBy("policy").agg(*columns)

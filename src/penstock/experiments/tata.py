@@ -1,0 +1,31 @@
+"""The validation pairs of the TATA data set: task graphs that nobody trained on, each with several slot graphs.
+
+The authors pair every task graph with five slot graphs whose number of slots is at least the graph's largest
+parallelism and at most three more (PAPERS: 100 graphs × 5). Which five is drawn by seed.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from penstock.model.cluster import Cluster
+from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
+from penstock.model.topology import Application
+
+MOST_SPARE_SLOTS = 3
+
+
+def validation_pairs(
+    folder: Path, each: int = 5, seed: int = 0, split: str = "valid"
+) -> list[tuple[Application, Cluster, int]]:
+    """Return `each` pairs of every task graph of a split with slot graphs that suit it, as a sweep's instances."""
+    graphs = read_task_graphs(folder / "task_graphs.json", split)
+    slots = read_slot_graphs(folder / "slot_graphs.json")
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for graph in graphs:
+        widest = max(component.parallelism for component in graph.components)
+        suited = [cluster for cluster in slots if widest <= cluster.slot_count <= widest + MOST_SPARE_SLOTS]
+        chosen = rng.choice(len(suited), size=min(each, len(suited)), replace=False)
+        pairs += [(graph, suited[number], seed) for number in chosen]
+    return pairs

@@ -1,0 +1,121 @@
+"""Applications, clusters and plans as TOML or JSON files.
+
+What is written is read back equal. What cannot be read is refused in one line that names the file and the field.
+Files are written beside their name and then moved onto it, so that nobody ever sees half of one.
+"""
+
+import os
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.model.cluster import Cluster
+from penstock.model.entity import Entity, explain
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.plan import Plan
+from penstock.model.topology import Application
+
+E = TypeVar("E", bound=Entity)
+
+_TELLTALE: dict[str, type[Entity]] = {"machines": Cluster, "components": Application, "tasks": Plan}
+
+
+def load_application(path: str | Path) -> Application:
+    """Read an application."""
+    return _decode(Path(path), _read(Path(path)), Application)
+
+
+def load_cluster(path: str | Path) -> Cluster:
+    """Read a cluster."""
+    return _decode(Path(path), _read(Path(path)), Cluster)
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan."""
+    return _decode(Path(path), _read(Path(path)), Plan)
+
+
+def load_any(path: str | Path) -> Application | Cluster | Plan:
+    """Read whatever the file holds: an application, a cluster or a plan."""
+    raw = _read(Path(path))
+    for field, kind in _TELLTALE.items():
+        if isinstance(raw, dict) and field in raw:
+            found = _decode(Path(path), raw, kind)
+            assert isinstance(found, Application | Cluster | Plan), "the table has no other types"
+            return found
+    raise FileProblem(f"{path}: expected components, machines or tasks at the top, for an application, cluster or plan")
+
+
+def save(what: Entity, path: str | Path) -> None:
+    """Write an application, cluster or plan; the name's ending says whether as TOML or JSON."""
+    target = Path(path)
+    builtins = msgspec.to_builtins(what)
+    if _ending(target) == ".json":
+        data = msgspec.json.format(msgspec.json.encode(builtins), indent=2) + b"\n"
+    else:
+        data = msgspec.toml.encode(builtins)
+    write_whole(target, data)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there as a whole or not at all."""
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise FileProblem(f"{path}: cannot be written, {_why(error)}; choose another place") from None
+
+
+def read_text(path: Path) -> str:
+    """Read a text file."""
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise FileProblem(f"{path}: expected UTF-8 text, byte {error.start} is not; save the file as UTF-8") from None
+    except OSError as error:
+        raise FileProblem(f"{path}: cannot be read, {_why(error)}; check the path") from None
+
+
+def _read(path: Path) -> Any:
+    ending = _ending(path)
+    text = read_text(path)
+    try:
+        return msgspec.json.decode(text) if ending == ".json" else tomllib.loads(text)
+    except (msgspec.DecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        kind = "JSON" if ending == ".json" else "TOML"
+        raise FileProblem(f"{path}: not valid {kind}, {str(error).splitlines()[0]}; mend it there") from None
+
+
+def _decode(path: Path, raw: Any, kind: type[E]) -> E:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        mistake = explain(error, raw, kind)
+        raise type(mistake)("", f"{path}: {mistake}") from None
+    except InvalidInput as mistake:
+        raise type(mistake)("", f"{path}: {mistake}") from None
+
+
+def _ending(path: Path) -> str:
+    if path.suffix.lower() not in (".toml", ".json"):
+        raise FileProblem(f"{path}: expected a name that ends in .toml or .json; rename it")
+    return path.suffix.lower()
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,154 @@
+"""A plan: everything that was decided for an application on a cluster, in names, fit for a file and for a person.
+
+A `Placement` is numbers, for policies and estimators; a `Plan` is the same in names, with what it was made for and by
+what. It carries digests of the application and the cluster, so that it is not applied to others by mistake.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.model.cluster import Cluster
+from penstock.model.entity import Entity, Name, NonNegative
+from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, choices
+from penstock.model.placement import Hop, Placement
+from penstock.model.topology import Topology
+
+
+class PlannedRoute(Entity, frozen=True):
+    """The links that a stream takes from one machine to another."""
+
+    stream: str  # its label, `source->target`
+    source: Name  # machine
+    target: Name  # machine
+    links: tuple[str, ...]  # their labels, in order of travel
+
+
+class Plan(Entity, frozen=True):
+    """Where every task of an application runs on a cluster, and what is expected of that."""
+
+    application: Name
+    cluster: Name
+    application_digest: str
+    cluster_digest: str
+    policy: str
+    objective: str
+    tasks: dict[Name, tuple[str, ...]]  # component -> the slot of each of its tasks, `machine/number`
+    seed: int = 0
+    routes: tuple[PlannedRoute, ...] = ()
+    expected: dict[str, NonNegative] = {}  # estimates by name, such as throughput_tps
+
+
+class Move(NamedTuple):
+    """A task whose slot differs between two plans; None where one of them does not have it."""
+
+    task: str
+    before: str | None
+    after: str | None
+
+
+def digest(what: Entity) -> str:
+    """Return a short fingerprint of an application or cluster: equal for equal ones."""
+    return hashlib.sha256(msgspec.json.encode(msgspec.to_builtins(what), order="deterministic")).hexdigest()[:16]
+
+
+def to_plan(
+    topology: Topology,
+    cluster: Cluster,
+    placement: Placement,
+    *,
+    policy: str,
+    objective: str,
+    seed: int = 0,
+    expected: Mapping[str, float] | None = None,
+) -> Plan:
+    """Put a placement into names."""
+    slots = iter(placement.slots)
+    components = [topology.components[position] for position in topology.order]
+    tasks = {c.name: tuple(cluster.slot_names[next(slots)] for _ in range(c.parallelism)) for c in components}
+    return Plan(
+        application=topology.name,
+        cluster=cluster.name,
+        application_digest=digest(topology),
+        cluster_digest=digest(cluster),
+        policy=policy,
+        objective=objective,
+        seed=seed,
+        tasks=tasks,
+        routes=tuple(
+            PlannedRoute(
+                stream=topology.streams[hop.stream].label,
+                source=cluster.machines[hop.source].name,
+                target=cluster.machines[hop.target].name,
+                links=tuple(cluster.links[link].label for link in links),
+            )
+            for hop, links in placement.routes.items()
+        ),
+        expected=dict(expected or {}),
+    )
+
+
+def to_placement(plan: Plan, topology: Topology, cluster: Cluster) -> Placement:
+    """Put a plan into numbers, refusing one that was made for something else."""
+    _refuse_other("application", plan.application, plan.application_digest, topology.name, digest(topology))
+    _refuse_other("cluster", plan.cluster, plan.cluster_digest, cluster.name, digest(cluster))
+    number = {name: slot for slot, name in enumerate(cluster.slot_names)}
+    slots: list[int] = []
+    for position in topology.order:
+        component = topology.components[position]
+        given = plan.tasks.get(component.name, ())
+        if len(given) != component.parallelism:
+            problem = f"expected {component.parallelism} slots, one a task, got {len(given)}; plan again"
+            raise InvalidInput(f"tasks.{component.name}", problem)
+        for task, name in enumerate(given):
+            if name not in number:
+                problem = f"cluster {cluster.name!r} has no slot {name!r}; slots are named machine/number"
+                raise UnknownMachine(f"tasks.{component.name}[{task}]", problem)
+            slots.append(number[name])
+    if unknown := sorted(set(plan.tasks) - set(topology.index)):
+        raise UnknownName(f"tasks.{unknown[0]}", f"no such component; there are {choices(topology.index)}")
+    return Placement(tuple(slots), _routes(plan, topology, cluster))
+
+
+def moves(before: Plan, after: Plan) -> list[Move]:
+    """List the tasks that two plans put in different slots."""
+    old, new = _by_task(before), _by_task(after)
+    return [
+        Move(task, old.get(task), new.get(task))
+        for task in dict.fromkeys([*old, *new])
+        if old.get(task) != new.get(task)
+    ]
+
+
+def _by_task(plan: Plan) -> dict[str, str]:
+    return {f"{name}[{task}]": slot for name, slots in plan.tasks.items() for task, slot in enumerate(slots)}
+
+
+def _refuse_other(kind: str, planned: str, planned_digest: str, name: str, name_digest: str) -> None:
+    if planned != name:
+        raise InvalidInput(kind, f"the plan is for {planned!r}, not for {name!r}; plan again")
+    if planned_digest != name_digest:
+        raise InvalidInput(f"{kind}_digest", f"{name!r} has changed since the plan was made; plan again")
+
+
+def _routes(plan: Plan, topology: Topology, cluster: Cluster) -> dict[Hop, tuple[int, ...]]:
+    streams = {stream.label: number for number, stream in enumerate(topology.streams)}
+    links = {link.label: number for number, link in enumerate(cluster.links)}
+    routes: dict[Hop, tuple[int, ...]] = {}
+    for position, route in enumerate(plan.routes):
+        for field, names, known in (
+            ("stream", (route.stream,), streams),
+            ("source", (route.source,), cluster.machine_index),
+            ("target", (route.target,), cluster.machine_index),
+            ("links", route.links, links),
+        ):
+            for name in names:
+                if name not in known:
+                    raise UnknownName(
+                        f"routes[{position}].{field}", f"{name!r} is not known; there are {choices(known)}"
+                    )
+        hop = Hop(streams[route.stream], cluster.machine_index[route.source], cluster.machine_index[route.target])
+        routes[hop] = tuple(links[name] for name in route.links)
+    return routes

@@ -1,0 +1,55 @@
+"""Texts that name something and set its parameters: `local-search:seconds=0.5`, `hetero:machines=20,seed=3`.
+
+Policies, applications, clusters and arrival processes are all asked for in this way, on the command line and in
+experiment files. A builder is a class or function whose parameters have types; values are converted to those and
+refused with the parameter's path where they do not fit. `none` stands for None; a value cannot hold a comma.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from penstock.model.entity import explain
+from penstock.model.errors import InvalidInput, UnknownName, choices
+
+T = TypeVar("T")
+
+
+def build(path: str, builder: Callable[..., T], settings: str, preset: Mapping[str, Any] | None = None) -> T:
+    """Call a builder with the settings of a text, `parameter=value,parameter=value`, over those in `preset`.
+
+    `path` is where the text stands, for error messages.
+    """
+    known = inspect.signature(builder).parameters
+    hints = get_type_hints(builder, include_extras=True)
+    values: dict[str, Any] = {}
+    for setting in filter(None, settings.split(",")):
+        parameter, equals, text = setting.partition("=")
+        if parameter not in known:
+            has = f"it has {choices(known)}" if known else "it has none"
+            raise UnknownName(path, f"no parameter is named {parameter!r}; {has}")
+        if not equals:
+            raise InvalidInput(f"{path}.{parameter}", f"expected {parameter}=VALUE, got {setting!r}")
+        if parameter in values:
+            raise InvalidInput(f"{path}.{parameter}", f"given twice, again as {text!r}; remove one")
+        values[parameter] = _converted(f"{path}.{parameter}", text, hints[parameter])
+    values = {**(preset or {}), **values}
+    for parameter, described in known.items():
+        if described.default is inspect.Parameter.empty and parameter not in values:
+            raise InvalidInput(f"{path}.{parameter}", f"missing; add {parameter}=VALUE")
+    try:
+        return builder(**values)
+    except InvalidInput as mistake:
+        raise mistake.below(path) from None
+
+
+def _converted(path: str, text: str, kind: Any) -> Any:
+    value = None if text == "none" else text
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise InvalidInput(path, f"expected one of {choices(get_args(kind))}, got {text!r}")
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise explain(error, value, kind).below(path) from None

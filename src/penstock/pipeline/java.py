@@ -1,0 +1,39 @@
+"""Which Java there is, and whether Spark can use it."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from penstock.model.errors import PenstockError
+
+OLDEST_JAVA = 17
+
+
+class NoJava(PenstockError):
+    """Spark cannot start: there is no Java, or it is too old."""
+
+
+def java_version() -> int | None:
+    """Return the major version of the Java that Spark would start, None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if command is None or not Path(command).exists():
+        return None
+    try:
+        answer = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(found[1]) if found else None
+
+
+def need_java() -> None:
+    """Raise `NoJava` unless Spark can start."""
+    version = java_version()
+    remedy = f"install a JDK {OLDEST_JAVA} or newer, or set JAVA_HOME to one"
+    if version is None:
+        raise NoJava(f"java: not found; {remedy}")
+    if version < OLDEST_JAVA:
+        raise NoJava(f"java: version {version} is too old for Spark; {remedy}")

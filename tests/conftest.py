@@ -1,0 +1,39 @@
+"""Fixtures that many tests share."""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Kernels compile on their first call, which is no reason to fail an example.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("penstock")
+
+
+class Ran(NamedTuple):
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def penstock(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run the command line in this process, as the installed command would."""
+    from penstock.cli import main
+
+    def run(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["penstock", *(str(argument) for argument in arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1 if end.code else 0
+        printed = capsys.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    return run

@@ -1,0 +1,227 @@
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from penstock.estimate import flow
+from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.flow import PLANNING, TATA, FlowModel, estimate_flow, estimate_flows
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
+from penstock.model.kernel import interpreted
+from penstock.model.topology import Application, Component, Grouping, Kind, Stream
+from tests.generators import applications, clusters, random_slots
+from tests.shared_data import SHARED, needs_shared
+
+
+@needs_shared
+def test_agrees_with_all_600_answers_of_the_authors_estimator() -> None:
+    graphs = read_task_graphs(SHARED / "tata" / "task_graphs.json", "train")
+    slots = read_slot_graphs(SHARED / "tata" / "slot_graphs.json")
+    cases: list[dict[str, Any]] = json.loads((SHARED / "tata" / "estimator_cases.json").read_text())["cases"]
+    assert len(cases) == 600
+    for case in cases:
+        evaluator = Evaluator(graphs[case["task_graph"]], slots[case["slot_graph"]], TATA)
+        for answer in (case, case["storm"], case["flink"]):
+            found = estimate_flow(evaluator.flow_net, answer["placement"])
+            assert found.throughput_tps == pytest.approx(answer["throughput"], rel=1e-9)
+            assert found.delay_ms == pytest.approx(answer["delay"], rel=1e-9)
+        fits = evaluator.scorer(Objective.RATE)(np.array([case["placement"]], dtype=np.int32))[0] > -np.inf
+        assert fits == case["fits_memory"]
+
+
+def chain(*cpu: float, parallelism: int = 1, grouping: Grouping = Grouping.SHUFFLE) -> Application:
+    kinds = [Kind.SOURCE, *[Kind.OPERATOR] * (len(cpu) - 2), Kind.SINK]
+    width = [1, *[parallelism] * (len(cpu) - 2), 1]
+    return Application(
+        name="chain",
+        components=tuple(
+            Component(name=f"c{i}", kind=kinds[i], cpu=cost, parallelism=width[i]) for i, cost in enumerate(cpu)
+        ),
+        streams=tuple(Stream(source=f"c{i}", target=f"c{i + 1}", grouping=grouping) for i in range(len(cpu) - 1)),
+    )
+
+
+def machines(*speeds: float) -> Cluster:
+    return Cluster(name="m", machines=tuple(Machine(name=f"m{i}", speed=speed) for i, speed in enumerate(speeds)))
+
+
+@pytest.mark.parametrize("model", [TATA, PLANNING])
+def test_a_chain_runs_as_fast_as_its_slowest_machine(model: FlowModel) -> None:
+    evaluator = Evaluator(chain(1, 4, 1), machines(10, 20, 10), model)
+    found = estimate_flow(evaluator.flow_net, [0, 1, 2])
+    assert found.throughput_tps == pytest.approx(5.0, rel=1e-3)
+    assert found.delay_ms == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("model", [TATA, PLANNING])
+def test_tasks_in_one_slot_share_it_by_what_a_tuple_costs(model: FlowModel) -> None:
+    evaluator = Evaluator(chain(1, 4, 1), machines(12), model)
+    found = estimate_flow(evaluator.flow_net, [0, 0, 0])
+    assert found.throughput_tps == pytest.approx(2.0, rel=1e-2)
+    assert found.delay_ms == pytest.approx(2.0)
+
+
+def test_shuffled_tuples_go_round_a_slow_task_and_keyed_ones_wait_for_it() -> None:
+    slow = machines(100, 1, 9)  # the two middle tasks get 1 and 9 tuples a second
+    placed = [0, 1, 2, 0]
+    shuffled = Evaluator(chain(0.1, 1, 0.1, parallelism=2), slow)
+    keyed = Evaluator(chain(0.1, 1, 0.1, parallelism=2, grouping=Grouping.FIELDS), slow)
+    assert estimate_flow(shuffled.flow_net, placed).throughput_tps == pytest.approx(10.0, rel=1e-3)
+    assert estimate_flow(keyed.flow_net, placed).throughput_tps == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_fork_splits_as_published_and_copies_when_told_to() -> None:
+    fork = Application(
+        name="fork",
+        components=(
+            Component(name="in", kind=Kind.SOURCE, cpu=0.01),
+            Component(name="left", kind=Kind.SINK, cpu=1),
+            Component(name="right", kind=Kind.SINK, cpu=1),
+        ),
+        streams=(Stream(source="in", target="left"), Stream(source="in", target="right")),
+    )
+    cluster = machines(100, 8, 2)
+    split = estimate_flow(Evaluator(fork, cluster, TATA).flow_net, [0, 1, 2])
+    copied = estimate_flow(Evaluator(fork, cluster, PLANNING).flow_net, [0, 1, 2])
+    assert split.throughput_tps == pytest.approx(10.0, rel=1e-3)  # 8 to one and 2 to the other
+    assert copied.throughput_tps == pytest.approx(2.0, rel=1e-3)  # the slower branch holds back the other
+
+
+def test_the_cap_of_a_core_a_task_binds() -> None:
+    capped = FlowModel(copy=False, sustained=False, task_cpu=5.0)
+    evaluator = Evaluator(chain(1, 1, 1), machines(100, 100, 100), capped)
+    assert estimate_flow(evaluator.flow_net, [0, 1, 2]).throughput_tps == pytest.approx(5.0)
+
+
+def test_slots_share_the_cores_of_their_machine() -> None:
+    one_core = Cluster(name="m", machines=(Machine(name="m", cores=1, slots=3, speed=6.0),))
+    three_cores = Cluster(name="m", machines=(Machine(name="m", cores=3, slots=3, speed=6.0),))
+    application = chain(1, 1, 1)
+    assert estimate_flow(Evaluator(application, one_core).flow_net, [0, 1, 2]).throughput_tps == pytest.approx(
+        2, rel=1e-2
+    )
+    assert estimate_flow(Evaluator(application, three_cores).flow_net, [0, 1, 2]).throughput_tps == pytest.approx(6)
+
+
+def test_several_sources_and_sinks_add_up() -> None:
+    application = Application(
+        name="two",
+        components=(
+            Component(name="a", kind=Kind.SOURCE, cpu=0.01),
+            Component(name="b", kind=Kind.SOURCE, cpu=0.01),
+            Component(name="x", kind=Kind.SINK, cpu=1),
+            Component(name="y", kind=Kind.SINK, cpu=1),
+        ),
+        streams=(Stream(source="a", target="x"), Stream(source="b", target="y")),
+    )
+    evaluator = Evaluator(application, machines(100, 100, 3, 5))
+    found = estimate_flow(evaluator.flow_net, [0, 1, 2, 3])
+    assert found.throughput_tps == pytest.approx(8.0, rel=1e-3)
+
+
+@given(applications(), clusters(), st.integers(0, 2**32 - 1), st.sampled_from([TATA, PLANNING]))
+def test_never_exceeds_the_bound_of_a_linear_program(
+    application: Application, cluster: Cluster, seed: int, model: FlowModel
+) -> None:
+    evaluator = Evaluator(application, cluster, model)
+    placed = random_slots(np.random.default_rng(seed), application, cluster)[0]
+    at_sinks = estimate_flow(evaluator.flow_net, placed).throughput_tps / evaluator.flow_net.source_tuples
+    assert at_sinks <= sink_rate_bound(evaluator, placed) * (1 + 1e-6)
+
+
+def sink_rate_bound(evaluator: Evaluator, placed: np.ndarray) -> float:
+    """Return the most that can reach the sinks when every task may divide its output as it likes (an LP)."""
+    net, edges = evaluator.flow_net, evaluator.edges
+    tasks, count = len(net.cpu), len(edges.target)
+    whole = np.array([net.share[net.start[t] : net.start[t + 1]].sum() for t in range(tasks)])
+    rows, limits = [], []
+    for capacity, where in ((net.slot_cpu, placed), (net.machine_cpu, net.slot_machine[placed])):
+        for place in np.unique(where):
+            if np.isfinite(capacity[place]):
+                rows.append(np.concatenate([np.where(where == place, net.cpu, 0.0), np.zeros(count)]))
+                limits.append(capacity[place])
+    for task in range(tasks):  # a task processes at most what reaches it, and its edges carry at most what it sends
+        leaving = np.concatenate([np.zeros(tasks), (edges.source == task).astype(float)])
+        leaving[task] = -whole[task]
+        rows.append(leaving)
+        limits.append(0.0)
+        if not net.source[task]:
+            entering = np.concatenate([np.zeros(tasks), -(edges.target == task).astype(float)])
+            entering[task] = 1.0
+            rows.append(entering)
+            limits.append(0.0)
+    cost = np.concatenate([-net.sink.astype(float), np.zeros(count)])
+    solved = linprog(cost, A_ub=np.array(rows), b_ub=np.array(limits), bounds=(0, None), method="highs")
+    assert solved.status == 0, solved.message
+    return float(-solved.fun)
+
+
+@given(applications(), clusters(identical=True), st.integers(0, 2**32 - 1), st.sampled_from([TATA, PLANNING]))
+def test_renumbering_equal_machines_changes_nothing(
+    application: Application, cluster: Cluster, seed: int, model: FlowModel
+) -> None:
+    rng = np.random.default_rng(seed)
+    evaluator = Evaluator(application, cluster, model)
+    placed = random_slots(rng, application, cluster)[0]
+    width = cluster.machines[0].slots
+    renumbered = rng.permutation(len(cluster.machines))[placed // width] * width + placed % width
+    before, after = estimate_flow(evaluator.flow_net, placed), estimate_flow(evaluator.flow_net, renumbered)
+    assert after.throughput_tps == pytest.approx(before.throughput_tps, rel=1e-9)
+    assert after.delay_ms == pytest.approx(before.delay_ms, rel=1e-9)
+
+
+@given(applications(), clusters(), st.integers(0, 2**32 - 1))
+def test_delay_lies_between_the_shortest_and_the_longest_path(
+    application: Application, cluster: Cluster, seed: int
+) -> None:
+    evaluator = Evaluator(application, cluster)
+    placed = random_slots(np.random.default_rng(seed), application, cluster)[0]
+    hops = path_lengths(application)
+    low, high = evaluator.slots.delay_ms.min(), evaluator.slots.delay_ms.max()
+    delay = estimate_flow(evaluator.flow_net, placed).delay_ms
+    assert min(hops) * low * (1 - 1e-9) <= delay <= max(hops) * high * (1 + 1e-9)
+
+
+def path_lengths(application: Application) -> list[int]:
+    """Return the number of streams on every way from a source to a sink."""
+    ways: list[tuple[str, int]] = [(source.name, 0) for source in application.sources]
+    found = []
+    while ways:
+        name, length = ways.pop()
+        onward = [stream.target for stream in application.streams if stream.source == name]
+        found += [] if onward else [length]
+        ways += [(target, length + 1) for target in onward]
+    return found
+
+
+@pytest.mark.parametrize("model", [TATA, PLANNING])
+@pytest.mark.parametrize("seed", range(5))
+def test_compiled_equals_interpreted(model: FlowModel, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    application = chain(*rng.uniform(0.5, 3.0, 4), parallelism=3)
+    cluster = Cluster(
+        name="m", machines=tuple(Machine(name=f"m{i}", cores=2, slots=3, speed=rng.uniform(1, 9)) for i in range(3))
+    )
+    net = Evaluator(application, cluster, model).flow_net
+    placed = random_slots(rng, application, cluster, rows=4)
+    compiled = estimate_flows(net, placed)
+    kernels = (
+        "settle",
+        "level_delays",
+        "mean_delay",
+        "_needs",
+        "_share_out",
+        "_flow_down",
+        "_push_back",
+        "_flow_again",
+        "_as_printed",
+    )
+    for name in kernels:
+        monkeypatch.setattr(flow, name, interpreted(getattr(flow, name)))
+    plain = interpreted(estimate_flows)(net, placed)
+    np.testing.assert_allclose(compiled, plain, rtol=1e-12)
