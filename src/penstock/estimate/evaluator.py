@@ -21,9 +21,8 @@ from penstock.estimate.flow import (
     estimate_flow,
     estimate_flows,
     flow_net,
-    level_delays,
-    mean_delay,
 )
+from penstock.estimate.hops import even_delay, slot_delays
 from penstock.estimate.traffic import Traffic, machine_traffic, traffic
 from penstock.model.cluster import Cluster
 from penstock.model.kernel import kernel
@@ -94,7 +93,7 @@ class Evaluator:
     @cached_property
     def flow_net(self) -> FlowNet:
         """What the flow kernels read."""
-        return flow_net(self.tasks, self.edges, self.slots, self.model)
+        return flow_net(self.tasks, self.slots, self.model)
 
     @cached_property
     def rate_net(self) -> RateNet:
@@ -169,13 +168,11 @@ class Evaluator:
             return np.inf
         latency = {hop: float(self.links.latency_ms[list(path)].sum()) for hop, path in found.items()}
         machine = self.slots.machine[placed]
-        edge_ms = np.empty(len(self.edges.target))
-        level_delays(self.flow_net, placed, edge_ms)
         source, target = machine[self.edges.source], machine[self.edges.target]
+        edge_ms = slot_delays(self.slots, placed[self.edges.source], placed[self.edges.target])
         for edge in np.flatnonzero(source != target):
             edge_ms[edge] = latency.get(Hop(int(self.edges.stream[edge]), int(source[edge]), int(target[edge])), 0.0)
-        gain = self.tasks.gain
-        return mean_delay(self.flow_net, gain, gain, gain[self.edges.source] * self.edges.share, edge_ms)
+        return even_delay(self.tasks, self.edges, edge_ms)
 
 
 @kernel

@@ -12,23 +12,41 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Objective
 from penstock.estimate.flow import PLANNING, TATA
 from penstock.model.cluster import Cluster
+from penstock.model.errors import PenstockError
 from penstock.model.topology import Application
 
 MODELS = {"planning": PLANNING, "tata": TATA}
 MOST_PARTITIONS = 400
 
-RESULT_SCHEMA = """
-    instance string, application string, cluster string, policy string, seed long, placed boolean,
-    constraint string, reason string, throughput_tps double, rate_tps double, delay_ms double,
-    traffic_bytes double, machines long, score double, gap double, seconds double
-"""
+RESULT = pa.schema(
+    {
+        "instance": pa.string(),
+        "application": pa.string(),
+        "cluster": pa.string(),
+        "policy": pa.string(),
+        "seed": pa.int64(),
+        "placed": pa.bool_(),
+        "constraint": pa.string(),  # what binds, where nothing could be placed; otherwise null
+        "reason": pa.string(),
+        "throughput_tps": pa.float64(),
+        "rate_tps": pa.float64(),
+        "delay_ms": pa.float64(),
+        "traffic_bytes": pa.float64(),  # between machines, a source tuple
+        "machines": pa.int64(),
+        "score": pa.float64(),  # by the objective, higher is better
+        "gap": pa.float64(),  # to the best, where the policy proves one
+        "seconds": pa.float64(),  # to decide
+    }
+)
 
 
 class Case(NamedTuple):
@@ -55,20 +73,22 @@ def cases(
 
 
 def run_case(case: Case) -> dict[str, Any]:
-    """Ask the policy and return a row of RESULT_SCHEMA."""
+    """Ask the policy and return a row of RESULT."""
     application = msgspec.json.decode(case.application, type=Application)
     cluster = msgspec.json.decode(case.cluster, type=Cluster)
-    planner = Planner(application, cluster, Objective(case.objective), case.seed, MODELS[case.model])
-    decision = planner.decide(case.policy)
     row: dict[str, Any] = {
         "instance": case.instance,
         "application": application.name,
         "cluster": cluster.name,
         "policy": case.policy,
         "seed": case.seed,
-        "placed": decision.placed,
-        "seconds": decision.seconds,
     }
+    planner = Planner(application, cluster, Objective(case.objective), case.seed, MODELS[case.model])
+    try:
+        decision = planner.decide(case.policy)
+    except PenstockError as mistake:  # of this instance, such as a pin to a machine that it lacks: others may go on
+        return {**row, "placed": False, "constraint": "input", "reason": str(mistake)}
+    row |= {"placed": decision.placed, "seconds": decision.seconds}
     if decision.evaluation is None:
         refusal = decision.result
         return {**row, "constraint": getattr(refusal, "constraint", None), "reason": getattr(refusal, "reason", None)}
@@ -91,16 +111,14 @@ def sweep(
     """Run all cases on Spark and return their results, kept in memory; `on_progress` hears how many are done."""
     frame = spark.createDataFrame(pd.DataFrame(work, columns=list(Case._fields)))
     parts = min(len(work), MOST_PARTITIONS)
-    results = frame.repartition(parts).mapInPandas(_run_cases, RESULT_SCHEMA).cache()
+    results = frame.repartition(parts).mapInArrow(_run_cases, from_arrow_schema(RESULT)).cache()
     _materialise(spark, results, len(work), parts, on_progress)
     return results
 
 
-def _run_cases(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    fields = [part.split()[0] for part in RESULT_SCHEMA.split(",")]
-    for frame in frames:
-        rows = [run_case(Case(*row)) for row in frame[list(Case._fields)].itertuples(index=False)]
-        yield pd.DataFrame(rows, columns=fields)
+def _run_cases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_pylist([run_case(Case(**row)) for row in batch.to_pylist()], schema=RESULT)
 
 
 def _materialise(

@@ -5,13 +5,19 @@ something is wrong. On another master the executors need the same Python package
 """
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import PenstockError
@@ -24,35 +30,57 @@ class NoSpark(PenstockError):
 
 @contextmanager
 def session(name: str, master: str | None = None) -> Iterator[SparkSession]:
-    """Give a Spark session and stop it at the end; `master` None means embedded, one thread a core."""
+    """Give a Spark session and stop it at the end; `master` None means embedded, one thread a core.
+
+    There is one session a process at a time: Spark allows no second.
+    """
     need_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        spark = _start(name, master or f"local[{os.cpu_count() or 1}]", Path(folder))
+        spark = _start(_settings(name, master or f"local[{os.cpu_count() or 1}]", Path(folder)), Path(folder))
         try:
             yield spark
         finally:
             spark.stop()
 
 
-def _start(name: str, master: str, folder: Path) -> SparkSession:
+def _settings(name: str, master: str, folder: Path) -> SparkConf:
     quiet = Path(__file__).with_name("log4j2.properties")
-    builder = (
-        SparkSession.builder.appName(f"penstock {name}")
-        .master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet.as_uri()}")
-        .config("spark.sql.shuffle.partitions", "8")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
-    )
+    conf = SparkConf().setAppName(f"penstock {name}").setMaster(master)
+    conf.set("spark.ui.enabled", "false")
+    conf.set("spark.local.dir", str(folder / "local"))
+    conf.set("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
+    conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet.as_uri()}")
+    conf.set("spark.sql.shuffle.partitions", "8")
     if master.startswith("local"):
-        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        conf.set("spark.driver.host", "127.0.0.1")
+        conf.set("spark.driver.bindAddress", "127.0.0.1")
+    return conf
+
+
+def _start(conf: SparkConf, folder: Path) -> SparkSession:
+    """Start a session whose Java process writes what it has to say to a file, not to the user's terminal."""
+    said = folder / "spark.log"
     try:
-        return builder.getOrCreate()
-    except (PySparkException, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if SparkContext._gateway is None:  # a process keeps its Java process, whatever became of earlier sessions
+            with said.open("wb") as log:
+                SparkContext._ensure_initialized(gateway=_launch(conf, log), conf=conf)
+        return SparkSession(SparkContext(conf=conf))
+    except (PySparkException, Py4JError, RuntimeError) as error:
+        master, reason = conf.get("spark.master"), _reason(str(error), _text(said))
         raise NoSpark(f"master: {master!r} gave no Spark session, {reason}; check the URL and that it runs") from None
+
+
+def _reason(error: str, log: str) -> str:
+    """Pick the line that tells a person why: Spark's stated reason, else the first exception."""
+    found = re.search(r"Reason: (.+?)[.!]*$", log, re.MULTILINE) or re.search(r"[\w.]+(?:Exception|Error): (.+)", error)
+    return found[1] if found else (error.strip().splitlines() or ["it did not say why"])[0]
+
+
+def _launch(conf: SparkConf, log: BinaryIO) -> JavaGateway:
+    return launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""

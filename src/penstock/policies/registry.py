@@ -3,14 +3,12 @@
 Nothing is imported before a policy is asked for. `make("local-search:seconds=0.5")` gives a policy with parameters.
 """
 
-from dataclasses import fields
 from enum import StrEnum
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-import msgspec
-
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import UnknownName, choices
+from penstock.model.spec import build
 from penstock.policies.api import PlacementPolicy
 
 
@@ -132,18 +130,4 @@ def policy_class(name: str) -> type[Any]:
 def make(spec: str) -> PlacementPolicy:
     """Return the policy that a text describes: a name, or `name:parameter=value,parameter=value`."""
     name, _, settings = spec.partition(":")
-    kind = policy_class(name)
-    known = {field.name: field for field in fields(kind)}
-    values: dict[str, Any] = {}
-    for setting in filter(None, settings.split(",")):
-        parameter, equals, text = setting.partition("=")
-        if parameter not in known:
-            has = f"it has {choices(known)}" if known else "it has none"
-            raise UnknownName(f"policy.{name}", f"no parameter is named {parameter!r}; {has}")
-        if not equals:
-            raise InvalidInput(f"policy.{name}.{parameter}", f"expected {parameter}=VALUE, got {setting!r}")
-        values[parameter] = None if text == "none" else text
-    try:
-        return cast(PlacementPolicy, msgspec.convert(values, kind, strict=False))
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"policy.{name}", str(error).replace(" - at `$.", " at `")) from None
+    return cast(PlacementPolicy, build(f"policy.{name}", policy_class(name), settings))

@@ -1,60 +1,55 @@
-"""How strongly a task is drawn to each machine by the tasks already there: the bytes they would exchange.
+"""How strongly a task is drawn to each place by the tasks already there: the bytes they would exchange.
 
-Tasks of one component are alike, so it is enough to know how many of each component are on each machine; nothing here
-grows with the number of edges between tasks.
+A place is a machine, a process or any other grouping of slots. What a task exchanges with another depends only on
+their components, so nothing here holds the edges between tasks.
 """
 
 import numpy as np
 
-from penstock.model.taskgraph import Floats
+from penstock.model.taskgraph import Floats, Flow, Ints
 from penstock.model.topology import Grouping
 from penstock.policies.api import PlacementView
 
 
 class Affinity:
-    """Bytes a source tuple between a task and the tasks placed on each machine."""
+    """Bytes a source tuple between a task and the tasks put in each place; places are machines unless counted."""
 
-    def __init__(self, view: PlacementView) -> None:
+    def __init__(self, view: PlacementView, places: int | None = None) -> None:
         components = len(view.tasks.position)
-        self._view = view
-        self._machine = np.full(view.tasks.number, -1, dtype=np.int64)
-        self._tasks_on = np.zeros((components, view.slots.machines))  # how many of a component
-        self._gain_on = np.zeros((components, view.slots.machines))  # what those process a source tuple
-        self._out = [[flow for flow in view.tasks.flows if flow.source == c] for c in range(components)]
-        self._in = [[flow for flow in view.tasks.flows if flow.target == c] for c in range(components)]
+        self._tasks = view.tasks
+        self._places = view.slots.machines if places is None else places
+        self._place = np.full(view.tasks.number, self._places, dtype=np.int64)  # one past the last: not put anywhere
+        self._out: list[list[Flow]] = [[] for _ in range(components)]
+        self._in: list[list[Flow]] = [[] for _ in range(components)]
+        for flow in view.tasks.flows:
+            self._out[flow.source].append(flow)
+            self._in[flow.target].append(flow)
 
-    def put(self, task: int, machine: int) -> None:
-        """Note that a task is on a machine."""
-        component = self._view.tasks.component[task]
-        self._machine[task] = machine
-        self._tasks_on[component, machine] += 1
-        self._gain_on[component, machine] += self._view.tasks.gain[task]
+    def put(self, task: int, place: int) -> None:
+        """Note that a task is in a place."""
+        self._place[task] = place
 
     def pull(self, task: int) -> Floats:
-        """Return what a task would exchange with the tasks on every machine. [M]"""
-        tasks = self._view.tasks
+        """Return what a task would exchange with the tasks in every place: [places]."""
+        tasks, place = self._tasks, self._place
         component = int(tasks.component[task])
         number = task - int(tasks.first[component])
-        bytes_to = np.zeros(self._view.slots.machines)
+        bytes_to = np.zeros(self._places + 1)
         for flow in self._out[component]:
             a_pair = tasks.gain[task] * flow.share * flow.tuple_bytes
+            first, last = tasks.first[flow.target], tasks.first[flow.target + 1]
             if flow.grouping is Grouping.FORWARD or flow.grouping is Grouping.GLOBAL:
-                partner = int(tasks.first[flow.target]) + (number if flow.grouping is Grouping.FORWARD else 0)
-                self._add(bytes_to, partner, a_pair)
+                bytes_to[place[first + (number if flow.grouping is Grouping.FORWARD else 0)]] += a_pair
             else:
-                bytes_to += a_pair * self._tasks_on[flow.target]
+                np.add.at(bytes_to, place[first:last], a_pair)
         for flow in self._in[component]:
             a_tuple = flow.share * flow.tuple_bytes
+            first, last = tasks.first[flow.source], tasks.first[flow.source + 1]
             if flow.grouping is Grouping.FORWARD:
-                partner = int(tasks.first[flow.source]) + number
-                self._add(bytes_to, partner, tasks.gain[partner] * a_tuple)
+                bytes_to[place[first + number]] += tasks.gain[first + number] * a_tuple
             elif flow.grouping is not Grouping.GLOBAL or number == 0:
-                bytes_to += a_tuple * self._gain_on[flow.source]
-        return bytes_to
-
-    def _add(self, bytes_to: Floats, partner: int, amount: float) -> None:
-        if self._machine[partner] >= 0:
-            bytes_to[self._machine[partner]] += amount
+                np.add.at(bytes_to, place[first:last], tasks.gain[first:last] * a_tuple)
+        return bytes_to[:-1]
 
 
 def task_traffic(view: PlacementView) -> Floats:
@@ -73,3 +68,8 @@ def task_traffic(view: PlacementView) -> Floats:
         else:
             amount[receiver.start : receiver.stop] += a_tuple.sum()
     return amount
+
+
+def busiest_first(view: PlacementView) -> Ints:
+    """Return the tasks by descending traffic, the lowest first among equals, pinned tasks before all others."""
+    return np.lexsort((-task_traffic(view), view.pins < 0)).astype(np.int32)

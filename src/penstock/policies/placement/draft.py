@@ -50,6 +50,11 @@ class Draft:
             return only
         return allowed
 
+    def has_room(self, task: int, slot: int) -> bool:
+        """Return whether a slot and its machine have the memory for a task."""
+        memory = self.view.tasks.memory_mb[task]
+        return bool(self.slot_free_mb[slot] >= memory and self.machine_free_mb[self.view.slots.machine[slot]] >= memory)
+
     def put(self, task: int, slot: int) -> None:
         """Place a task in a slot."""
         machine = self.view.slots.machine[slot]
@@ -62,28 +67,43 @@ class Draft:
 
     def put_on(self, task: int, machine: int) -> None:
         """Place a task in the least loaded slot of a machine that has room for it, the lowest among equals."""
-        first, last = self.view.slots.first[machine], self.view.slots.first[machine + 1]
+        self.put_among(task, int(self.view.slots.first[machine]), int(self.view.slots.first[machine + 1]))
+
+    def put_among(self, task: int, first: int, last: int) -> None:
+        """Place a task in the least loaded slot from `first` to before `last` that has room for it."""
         load = self.slot_load[first:last]
         if self._slots_limited:
             load = np.where(self.slot_free_mb[first:last] >= self.view.tasks.memory_mb[task], load, np.inf)
-        self.put(task, int(first + np.argmin(load)))
+        self.put(task, first + int(np.argmin(load)))
 
-    def stuck(self, task: int) -> Infeasible:
-        """Return the refusal for a task that no slot has room for."""
+    def put_pinned(self) -> Infeasible | None:
+        """Place the pinned tasks on their machines while these are empty; return the refusal where one has no room."""
+        for task in np.flatnonzero(self.view.pins >= 0).tolist():
+            if not self.machines_with_room(task).any():
+                return self.stuck(task)
+            self.put_on(task, int(self.view.pins[task]))
+        return None
+
+    def stuck(self, task: int, only: int | None = None) -> Infeasible:
+        """Return the refusal for a task that no slot has room for: none at all, or none of the machine `only`."""
         view = self.view
         name, needed = task_names(view.topology)[task], float(view.tasks.memory_mb[task])
         pin = int(view.pins[task])
-        machines = [pin] if pin >= 0 else range(view.slots.machines)
+        where = "any machine"
+        if pin >= 0:
+            only, where = pin, f"machine {view.cluster.machines[pin].name!r}, to which it is pinned,"
+        elif only is not None:
+            where = f"machine {view.cluster.machines[only].name!r}"
+        machines = range(view.slots.machines) if only is None else [only]
         in_slots = (self.slot_free_mb[view.slots.first[m] : view.slots.first[m + 1]].max() for m in machines)
         left = max(min(room, self.machine_free_mb[m]) for room, m in zip(in_slots, machines, strict=True))
-        where = f"machine {view.cluster.machines[pin].name!r}, to which it is pinned," if pin >= 0 else "any machine"
         return Infeasible(
             constraint=Constraint.MEMORY,
             reason=f"task {name} needs {needed:g} MB and the most left on {where} is {max(left, 0.0):g} MB; "
             "add memory or machines, or lower the component's memory_mb",
             needed=needed,
             available=float(left),
-            task=task,
+            task=task if only is None or pin >= 0 else None,  # on another machine it might have room
             placed={int(other): int(self.slot[other]) for other in np.flatnonzero(self.slot >= 0)},
         )
 

@@ -31,29 +31,35 @@ class RoundRobin:
         slots = view.slots
         if self.order == "listed":
             return deal(view, np.arange(slots.number, dtype=np.int32))
-        return deal(view, interleave(view, np.arange(slots.machines, dtype=np.int32)))
+        return deal(view, interleave(slots.machine))
 
 
-def interleave(view: PlacementView, machines: Ints) -> Ints:
-    """Return all slots: the first of each machine in the given order, then the second of each, and so on."""
-    rank = np.empty(len(machines), dtype=np.int64)
-    rank[machines] = np.arange(len(machines))
-    slots = view.slots
-    number = np.arange(slots.number) - slots.first[slots.machine]
-    return np.lexsort((rank[slots.machine], number)).astype(np.int32)
+def interleave(group: Ints, turn: Ints | None = None) -> Ints:
+    """Return all slots: the first of each group, then the second of each group, and so on.
+
+    `group` [S] numbers the group of every slot (its machine, its host); `turn` lists the groups in the order in which
+    they have their turns, by default as they are numbered.
+    """
+    size = np.bincount(group)
+    by_group = np.argsort(group, kind="stable")
+    number = np.empty(len(group), dtype=np.int64)  # of the slot in its group
+    number[by_group] = np.arange(len(group)) - np.repeat(np.cumsum(size) - size, size)
+    rank = np.arange(len(size)) if turn is None else np.argsort(turn)
+    return np.lexsort((rank[group], number)).astype(np.int32)
 
 
 def deal(view: PlacementView, turn: Ints) -> Placement | Infeasible:
-    """Give every task the next slot in turn that has room for it."""
+    """Give every free task the next slot in turn that has room for it; pinned tasks take no turn."""
     draft = Draft(view)
+    if (refusal := draft.put_pinned()) is not None:
+        return refusal
     next_turn = 0
-    for task in range(view.tasks.number):
+    for task in np.flatnonzero(view.pins < 0).tolist():
         ahead = np.roll(turn, -next_turn)
         room = draft.slots_with_room(task)[ahead]
         if not room.any():
             return draft.stuck(task)
         skipped = int(np.argmax(room))
         draft.put(task, int(ahead[skipped]))
-        if view.pins[task] < 0:  # a pinned task takes no turn
-            next_turn = (next_turn + skipped + 1) % len(turn)
+        next_turn = (next_turn + skipped + 1) % len(turn)
     return draft.done()

@@ -1,0 +1,1 @@
+"""Speed, never correctness: `make bench` runs all, `python -m benchmarks NAME` one."""

@@ -1,0 +1,13 @@
+"""Run all benchmarks, or those named: `python -m benchmarks estimator placement`."""
+
+import sys
+from importlib import import_module
+
+NAMES = ("estimator", "placement")
+
+for name in sys.argv[1:] or NAMES:
+    if name not in NAMES:
+        sys.exit(f"benchmark: none is named {name!r}; there are {', '.join(NAMES)}")
+    print(f"== {name} ==", flush=True)
+    import_module(f"benchmarks.{name}").main()
+    print(flush=True)

@@ -1,0 +1,5 @@
+"""Registers every command, in the order in which `penstock --help` lists them."""
+
+from penstock.cli import diff, doctor, plan, policies, show, sweep
+
+__all__ = ["diff", "doctor", "plan", "policies", "show", "sweep"]

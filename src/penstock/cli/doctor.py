@@ -1,0 +1,100 @@
+"""`penstock doctor`: is everything here that Penstock needs?"""
+
+import os
+import sys
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption
+
+OLDEST_PYTHON = (3, 11)
+LEAST_MEMORY_GB = 4.0
+
+
+class Finding(NamedTuple):
+    """One thing looked at."""
+
+    what: str
+    found: str
+    fine: bool
+    remedy: str = ""
+
+
+@app.command(epilog="Example: penstock doctor --start")
+def doctor(
+    start: Annotated[bool, typer.Option("--start", help="Also start an embedded Spark session and run a job.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check Python, Java, Spark, cores and memory, and say what is missing."""
+    from penstock.cli.output import console, print_json
+
+    findings = [_python(), _java(), _spark(), _cores(), _memory()]
+    if start and all(finding.fine for finding in findings):
+        findings.append(_session())
+    missing = [finding for finding in findings if not finding.fine]
+    if as_json:
+        answer: list[dict[str, Any]] = [finding._asdict() for finding in findings]
+        print_json({"fine": not missing, "findings": answer})
+    else:
+        for finding in findings:
+            mark = "[green]✓[/]" if finding.fine else "[red]✗[/]"
+            console.print(
+                f"{mark} {finding.what:<8} {finding.found}" + (f"; {finding.remedy}" if finding.remedy else "")
+            )
+        console.print("[bold]all fine[/]" if not missing else f"[bold red]{len(missing)} to mend[/]")
+    if missing:
+        raise typer.Exit(1)
+
+
+def _python() -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    fine = sys.version_info[:2] >= OLDEST_PYTHON
+    return Finding("python", found, fine, "" if fine else "install Python 3.11 or newer")
+
+
+def _java() -> Finding:
+    from penstock.pipeline.java import OLDEST_JAVA, java_version
+
+    version = java_version()
+    fine = version is not None and version >= OLDEST_JAVA
+    remedy = "" if fine else f"install a JDK {OLDEST_JAVA} or newer, or set JAVA_HOME to one"
+    return Finding("java", "not found" if version is None else str(version), fine, remedy)
+
+
+def _spark() -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Finding("spark", f"PySpark {version('pyspark')}", True)
+    except PackageNotFoundError:
+        return Finding("spark", "PySpark not found", False, "install it: pip install 'pyspark>=4.3,<4.4'")
+
+
+def _cores() -> Finding:
+    cores = os.cpu_count() or 1
+    remedy = "" if cores >= 2 else "two or more let Spark and its driver run beside each other"
+    return Finding("cores", str(cores), True, remedy)
+
+
+def _memory() -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    fine = total >= LEAST_MEMORY_GB
+    remedy = "" if fine else f"embedded Spark wants {LEAST_MEMORY_GB:g} GB"
+    return Finding("memory", f"{total:.1f} GB", fine, remedy)
+
+
+def _session() -> Finding:
+    from time import perf_counter
+
+    from penstock.model.errors import PenstockError
+    from penstock.pipeline.session import session
+
+    started = perf_counter()
+    try:
+        with session("doctor") as spark:
+            counted = spark.range(1000).count()
+    except PenstockError as error:
+        return Finding("session", "did not start", False, str(error))
+    return Finding("session", f"counted to {counted} on embedded Spark in {perf_counter() - started:.1f} s", True)

@@ -1,0 +1,186 @@
+"""What follows from an application, a cluster or a plan, and is worth a line below its drawing."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.cli.output import duration, number, size
+from penstock.cli.words import estimate, plural
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.plan import Plan
+from penstock.model.taskgraph import Tasks, expand_tasks
+from penstock.model.topology import Application, Grouping, Topology
+
+NETWORK_LIMIT = 2000  # nodes; beyond, the ways between all pairs would take long to find
+
+
+def facts(thing: Application | Cluster | Plan) -> dict[str, Any]:
+    """Return what follows from a thing, by name."""
+    if isinstance(thing, Cluster):
+        return cluster_facts(thing)
+    return plan_facts(thing) if isinstance(thing, Plan) else application_facts(thing)
+
+
+def facts_in_words(thing: Topology | Cluster | Plan) -> list[str]:
+    """Return what follows from a thing, for a person."""
+    if isinstance(thing, Cluster):
+        return _cluster_in_words(thing)
+    return _plan_in_words(thing) if isinstance(thing, Plan) else _application_in_words(thing)
+
+
+def expected_in_words(plan: Plan) -> list[str]:
+    """Return what is expected of a plan, for a person; nothing where it does not say."""
+    parts = [estimate(name, value) for name, value in plan.expected.items()]
+    return [f"expected: {parts[0]}", *parts[1:]] if parts else []
+
+
+def application_facts(topology: Topology) -> dict[str, Any]:
+    """Return an application's tasks, memory, and what a source tuple costs in cpu and traffic."""
+    tasks = expand_tasks(topology)
+    return {
+        "components": len(topology.components),
+        "tasks": topology.task_count,
+        "memory_mb": float(tasks.memory_mb.sum()),
+        "cpu_per_source_tuple": float(tasks.gain @ tasks.cpu),
+        "traffic_bytes_per_source_tuple": stream_bytes(topology, tasks),
+        "offered_tps": topology.offered_tps if isinstance(topology, Application) else None,
+    }
+
+
+def stream_bytes(topology: Topology, tasks: Tasks | None = None) -> dict[str, float]:
+    """Return the bytes a source tuple that every stream carries, by its label."""
+    tasks = tasks or expand_tasks(topology)
+    carried = dict.fromkeys((stream.label for stream in topology.streams), 0.0)
+    for flow in tasks.flows:
+        one_target = flow.grouping in (Grouping.FORWARD, Grouping.GLOBAL)
+        targets = 1 if one_target else len(tasks.of(flow.target))
+        sender = tasks.of(flow.source)
+        sent = float(tasks.gain[sender.start : sender.stop].sum()) * flow.share * targets * flow.tuple_bytes
+        carried[topology.streams[flow.stream].label] = sent
+    return carried
+
+
+def cluster_facts(cluster: Cluster) -> dict[str, Any]:
+    """Return a cluster's totals and, for a routed network, how its nodes are joined."""
+    machines = cluster.machines
+    found: dict[str, Any] = {
+        "machines": len(machines),
+        "hosts": len({machine.host or machine.name for machine in machines}),
+        "slots": cluster.slot_count,
+        "cores": sum(machine.cores for machine in machines),
+        "cpu": sum(machine.cpu for machine in machines),
+        "memory_mb": sum(machine.memory_mb for machine in machines),
+        "routed": cluster.routed,
+    }
+    return {**found, **_network_facts(cluster)} if cluster.routed else found
+
+
+def degrees(cluster: Cluster) -> Counter[str]:
+    """Return at how many links every node of a network is, by name."""
+    ends = Counter(dict.fromkeys(cluster.node_index, 0))
+    for link in cluster.links:
+        ends.update((link.source, link.target))
+    return ends
+
+
+def machines_by_host(cluster: Cluster) -> dict[str, list[Machine]]:
+    """Return the machines of every host that several share; those alone on theirs stand together, under no name."""
+    shared = Counter(machine.host for machine in cluster.machines)
+    hosts: dict[str, list[Machine]] = {}
+    for machine in cluster.machines:
+        host = machine.host if machine.host is not None and shared[machine.host] > 1 else ""
+        hosts.setdefault(host, []).append(machine)
+    return hosts
+
+
+def process_sizes(machine: Machine) -> list[int]:
+    """Return how many slots each process of a machine has."""
+    slots = [slot * machine.processes // machine.slots for slot in range(machine.slots)]
+    return [count for _, count in sorted(Counter(slots).items())]
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """Return how many tasks, slots and machines a plan has in use."""
+    slots = {slot for given in plan.tasks.values() for slot in given}
+    return {
+        "tasks": sum(len(given) for given in plan.tasks.values()),
+        "slots": len(slots),
+        "machines": len({slot.rpartition("/")[0] for slot in slots}),
+        "routes": len(plan.routes),
+    }
+
+
+def _application_in_words(topology: Topology) -> list[str]:
+    found = application_facts(topology)
+    offered = found["offered_tps"]
+    return [
+        plural(found["tasks"], "task"),
+        f"{size(found['memory_mb'] * 1e6)} in all",
+        f"{duration(found['cpu_per_source_tuple'])} of cpu a source tuple",
+        f"{size(sum(found['traffic_bytes_per_source_tuple'].values()))} sent for it",
+        f"{number(offered)} tuples/s offered" if offered else "offered rate unknown",
+    ]
+
+
+def _cluster_in_words(cluster: Cluster) -> list[str]:
+    found, apart = cluster_facts(cluster), cluster.distances
+    parts = [
+        f"{plural(found['machines'], 'machine')} on {plural(found['hosts'], 'host')}",
+        plural(found["slots"], "slot"),
+        f"{plural(found['cores'], 'core')} that do {number(found['cpu'])} core-seconds/s",
+        f"{size(found['memory_mb'] * 1e6)} in all",
+    ]
+    if not cluster.routed:
+        delays = (
+            f"delay {apart.same_slot_ms:g} ms in a slot, {apart.same_process_ms:g} in a process, "
+            f"{apart.same_host_ms:g} on a host, {apart.other_host_ms:g} between hosts"
+        )
+        return [*parts, delays]
+    parts += [plural(found["switches"], "switch", "switches"), plural(found["links"], "link")]
+    if "most_hops" in found:
+        parts.append(f"hops from machine to machine: {found['mean_hops']:.3g} on average, {found['most_hops']} at most")
+    if found.get("unconnected_pairs"):
+        parts.append(f"no way between {plural(found['unconnected_pairs'], 'pair')} of machines")
+    return parts
+
+
+def _plan_in_words(plan: Plan) -> list[str]:
+    found = plan_facts(plan)
+    return [plural(found[name], name.removesuffix("s")) for name in ("tasks", "slots", "machines")]
+
+
+def _network_facts(cluster: Cluster) -> Mapping[str, Any]:
+    degree = degrees(cluster)
+    found: dict[str, Any] = {
+        "switches": len(cluster.switches),
+        "links": len(cluster.links),
+        "bandwidth_mbps": sum(link.bandwidth_mbps for link in cluster.links),
+        "machine_degrees": _histogram([degree[machine.name] for machine in cluster.machines]),
+        "switch_degrees": _histogram([degree[switch] for switch in cluster.switches]),
+    }
+    return {**found, **_hops(cluster)} if len(degree) <= NETWORK_LIMIT else found
+
+
+def _histogram(numbers: list[int]) -> dict[str, int]:
+    return {str(number): count for number, count in sorted(Counter(numbers).items())}
+
+
+def _hops(cluster: Cluster) -> Mapping[str, Any]:
+    """Return how many links lie between two machines, on average and at most, by the shortest ways."""
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import shortest_path
+
+    from penstock.model.slotgraph import expand_links
+
+    links, machines = expand_links(cluster), len(cluster.machines)
+    tail = np.repeat(np.arange(links.nodes), np.diff(links.start))
+    arcs = coo_array((np.ones(len(tail)), (tail, links.head)), shape=(links.nodes, links.nodes)).tocsr()
+    hops = shortest_path(arcs, unweighted=True, indices=range(machines))[:, :machines]
+    apart = hops[~np.eye(machines, dtype=bool)]
+    reached = apart[np.isfinite(apart)]
+    return {
+        "mean_hops": float(reached.mean()) if len(reached) else 0.0,
+        "most_hops": int(reached.max()) if len(reached) else 0,
+        "unconnected_pairs": int(len(apart) - len(reached)),
+    }

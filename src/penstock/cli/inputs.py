@@ -1,0 +1,89 @@
+"""What the user names on the command line: files, or built-in applications and clusters."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.model.cluster import Cluster
+from penstock.model.files import load_application, load_cluster
+from penstock.model.topology import Application
+
+if TYPE_CHECKING:
+    from penstock.estimate.evaluator import Objective
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def policy_names(incomplete: str) -> list[str]:
+    """Complete the name of a policy."""
+    from penstock.policies.registry import REGISTRY
+
+    return [name for name in REGISTRY if name.startswith(incomplete)]
+
+
+def application_names(incomplete: str) -> list[str]:
+    """Complete the name of a built-in application."""
+    from penstock.workloads.applications import APPLICATIONS
+
+    return [name for name in APPLICATIONS if name.startswith(incomplete)]
+
+
+def cluster_names(incomplete: str) -> list[str]:
+    """Complete the name of a built-in cluster."""
+    from penstock.workloads.clusters import CLUSTERS
+
+    return [name for name in CLUSTERS if name.startswith(incomplete)]
+
+
+def objective_names(incomplete: str) -> list[str]:
+    """Complete the name of an objective."""
+    from penstock.estimate.evaluator import Objective
+
+    return [objective for objective in Objective if objective.startswith(incomplete)]
+
+
+def is_file(text: str) -> bool:
+    """Whether a text is meant as a file: it has an ending that we read, or a folder in it."""
+    return Path(text).suffix.lower() in (".toml", ".json") or "/" in text
+
+
+def application(text: str) -> Application:
+    """Return the application that a file or a built-in name gives."""
+    from penstock.workloads.applications import application as built_in
+
+    return load_application(text) if is_file(text) else built_in(text)
+
+
+def cluster(text: str) -> Cluster:
+    """Return the cluster that a file or a built-in name gives."""
+    from penstock.workloads.clusters import cluster as built_in
+
+    return load_cluster(text) if is_file(text) else built_in(text)
+
+
+def chosen_policies(specs: Sequence[str]) -> list[str]:
+    """Return the policies asked for; unknown ones are refused.
+
+    `all` stands for every placement policy, and a later text replaces an earlier one of the same policy, so that
+    `all` and `optimal:seconds=2` is all of them with optimal so bounded.
+    """
+    from penstock.policies.registry import PolicyKind, make, names
+
+    chosen: dict[str, str] = {}
+    for spec in specs:
+        for text in names(PolicyKind.PLACEMENT) if spec == "all" else (spec,):
+            make(text)
+            chosen[text.partition(":")[0]] = text
+    return list(chosen.values())
+
+
+def chosen_objective(text: str) -> "Objective":
+    """Return the objective of a name."""
+    from penstock.estimate.evaluator import Objective
+    from penstock.model.errors import UnknownName, choices
+
+    if text not in list(Objective):
+        raise UnknownName("objective", f"no objective is named {text!r}; there are {choices(Objective)}")
+    return Objective(text)

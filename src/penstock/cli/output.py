@@ -1,0 +1,59 @@
+"""What all commands print with: one console, tables that line up, JSON for programs, numbers for people."""
+
+import math
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+console = Console(highlight=False)
+errors = Console(highlight=False, stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON; what is infinite or not a number becomes null."""
+    print(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(value))), indent=2).decode())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def table(*columns: str, title: str | None = None, left: tuple[str, ...] = ()) -> Table:
+    """Return an empty table; the first column and those in `left` are text, the others numbers."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for number, column in enumerate(columns):
+        text = number == 0 or column in left
+        made.add_column(column, justify="left" if text else "right", no_wrap=number == 0 or not text)
+    return made
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a number for a person: `digits` significant ones, thousands apart."""
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "-"
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, 6)}f}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time for a person: µs, ms or s."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def size(amount: float) -> str:
+    """Write an amount of bytes for a person."""
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} GB"

@@ -1,0 +1,233 @@
+"""`penstock plan`: where should my tasks run, and what would that give?"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import (
+    JsonOption,
+    application_names,
+    chosen_policies,
+    cluster_names,
+    objective_names,
+    policy_names,
+)
+from penstock.cli.inputs import application as find_application
+from penstock.cli.inputs import cluster as find_cluster
+
+if TYPE_CHECKING:
+    from penstock.control.planner import Decision, Planner
+
+EXAMPLES = """Examples:
+
+  penstock plan log-processing hetero-small --policy all
+
+  penstock plan my-app.toml my-cluster.toml --policy r-storm --policy local-search:seconds=2 --explain
+
+  penstock plan word-count li-10 --policy all --objective delay --save plan.toml --plot plan.png
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def plan(
+    application: Annotated[
+        str, typer.Argument(help="A file (.toml, .json) or a built-in name.", autocompletion=application_names)
+    ],
+    cluster: Annotated[
+        str, typer.Argument(help="A file (.toml, .json) or a built-in name.", autocompletion=cluster_names)
+    ],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A policy, NAME or NAME:PARAMETER=VALUE; repeat for more; or all.", autocompletion=policy_names
+        ),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="throughput, rate, delay, traffic or balanced.", autocompletion=objective_names)
+    ] = "throughput",
+    seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what limits the best, and what would relieve it.")
+    ] = False,
+    save: Annotated[Path | None, typer.Option(help="Save the best as a plan (.toml, .json).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the comparison (.png, .svg, .pdf).")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask policies where the tasks of an application should run on a cluster, and compare what each would give.
+
+    Throughput is in source tuples a second with back-pressure settled; rate is what is sustained when every stream
+    splits evenly; delay is the network's part of the way from source to sink; traffic is what leaves a machine for each
+    source tuple. All are estimates: nothing runs.
+    """
+    from penstock.cli.inputs import chosen_objective
+    from penstock.control.planner import Planner
+
+    names = chosen_policies(policy or ["all"])
+    planner = Planner(find_application(application), find_cluster(cluster), chosen_objective(objective), seed)
+    decisions = list(_with_progress(planner, names, quiet=as_json))
+    best = planner.best(decisions)
+    if save is not None and best is not None:
+        from penstock.model.files import save as save_file
+
+        save_file(planner.plan(best), save)
+    if plot is not None:
+        from penstock.cli.plots import plot_decisions
+
+        plot_decisions(planner, decisions, plot)
+    if as_json:
+        _print_json(planner, decisions, best, explain)
+    else:
+        _print(planner, decisions, best, explain)
+        _print_files(best, save, plot)
+    if best is None:
+        raise typer.Exit(1)
+
+
+def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Iterator["Decision"]:
+    from rich.progress import Progress
+
+    from penstock.cli.output import errors
+
+    with Progress(console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("deciding", total=len(names))
+        for name in names:
+            progress.update(bar, description=f"[bold]{name}[/]")
+            yield planner.decide(name)
+            progress.advance(bar)
+
+
+def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", explain: bool) -> None:
+    from penstock.cli.output import console, duration, number, size, table
+
+    topology, cluster = planner.topology, planner.cluster
+    title = (
+        f"{topology.name} ({topology.task_count} tasks) on {cluster.name} "
+        f"({len(cluster.machines)} machines, {cluster.slot_count} slots)"
+    )
+    rows = table("policy", "throughput /s", "rate /s", "delay ms", "traffic /tuple", "machines", "memory", "decided in")
+    placed = [d.evaluation for d in decisions if d.evaluation is not None]
+    tops = {
+        "throughput": max((e.throughput_tps for e in placed), default=0.0),
+        "rate": max((e.rate_tps for e in placed), default=0.0),
+        "delay": min((e.delay_ms for e in placed), default=0.0),
+        "traffic": min((e.traffic.machines for e in placed), default=0.0),
+    }
+
+    def cell(column: str, value: float, text: str) -> str:
+        return f"[bold]{text}[/]" if abs(value - tops[column]) <= 1e-9 * abs(tops[column]) else text
+
+    for decision in decisions:
+        name = f"[bold green]{decision.policy} ★[/]" if decision is best else decision.policy
+        e = decision.evaluation
+        if e is None:
+            rows.add_row(name, *["-"] * 5, "[red]no[/]", duration(decision.seconds))
+            continue
+        rows.add_row(
+            name,
+            cell("throughput", e.throughput_tps, number(e.throughput_tps)),
+            cell("rate", e.rate_tps, number(e.rate_tps)),
+            cell("delay", e.delay_ms, number(e.delay_ms)),
+            cell("traffic", e.traffic.machines, size(e.traffic.machines)),
+            str(e.machines),
+            "fits" if e.fits_memory else "[red]no[/]",
+            duration(decision.seconds),
+        )
+    console.print(f"[bold]{title}[/]\n")
+    console.print(rows)
+    for decision in decisions:
+        reason = getattr(decision.result, "reason", "")
+        if reason:
+            console.print(f"[red]{decision.policy}[/]: no placement: {reason}", soft_wrap=True)
+        elif note := getattr(decision.result, "note", ""):
+            console.print(f"[dim]{decision.policy}: {note}[/]", soft_wrap=True)
+    if best is not None:
+        console.print(
+            f"\n★ best by {planner.objective}; bold: best in its column. Estimates, nothing ran.", style="dim"
+        )
+        if explain:
+            _print_advice(planner, best)
+
+
+def _print_advice(planner: "Planner", best: "Decision") -> None:
+    from penstock.cli.output import console, number
+    from penstock.control.advice import advise
+
+    advice = advise(planner, best)
+    if advice is None:
+        console.print("\nNothing limits it: no component costs anything.")
+        return
+    limit = advice.bottleneck
+    console.print(
+        f"\n[bold]{best.policy}[/]: {limit.kind} [bold]{limit.name}[/] limits the rate "
+        f"to {number(limit.rate_tps)} source tuples/s"
+    )
+    used = [f"{task} {share:.0%}" for task, share in advice.users[:6]]
+    more = f" and {len(advice.users) - 6} more" if len(advice.users) > 6 else ""
+    console.print(f"  used by {', '.join(used)}{more}", soft_wrap=True)
+    for relief in advice.reliefs:
+        gain = relief.rate_tps / limit.rate_tps - 1
+        console.print(f"  relief: {relief.change}: {number(relief.rate_tps)}/s ({gain:+.0%})", soft_wrap=True)
+    offered = getattr(planner.topology, "offered_tps", None)
+    if offered and best.evaluation is not None:
+        full = [e for e in best.evaluation.limits if e.kind != "slot"][:3]
+        busy = ", ".join(f"{e.name} {e.utilisation(offered):.0%}" for e in full)
+        console.print(f"  at the offered {number(offered)}/s: {busy}", soft_wrap=True)
+
+
+def _print_files(best: "Decision | None", save: Path | None, plot: Path | None) -> None:
+    from penstock.cli.output import console
+
+    if save is not None:
+        console.print(f"saved {save}" if best is not None else f"nothing saved as {save}: no placement")
+    if plot is not None:
+        console.print(f"drew {plot}")
+
+
+def _print_json(planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", explain: bool) -> None:
+    from penstock.cli.output import print_json
+    from penstock.control.advice import advise
+
+    answer: dict[str, Any] = {
+        "application": planner.topology.name,
+        "cluster": planner.cluster.name,
+        "objective": planner.objective.value,
+        "best": best.policy if best else None,
+        "decisions": [_record(planner, decision) for decision in decisions],
+    }
+    if explain and best is not None and (advice := advise(planner, best)) is not None:
+        answer["advice"] = {
+            "bottleneck": {**advice.bottleneck._asdict(), "rate_tps": advice.bottleneck.rate_tps},
+            "users": dict(advice.users),
+            "reliefs": [relief._asdict() for relief in advice.reliefs],
+        }
+    print_json(answer)
+
+
+def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
+    from penstock.model.placement import Infeasible
+
+    if isinstance(decision.result, Infeasible) or decision.evaluation is None:
+        refusal = decision.result
+        reason = {"constraint": refusal.constraint, "reason": refusal.reason} if isinstance(refusal, Infeasible) else {}
+        return {"policy": decision.policy, "placed": False, "seconds": decision.seconds, **reason}
+    e = decision.evaluation
+    made = planner.plan(decision)
+    return {
+        "policy": decision.policy,
+        "placed": True,
+        "seconds": decision.seconds,
+        "throughput_tps": e.throughput_tps,
+        "rate_tps": e.rate_tps,
+        "delay_ms": e.delay_ms,
+        "traffic_bytes_per_tuple": e.traffic._asdict(),
+        "machines": e.machines,
+        "slots": e.slots,
+        "fits_memory": e.fits_memory,
+        "bottleneck": None if e.bottleneck is None else f"{e.bottleneck.kind} {e.bottleneck.name}",
+        "gap": decision.result.gap,
+        "note": decision.result.note,
+        "tasks": made.tasks,
+    }

@@ -1,0 +1,115 @@
+"""`penstock show`: draw an application, a cluster or a plan, on the terminal or as SVG."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption, application_names, cluster_names, is_file
+
+if TYPE_CHECKING:
+    from penstock.model.cluster import Cluster
+    from penstock.model.plan import Plan
+    from penstock.model.topology import Application
+
+EXAMPLES = """Examples:
+
+  penstock show log-processing
+
+  penstock show hetero:machines=6,seed=1
+
+  penstock show plan.toml --svg plan.svg
+"""
+
+
+def thing_names(incomplete: str) -> list[str]:
+    """Complete the name of a built-in application or cluster."""
+    return [*application_names(incomplete), *cluster_names(incomplete)]
+
+
+@app.command(epilog=EXAMPLES)
+def show(
+    thing: Annotated[
+        str | None,
+        typer.Argument(
+            help="An application, cluster or plan: a file (.toml, .json) or a built-in name.",
+            autocompletion=thing_names,
+        ),
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw it into this file, as SVG, instead.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw an application, a cluster or a plan; without one, list those that are built in.
+
+    A component's ×8 says that it has 8 tasks. A stream's ×10 says that it carries
+    10 tuples for each one that its source processes.
+    """
+    from penstock.cli.output import console, print_json
+
+    if thing is None:
+        _list_built_in(as_json)
+        return
+    found = _find(thing)
+    if svg is not None:
+        from penstock.cli.svg import svg as draw_svg
+        from penstock.model.files import write_whole
+
+        write_whole(svg, draw_svg(found))
+    if as_json:
+        from penstock.cli.drawing import facts
+
+        print_json({_kind(found): found, "facts": facts(found)})
+    elif svg is not None:
+        console.print(f"drew {svg}", markup=False, soft_wrap=True)
+    else:
+        from penstock.cli.drawing import draw
+
+        for line in draw(found, console.width):
+            console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _find(text: str) -> "Application | Cluster | Plan":
+    """Return what a file or a built-in name gives."""
+    from penstock.model.errors import UnknownName, choices
+    from penstock.model.files import load_any
+    from penstock.workloads.applications import APPLICATIONS, application
+    from penstock.workloads.clusters import CLUSTERS, cluster
+
+    name = text.partition(":")[0]
+    if name in APPLICATIONS and not is_file(text):
+        return application(text)
+    if name in CLUSTERS and not is_file(text):
+        return cluster(text)
+    if is_file(text) or Path(text).exists():
+        return load_any(text)
+    raise UnknownName(
+        "thing",
+        f"nothing is named {name!r}; there are the applications {choices(APPLICATIONS)}, "
+        f"the clusters {choices(CLUSTERS)}, and files that end in .toml or .json",
+    )
+
+
+def _kind(thing: "Application | Cluster | Plan") -> str:
+    return type(thing).__name__.lower()
+
+
+def _list_built_in(as_json: bool) -> None:
+    from penstock.cli.output import console, print_json, table
+    from penstock.workloads.applications import APPLICATIONS
+    from penstock.workloads.clusters import CLUSTERS
+
+    listed = {
+        "applications": {name: choice.summary for name, choice in APPLICATIONS.items()},
+        "clusters": {name: choice.summary for name, choice in CLUSTERS.items()},
+    }
+    if as_json:
+        print_json(listed)
+        return
+    for kind, summaries in listed.items():
+        rows = table(kind, "", left=("",))
+        for name, summary in summaries.items():
+            rows.add_row(f"[bold]{name}[/]", summary)
+        console.print(rows)
+        console.print()
+    console.print("[dim]One of them, or a file: penstock show THING[/]")

@@ -1,0 +1,148 @@
+"""The pieces of an SVG drawing: rectangles, texts, lines, each with what a pointer over it shows.
+
+Pages are complete in themselves: no fonts, scripts or styles from elsewhere. Text is measured by a rule of thumb, on
+the wide side, since the reader's font is not known.
+"""
+
+from collections.abc import Sequence
+from xml.etree import ElementTree as Tree
+
+from rich.cells import cell_len
+
+from penstock.cli.drawing.canvas import clean, wrapped
+
+INK, MUTED, FAINT, PAPER = "#1f2933", "#616e7c", "#cbd2d9", "#ffffff"
+FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
+MARGIN = 24
+LEAST_WIDTH = 620  # of lines of text
+LINE_HEIGHT = 1.4  # of the font's size
+
+
+class Page:
+    """A drawing in the making; it grows to hold what is put on it."""
+
+    def __init__(self, title: str) -> None:
+        self._root = Tree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "font-family": FONT})
+        Tree.SubElement(self._root, "title").text = clean(title)
+        self._definitions = Tree.SubElement(self._root, "defs")
+        self._paper = Tree.SubElement(self._root, "rect", {"fill": PAPER})
+        self._width = self._height = 0.0
+
+    def rectangle(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        *,
+        fill: str = PAPER,
+        stroke: str = "none",
+        round_by: float = 6,
+        tip: str = "",
+        kind: str = "",
+    ) -> None:
+        """Put a rectangle on the page."""
+        self._reach(x + width, y + height)
+        place = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), "rx": _n(round_by)}
+        self._add("rect", {**place, "fill": fill, "stroke": stroke}, tip, kind)
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        points: float = 12,
+        colour: str = INK,
+        bold: bool = False,
+        anchor: str = "start",
+        halo: bool = False,
+    ) -> None:
+        """Put a line of text on the page; `y` is its base line, `anchor` says which end of it `x` is."""
+        width = text_width(words, points, bold)
+        self._reach(x + {"start": width, "middle": width / 2, "end": 0.0}[anchor], y + points / 3)
+        attributes = {"x": _n(x), "y": _n(y), "font-size": _n(points), "fill": colour, "text-anchor": anchor}
+        if bold:
+            attributes["font-weight"] = "bold"
+        if halo:
+            attributes |= {"stroke": PAPER, "stroke-width": "4", "stroke-linejoin": "round", "paint-order": "stroke"}
+        Tree.SubElement(self._root, "text", attributes).text = clean(words)
+
+    def path(
+        self,
+        way: str,
+        *,
+        stroke: str,
+        width: float,
+        arrow: bool = False,
+        dashed: bool = False,
+        tip: str = "",
+        kind: str = "",
+    ) -> None:
+        """Put a line on the page, along an SVG path."""
+        attributes = {"d": way, "fill": "none", "stroke": stroke, "stroke-width": _n(width)}
+        if arrow:
+            attributes["marker-end"] = f"url(#{self._arrow_head(stroke)})"
+        if dashed:
+            attributes["stroke-dasharray"] = "4 4"
+        self._add("path", attributes, tip, kind)
+
+    def facts(self, y: float, parts: Sequence[str], points: float = 12) -> float:
+        """Put facts joined by dots on lines no wider than the page so far; return where the next line would stand."""
+        room = int((max(self._width, LEAST_WIDTH) - MARGIN) / text_width("n", points))
+        for line in wrapped(parts, room):
+            self.text(MARGIN, y, line.plain, points=points, colour=MUTED)
+            y += points * LINE_HEIGHT
+        return y
+
+    def finish(self) -> bytes:
+        """Return the page as a file."""
+        width, height = self._width + MARGIN, self._height + MARGIN
+        size = {"width": _n(width), "height": _n(height)}
+        for name, value in {**size, "viewBox": f"0 0 {_n(width)} {_n(height)}"}.items():
+            self._root.set(name, value)
+        for name, value in size.items():
+            self._paper.set(name, value)
+        Tree.indent(self._root)
+        return bytes(Tree.tostring(self._root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+    def _add(self, tag: str, attributes: dict[str, str], tip: str, kind: str) -> None:
+        element = Tree.SubElement(self._root, tag, {**attributes, **({"class": kind} if kind else {})})
+        if tip:
+            Tree.SubElement(element, "title").text = clean(tip)
+
+    def _reach(self, x: float, y: float) -> None:
+        self._width, self._height = max(self._width, x), max(self._height, y)
+
+    def _arrow_head(self, colour: str) -> str:
+        name = f"arrow-{colour.lstrip('#')}"
+        if all(known.get("id") != name for known in self._definitions):
+            head = Tree.SubElement(
+                self._definitions,
+                "marker",
+                {"id": name, "viewBox": "0 0 10 12", "refX": "0", "refY": "6", "orient": "auto"}
+                | {"markerWidth": "10", "markerHeight": "12", "markerUnits": "userSpaceOnUse"},
+            )
+            Tree.SubElement(head, "path", {"d": "M0,0 L10,6 L0,12 Z", "fill": colour})
+        return name
+
+
+def text_width(words: str, points: float, bold: bool = False) -> float:
+    """Return about how wide a text is, rather too wide than too narrow."""
+    return cell_len(clean(words)) * points * (0.68 if bold else 0.6)
+
+
+def widest(texts: Sequence[str], points: float, bold: bool = False) -> float:
+    """Return about how wide the widest of some texts is."""
+    return max((text_width(words, points, bold) for words in texts), default=0.0)
+
+
+def shortened(words: str, points: float, width: float, bold: bool = False) -> str:
+    """Return a text that fits into a width, its end cut off where it must be."""
+    while len(words) > 1 and text_width(words, points, bold) > width:
+        words = words.removesuffix("…")[:-1] + "…"
+    return words
+
+
+def _n(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,179 @@
+"""`penstock sweep`: every policy on many clusters and seeds, as a Spark job."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption, application_names, chosen_objective, chosen_policies, policy_names
+from penstock.cli.inputs import application as find_application
+from penstock.cli.inputs import cluster as find_cluster
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from penstock.experiments.sweep import Case
+    from penstock.model.cluster import Cluster
+    from penstock.model.topology import Application
+
+    Instances = list[tuple[Application, Cluster, int]]
+
+EXAMPLES = """Examples:
+
+  penstock sweep log-processing --cluster hetero:machines=8,seed={seed} --seeds 10
+
+  penstock sweep word-count --cluster li-10 --cluster tata-3 --policy all --policy optimal:seconds=2
+
+  penstock sweep --tata ../shared/data/tata --objective balanced --policy all --policy local-search:seconds=0.1
+"""
+CLUSTERS = [f"hetero:machines={machines},seed={{seed}}" for machines in (4, 8, 16)]
+
+
+@app.command(epilog=EXAMPLES)
+def sweep(
+    application: Annotated[
+        str | None, typer.Argument(help="A file or a built-in name.", autocompletion=application_names)
+    ] = None,
+    cluster: Annotated[
+        list[str] | None, typer.Option(help="A file or a built-in name, {seed} standing for the seed; repeat for more.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="As for plan; a later one replaces an earlier one of its name.", autocompletion=policy_names),
+    ] = None,
+    objective: Annotated[str, typer.Option(help="throughput, rate, delay, traffic or balanced.")] = "throughput",
+    seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …", min=1)] = 5,
+    baseline: Annotated[str, typer.Option(help="The policy that ratios are relative to.")] = "round-robin",
+    tata: Annotated[
+        Path | None, typer.Option(help="Instead of APPLICATION and --cluster: the folder of the TATA data set.")
+    ] = None,
+    pairs: Annotated[int, typer.Option(help="With --tata: slot graphs for each validation task graph.", min=1)] = 5,
+    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A folder for results and picture; made anew.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run policies × clusters × seeds as a Spark job and print mean and spread, relative to a baseline.
+
+    Every case is one policy's placement of the application on one cluster. Ratios are taken case by case against the
+    baseline on the same cluster and seed. All cases (Parquet), the summary (CSV) and a picture are kept.
+    """
+    from penstock.experiments.sweep import cases
+    from penstock.model.errors import InvalidInput
+
+    names = chosen_policies([baseline, *(policy or ["all"])])
+    if (application is None) == (tata is None):
+        raise InvalidInput("application", "expected an application or --tata, one of the two; name one")
+    instances = _tata_instances(tata, pairs) if tata else _instances(str(application), cluster or CLUSTERS, seeds)
+    model = "tata" if tata else "planning"
+    work = cases(instances, names, chosen_objective(objective), model)
+    title = "TATA validation pairs" if tata else str(application)
+    folder = _folder(output, "tata" if tata else Path(str(application)).stem)
+    compared, summed = _run(work, master, baseline, quiet=as_json)
+    _keep(folder, compared, summed, baseline, title)
+    order = {name: number for number, name in enumerate(names)}
+    summed = summed.sort_values("policy", key=lambda column: column.map(order))
+    _print(summed, folder, baseline, title, len(instances), objective, as_json)
+
+
+def _instances(application: str, clusters: list[str], seeds: int) -> "Instances":
+    found = find_application(application)
+    made: Instances = []
+    for text in clusters:
+        for seed in range(seeds):
+            made.append((found, find_cluster(text.replace("{seed}", str(seed))), seed))
+    return made
+
+
+def _tata_instances(folder: Path, pairs: int) -> "Instances":
+    from penstock.experiments.tata import validation_pairs
+
+    return validation_pairs(folder, pairs)
+
+
+def _folder(output: Path | None, name: str) -> Path:
+    """Return where results will go, refusing a place that is taken or not ours before any work is done."""
+    from penstock.model.errors import FileProblem
+
+    folder = output or Path("results") / f"sweep-{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileProblem(f"{folder}: is there already and not empty; choose another --output")
+    parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise FileProblem(
+            f"{folder}: cannot be made, {parent} is not a folder that may be written; choose another --output"
+        )
+    return folder
+
+
+def _run(work: "list[Case]", master: str | None, baseline: str, quiet: bool) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from penstock.cli.output import errors
+    from penstock.experiments.sweep import ratios, summary
+    from penstock.experiments.sweep import sweep as run_sweep
+    from penstock.pipeline.session import session
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    if not quiet and not errors.is_terminal:
+        errors.print(f"sweeping {len(work)} cases on Spark")
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("starting Spark", total=len(work))
+        with session("sweep", master) as spark:
+            progress.update(bar, description=f"sweeping on {spark.sparkContext.master}")
+            results = run_sweep(spark, work, lambda done, total: progress.update(bar, completed=done, total=total))
+            compared = ratios(results, baseline)
+            return compared.toPandas(), summary(compared).toPandas()
+
+
+def _keep(folder: Path, compared: "pd.DataFrame", summed: "pd.DataFrame", baseline: str, title: str) -> None:
+    from penstock.cli.plots import plot_sweep
+
+    folder.mkdir(parents=True, exist_ok=True)
+    compared.sort_values(["instance", "policy"]).to_parquet(folder / "cases.parquet", index=False)
+    summed.to_csv(folder / "summary.csv", index=False)
+    plot_sweep(compared, baseline, title, folder / "sweep.png")
+
+
+def _print(
+    summed: "pd.DataFrame", folder: Path, baseline: str, title: str, instances: int, objective: str, as_json: bool
+) -> None:
+    from penstock.cli.output import console, duration, print_json, table
+
+    if as_json:
+        print_json({"baseline": baseline, "instances": instances, "policies": summed.to_dict("records")})
+        return
+    console.print(f"[bold]{title}: {instances} instances, mean ± standard deviation relative to {baseline}[/]\n")
+    scored = objective == "balanced"
+    columns = [
+        "policy",
+        "placed",
+        "throughput",
+        "rate",
+        "delay",
+        "traffic",
+        *(["reward"] if scored else []),
+        "decided in",
+    ]
+    rows = table(*columns)
+    best = summed["score" if scored else "throughput_tps_ratio"].max()
+    for _, row in summed.iterrows():
+        top = row["score" if scored else "throughput_tps_ratio"] == best
+        cells = [
+            f"[bold green]{row['policy']} ★[/]" if top else str(row["policy"]),
+            f"{row['placed']:.0f}/{row['cases']:.0f}",
+            *(_spread(row, measure) for measure in ("throughput_tps", "rate_tps", "delay_ms", "traffic_bytes")),
+            *([f"{row['score']:+.3f} ±{row['score_sd']:.3f}"] if scored else []),
+            duration(row["seconds"]),
+        ]
+        rows.add_row(*cells)
+    console.print(rows)
+    console.print(f"\nAll cases: {folder / 'cases.parquet'}   summary: {folder / 'summary.csv'}", soft_wrap=True)
+    console.print(f"Picture:   {folder / 'sweep.png'}", soft_wrap=True)
+
+
+def _spread(row: "pd.Series[float]", measure: str) -> str:
+    mean, deviation = row[f"{measure}_ratio"], row[f"{measure}_ratio_sd"]
+    return "-" if mean != mean else f"{mean:.2f} ±{deviation:.2f}"

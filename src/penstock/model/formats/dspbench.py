@@ -1,0 +1,155 @@
+"""Applications measured by DSPBench (Bordin et al. 2020): what each operator costs, emits and weighs.
+
+A csv table holds one row an operator, a json file the streams between operators. `cpu` is the median over five-second
+windows of the mean processing time; its variation is the last window's. A stream's selectivity is what its
+sender emitted for each tuple that it received. An operator with several streams sends every tuple on each of them (each
+of the receivers was measured to get as many as the sender emitted), so nothing is divided. Parallelism was not
+part of the table (all components have one task), nor was memory (0).
+"""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from penstock.model.errors import FileProblem, InvalidInput, choices
+from penstock.model.files import read_text
+from penstock.model.formats.reading import bad_line, decode_json, naming, number
+from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
+
+MILLISECOND = 1e-3
+
+# Where the streams name an operator otherwise than the table does. Each pair is settled by the tuple counts: what the
+# one receives according to the streams is what the other received according to the table. One row `sink` stands for
+# all sinks of an application; its count is the sum of theirs.
+MEASURED_AS: Mapping[str, Mapping[str, str]] = {
+    "clickanalytics": {
+        "repeatVisit": "visitRepeat",
+        "geography": "locator",
+        "totalStats": "visitTotal",
+        "geoStats": "totalLocator",
+        "visitSink": "sink",
+        "locationSink": "sink",
+    },
+    "logprocessing": {"volumeSink": "sink", "statusSink": "sink", "geoSink": "sink"},
+}
+
+_NUMBERS = ("tuples_received", "tuples_emitted", "proc_ms_median_of_means", "proc_ms_mean_last", "proc_ms_sd_last")
+_COLUMNS = ("app", "operator", *_NUMBERS, "tuple_bytes_mean")
+
+
+class Measured(NamedTuple):
+    """One row of the table."""
+
+    received: float
+    emitted: float
+    cpu: float  # s
+    cv: float  # of the processing time
+    tuple_bytes: float  # of what it emits; 0 for a sink
+
+    @property
+    def selectivity(self) -> float:
+        """Tuples emitted a tuple received."""
+        return self.emitted / self.received if self.received > 0 else 0.0
+
+
+class Edge(Struct):
+    """One stream as the json file has it."""
+
+    src: str
+    dst: str
+    grouping: Grouping
+
+
+def read_applications(operators: str | Path, edges: str | Path) -> tuple[Application, ...]:
+    """Read all applications that the json file of streams describes, with their operators' costs from the csv table."""
+    measured = read_operators(operators)
+    path = Path(edges)
+    streams: dict[str, list[Edge]] = decode_json(path, dict[str, list[Edge]])
+    with naming(path):
+        found = []
+        for name, own in streams.items():
+            if name not in measured:
+                raise InvalidInput(name, f"not in {operators}, which has {choices(measured)}")
+            found.append(_application(name, own, measured[name]))
+        return tuple(found)
+
+
+def read_operators(path: str | Path) -> dict[str, dict[str, Measured]]:
+    """Read the table of measurements: application -> operator -> row."""
+    path = Path(path)
+    reader = csv.DictReader(read_text(path).splitlines())
+    try:
+        return _table(path, reader)
+    except csv.Error as error:
+        raise bad_line(path, reader.line_num, f"not valid csv, {error}; mend it there") from None
+
+
+def _table(path: Path, reader: "csv.DictReader[str]") -> dict[str, dict[str, Measured]]:
+    missing = [column for column in _COLUMNS if column not in (reader.fieldnames or ())]
+    if missing:
+        raise FileProblem(f"{path}: line 1: expected the columns {', '.join(_COLUMNS)}; {', '.join(missing)} missing")
+    table: dict[str, dict[str, Measured]] = {}
+    for row in reader:
+        if any(row[column] is None for column in _COLUMNS):
+            raise bad_line(path, reader.line_num, f"expected {len(reader.fieldnames or ())} fields, got fewer")
+        own = table.setdefault(row["app"], {})
+        if row["operator"] in own:
+            raise bad_line(path, reader.line_num, f"operator: {row['operator']!r} is there already; remove one")
+        own[row["operator"]] = _measured(path, reader.line_num, row)
+    return table
+
+
+def _measured(path: Path, line: int, row: Mapping[str, str]) -> Measured:
+    received, emitted, median, mean, deviation = (number(path, line, name, row[name], least=0.0) for name in _NUMBERS)
+    size = row["tuple_bytes_mean"]
+    return Measured(
+        received=received,
+        emitted=emitted,
+        cpu=median * MILLISECOND,
+        cv=deviation / mean if mean > 0 else 0.0,
+        tuple_bytes=number(path, line, "tuple_bytes_mean", size, least=0.0) if size else 0.0,
+    )
+
+
+def _application(name: str, edges: list[Edge], table: Mapping[str, Measured]) -> Application:
+    operators = list(dict.fromkeys(end for edge in edges for end in (edge.src, edge.dst)))
+    called = MEASURED_AS.get(name, {})
+    row = {operator: called.get(operator, operator) for operator in operators}
+    if set(row.values()) != set(table):
+        raise InvalidInput(
+            name, f"its streams name {', '.join(operators)} and the table has {choices(table)}; rename to match"
+        )
+    senders, receivers = {edge.src for edge in edges}, {edge.dst for edge in edges}
+    try:
+        return Application(
+            name=name,
+            components=tuple(
+                _component(operator, operator in receivers, operator in senders, table[row[operator]])
+                for operator in operators
+            ),
+            streams=tuple(
+                Stream(
+                    source=edge.src,
+                    target=edge.dst,
+                    grouping=edge.grouping,
+                    selectivity=table[row[edge.src]].selectivity,
+                    tuple_bytes=table[row[edge.src]].tuple_bytes,
+                )
+                for edge in edges
+            ),
+        )
+    except InvalidInput as mistake:
+        raise mistake.below(name) from None
+
+
+def _component(name: str, receives: bool, sends: bool, measured: Measured) -> Component:
+    varies = measured.cv > 0
+    return Component(
+        name=name,
+        kind=Kind.SOURCE if not receives else Kind.OPERATOR if sends else Kind.SINK,
+        cpu=measured.cpu,
+        service=ServiceTime(distribution=Distribution.GAMMA, cv=measured.cv) if varies else ServiceTime(),
+    )

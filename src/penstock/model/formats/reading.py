@@ -1,0 +1,63 @@
+"""What the readers share: decoding, and complaints that name the file and the place in it."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.model.entity import explain
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.files import read_text
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the file's path before every mistake found inside."""
+    try:
+        yield
+    except InvalidInput as mistake:
+        raise type(mistake)("", f"{path}: {mistake}") from None
+
+
+def decode_json(path: Path, kind: Any) -> Any:
+    """Read a JSON file as a type that msgspec knows."""
+    try:
+        raw = msgspec.json.decode(read_text(path))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FileProblem(f"{path}: not valid JSON, {str(error).splitlines()[0]}; mend it there") from None
+    with naming(path):
+        try:
+            return msgspec.convert(raw, kind)
+        except msgspec.ValidationError as error:
+            raise explain(error, raw, kind) from None
+
+
+def bad_line(path: Path, line: int, problem: str) -> FileProblem:
+    """Return the complaint about a line, counted from 1."""
+    return FileProblem(f"{path}: line {line}: {problem}")
+
+
+def number(path: Path, line: int, field: str, text: str, least: float = -math.inf) -> float:
+    """Return the finite number that a field of a line holds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < least:
+        limit = "" if least == -math.inf else f" ≥ {least:g}"
+        raise bad_line(path, line, f"{field}: expected a number{limit}, got {text.strip()[:40]!r}")
+    return value
+
+
+def whole_number(path: Path, line: int, field: str, text: str, least: int = 0) -> int:
+    """Return the whole number that a field of a line holds."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise bad_line(path, line, f"{field}: expected a whole number ≥ {least}, got {text.strip()[:40]!r}")
+    return value

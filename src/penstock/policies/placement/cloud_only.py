@@ -1,0 +1,47 @@
+"""Cloud only, SPARCLE's baseline: everything on the most powerful machine.
+
+It is what one gets by sending all data from the field to the cloud: no traffic between machines except to and from
+the components that are pinned elsewhere.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.model.cluster import Cluster
+from penstock.model.errors import UnknownMachine, choices
+from penstock.model.placement import Infeasible, Placement
+from penstock.policies.api import PlacementView
+from penstock.policies.placement.draft import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class CloudOnly:
+    """Put all tasks that are not pinned on one machine, over its slots by load.
+
+    machine: its name; none: the machine with the most cores × speed, the first among equals.
+    """
+
+    machine: str | None = None
+
+    def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
+        """Return the placement; `rng` is not used. Raise `UnknownMachine` when the cluster lacks the machine named."""
+        cloud = self._cloud(view.cluster)
+        draft = Draft(view)
+        if (refusal := draft.put_pinned()) is not None:
+            return refusal
+        for task in np.flatnonzero(view.pins < 0).tolist():
+            if not draft.machines_with_room(task)[cloud]:
+                return draft.stuck(task, cloud)
+            draft.put_on(task, cloud)
+        return draft.done()
+
+    def _cloud(self, cluster: Cluster) -> int:
+        if self.machine is None:
+            return int(np.argmax([machine.cpu for machine in cluster.machines]))
+        if self.machine not in cluster.machine_index:
+            raise UnknownMachine(
+                "policy.cloud-only.machine",
+                f"cluster {cluster.name!r} has no {self.machine!r}; it has {choices(cluster.machine_index)}",
+            )
+        return cluster.machine_index[self.machine]

@@ -1,0 +1,99 @@
+"""Groups of tasks that may change places without anything changing: how many are where is all that matters.
+
+Tasks of one component are alike unless a stream tells them apart: a global stream picks the first, a forward stream
+joins each to its own partner. Where the network does not matter, tasks that cost the same are alike whatever they do.
+"""
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.model.routes import BITS
+from penstock.model.taskgraph import Ints
+from penstock.model.topology import Grouping
+from penstock.policies.api import PlacementView
+
+
+class Group(NamedTuple):
+    """Tasks that are alike."""
+
+    tasks: tuple[int, ...]
+    pin: int  # machine, -1: free
+    memory_mb: float  # of one task
+    work: float  # of one task, core-seconds a source tuple
+    needs: tuple[float, ...]  # of one task, of other resources a source tuple
+
+
+class Exchange(NamedTuple):
+    """What each task of one group sends to each task of another along a stream."""
+
+    stream: int  # position in the topology's streams
+    source: int  # group
+    target: int  # group
+    bits: float  # from one task to one task, a source tuple
+
+
+def group_tasks(view: PlacementView, wired: bool) -> tuple[Group, ...]:
+    """Group the tasks; `wired` says whether it matters with whom they exchange tuples."""
+    tasks = view.tasks
+    apart = _told_apart(view) if wired else frozenset()
+    members: dict[Hashable, list[int]] = {}
+    for task in range(tasks.number):
+        what = (view.work[task], tasks.memory_mb[task], *(tasks.needs[task] * tasks.gain[task]), view.pins[task])
+        whom = (tasks.component[task], tasks.gain[task], task if task in apart else -1) if wired else ()
+        members.setdefault((*what, *whom), []).append(task)
+    return tuple(
+        Group(
+            tasks=tuple(alike),
+            pin=int(view.pins[alike[0]]),
+            memory_mb=float(tasks.memory_mb[alike[0]]),
+            work=float(view.work[alike[0]]),
+            needs=tuple((tasks.needs[alike[0]] * tasks.gain[alike[0]]).tolist()),
+        )
+        for alike in members.values()
+    )
+
+
+def exchanges(view: PlacementView, groups: tuple[Group, ...]) -> tuple[Exchange, ...]:
+    """Return what wired groups send each other, streams that send nothing left out."""
+    tasks = view.tasks
+    group_of = _group_of(groups, tasks.number)
+    found = []
+    for flow in tasks.flows:
+        senders, receivers = np.array(tasks.of(flow.source)), np.array(tasks.of(flow.target))
+        if flow.grouping is Grouping.FORWARD:
+            pairs = dict.fromkeys(zip(senders.tolist(), receivers.tolist(), strict=True))
+        else:
+            heard = receivers[:1] if flow.grouping is Grouping.GLOBAL else receivers
+            speaker, listener = _one_of_each(group_of, senders), _one_of_each(group_of, heard)
+            pairs = dict.fromkeys((a, b) for a in speaker for b in listener)
+        for sender, receiver in pairs:
+            bits = float(tasks.gain[sender] * flow.share * flow.tuple_bytes * BITS)
+            if bits > 0:
+                found.append(Exchange(flow.stream, int(group_of[sender]), int(group_of[receiver]), bits))
+    return tuple(found)
+
+
+def _told_apart(view: PlacementView) -> frozenset[int]:
+    """Return the tasks that a stream treats otherwise than the rest of their component."""
+    tasks = view.tasks
+    apart: set[int] = set()
+    for flow in tasks.flows:
+        if flow.grouping is Grouping.FORWARD:
+            apart.update(tasks.of(flow.source), tasks.of(flow.target))
+        elif flow.grouping is Grouping.GLOBAL:
+            apart.add(int(tasks.first[flow.target]))
+    return frozenset(apart)
+
+
+def _group_of(groups: tuple[Group, ...], tasks: int) -> Ints:
+    group_of = np.empty(tasks, dtype=np.int32)
+    for number, group in enumerate(groups):
+        group_of[list(group.tasks)] = number
+    return group_of
+
+
+def _one_of_each(group_of: Ints, tasks: Ints) -> list[int]:
+    _, first = np.unique(group_of[tasks], return_index=True)
+    return [int(task) for task in tasks[first]]

@@ -1,0 +1,105 @@
+"""A mixed-integer linear program in the making, solved by HiGHS through scipy.
+
+Columns (variables) and rows (constraints) are added one after another; nothing is solved before all are there. HiGHS
+accepts rows that are violated by 1e-6 and stops at an absolute gap of 1e-6, so callers scale rows and objective to be
+about `SCALE` where they bind: that makes both errors 1e-8 of the whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from penstock.model.taskgraph import Floats
+from penstock.policies.placement.exact.quiet import without_developers_line
+
+SCALE = 100.0
+MAX_COLUMNS = 200_000  # beyond that HiGHS gets nowhere in minutes
+
+Columns = NDArray[np.int64]
+
+
+class TooLarge(Exception):
+    """A program of more columns than `MAX_COLUMNS`."""
+
+
+class Outcome(Enum):
+    """How a solution ended."""
+
+    OPTIMAL = auto()
+    INFEASIBLE = auto()
+    STOPPED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What HiGHS found: the best values (none where it found none), and what no values can be below."""
+
+    outcome: Outcome
+    values: Floats | None
+    bound: float
+
+
+class Program:
+    """Minimise a linear cost of non-negative columns, some of them whole numbers, within rows."""
+
+    def __init__(self) -> None:
+        self._upper: list[Floats] = []
+        self._whole: list[NDArray[np.bool_]] = []
+        self._cost: dict[int, float] = {}
+        self._rows: list[int] = []
+        self._columns: list[int] = []
+        self._factors: list[float] = []
+        self._low: list[float] = []
+        self._high: list[float] = []
+        self.size = 0
+
+    def columns(self, upper: ArrayLike, whole: bool = False) -> Columns:
+        """Add a column for every upper bound and return their numbers, in the same shape.
+
+        Raises `TooLarge` where these are too many.
+        """
+        bounds = np.asarray(upper, dtype=np.float64)
+        if self.size + bounds.size > MAX_COLUMNS:
+            raise TooLarge
+        self._upper.append(bounds.ravel())
+        self._whole.append(np.full(bounds.size, whole))
+        first, self.size = self.size, self.size + bounds.size
+        return np.arange(first, self.size).reshape(bounds.shape)
+
+    def row(self, terms: Sequence[tuple[int, float]], low: float = -np.inf, high: float = np.inf) -> None:
+        """Demand that the sum of column times factor lies between `low` and `high`; a column may come twice."""
+        for column, factor in terms:
+            self._rows.append(len(self._low))
+            self._columns.append(column)
+            self._factors.append(factor)
+        self._low.append(low)
+        self._high.append(high)
+
+    def cost(self, column: int, factor: float) -> None:
+        """Add a term to what is minimised."""
+        self._cost[column] = self._cost.get(column, 0.0) + factor
+
+    def solve(self, seconds: float) -> Solution:
+        """Look for the least cost until it is proven or time is up."""
+        if seconds <= 0:
+            return Solution(Outcome.STOPPED, None, -np.inf)
+        cost = np.zeros(self.size)
+        cost[list(self._cost)] = list(self._cost.values())
+        where = (np.array(self._rows, dtype=np.int32), np.array(self._columns, dtype=np.int32))
+        factors = coo_array((np.array(self._factors), where), shape=(len(self._low), self.size)).tocsr()
+        with without_developers_line():
+            found = milp(
+                cost,
+                integrality=np.concatenate(self._whole).astype(np.int32),
+                bounds=Bounds(np.zeros(self.size), np.concatenate(self._upper)),
+                constraints=LinearConstraint(factors, np.array(self._low), np.array(self._high)),
+                options={"time_limit": seconds, "mip_rel_gap": 0.0},
+            )
+        outcome = {0: Outcome.OPTIMAL, 2: Outcome.INFEASIBLE}.get(found.status, Outcome.STOPPED)
+        bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
+        return Solution(outcome, found.x, bound)

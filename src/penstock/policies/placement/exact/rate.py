@@ -1,0 +1,80 @@
+"""The exact search for the highest bottleneck rate: the least stress, with routes chosen together with slots."""
+
+import time
+from collections.abc import Iterable
+
+import numpy as np
+
+from penstock.model.placement import Hop
+from penstock.model.routes import route
+from penstock.model.taskgraph import Ints
+from penstock.policies.api import PlacementView
+from penstock.policies.placement.exact.alike import exchanges, group_tasks
+from penstock.policies.placement.exact.assignment import Assignment
+from penstock.policies.placement.exact.program import SCALE, Outcome, Solution
+from penstock.policies.placement.exact.proof import PROVEN, Candidate, Proof, better
+from penstock.policies.placement.exact.routing import Routing
+from penstock.policies.placement.exact.stress import least_stress, stress, worst_stress
+from penstock.policies.placement.exact.together import Together
+
+COARSE = 5.0  # with a start this many times worse than the best, the solver's tolerance is too coarse: solve again
+
+
+def least_stressed(view: PlacementView, placed: Iterable[Ints], linked: bool) -> Candidate | None:
+    """Return the placement of the highest rate, hops routed by widest paths; none where all rates are 0."""
+    best = None
+    for slots in placed:
+        routes = route(view.tasks, view.slots, view.links, slots.tolist()) if linked else {}
+        if not isinstance(routes, Hop):
+            best = better(best, Candidate(slots, stress(view, slots, routes if linked else None), routes))
+    return best if best is not None and np.isfinite(best.cost) else None
+
+
+def minimise_stress(view: PlacementView, start: Candidate | None, seconds: float, linked: bool) -> Proof:
+    """Search for the least stress, from a start if there is one; `linked`: whether routes and links count."""
+    ends = time.perf_counter() + seconds
+    best, bound = start, least_stress(view)
+    for _ in range(4):  # each is at least COARSE times finer, and the first is seldom coarse
+        if best is not None and best.cost <= bound * (1 + PROVEN):
+            break
+        most = best.cost if best is not None else worst_stress(view)
+        program = StressProgram(view, most, bound, linked)
+        solution = program.solve(ends - time.perf_counter())
+        if solution.outcome is Outcome.INFEASIBLE:
+            return Proof(best, bound if best is None else best.cost, impossible=best is None)
+        bound = max(bound, solution.bound / SCALE * most)
+        best = better(best, program.candidate(solution))
+        if best is None or solution.outcome is Outcome.STOPPED or most <= COARSE * best.cost:
+            break
+    return Proof(best, bound)
+
+
+class StressProgram:
+    """The program whose objective is the stress, at most `most` and at least `least`."""
+
+    def __init__(self, view: PlacementView, most: float, least: float, linked: bool) -> None:
+        carded = bool(np.isfinite(view.slots.machine_network).any()) and not view.cluster.routed
+        self._view, self._most = view, most
+        self._assignment = Assignment(view, group_tasks(view, wired=linked or carded), by_slot=True, most=most)
+        stress_column = self._assignment.add_stress(least)
+        self._routing = None
+        if linked:
+            self._routing = Routing(self._assignment, exchanges(view, self._assignment.groups))
+            self._routing.limit_links(stress_column)
+        elif carded:
+            Together(self._assignment, exchanges(view, self._assignment.groups)).limit_cards(stress_column)
+        self._assignment.program.cost(stress_column, 1.0)
+
+    def solve(self, seconds: float) -> Solution:
+        """Look for the least stress; the bound is `SCALE` for a stress of `most`."""
+        return self._assignment.program.solve(seconds)
+
+    def candidate(self, solution: Solution) -> Candidate | None:
+        """Return the placement of a solution with its exact stress."""
+        slots = None if solution.values is None else self._assignment.slots(solution.values)
+        if slots is None or solution.values is None:
+            return None
+        if self._routing is None:
+            return Candidate(slots, stress(self._view, slots, None))
+        routes = self._routing.routes(slots, solution.values)
+        return Candidate(slots, stress(self._view, slots, routes), routes)

@@ -1,0 +1,121 @@
+"""Why there is no placement at all, in figures that can be checked."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible
+from penstock.model.taskgraph import task_names
+from penstock.policies.api import PlacementView
+from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.exact.stress import usable
+from penstock.policies.placement.starts import packed
+
+
+def without_room(view: PlacementView) -> Infeasible | None:
+    """Return the refusal that can be seen without a search: a task too large for any slot, or memory for all."""
+    empty = Draft(view)
+    for task in range(view.tasks.number):
+        if not empty.slots_with_room(task).any():
+            return empty.stuck(task)
+    return _memory_in_all(view)
+
+
+def without_resources(view: PlacementView) -> Infeasible | None:
+    """Return the refusal for a task that needs what no machine open to it has."""
+    for task in range(view.tasks.number) if view.tasks.resources else ():
+        if not usable(view, task).any():
+            return _without_resource(view, task)
+    return None
+
+
+def unpackable(view: PlacementView) -> Infeasible:
+    """Return the refusal for tasks that have been proven not to fit together: how far packing them comes."""
+    stuck = packed(view)
+    if isinstance(stuck, Infeasible):
+        return replace(stuck, reason=f"no arrangement fits all tasks: largest first, {stuck.reason}")
+    return Infeasible(
+        constraint=Constraint.CPU,
+        reason="no arrangement fits the memory and has every task where the resources that it needs are; "
+        "add memory to the machines that have them",
+        needed=1.0,
+        available=0.0,
+    )
+
+
+def unroutable() -> Infeasible:
+    """Return the refusal for a network that has been proven not to join any placement."""
+    return Infeasible(
+        constraint=Constraint.ROUTE,
+        reason="in every arrangement that fits, some stream has no way over links with bandwidth; add links",
+        needed=1.0,
+        available=0.0,
+    )
+
+
+def too_slow(offered_tps: float, best_tps: float) -> Infeasible:
+    """Return the refusal for an offered load that no placement sustains."""
+    return Infeasible(
+        constraint=Constraint.CPU,
+        reason=f"the offered load is {offered_tps:g} tuples/s and the best placement sustains {best_tps:g}; "
+        "add machines or lower rate_tps",
+        needed=offered_tps,
+        available=best_tps,
+    )
+
+
+def too_large(what: str, needed: float, available: float) -> Infeasible:
+    """Return the refusal for a case that is beyond an exact policy."""
+    return Infeasible(
+        constraint=Constraint.SIZE,
+        reason=f"an exact answer takes {what}, more than the {available:g} allowed; use local-search",
+        needed=needed,
+        available=available,
+    )
+
+
+def out_of_time(seconds: float) -> Infeasible:
+    """Return the refusal where nothing that fits was found in time."""
+    return Infeasible(
+        constraint=Constraint.SIZE,
+        reason=f"no placement that fits was found within {seconds:g} s, nor proven not to exist; allow more time",
+        needed=1.0,
+        available=0.0,
+    )
+
+
+def _without_resource(view: PlacementView, task: int) -> Infeasible:
+    wanted = ", ".join(
+        name for name, need in zip(view.tasks.resources, view.tasks.needs[task], strict=True) if need > 0
+    )
+    where = "no machine has" if view.pins[task] < 0 else "the machine to which it is pinned has not"
+    return Infeasible(
+        constraint=Constraint.CPU,
+        reason=f"task {task_names(view.topology)[task]} needs {wanted}, which {where}; add it to a machine's resources",
+        needed=1.0,
+        available=0.0,
+    )
+
+
+def _memory_in_all(view: PlacementView) -> Infeasible | None:
+    """Return the refusal where the tasks pinned to a machine, or all tasks, need more memory than there is."""
+    slots, memory = view.slots, view.tasks.memory_mb
+    room = np.minimum(slots.machine_memory_mb, np.add.reduceat(slots.memory_mb, slots.first[:-1]))
+    pinned = view.pins >= 0
+    on_machine = np.bincount(view.pins[pinned], memory[pinned], slots.machines)
+    for machine in np.flatnonzero(on_machine > room * (1 + MEMORY_SLACK)):
+        name = f"the tasks pinned to machine {view.cluster.machines[machine].name!r}"
+        return _short_of_memory(name, float(on_machine[machine]), float(room[machine]))
+    if memory.sum() > room.sum() * (1 + MEMORY_SLACK):
+        return _short_of_memory("all tasks together", float(memory.sum()), float(room.sum()))
+    return None
+
+
+def _short_of_memory(who: str, needed: float, available: float) -> Infeasible:
+    return Infeasible(
+        constraint=Constraint.MEMORY,
+        reason=f"{who} need {needed:g} MB and there are {available:g} MB; "
+        "add memory or machines, or lower the components' memory_mb",
+        needed=needed,
+        available=available,
+    )

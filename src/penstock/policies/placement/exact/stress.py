@@ -1,0 +1,91 @@
+"""How long the busiest element works for a source tuple: the inverse of the bottleneck rate (SPARCLE, eq. (1a)).
+
+The exact policy minimises this `stress`, since it is linear in what is placed where and the rate is not.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from penstock.model.placement import Hop
+from penstock.model.routes import BITS, hop_bits
+from penstock.model.taskgraph import Bools, Floats, Ints, sum_by
+from penstock.policies.api import PlacementView
+from penstock.policies.placement.affinity import task_traffic
+
+
+def stress(view: PlacementView, placed: Ints, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
+    """Return the seconds a source tuple of the busiest element; without routes, links don't count."""
+    tasks, slots = view.tasks, view.slots
+    machine = slots.machine[placed]
+    found = max(
+        _worst(sum_by(placed, view.work, slots.number), slots.cpu),
+        _worst(sum_by(machine, view.work, slots.machines), slots.machine_cpu),
+    )
+    for column in range(len(tasks.resources)):
+        load = sum_by(machine, tasks.needs[:, column] * tasks.gain, slots.machines)
+        found = max(found, _worst(load, slots.capacity[:, column]))
+    if view.cluster.routed:
+        return found if routes is None else max(found, _link_stress(view, placed, routes))
+    return max(found, _card_stress(view, placed)) if np.isfinite(slots.machine_network).any() else found
+
+
+def worst_stress(view: PlacementView) -> float:
+    """Return what no placement's stress is above, if it is finite: everything on the weakest element of each kind."""
+    tasks, slots = view.tasks, view.slots
+    found = view.work.sum() / slots.cpu.min()
+    for column, need in enumerate((tasks.needs * tasks.gain[:, None]).sum(axis=0)):
+        found = max(found, need / slots.capacity[slots.capacity[:, column] > 0, column].min(initial=np.inf))
+    bits = task_traffic(view).sum() / 2 * BITS  # each tuple is sent once and received once
+    bandwidth = view.links.bandwidth[view.links.bandwidth > 0] if view.cluster.routed else slots.machine_network
+    return float(max(found, bits / bandwidth.min(initial=np.inf)))
+
+
+def usable(view: PlacementView, task: int) -> Bools:
+    """Return on which machines a task's pin and its need of other resources allow it. [M]"""
+    needs = view.tasks.needs[task] * view.tasks.gain[task]
+    allowed: Bools = ((needs == 0) | (view.slots.capacity > 0)).all(axis=1)
+    if view.pins[task] >= 0:
+        allowed &= np.arange(len(allowed)) == view.pins[task]
+    return allowed
+
+
+def least_stress(view: PlacementView) -> float:
+    """Return what no placement's stress can be below: all work spread evenly, or the worst task in its best place."""
+    slots, tasks = view.slots, view.tasks
+    slot_cpu = slots.cpu[slots.first[:-1]]
+    cpu = np.minimum(slots.machine_cpu, slot_cpu * np.diff(slots.first))  # what a machine's slots can use
+    bound = view.work.sum() / cpu.sum()
+    pinned = view.pins >= 0
+    bound = max(bound, (np.bincount(view.pins[pinned], view.work[pinned], slots.machines) / cpu).max())
+    needs = tasks.needs * tasks.gain[:, None]
+    whole = slots.capacity.sum(axis=0)
+    for column in np.flatnonzero(whole > 0):
+        bound = max(bound, needs[:, column].sum() / whole[column])
+    alone = view.work[:, None] / slot_cpu  # [T, M]
+    for column in range(needs.shape[1]):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alone = np.fmax(alone, needs[:, column, None] / slots.capacity[:, column])
+    alone = np.where(pinned[:, None] & (view.pins[:, None] != np.arange(slots.machines)), np.inf, alone)
+    return float(max(bound, alone.min(axis=1).max()))
+
+
+def _link_stress(view: PlacementView, placed: Ints, routes: Mapping[Hop, tuple[int, ...]]) -> float:
+    load = np.zeros(len(view.links.bandwidth))
+    for hop, bits in hop_bits(view.tasks, view.slots, placed).items():
+        load[list(routes[hop])] += bits
+    return _worst(load, view.links.bandwidth)
+
+
+def _card_stress(view: PlacementView, placed: Ints) -> float:
+    sent, received = np.zeros(view.slots.machines), np.zeros(view.slots.machines)
+    for hop, bits in hop_bits(view.tasks, view.slots, placed).items():
+        sent[hop.source] += bits
+        received[hop.target] += bits
+    return _worst(np.maximum(sent, received), view.slots.machine_network)
+
+
+def _worst(load: Floats, capacity: Floats) -> float:
+    used = load > 0
+    with np.errstate(divide="ignore"):
+        return float((load[used] / capacity[used]).max(initial=0.0))

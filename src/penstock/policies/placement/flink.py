@@ -1,0 +1,91 @@
+"""Flink's default scheduler: slots shared by one task of every component, machines filled one after another.
+
+Subtask k of every component goes to the k-th slot, so that a slot holds a whole pipeline and no two tasks of one
+component; the application takes as many slots as its widest component has tasks. Memory is unknown to Flink's slot
+sharing; here a task that does not fit moves on to the next slot, so that the answer differs only where Flink's would
+not run.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.model.placement import Constraint, Infeasible, Placement
+from penstock.model.taskgraph import Bools, Ints
+from penstock.policies.api import PlacementView
+from penstock.policies.placement.draft import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Flink:
+    """Put subtask k of every component in the k-th slot, as the cluster lists them."""
+
+    def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
+        """Return the placement; `rng` is not used."""
+        return share_slots(view, np.arange(view.slots.number, dtype=np.int32))
+
+
+def share_slots(view: PlacementView, turn: Ints) -> Placement | Infeasible:
+    """Put subtask k of every component in the k-th slot of `turn`; of a pinned one, in the k-th of its machine."""
+    if (refusal := _too_wide(view)) is not None:
+        return refusal
+    draft = Draft(view)
+    pin = view.pins[view.tasks.first[:-1]]
+    for component in np.argsort(pin < 0, kind="stable").tolist():  # pinned ones first: they have no choice
+        mine = turn if pin[component] < 0 else turn[view.slots.machine[turn] == pin[component]]
+        if (refusal := _put_component(draft, component, mine)) is not None:
+            return refusal
+    return draft.done()
+
+
+def _too_wide(view: PlacementView) -> Infeasible | None:
+    """Return the refusal for the widest of the components that have more tasks than there are slots for them."""
+    width, pin = np.diff(view.tasks.first), view.pins[view.tasks.first[:-1]]
+    there = np.where(pin < 0, view.slots.number, np.diff(view.slots.first)[pin])
+    worst = int(np.argmax(np.where(width > there, width, 0)))
+    if width[worst] <= there[worst]:
+        return None
+    who = view.cluster.machines[pin[worst]].name if pin[worst] >= 0 else view.cluster.name
+    kind = "machine" if pin[worst] >= 0 else "cluster"
+    return _no_slot(view, worst, int(there[worst]), f"{kind} {who!r} has {there[worst]}")
+
+
+def _put_component(draft: Draft, component: int, turn: Ints) -> Infeasible | None:
+    tasks = draft.view.tasks.of(component)
+    taken = np.zeros(draft.view.slots.number, dtype=np.bool_)  # by this component
+    late = []
+    for number, task in enumerate(tasks):
+        slot = int(turn[number])
+        if draft.has_room(task, slot):
+            draft.put(task, slot)
+            taken[slot] = True
+        else:
+            late.append((number, task))
+    for number, task in late:  # after the rest, so that nobody loses the slot of its own pipeline
+        room = draft.slots_with_room(task)
+        ahead = turn[number:]  # all before are taken by its equals, or full for it as for them
+        open_to_it = ahead[(room & ~taken)[ahead]]
+        if not len(open_to_it):
+            return _crowded(draft, component, task, room, taken)
+        draft.put(task, int(open_to_it[0]))
+        taken[open_to_it[0]] = True
+    return None
+
+
+def _crowded(draft: Draft, component: int, task: int, room: Bools, taken: Bools) -> Infeasible:
+    """Return the refusal for a task without a slot: no memory anywhere, or only beside a task of its component."""
+    if not room.any():
+        return draft.stuck(task)
+    slots = int(taken.sum())
+    return _no_slot(draft.view, component, slots, f"beside the other tasks only {slots} have the memory for one")
+
+
+def _no_slot(view: PlacementView, component: int, slots: int, problem: str) -> Infeasible:
+    named = view.topology.components[view.tasks.position[component]]
+    return Infeasible(
+        constraint=Constraint.SLOTS,
+        reason=f"the {named.parallelism} tasks of component {named.name!r} need a slot each and {problem}; "
+        "add slots or memory, or lower its parallelism",
+        needed=float(named.parallelism),
+        available=float(slots),
+    )

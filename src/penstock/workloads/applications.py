@@ -1,0 +1,52 @@
+"""The named applications: those that the papers ran, at the papers' sizes, and generated ones."""
+
+import msgspec
+
+from penstock.model.topology import Application
+from penstock.workloads.choice import Choice, choose
+from penstock.workloads.face_detection import face_detection
+from penstock.workloads.flink_applications import synthetic_communication, throughput_test, top_speed_windowing
+from penstock.workloads.storm_applications import QUERIES_LARGE_TPS, continuous_queries, log_processing, word_count
+from penstock.workloads.topologies import layered, random_job
+
+APPLICATIONS: dict[str, Choice[Application]] = {
+    "word-count": Choice(word_count, "Li §2.3: lines to words to counts, 30 tasks"),
+    "word-count-large": Choice(
+        word_count,
+        "Li §3.3: the same, 100 tasks",
+        {"sources": 10, "splitters": 30, "counters": 30, "databases": 30},
+    ),
+    "word-count-two-sources": Choice(
+        word_count, "Li §2.3: the same with a second source, 36 tasks", {"second_sources": 6}
+    ),
+    "log-processing": Choice(log_processing, "Li §2.3: rules, then index and count, 33 tasks"),
+    "log-processing-large": Choice(
+        log_processing,
+        "Li §3.3: the same, 100 tasks",
+        {"sources": 10, "rules": 20, "indexers": 20, "counters": 20, "databases": 15},
+    ),
+    "continuous-queries": Choice(continuous_queries, "Li §2.3: look-ups in a table in memory, 31 tasks"),
+    "continuous-queries-small": Choice(
+        continuous_queries, "Li §3.3: the same, 20 tasks", {"sources": 2, "queries": 9, "writers": 9}
+    ),
+    "continuous-queries-medium": Choice(
+        continuous_queries, "Li §3.3: the same, 50 tasks", {"sources": 5, "queries": 25, "writers": 20}
+    ),
+    "continuous-queries-large": Choice(
+        continuous_queries,
+        "Li §3.3: the same, 100 tasks, 6,650 tuples/s",
+        {"sources": 10, "queries": 45, "writers": 45, "rate_tps": QUERIES_LARGE_TPS},
+    ),
+    "top-speed-windowing": Choice(top_speed_windowing, "TATA §V-C: top speed of each car"),
+    "throughput-test": Choice(throughput_test, "TATA §V-C: 10 kB tuples through an idle operator"),
+    "synthetic-communication": Choice(synthetic_communication, "TATA §V-C: every operator doubles its tuples"),
+    "face-detection": Choice(face_detection, "SPARCLE §V-A: faces in a camera's images; cpu in giga-cycles"),
+    "random-job": Choice(random_job, "a random chain with the statistics of TATA's data set, for random-slots"),
+    "layered": Choice(layered, "a random graph of layers, of any size"),
+}
+
+
+def application(spec: str) -> Application:
+    """Return the application that a text describes, such as `word-count` or `layered:components=100,seed=1`."""
+    found = choose("application", APPLICATIONS, spec)
+    return found if found.name == spec else msgspec.structs.replace(found, name=spec)

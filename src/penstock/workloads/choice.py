@@ -1,0 +1,31 @@
+"""Tables of things to choose from by name, each made by a builder whose parameters the choice may set."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from penstock.model.errors import UnknownName, choices
+from penstock.model.spec import build
+
+T = TypeVar("T")
+
+Seed = int | np.random.Generator
+"""Where randomness comes from: an integer, or a generator that the caller goes on using."""
+
+
+class Choice(NamedTuple, Generic[T]):
+    """One row of a table."""
+
+    builder: Callable[..., T]
+    summary: str
+    preset: Mapping[str, Any] = MappingProxyType({})  # parameters that differ from the builder's defaults
+
+
+def choose(kind: str, table: Mapping[str, Choice[T]], spec: str) -> T:
+    """Build what a text describes: a name of the table, or `name:parameter=value,parameter=value`."""
+    name, _, settings = spec.partition(":")
+    if name not in table:
+        raise UnknownName(kind, f"nothing here is named {name!r}; there are {choices(table)}")
+    return build(f"{kind}.{name}", table[name].builder, settings, table[name].preset)

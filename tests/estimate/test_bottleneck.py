@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.estimate.bottleneck import bottleneck, bottleneck_rates, elements
+from penstock.estimate.evaluator import Evaluator
+from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.kernel import interpreted
+from penstock.model.placement import Hop, Placement
+from penstock.model.topology import Application, Component, Kind, Stream
+from tests.generators import applications, clusters, random_slots
+from tests.shared_data import needs_shared
+from tests.sparcle_cases import build, instances
+
+
+def camera(bits: float = 8e6) -> Application:
+    return Application(
+        name="camera",
+        components=(
+            Component(name="eye", kind=Kind.SOURCE, cpu=1.0),
+            Component(name="brain", cpu=4.0, resources={"gpu": 2.0}),
+            Component(name="hand", kind=Kind.SINK, cpu=0.5),
+        ),
+        streams=(
+            Stream(source="eye", target="brain", tuple_bytes=bits / 8),
+            Stream(source="brain", target="hand", tuple_bytes=bits / 80),
+        ),
+    )
+
+
+def line(bandwidth: float, directed: bool = False) -> Cluster:
+    return Cluster(
+        name="line",
+        machines=tuple(Machine(name=name, speed=8.0, resources={"gpu": 100.0}) for name in "abc"),
+        links=(
+            Link(source="a", target="b", bandwidth_mbps=bandwidth, directed=directed),
+            Link(source="b", target="c", bandwidth_mbps=bandwidth, directed=directed),
+            *((Link(source="c", target="b", bandwidth_mbps=bandwidth, directed=True),) if directed else ()),
+        ),
+    )
+
+
+def rate_and_limit(application: Application, cluster: Cluster, placement: Placement) -> tuple[float, str, str]:
+    evaluator = Evaluator(application, cluster)
+    limit = bottleneck(evaluator.tasks, evaluator.slots, cluster, placement)
+    return limit.rate_tps, limit.kind, limit.name
+
+
+def test_a_machine_limits_by_what_its_tasks_cost() -> None:
+    together = Placement((0, 0, 2), {Hop(1, 0, 2): (0, 1)})
+    assert rate_and_limit(camera(), line(1000.0), together) == (pytest.approx(8 / 5), "machine", "a")
+
+
+def test_a_link_limits_by_the_bits_on_it_and_relays_count() -> None:
+    far = Placement((0, 2, 0), {Hop(0, 0, 2): (0, 1), Hop(1, 2, 0): (1, 0)})
+    rate, kind, _ = rate_and_limit(camera(), line(4.4), far)
+    assert (rate, kind) == (pytest.approx(4.4 / 8.8), "link")  # 8 Mbit there and 0.8 Mbit back share each link
+
+
+def test_directed_links_do_not_share() -> None:
+    there_and_back = Placement((1, 2, 1), {Hop(0, 1, 2): (1,), Hop(1, 2, 1): (2,)})
+    rate, kind, name = rate_and_limit(camera(), line(4.4, directed=True), there_and_back)
+    assert (rate, kind, name) == (pytest.approx(4.4 / 8), "link", "b->c")
+
+
+def test_any_other_resource_may_limit() -> None:
+    cluster = Cluster(name="one", machines=(Machine(name="a", cores=100, slots=3, resources={"gpu": 1.0}),))
+    assert rate_and_limit(camera(), cluster, Placement((0, 1, 2))) == (pytest.approx(0.25), "slot", "a/1")
+    scarce = Cluster(name="one", machines=(Machine(name="a", cores=100, slots=3, speed=100, resources={"gpu": 0.5}),))
+    assert rate_and_limit(camera(), scarce, Placement((0, 1, 2))) == (pytest.approx(0.25), "gpu", "a")
+
+
+def test_a_network_card_limits_on_a_mesh() -> None:
+    cluster = Cluster(
+        name="mesh",
+        machines=tuple(Machine(name=name, speed=80.0, network_mbps=4.0, resources={"gpu": 9.0}) for name in "ab"),
+    )
+    rate, kind, name = rate_and_limit(camera(), cluster, Placement((0, 1, 1)))
+    assert (rate, kind) == (pytest.approx(0.5), "network")
+    assert name in ("a (out)", "b (in)")
+
+
+@needs_shared
+def test_rates_of_the_reference_placements_and_routes_come_out_exactly() -> None:
+    checked = 0
+    for instance in instances():
+        application, cluster = build(instance)
+        for answer in (instance["sparcle"], instance["optimum_i"], instance["optimum_ii"]):
+            host = [cluster.machine_index[f"m{number}"] for number in answer["host"]]
+            routes = {
+                Hop(edge, host[a], host[b]): tuple(answer["routes"][edge])
+                for edge, (a, b, _) in enumerate(instance["edges"])
+                if answer["routes"][edge]
+            }
+            rate, _, _ = rate_and_limit(application, cluster, Placement(tuple(host), routes))
+            assert rate == pytest.approx(answer["rate"], rel=1e-9)
+            checked += 1
+    assert checked == 300
+
+
+@given(applications(), clusters(), st.integers(0, 2**32 - 1))
+def test_the_kernel_agrees_with_the_list_of_elements(application: Application, cluster: Cluster, seed: int) -> None:
+    evaluator = Evaluator(application, cluster)
+    placed = random_slots(np.random.default_rng(seed), application, cluster)
+    listed = elements(evaluator.tasks, evaluator.slots, cluster, Placement(tuple(placed[0].tolist())))
+    assert bottleneck_rates(evaluator.rate_net, placed)[0] == pytest.approx(listed[0].rate_tps)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_compiled_equals_interpreted_and_single_on_a_routed_network(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cluster = line(float(rng.uniform(1, 20)))
+    evaluator = Evaluator(camera(), cluster)
+    placed = rng.integers(0, 3, (6, 3), dtype=np.int32)
+    compiled = bottleneck_rates(evaluator.rate_net, placed)
+    np.testing.assert_allclose(interpreted(bottleneck_rates)(evaluator.rate_net, placed), compiled)
+
+
+@given(applications(), clusters(), st.integers(0, 2**32 - 1))
+def test_utilisation_reaches_one_at_the_rate_of_the_bottleneck(
+    application: Application, cluster: Cluster, seed: int
+) -> None:
+    evaluator = Evaluator(application, cluster)
+    placed = random_slots(np.random.default_rng(seed), application, cluster)[0]
+    found = evaluator.evaluate(Placement(tuple(placed.tolist())))
+    busiest = max(element.utilisation(found.rate_tps) for element in found.limits)
+    assert busiest == pytest.approx(1.0)
+    assert all(element.utilisation(found.rate_tps / 2) <= 0.5 + 1e-9 for element in found.limits)

@@ -1,0 +1,65 @@
+import msgspec
+import pytest
+
+from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName
+from penstock.model.placement import Hop, Placement
+from penstock.model.plan import Plan, moves, to_placement, to_plan
+from penstock.model.topology import Application, Component, Kind, Stream
+
+APPLICATION = Application(
+    name="app",
+    components=(
+        Component(name="out", kind=Kind.SINK, parallelism=2),
+        Component(name="in", kind=Kind.SOURCE),
+    ),
+    streams=(Stream(source="in", target="out"),),
+)
+CLUSTER = Cluster(
+    name="pair",
+    machines=(Machine(name="a", slots=2), Machine(name="b")),
+    links=(Link(source="a", target="b", bandwidth_mbps=1.0),),
+)
+PLACEMENT = Placement((2, 0, 2), {Hop(0, 1, 0): (0,)})
+
+
+def planned(placement: Placement = PLACEMENT) -> Plan:
+    return to_plan(APPLICATION, CLUSTER, placement, policy="by-hand", objective="rate", expected={"rate_tps": 3.0})
+
+
+def test_a_plan_says_in_names_what_the_placement_says_in_numbers() -> None:
+    plan = planned()
+    assert plan.tasks == {"in": ("b/0",), "out": ("a/0", "b/0")}
+    assert [(route.stream, route.source, route.target, route.links) for route in plan.routes] == [
+        ("in->out", "b", "a", ("a--b",))
+    ]
+    assert to_placement(plan, APPLICATION, CLUSTER) == PLACEMENT
+
+
+def test_moves_lists_only_the_tasks_that_differ() -> None:
+    after = planned(Placement((2, 0, 1), {Hop(0, 1, 0): (0,)}))
+    assert [tuple(move) for move in moves(planned(), after)] == [("out[1]", "b/0", "a/1")]
+    assert moves(after, after) == []
+
+
+def test_refuses_a_plan_for_another_application_or_a_changed_cluster() -> None:
+    other = msgspec.structs.replace(APPLICATION, name="other")
+    with pytest.raises(InvalidInput, match="the plan is for 'app', not for 'other'"):
+        to_placement(planned(), other, CLUSTER)
+    grown = msgspec.structs.replace(CLUSTER, machines=(*CLUSTER.machines, Machine(name="c")))
+    with pytest.raises(InvalidInput, match="'pair' has changed since the plan was made"):
+        to_placement(planned(), APPLICATION, grown)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "path"),
+    [
+        ({"tasks": {"in": ("b/0",), "out": ("a/0",)}}, InvalidInput, "tasks.out"),
+        ({"tasks": {"in": ("z/0",), "out": ("a/0", "a/1")}}, UnknownMachine, "tasks.in[0]"),
+        ({"tasks": {"in": ("b/0",), "out": ("a/0", "a/1"), "more": ()}}, UnknownName, "tasks.more"),
+    ],
+)
+def test_refuses_a_plan_that_does_not_fit(changes: dict[str, object], error: type[InvalidInput], path: str) -> None:
+    with pytest.raises(error) as refused:
+        to_placement(msgspec.structs.replace(planned(), **changes), APPLICATION, CLUSTER)
+    assert refused.value.path == path

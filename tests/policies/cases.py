@@ -1,0 +1,128 @@
+"""Small applications and clusters for the tests of policies, and the authors' cases of TATA."""
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.placement import Infeasible, Placement
+from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
+from penstock.policies import checks, registry
+from penstock.policies.api import PlacementView
+from tests.shared_data import SHARED
+
+
+def chain(*widths: int, grouping: Grouping = Grouping.SHUFFLE, **settings: Any) -> Topology:
+    """Components c0, c1, … of these widths, one after another, all with the same settings."""
+    kinds = [Kind.SOURCE, *[Kind.OPERATOR] * (len(widths) - 2), Kind.SINK]
+    return Topology(
+        name="chain",
+        components=tuple(
+            Component(name=f"c{i}", kind=kind, parallelism=width, **settings)
+            for i, (kind, width) in enumerate(zip(kinds, widths, strict=True))
+        ),
+        streams=tuple(Stream(source=f"c{i}", target=f"c{i + 1}", grouping=grouping) for i in range(len(widths) - 1)),
+    )
+
+
+def cluster(*machines: Machine) -> Cluster:
+    return Cluster(name="cluster", machines=machines)
+
+
+def equal_machines(number: int, **settings: Any) -> Cluster:
+    return cluster(*(Machine(name=f"m{i}", **settings) for i in range(number)))
+
+
+def answer(spec: str, view: PlacementView, seed: int = 0) -> Placement | Infeasible:
+    """What a policy answers; a placement is checked for validity, a refusal for truth."""
+    result = registry.make(spec).place(view, np.random.default_rng(seed))
+    wrong = checks.violations(view, result) if isinstance(result, Placement) else checks.untruths(view, result)
+    assert wrong == [], wrong
+    return result
+
+
+def placed(spec: str, view: PlacementView, seed: int = 0) -> list[int]:
+    """The slots of a case that the policy must be able to place."""
+    result = answer(spec, view, seed)
+    assert isinstance(result, Placement), result
+    return list(result.slots)
+
+
+def refused(spec: str, view: PlacementView) -> Infeasible:
+    """The refusal of a case that the policy cannot place."""
+    result = answer(spec, view)
+    assert isinstance(result, Infeasible), result
+    return result
+
+
+def machines_of(view: PlacementView, slots: Iterable[int]) -> NDArray[np.int32]:
+    machine: NDArray[np.int32] = view.slots.machine[np.asarray(list(slots))]
+    return machine
+
+
+@cache
+def tata_cases() -> tuple[tuple[PlacementView, dict[str, list[int]]], ...]:
+    """The 600 cases of the authors: a view, and the placements of their `storm` and `flink` baselines."""
+    folder = SHARED / "tata"
+    graphs = json.loads((folder / "task_graphs.json").read_text())["train"]
+    slot_graphs = json.loads((folder / "slot_graphs.json").read_text())
+    cases = json.loads((folder / "estimator_cases.json").read_text())["cases"]
+    return tuple(
+        (
+            PlacementView(_tata_topology(graphs[case["task_graph"]]), _tata_cluster(slot_graphs[case["slot_graph"]])),
+            {name: case[name]["placement"] for name in ("storm", "flink")},
+        )
+        for case in cases
+    )
+
+
+def _tata_topology(graph: dict[str, Any]) -> Topology:
+    vertices: dict[int, list[dict[str, Any]]] = {}
+    for operator in graph["operators"]:
+        vertices.setdefault(operator["vertex_id"], []).append(operator)
+    vertex = [operator["vertex_id"] for operator in graph["operators"]]
+    ends = [(vertex[edge["from_id"]], vertex[edge["to_id"]]) for edge in graph["edges"]]
+    components = tuple(
+        Component(
+            name=f"v{number}",
+            kind=Kind.SOURCE if tasks[0]["is_source"] else Kind.SINK if tasks[0]["is_sink"] else Kind.OPERATOR,
+            parallelism=len(tasks),
+            cpu=tasks[0]["cpu"],
+            memory_mb=tasks[0]["memory"],
+        )
+        for number, tasks in vertices.items()
+    )
+    streams = tuple(
+        Stream(source=f"v{a}", target=f"v{b}", grouping=_tata_grouping(ends.count((a, b)), vertices[a], vertices[b]))
+        for a, b in dict.fromkeys(ends)
+    )
+    return Topology(name="tata", components=components, streams=streams)
+
+
+def _tata_grouping(edges: int, senders: list[Any], receivers: list[Any]) -> Grouping:
+    """As many edges as tasks on either side: task k is joined to task k alone."""
+    return Grouping.FORWARD if edges == len(senders) == len(receivers) > 1 else Grouping.SHUFFLE
+
+
+def _tata_cluster(slots: list[dict[str, Any]]) -> Cluster:
+    processes: dict[int, list[dict[str, Any]]] = {}
+    for slot in slots:
+        processes.setdefault(slot["process"], []).append(slot)
+    return cluster(
+        *(
+            Machine(
+                name=f"p{number}",
+                cores=len(own),
+                slots=len(own),
+                speed=own[0]["cpu"],
+                memory_mb=sum(slot["memory"] for slot in own),
+                slot_memory_mb=own[0]["memory"],
+                host=f"d{own[0]['device']}",
+            )
+            for number, own in processes.items()
+        )
+    )

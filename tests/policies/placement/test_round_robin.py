@@ -1,0 +1,57 @@
+from penstock.model.cluster import Machine
+from penstock.model.topology import Component, Kind, Stream, Topology
+from penstock.policies.api import PlacementView
+from tests.policies.cases import chain, cluster, equal_machines, machines_of, placed, tata_cases
+from tests.shared_data import needs_shared
+
+
+@needs_shared
+def test_equals_the_authors_storm_in_all_their_cases_when_their_machines_are_listed_as_they_take_them() -> None:
+    # their order of the machines of one host is arbitrary, so it is read from their answer; all else is ours to find
+    for view, theirs in tata_cases():
+        seen = dict.fromkeys(machines_of(view, theirs["storm"]).tolist())
+        order = [*seen, *(machine for machine in range(view.slots.machines) if machine not in seen)]
+        listed = cluster(*(view.cluster.machines[machine] for machine in order))
+        number = [slot for m in order for slot in range(view.slots.first[m], view.slots.first[m + 1])]
+        ours = placed("round-robin:order=listed", PlacementView(view.topology, listed))
+        assert [number[slot] for slot in ours] == theirs["storm"]
+
+
+@needs_shared
+def test_equals_the_authors_storm_as_it_is_where_every_host_has_one_machine() -> None:
+    alone = [(view, theirs) for view, theirs in tata_cases() if view.slots.host[-1] + 1 == view.slots.machines]
+    assert len(alone) > 100
+    for view, theirs in alone:
+        assert placed("round-robin:order=listed", view) == theirs["storm"]
+
+
+def test_takes_the_first_slot_of_every_machine_before_any_second_one() -> None:
+    machines = cluster(Machine(name="a", slots=2), Machine(name="b"), Machine(name="c", slots=3))
+    assert placed("round-robin", PlacementView(chain(3, 4), machines)) == [0, 2, 3, 1, 4, 5, 0]
+
+
+def test_passes_over_a_slot_without_memory() -> None:
+    machines = cluster(Machine(name="a", memory_mb=10.0), Machine(name="b", memory_mb=25.0), Machine(name="c"))
+    view = PlacementView(chain(2, 4, memory_mb=10.0), machines)
+    assert placed("round-robin", view) == [0, 1, 2, 1, 2, 2]
+
+
+def test_places_a_pinned_task_before_free_tasks_can_fill_its_machine() -> None:
+    pinned = Component(name="c1", kind=Kind.SINK, memory_mb=30.0, pinned="m0")
+    topology = Topology(
+        name="pinned",
+        components=(Component(name="c0", kind=Kind.SOURCE, parallelism=3, memory_mb=10.0), pinned),
+        streams=(Stream(source="c0", target="c1"),),
+    )
+    view = PlacementView(topology, equal_machines(2, memory_mb=35.0))
+    assert machines_of(view, placed("round-robin", view)).tolist() == [1, 1, 1, 0]
+
+
+def test_deals_the_tasks_of_a_pinned_component_to_all_slots_of_its_machine() -> None:
+    source = Component(name="c0", kind=Kind.SOURCE, parallelism=4, cpu=1.0, pinned="m1")
+    topology = Topology(
+        name="pinned",
+        components=(source, Component(name="c1", kind=Kind.SINK, parallelism=2)),
+        streams=(Stream(source="c0", target="c1"),),
+    )
+    assert placed("round-robin", PlacementView(topology, equal_machines(2, slots=2))) == [2, 3, 2, 3, 0, 2]
