@@ -1,4 +1,4 @@
-"""TATA's estimator in plain Python: lists and loops, as one writes it from the paper. The other side of a comparison."""
+"""TATA's estimator in plain Python, lists and loops, as one writes it from the paper: what ours is compared with."""
 
 from dataclasses import dataclass
 

@@ -41,7 +41,7 @@ def line(bandwidth: float, directed: bool = False) -> Cluster:
     )
 
 
-def rate_and_limit(application: Application, cluster: Cluster, placement: Placement) -> tuple[float, str, str]:
+def rate_and_limit(application: Application, cluster: Cluster, placement: Placement) -> tuple[object, str, str]:
     evaluator = Evaluator(application, cluster)
     limit = bottleneck(evaluator.tasks, evaluator.slots, cluster, placement)
     return limit.rate_tps, limit.kind, limit.name

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from penstock.estimate import flow
@@ -134,31 +135,32 @@ def test_never_exceeds_the_bound_of_a_linear_program(
     assert at_sinks <= sink_rate_bound(evaluator, placed) * (1 + 1e-6)
 
 
-def sink_rate_bound(evaluator: Evaluator, placed: np.ndarray) -> float:
+def sink_rate_bound(evaluator: Evaluator, placed: NDArray[np.int32]) -> float:
     """Return the most that can reach the sinks when every task may divide its output as it likes (an LP)."""
-    net, edges = evaluator.flow_net, evaluator.edges
-    tasks, count = len(net.cpu), len(edges.target)
-    whole = np.array([net.share[net.start[t] : net.start[t + 1]].sum() for t in range(tasks)])
-    rows, limits = [], []
-    for capacity, where in ((net.slot_cpu, placed), (net.machine_cpu, net.slot_machine[placed])):
+    tasks, edges, slots = evaluator.tasks, evaluator.edges, evaluator.slots
+    count = len(edges.target)
+    degree = np.diff(edges.start)
+    share = edges.share if evaluator.model.copy else 1.0 / np.repeat(degree, degree)
+    rows: list[NDArray[np.float64]] = []
+    limits: list[float] = []
+    for capacity, where in ((slots.cpu, placed), (slots.machine_cpu, slots.machine[placed])):
         for place in np.unique(where):
-            if np.isfinite(capacity[place]):
-                rows.append(np.concatenate([np.where(where == place, net.cpu, 0.0), np.zeros(count)]))
-                limits.append(capacity[place])
-    for task in range(tasks):  # a task processes at most what reaches it, and its edges carry at most what it sends
-        leaving = np.concatenate([np.zeros(tasks), (edges.source == task).astype(float)])
-        leaving[task] = -whole[task]
+            rows.append(np.concatenate([np.where(where == place, tasks.cpu, 0.0), np.zeros(count)]))
+            limits.append(capacity[place])
+    for task in range(tasks.number):  # it processes at most what reaches it, its edges carry at most what it sends
+        leaving = np.concatenate([np.zeros(tasks.number), (edges.source == task).astype(float)])
+        leaving[task] = -share[edges.start[task] : edges.start[task + 1]].sum()
         rows.append(leaving)
         limits.append(0.0)
-        if not net.source[task]:
-            entering = np.concatenate([np.zeros(tasks), -(edges.target == task).astype(float)])
+        if not tasks.source[task]:
+            entering = np.concatenate([np.zeros(tasks.number), -(edges.target == task).astype(float)])
             entering[task] = 1.0
             rows.append(entering)
             limits.append(0.0)
-    cost = np.concatenate([-net.sink.astype(float), np.zeros(count)])
+    cost = np.concatenate([-tasks.sink.astype(float), np.zeros(count)])
     solved = linprog(cost, A_ub=np.array(rows), b_ub=np.array(limits), bounds=(0, None), method="highs")
     assert solved.status == 0, solved.message
-    return float(-solved.fun)
+    return -float(solved.fun or 0.0)
 
 
 @given(applications(), clusters(identical=True), st.integers(0, 2**32 - 1), st.sampled_from([TATA, PLANNING]))

@@ -13,7 +13,7 @@ from penstock.model.formats.dspbench import MEASURED_AS, read_applications, read
 from penstock.model.formats.repetita import read_network
 from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
 from penstock.model.slotgraph import expand_slots
-from penstock.model.taskgraph import expand_edges, expand_tasks
+from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Distribution, Grouping, Kind
 from tests.shared_data import SHARED, needs_shared
 
@@ -162,7 +162,7 @@ class TestTataDataSet:
         for case in cases["cases"][:40]:
             tasks = expand_tasks(applications[case["task_graph"]])
             slots = expand_slots(clusters[case["slot_graph"]])
-            net = flow_net(tasks, expand_edges(tasks), slots, TATA)
+            net = flow_net(tasks, slots, TATA)
             assert estimate_flow(net, case["placement"]).throughput_tps == pytest.approx(case["throughput"], rel=1e-9)
 
 

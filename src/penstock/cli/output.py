@@ -26,10 +26,11 @@ def _plain(value: Any) -> Any:
 
 def table(*columns: str, title: str | None = None, left: tuple[str, ...] = ()) -> Table:
     """Return an empty table; the first column and those in `left` are text, the others numbers."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
+    made.padding = (0, 2, 0, 0)
     for number, column in enumerate(columns):
         text = number == 0 or column in left
-        made.add_column(column, justify="left" if text else "right", no_wrap=number == 0 or not text)
+        made.add_column(column, justify="left" if text else "right", no_wrap=not text, overflow="fold")
     return made
 
 

@@ -107,7 +107,9 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
         f"{topology.name} ({topology.task_count} tasks) on {cluster.name} "
         f"({len(cluster.machines)} machines, {cluster.slot_count} slots)"
     )
-    rows = table("policy", "throughput /s", "rate /s", "delay ms", "traffic /tuple", "machines", "memory", "decided in")
+    rows = table(
+        "policy", "throughput\n/s", "rate\n/s", "delay\nms", "traffic\n/tuple", "machines", "memory", "decided\nin"
+    )
     placed = [d.evaluation for d in decisions if d.evaluation is not None]
     tops = {
         "throughput": max((e.throughput_tps for e in placed), default=0.0),

@@ -65,7 +65,9 @@ def plot_sweep(compared: "pd.DataFrame", baseline: str, title: str, path: Path) 
         axis.set_xlabel(label)
         axis.set_yticks(range(len(policies)), policies)
         _tidy(axis)
-    figure.suptitle(f"{title}: {compared["instance"].nunique()} instances; dots are cases, diamonds their means", fontsize=10)
+    figure.suptitle(
+        f"{title}: {compared['instance'].nunique()} instances; dots are cases, diamonds their means", fontsize=10
+    )
     _save(figure, path)
 
 

@@ -9,6 +9,10 @@ most what it may; back-pressure goes up. It stops when the sinks' rate rises by 
 
 The tasks of a component are alike but for where they are, so the kernels add up what a stream carries once for all its
 receivers: a round takes time in proportion to tasks, not to the edges between them.
+
+Two things make the kernels what they are, both measured: taking an array out of a tuple, or passing one to another
+function, costs as much as a whole round, so the inner loops stand in few long functions that work through a block of
+placements; and indices are unsigned, since numba would test signed ones for being counted from the end.
 """
 
 from dataclasses import dataclass
@@ -17,13 +21,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.model.kernel import inlined, kernel
+from penstock.model.kernel import kernel
 from penstock.model.slotgraph import Slots
-from penstock.model.taskgraph import Bools, Floats, Flow, Ints, Tasks
+from penstock.model.taskgraph import Bools, Floats, Ints, Tasks, sum_by
 from penstock.model.topology import Grouping
+
+Indices = NDArray[np.uint64]
 
 UNLIMITED_TPS = 1e12  # the rate of a task that costs nothing
 MAX_ROUNDS = 10_000
+BLOCK = 64  # placements worked through together
 SPREAD, FORWARD, GLOBAL = 0, 1, 2  # who hears a sender: all receivers, its partner, the first
 RIGID = (Grouping.FIELDS, Grouping.ALL, Grouping.DIRECT)  # a tuple's receiver is not the sender's to choose
 
@@ -57,21 +64,24 @@ TATA = FlowModel(copy=False, sustained=False, threshold=0.01, relative=False)
 class FlowNet(NamedTuple):
     """What the kernels read; T tasks, C components, F flows by sender, S slots, P processes, H hosts, M machines."""
 
-    first: Ints  # [C + 1] first task of each component
-    cpu: Floats  # [T] core-seconds a tuple
-    cap: Floats  # [T] the most that a task's own limit allows, tuples a second
+    first: Indices  # [C + 1] first task of each component
+    start: Indices  # [C + 1] the flows that component c sends are start[c] .. start[c + 1]
+    target: Indices  # [F] receiving component
+    heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
+    receivers: Floats  # [F] how many tasks hear each sender
+    share: Floats  # [F] tuples to each of them a tuple processed
+    weight: Floats  # [F] the stream's part in what a task sends on all its streams
+    rigid: Bools  # [F] whether the sender cannot give another receiver what one does not take
     source: Bools  # [C]
     sink: Bools  # [C]
     even: Bools  # [C] whether its tasks all hear the same: no forward or global stream leads there
-    start: Ints  # [C + 1] the flows that component c sends are start[c] .. start[c + 1]
-    target: Ints  # [F] receiving component
-    share: Floats  # [F] tuples to each receiver a tuple processed
-    heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
-    rigid: Bools  # [F] whether the sender cannot give another receiver what one does not take
+    cpu: Floats  # [T] core-seconds a tuple
+    bonus: Floats  # [T] what a task may process beyond its share of cpu: without end where a tuple costs nothing
+    cap: Floats  # [T] what a task may process at most
     slot_cpu: Floats  # [S]
-    slot_machine: Ints  # [S]
-    slot_process: Ints  # [S]
-    slot_host: Ints  # [S]
+    slot_machine: Indices  # [S]
+    slot_process: Indices  # [S]
+    slot_host: Indices  # [S]
     machine_cpu: Floats  # [M] infinite where its slots cannot use more than its cores
     crowded: bool  # whether any machine has more slots than cores
     delay_ms: Floats  # [4]
@@ -80,26 +90,6 @@ class FlowNet(NamedTuple):
     sustained: bool
     threshold: float
     relative: bool
-
-
-class Scratch(NamedTuple):
-    """What the kernels write while they work, so that nothing is allocated in a loop."""
-
-    rate: Floats  # [T] tuples a second that a task processes
-    received: Floats  # [T] what reaches it after back-pressure
-    delay: Floats  # [T]
-    extra: Floats  # [T] inflow beyond its component's level, by forward and global streams
-    taken: Floats  # [T] share of its inflow that it takes; not kept for even components if back-pressure goes one hop
-    level: Floats  # [C] inflow of each task by streams that spread
-    total: Floats  # [C] what the component's tasks process together
-    least: Floats  # [C] what its slowest task processes
-    gain: Floats  # [S] rate that each task there gains in a round
-    per_slot: Floats  # [S] one over the cost of a tuple of every task there
-    machine_free: Floats  # [M]
-    per_machine: Floats  # [M]
-    from_slot: Floats  # [S] what a stream's senders send from there; likewise below
-    from_process: Floats  # [P]
-    from_host: Floats  # [H]
 
 
 class FlowEstimate(NamedTuple):
@@ -111,34 +101,39 @@ class FlowEstimate(NamedTuple):
 
 def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = PLANNING) -> FlowNet:
     """Gather what the kernels read of a topology and a cluster."""
-    receivers = [_receivers(tasks, flow) for flow in tasks.flows]
-    degree = np.zeros(len(tasks.position))
-    for flow, count in zip(tasks.flows, receivers, strict=True):
-        degree[flow.source] += count
-    every_slot = np.bincount(slots.machine, slots.cpu)
-    crowded = every_slot > slots.machine_cpu * (1 + 1e-9)
-    at_sinks = float(tasks.gain[tasks.sink].sum()) if model.copy else 1.0
-    sent = np.bincount([flow.source for flow in tasks.flows], minlength=len(tasks.position))
+    components = len(tasks.position)
     kinds = {Grouping.FORWARD: FORWARD, Grouping.GLOBAL: GLOBAL}
     heard = np.array([kinds.get(flow.grouping, SPREAD) for flow in tasks.flows], dtype=np.int32)
+    sender = np.array([flow.source for flow in tasks.flows], dtype=np.int32)
     target = np.array([flow.target for flow in tasks.flows], dtype=np.int32)
+    receivers = np.where(heard == SPREAD, np.diff(tasks.first)[target], 1).astype(np.float64)
+    share = np.array([flow.share for flow in tasks.flows])
+    if not model.copy:
+        share = 1.0 / sum_by(sender, receivers, components)[sender]
+    sent = sum_by(sender, share * receivers, components)[sender]
+    every_slot = sum_by(slots.machine, slots.cpu, slots.machines)
+    crowded = every_slot > slots.machine_cpu * (1 + 1e-9)
+    at_sinks = float(tasks.gain[tasks.sink].sum()) if model.copy else 1.0
     costs = tasks.cpu > 0
     return FlowNet(
-        first=tasks.first,
-        cpu=tasks.cpu,
-        cap=np.where(costs, model.task_cpu / np.where(costs, tasks.cpu, 1.0), UNLIMITED_TPS),
+        first=tasks.first.astype(np.uint64),
+        start=np.concatenate([[0], np.cumsum(np.bincount(sender, minlength=components))]).astype(np.uint64),
+        target=target.astype(np.uint64),
+        heard=heard,
+        receivers=receivers,
+        share=share,
+        weight=np.divide(share * receivers, sent, out=np.zeros(len(share)), where=sent > 0),
+        rigid=np.array([model.sustained and flow.grouping in RIGID for flow in tasks.flows], dtype=np.bool_),
         source=tasks.source[tasks.first[:-1]],
         sink=tasks.sink[tasks.first[:-1]],
-        even=~np.isin(np.arange(len(tasks.position)), target[heard != SPREAD]),
-        start=np.concatenate([[0], np.cumsum(sent)]).astype(np.int32),
-        target=target,
-        share=np.array([flow.share if model.copy else 1.0 / degree[flow.source] for flow in tasks.flows]),
-        heard=heard,
-        rigid=np.array([model.sustained and flow.grouping in RIGID for flow in tasks.flows], dtype=np.bool_),
+        even=~np.isin(np.arange(components), target[heard != SPREAD]),
+        cpu=tasks.cpu,
+        bonus=np.where(costs, 0.0, UNLIMITED_TPS),
+        cap=np.where(costs, np.minimum(model.task_cpu / np.where(costs, tasks.cpu, 1.0), UNLIMITED_TPS), UNLIMITED_TPS),
         slot_cpu=slots.cpu,
-        slot_machine=slots.machine,
-        slot_process=slots.process,
-        slot_host=slots.host,
+        slot_machine=slots.machine.astype(np.uint64),
+        slot_process=slots.process.astype(np.uint64),
+        slot_host=slots.host.astype(np.uint64),
         machine_cpu=np.where(crowded, slots.machine_cpu, np.inf),
         crowded=bool(crowded.any()),
         delay_ms=slots.delay_ms,
@@ -148,12 +143,6 @@ def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = PLANNING) -> FlowNet
         threshold=model.threshold,
         relative=model.relative,
     )
-
-
-def _receivers(tasks: Tasks, flow: Flow) -> int:
-    """Return to how many tasks each sender of a flow sends."""
-    one = flow.grouping in (Grouping.FORWARD, Grouping.GLOBAL)
-    return 1 if one else len(tasks.of(flow.target))
 
 
 def estimate_flow(net: FlowNet, placed: ArrayLike) -> FlowEstimate:
@@ -167,147 +156,156 @@ def estimate_flows(net: FlowNet, placed: NDArray[np.int32]) -> tuple[Floats, Flo
     """Estimate many placements at once: `placed` is [B, T]; the results are tuples a second and ms, each [B]."""
     throughput = np.empty(len(placed))
     delay = np.empty(len(placed))
-    work = _scratch(net)
-    for row in range(len(placed)):
-        throughput[row] = _settle(net, placed[row], work) * net.source_tuples
-        if net.source_tuples == 0.0:  # nothing reaches a sink: count what leaves the sources
-            for component in range(len(net.source)):
-                if net.source[component]:
-                    for task in range(net.first[component], net.first[component + 1]):
-                        throughput[row] += work.rate[task]
-        delay[row] = _mean_delay(net, placed[row], work)
+    tasks, block = len(net.cpu), min(BLOCK, len(placed))
+    where = np.empty((block, tasks), dtype=np.uint64)
+    rate, received, taken = np.empty((block, tasks)), np.empty((block, tasks)), np.ones((block, tasks))
+    at_sinks = np.empty(block)
+    for begin in range(0, len(placed), block):
+        rows = min(block, len(placed) - begin)
+        for row in range(rows):
+            for task in range(tasks):
+                where[row, task] = placed[begin + row, task]
+        _settle(net, where[:rows], rate, received, taken, at_sinks)
+        _delays(net, where[:rows], rate, received, taken, delay[begin:])
+        for row in range(rows):
+            throughput[begin + row] = at_sinks[row] * net.source_tuples
+            if net.source_tuples == 0.0:  # nothing reaches a sink: count what leaves the sources
+                throughput[begin + row] = _from_sources(net, rate[row])
     return throughput, delay
 
 
 @kernel
-def _scratch(net: FlowNet) -> Scratch:
-    tasks, components = len(net.cpu), len(net.source)
-    slots, machines = len(net.slot_cpu), len(net.machine_cpu)
-    return Scratch(
-        np.zeros(tasks),
-        np.zeros(tasks),
-        np.zeros(tasks),
-        np.zeros(tasks),
-        np.ones(tasks),
-        np.zeros(components),
-        np.zeros(components),
-        np.zeros(components),
-        np.zeros(slots),
-        np.zeros(slots),
-        np.zeros(machines),
-        np.zeros(machines),
-        np.zeros(slots),
-        np.zeros(net.slot_process.max() + 1),
-        np.zeros(net.slot_host.max() + 1),
-    )
+def _from_sources(net: FlowNet, rate: Floats) -> float:
+    total = 0.0
+    for component in range(len(net.source)):
+        if net.source[component]:
+            total += rate[net.first[component] : net.first[component + 1]].sum()
+    return total
 
 
 @kernel
-def _settle(net: FlowNet, placed: NDArray[np.int32], work: Scratch) -> float:
-    """Let tuples flow until the sinks' rate no longer rises, and return that rate."""
-    first, start, target, share, heard = net.first, net.start, net.target, net.share, net.heard
-    source, sink, even, rigid, cpu, cap = net.source, net.sink, net.even, net.rigid, net.cpu, net.cap
-    rate, received, extra, taken = work.rate, work.received, work.extra, work.taken
-    level, total, least, gain = work.level, work.total, work.least, work.gain
-    slot_cpu, per_slot = net.slot_cpu, work.per_slot
-    slot_machine, machine_cpu = net.slot_machine, net.machine_cpu
-    machine_free, per_machine = work.machine_free, work.per_machine
-    rate[:] = 0.0
-    _per_cost(cpu, placed, per_slot)
-    if net.crowded:
-        _per_cost(cpu, slot_machine[placed], per_machine)
-    at_sinks = 0.0
-    for _ in range(MAX_ROUNDS):
-        _share_out(placed, cpu, rate, slot_cpu, per_slot, gain)
+def _settle(  # noqa: C901  one function, for speed: see the module's docstring
+    net: FlowNet, placed: NDArray[np.uint64], rates: Floats, received: Floats, takens: Floats, at_sinks: Floats
+) -> None:
+    """Let tuples flow until the sinks' rate no longer rises, for every row of `placed`.
+
+    Sets that rate, and for every task its rate and what it receives after back-pressure, and the share that it takes.
+    """
+    first, start, target, heard, share, weight = net.first, net.start, net.target, net.heard, net.share, net.weight
+    source, sink, even, rigid, receivers = net.source, net.sink, net.even, net.rigid, net.receivers
+    cpu, bonus, cap, slot_cpu, slot_machine = net.cpu, net.bonus, net.cap, net.slot_cpu, net.slot_machine
+    tasks, components, slots = len(cpu), len(source), len(slot_cpu)
+    level, total, least = np.zeros(components), np.zeros(components), np.zeros(components)
+    extra, gain, per_slot = np.zeros(tasks), np.zeros(slots), np.zeros(slots)
+    per_machine, machine_free = np.zeros(len(net.machine_cpu)), np.zeros(len(net.machine_cpu))
+    for row in range(len(placed)):
+        where, rate, taken = placed[row], rates[row], takens[row]
+        rate[:] = 0.0
+        _per_cost(cpu, where, per_slot)
         if net.crowded:
-            _within_machines(placed, cpu, rate, slot_machine, machine_cpu, per_machine, machine_free, gain)
-        _flow_down(first, start, target, share, heard, source, placed, cpu, cap, gain, rate, level, extra, total, least)
-        reached = _sum_where(sink, total)
-        if net.sustained:
-            for component in range(len(source) - 1, -1, -1):
-                if not sink[component]:
-                    _slow_down(
-                        component,
-                        first,
-                        start,
-                        target,
-                        share,
-                        heard,
-                        rigid,
-                        even,
-                        net.copy,
-                        level,
-                        total,
-                        least,
-                        taken,
-                        rate,
-                    )
-                    total[component], least[component] = _add_up(first, component, rate)
-                _set_taken(first, component, level, extra, rate, taken)
-            _flow_again(first, start, target, share, heard, rigid, source, even, level, total, taken, rate, received)
-            reached = 0.0
-            for component in range(len(source)):
+            _per_cost(cpu, slot_machine[where], per_machine)
+        reached = 0.0
+        for _ in range(MAX_ROUNDS):
+            # Every slot takes back what its tasks do not use, and shares what is free.
+            for slot in range(slots):
+                gain[slot] = slot_cpu[slot]
+            for task in range(tasks):
+                gain[where[task]] -= rate[task] * cpu[task]
+            for slot in range(slots):
+                gain[slot] *= per_slot[slot]
+            if net.crowded:
+                _within_machines(where, cpu, rate, slot_machine, net.machine_cpu, per_machine, machine_free, gain)
+            # Tuples flow down, every task passing on what it may.
+            for component in range(components):
+                level[component] = 0.0
+            for task in range(tasks):
+                extra[task] = 0.0
+            before, reached = reached, 0.0
+            for component in range(components):
+                inflow = np.inf if source[component] else level[component]
+                all_of_it, slowest = 0.0, np.inf
+                for task in range(first[component], first[component + 1]):
+                    limit = rate[task] + gain[where[task]] + bonus[task]
+                    limit = cap[task] if limit > cap[task] else limit
+                    own = inflow + extra[task]
+                    own = limit if limit < own else own
+                    rate[task] = own
+                    all_of_it += own
+                    slowest = own if own < slowest else slowest
+                total[component], least[component] = all_of_it, slowest
                 if sink[component]:
-                    reached += _add_up(first, component, rate)[0]
-        else:
-            for component in range(len(source)):
+                    reached += all_of_it
                 if not even[component]:
-                    _set_taken(first, component, level, extra, rate, taken)
-            for component in range(len(source)):
-                if not sink[component]:
-                    _slow_down(
-                        component,
-                        first,
-                        start,
-                        target,
-                        share,
-                        heard,
-                        rigid,
-                        even,
-                        net.copy,
-                        level,
-                        total,
-                        least,
-                        taken,
-                        rate,
-                    )
-        rise, at_sinks = reached - at_sinks, reached
-        if rise < (net.threshold * reached if net.relative else net.threshold):
-            break
-    if not net.sustained:
-        received[:] = rate
-    return at_sinks
+                    for task in range(first[component], first[component + 1]):
+                        inflow = level[component] + extra[task]
+                        taken[task] = rate[task] / inflow if inflow > 0.0 else 1.0
+                for flow in range(start[component], start[component + 1]):
+                    to = first[target[flow]]
+                    if heard[flow] == SPREAD:
+                        level[target[flow]] += all_of_it * share[flow]
+                    elif heard[flow] == GLOBAL:
+                        extra[to] += all_of_it * share[flow]
+                    else:
+                        for task in range(first[component], first[component + 1]):
+                            extra[to + task - first[component]] += rate[task] * share[flow]
+            # Back-pressure: all the way up, or one hop, where senders feel what receivers took before these slow down.
+            if net.sustained:
+                _slow_down(
+                    True, first, start, target, heard, receivers, weight, rigid, sink, even, net.copy,
+                    level, extra, total, least, taken, rate,
+                )  # fmt: skip
+                reached = _flow_again(
+                    first, start, target, heard, receivers, share, rigid, source, sink, taken, rate, received[row],
+                )  # fmt: skip
+            elif net.copy:
+                _slow_down(
+                    False, first, start, target, heard, receivers, weight, rigid, sink, even, True,
+                    level, extra, total, least, taken, rate,
+                )  # fmt: skip
+            else:
+                for component in range(components):
+                    if sink[component]:
+                        continue
+                    part, forwards = 0.0, False
+                    for flow in range(start[component], start[component + 1]):
+                        other = target[flow]
+                        if heard[flow] == FORWARD:
+                            forwards = True
+                        elif even[other]:
+                            part += weight[flow] * total[other] / (receivers[flow] * level[other])
+                        else:
+                            part += weight[flow] * _mean_taken(first[other], receivers[flow], taken)
+                    for task in range(first[component], first[component + 1]):
+                        own = part
+                        if forwards:
+                            for flow in range(start[component], start[component + 1]):
+                                if heard[flow] == FORWARD:
+                                    own += weight[flow] * taken[first[target[flow]] + task - first[component]]
+                        rate[task] *= own
+            if reached - before < (net.threshold * reached if net.relative else net.threshold):
+                break
+        at_sinks[row] = reached
+        if not net.sustained:
+            received[row] = rate
 
 
-@inlined
-def _per_cost(cpu: Floats, place: NDArray[np.int32], per: Floats) -> None:
+@kernel
+def _per_cost(cpu: Floats, place: NDArray[np.uint64], per: Floats) -> None:
     """Set for every place one over what a tuple of each task there costs together."""
-    per[:] = 0.0
+    for number in range(len(per)):
+        per[number] = 0.0
     for task in range(len(cpu)):
         per[place[task]] += cpu[task]
     for number in range(len(per)):
         per[number] = 1.0 / per[number] if per[number] > 0.0 else 0.0
 
 
-@inlined
-def _share_out(
-    placed: NDArray[np.int32], cpu: Floats, rate: Floats, slot_cpu: Floats, per_slot: Floats, gain: Floats
-) -> None:
-    """Set the rate that every task in a slot gains: an equal part of what the slot has free."""
-    for slot in range(len(gain)):
-        gain[slot] = slot_cpu[slot]
-    for task in range(len(cpu)):
-        gain[placed[task]] -= rate[task] * cpu[task]
-    for slot in range(len(gain)):
-        gain[slot] = max(gain[slot] * per_slot[slot], 0.0)
-
-
-@inlined
+@kernel
 def _within_machines(
-    placed: NDArray[np.int32],
+    where: NDArray[np.uint64],
     cpu: Floats,
     rate: Floats,
-    slot_machine: Ints,
+    slot_machine: Indices,
     machine_cpu: Floats,
     per_machine: Floats,
     machine_free: Floats,
@@ -317,277 +315,188 @@ def _within_machines(
     for machine in range(len(machine_free)):
         machine_free[machine] = machine_cpu[machine]
     for task in range(len(cpu)):
-        machine_free[slot_machine[placed[task]]] -= rate[task] * cpu[task]
+        machine_free[slot_machine[where[task]]] -= rate[task] * cpu[task]
     for slot in range(len(gain)):
         machine = slot_machine[slot]
         gain[slot] = min(gain[slot], max(machine_free[machine] * per_machine[machine], 0.0))
 
 
-@inlined
-def _flow_down(
-    first: Ints,
-    start: Ints,
-    target: Ints,
-    share: Floats,
+@kernel
+def _mean_taken(first: int, count: float, taken: Floats) -> float:
+    """Return the mean share that receivers take of what they hear."""
+    mean = 0.0
+    for task in range(first, first + np.uint64(count)):
+        mean += taken[task] / count
+    return mean
+
+
+@kernel
+def _slow_down(  # noqa: C901
+    all_the_way: bool,
+    first: Indices,
+    start: Indices,
+    target: Indices,
     heard: Ints,
-    source: Bools,
-    placed: NDArray[np.int32],
-    cpu: Floats,
-    cap: Floats,
-    gain: Floats,
-    rate: Floats,
+    receivers: Floats,
+    weight: Floats,
+    rigid: Bools,
+    sink: Bools,
+    even: Bools,
+    copy: bool,
     level: Floats,
     extra: Floats,
     total: Floats,
     least: Floats,
-) -> None:
-    """Let tuples flow from the sources, every task passing on what it may."""
-    for component in range(len(level)):
-        level[component] = 0.0
-    for task in range(len(extra)):
-        extra[task] = 0.0
-    for component in range(len(source)):
-        inflow = np.inf if source[component] else level[component]
-        for task in range(first[component], first[component + 1]):
-            limit = min(rate[task] + gain[placed[task]], cap[task]) if cpu[task] > 0.0 else UNLIMITED_TPS
-            rate[task] = min(limit, inflow + extra[task])
-        total[component], least[component] = _add_up(first, component, rate)
-        for flow in range(start[component], start[component + 1]):
-            to = first[target[flow]]
-            if heard[flow] == SPREAD:
-                level[target[flow]] += total[component] * share[flow]
-            elif heard[flow] == GLOBAL:
-                extra[to] += total[component] * share[flow]
-            else:
-                for task in range(first[component], first[component + 1]):
-                    extra[to + task - first[component]] += rate[task] * share[flow]
-
-
-@inlined
-def _add_up(first: Ints, component: int, rate: Floats) -> tuple[float, float]:
-    """Return the sum and the least of the rates of a component's tasks."""
-    total, least = 0.0, np.inf
-    for task in range(first[component], first[component + 1]):
-        total += rate[task]
-        least = min(least, rate[task])
-    return total, least
-
-
-@inlined
-def _sum_where(chosen: Bools, amount: Floats) -> float:
-    total = 0.0
-    for number in range(len(chosen)):
-        if chosen[number]:
-            total += amount[number]
-    return total
-
-
-@inlined
-def _set_taken(first: Ints, component: int, level: Floats, extra: Floats, rate: Floats, taken: Floats) -> None:
-    """Set the share of its inflow that every task of a component takes."""
-    for task in range(first[component], first[component + 1]):
-        inflow = level[component] + extra[task]
-        taken[task] = rate[task] / inflow if inflow > 0.0 else 1.0
-
-
-@inlined
-def _accepted(
-    receiver: int, hears: int, first: Ints, even: Bools, level: Floats, total: Floats, least: Floats, taken: Floats
-) -> tuple[float, float, int]:
-    """Return mean and least share that the receivers of a stream take of it, and how many receivers a sender has."""
-    count = 1 if hears == GLOBAL else first[receiver + 1] - first[receiver]
-    mean, worst = 1.0, 1.0
-    if even[receiver]:
-        if level[receiver] > 0.0:
-            mean = total[receiver] / (count * level[receiver])
-            worst = least[receiver] / level[receiver]
-    else:
-        mean = 0.0
-        for task in range(first[receiver], first[receiver] + count):
-            mean += taken[task] / count
-            worst = min(worst, taken[task])
-    return mean, worst, count
-
-
-@inlined
-def _slow_down(
-    component: int,
-    first: Ints,
-    start: Ints,
-    target: Ints,
-    share: Floats,
-    heard: Ints,
-    rigid: Bools,
-    even: Bools,
-    copy: bool,
-    level: Floats,
-    total: Floats,
-    least: Floats,
     taken: Floats,
     rate: Floats,
 ) -> None:
-    """Lower the rates of a component's tasks to what their receivers take.
+    """Lower the rates of all tasks but the sinks' to what their receivers take.
 
     Receivers on a flexible stream stand in for each other, so a sender feels their mean; on a rigid one it waits for
     the slowest. A task that copies waits for its slowest stream; one that divides its tuples feels the mean of all.
+    `all_the_way` goes from the sinks up, so that a sender feels receivers that were slowed down themselves.
     """
-    slowest, part, whole, forwards = 1.0, 0.0, 0.0, False
-    for flow in range(start[component], start[component + 1]):
-        if heard[flow] == FORWARD:
-            forwards = True
-        elif share[flow] > 0.0:
-            mean, worst, count = _accepted(target[flow], heard[flow], first, even, level, total, least, taken)
-            slowest = min(slowest, worst if rigid[flow] else mean)
-            part += share[flow] * count * mean
-            whole += share[flow] * count
-    if not forwards:
-        factor = slowest if copy else part / whole if whole > 0.0 else 1.0
+    components = len(sink)
+    for step in range(components):
+        component = components - 1 - step if all_the_way else step
+        slowest, part = 1.0, 0.0
+        for flow in range(start[component], start[component + 1]):
+            other = target[flow]
+            if heard[flow] != FORWARD and weight[flow] > 0.0:
+                mean, worst = 1.0, 1.0
+                if not even[other]:
+                    mean = _mean_taken(first[other], receivers[flow], taken)
+                    for task in range(first[other], first[other] + np.uint64(receivers[flow])):
+                        worst = min(worst, taken[task])
+                elif level[other] > 0.0:
+                    mean = total[other] / (receivers[flow] * level[other])
+                    worst = least[other] / level[other]
+                slowest = min(slowest, worst if rigid[flow] else mean)
+                part += weight[flow] * mean
+        all_of_it, low = 0.0, np.inf
         for task in range(first[component], first[component + 1]):
-            rate[task] *= factor
-    else:
-        for task in range(first[component], first[component + 1]):
-            own_slowest, own, own_whole = slowest, part, whole
+            own_slowest, own = slowest, part
             for flow in range(start[component], start[component + 1]):
-                if heard[flow] == FORWARD and share[flow] > 0.0:
+                if heard[flow] == FORWARD and weight[flow] > 0.0:
                     partner = taken[first[target[flow]] + task - first[component]]
                     own_slowest = min(own_slowest, partner)
-                    own += share[flow] * partner
-                    own_whole += share[flow]
-            rate[task] *= own_slowest if copy else own / own_whole if own_whole > 0.0 else 1.0
+                    own += weight[flow] * partner
+            if not sink[component]:
+                rate[task] *= own_slowest if copy else own
+            all_of_it += rate[task]
+            low = min(low, rate[task])
+        if all_the_way:
+            total[component], least[component] = all_of_it, low
+            for task in range(first[component], first[component + 1]):
+                inflow = level[component] + extra[task]
+                taken[task] = rate[task] / inflow if inflow > 0.0 else 1.0
 
 
-@inlined
+@kernel
 def _flow_again(
-    first: Ints,
-    start: Ints,
-    target: Ints,
-    share: Floats,
+    first: Indices,
+    start: Indices,
+    target: Indices,
     heard: Ints,
+    receivers: Floats,
+    share: Floats,
     rigid: Bools,
     source: Bools,
-    even: Bools,
-    level: Floats,
-    total: Floats,
+    sink: Bools,
     taken: Floats,
     rate: Floats,
     received: Floats,
-) -> None:
-    """Let tuples flow at the rates that back-pressure left.
+) -> float:
+    """Let tuples flow at the rates that back-pressure left; return what reaches the sinks.
 
     A flexible stream gives every receiver the part that it takes, a rigid one gives all receivers theirs.
     """
-    for task in range(len(received)):
+    for task in range(len(rate)):
         received[task] = 0.0
+    at_sinks = 0.0
     for component in range(len(source)):
-        if not source[component]:
-            for task in range(first[component], first[component + 1]):
+        sent = 0.0
+        for task in range(first[component], first[component + 1]):
+            if not source[component]:
                 rate[task] = min(rate[task], received[task])
-        sent, _ = _add_up(first, component, rate)
+            sent += rate[task]
+        if sink[component]:
+            at_sinks += sent
         for flow in range(start[component], start[component + 1]):
             to = first[target[flow]]
             if heard[flow] == FORWARD:
                 for task in range(first[component], first[component + 1]):
                     received[to + task - first[component]] += rate[task] * share[flow]
             else:
-                mean, _, count = _accepted(target[flow], heard[flow], first, even, level, total, total, taken)
-                for task in range(to, to + count):
-                    weight = 1.0 if rigid[flow] or mean == 0.0 else taken[task] / mean
-                    received[task] += sent * share[flow] * weight
+                mean = _mean_taken(to, receivers[flow], taken)
+                for task in range(to, to + np.uint64(receivers[flow])):
+                    fair = 1.0 if rigid[flow] or mean == 0.0 else taken[task] / mean
+                    received[task] += sent * share[flow] * fair
+    return at_sinks
 
 
 @kernel
-def _mean_delay(net: FlowNet, placed: NDArray[np.int32], work: Scratch) -> float:
-    """Return the mean delay from source to sink over all paths, each weighted by the tuples that take it (line 29)."""
-    first, start, target, share, heard, even = net.first, net.start, net.target, net.share, net.heard, net.even
-    rigid, sink, delay_ms = net.rigid, net.sink, net.delay_ms
+def _delays(  # noqa: C901
+    net: FlowNet, placed: NDArray[np.uint64], rates: Floats, received: Floats, takens: Floats, mean_ms: Floats
+) -> None:
+    """Set the mean delay from source to sink over all paths, each weighted by the tuples that take it (line 29).
+
+    A receiver's delay is a sum over its senders of what each sends and how far off it is. Distances have four levels,
+    so the sum is what all send, less what is sent from the same host, process and slot, each added up once a stream.
+    """
+    first, start, target, heard, share = net.first, net.start, net.target, net.heard, net.share
+    receivers, rigid, sink, delay_ms = net.receivers, net.rigid, net.sink, net.delay_ms
     process, host = net.slot_process, net.slot_host
-    rate, received, delay, taken = work.rate, work.received, work.delay, work.taken
-    level, total = work.level, work.total
-    from_slot, from_process, from_host = work.from_slot, work.from_process, work.from_host
-    delay[:] = 0.0
-    at_sinks = 0.0
-    weighted = 0.0
-    for component in range(len(sink)):
-        begin, end = first[component], first[component + 1]
-        if sink[component]:
-            for task in range(begin, end):
-                at_sinks += rate[task]
-                weighted += rate[task] * delay[task]
-        for flow in range(start[component], start[component + 1]):
-            to = first[target[flow]]
-            if heard[flow] == FORWARD:
+    by_host, by_process, by_slot = delay_ms[3] - delay_ms[2], delay_ms[2] - delay_ms[1], delay_ms[1] - delay_ms[0]
+    from_slot, delay = np.zeros(len(process)), np.zeros(len(net.cpu))
+    from_process, from_host = np.zeros(process.max() + 1), np.zeros(host.max() + 1)
+    for row in range(len(placed)):
+        where, rate, reaches, taken = placed[row], rates[row], received[row], takens[row]
+        at_sinks, weighted = 0.0, 0.0
+        for task in range(len(delay)):
+            delay[task] = 0.0
+        for component in range(len(sink)):
+            begin, end = first[component], first[component + 1]
+            if sink[component]:
                 for task in range(begin, end):
-                    other = to + task - begin
-                    if received[other] > 0.0:
-                        hop = _distance(placed[task], placed[other], process, host, delay_ms)
-                        delay[other] += rate[task] * share[flow] * (delay[task] + hop) / received[other]
-                continue
-            late = _add_senders(
-                begin, end, placed, process, host, rate, delay, delay_ms, from_slot, from_process, from_host
-            )
-            mean, _, count = _accepted(target[flow], heard[flow], first, even, level, total, total, taken)
-            evenly = rigid[flow] or mean == 0.0 or not net.sustained
-            for task in range(to, to + count):
-                if received[task] > 0.0:
-                    weight = share[flow] * (1.0 if evenly else taken[task] / mean)
-                    sooner = _sooner(placed[task], process, host, delay_ms, from_slot, from_process, from_host)
-                    delay[task] += weight * (late - sooner) / received[task]
-            for task in range(begin, end):
-                from_slot[placed[task]] = 0.0
-                from_process[process[placed[task]]] = 0.0
-                from_host[host[placed[task]]] = 0.0
-    return weighted / at_sinks if at_sinks > 0.0 else 0.0
+                    at_sinks += rate[task]
+                    weighted += rate[task] * delay[task]
+            for flow in range(start[component], start[component + 1]):
+                to = first[target[flow]]
+                if heard[flow] == FORWARD:
+                    for task in range(begin, end):
+                        other = to + task - begin
+                        if reaches[other] > 0.0:
+                            hop = _distance(where[task], where[other], process, host, delay_ms)
+                            delay[other] += rate[task] * share[flow] * (delay[task] + hop) / reaches[other]
+                    continue
+                late = 0.0
+                for task in range(begin, end):
+                    late += rate[task] * (delay[task] + delay_ms[3])
+                    from_slot[where[task]] += rate[task]
+                    from_process[process[where[task]]] += rate[task]
+                    from_host[host[where[task]]] += rate[task]
+                evenly = rigid[flow] or not net.sustained
+                mean = 1.0 if evenly else _mean_taken(to, receivers[flow], taken)
+                for task in range(to, to + np.uint64(receivers[flow])):
+                    if reaches[task] > 0.0:
+                        slot = where[task]
+                        sooner = by_slot * from_slot[slot] + by_process * from_process[process[slot]]
+                        sooner += by_host * from_host[host[slot]]
+                        fair = 1.0 if evenly or mean == 0.0 else taken[task] / mean
+                        delay[task] += share[flow] * fair * (late - sooner) / reaches[task]
+                for task in range(begin, end):
+                    from_slot[where[task]] = 0.0
+                    from_process[process[where[task]]] = 0.0
+                    from_host[host[where[task]]] = 0.0
+        mean_ms[row] = weighted / at_sinks if at_sinks > 0.0 else 0.0
 
 
-@inlined
-def _distance(here: int, there: int, process: Ints, host: Ints, delay_ms: Floats) -> float:
+@kernel
+def _distance(here: int, there: int, process: Indices, host: Indices, delay_ms: Floats) -> float:
     """Return the delay between two slots."""
-    level = 3
     if here == there:
-        level = 0
-    elif process[here] == process[there]:
-        level = 1
-    elif host[here] == host[there]:
-        level = 2
-    return delay_ms[level]
-
-
-@inlined
-def _add_senders(
-    begin: int,
-    end: int,
-    placed: NDArray[np.int32],
-    process: Ints,
-    host: Ints,
-    rate: Floats,
-    delay: Floats,
-    delay_ms: Floats,
-    from_slot: Floats,
-    from_process: Floats,
-    from_host: Floats,
-) -> float:
-    """Add up what tasks send from each slot, process and host; return their delays if all went to other hosts."""
-    late = 0.0
-    for task in range(begin, end):
-        slot = placed[task]
-        late += rate[task] * (delay[task] + delay_ms[3])
-        from_slot[slot] += rate[task]
-        from_process[process[slot]] += rate[task]
-        from_host[host[slot]] += rate[task]
-    return late
-
-
-@inlined
-def _sooner(
-    slot: int,
-    process: Ints,
-    host: Ints,
-    delay_ms: Floats,
-    from_slot: Floats,
-    from_process: Floats,
-    from_host: Floats,
-) -> float:
-    """Return by how much less than from other hosts all tuples that reach a slot are delayed."""
-    by_host = (delay_ms[3] - delay_ms[2]) * from_host[host[slot]]
-    by_process = (delay_ms[2] - delay_ms[1]) * from_process[process[slot]]
-    return by_host + by_process + (delay_ms[1] - delay_ms[0]) * from_slot[slot]
+        return float(delay_ms[0])
+    if process[here] == process[there]:
+        return float(delay_ms[1])
+    return float(delay_ms[2] if host[here] == host[there] else delay_ms[3])

@@ -18,15 +18,6 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy")(function))
 
 
-def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function into each kernel that calls it.
-
-    For steps of a hot loop: passing many arrays to a kernel of its own costs more than a short step does. For the same
-    reason such steps take arrays, and their caller takes these out of their `NamedTuple` once.
-    """
-    return cast(Callable[P, R], numba.njit(inline="always", error_model="numpy")(function))
-
-
 def interpreted(compiled: Callable[P, R]) -> Callable[P, R]:
     """Return the Python function behind a kernel."""
     return cast(Callable[P, R], cast(Any, compiled).py_func)

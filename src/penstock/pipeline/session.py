@@ -30,10 +30,16 @@ class NoSpark(PenstockError):
 
 @contextmanager
 def session(name: str, master: str | None = None) -> Iterator[SparkSession]:
-    """Give a Spark session and stop it at the end; `master` None means embedded, one thread a core.
+    """Give a Spark session; `master` None means embedded, one thread a core.
 
-    There is one session a process at a time: Spark allows no second.
+    Where this process has a session already, that one is given, and left running: Spark allows no second.
     """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        if master is not None and master != running.sparkContext.master:
+            raise NoSpark(f"master: a session on {running.sparkContext.master!r} is running; stop it to use {master!r}")
+        yield running
+        return
     need_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

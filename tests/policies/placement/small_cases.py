@@ -1,7 +1,7 @@
 """Random cases small enough to try everything, and the best that there is in each, by brute force.
 
-Meshes have several slots a machine, unequal machines, network cards, other resources, tight memory, pins; routed networks
-are lines, stars and rings of links shared by both directions or one for each. Streams take every grouping.
+Meshes have several slots a machine, equal or unequal machines, network cards, other resources, tight memory, pins; routed
+networks are lines, stars and rings of links shared by both directions or one for each. Streams take every grouping.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,12 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.estimate.bottleneck import bottleneck_rates
+from penstock.estimate.bottleneck import bottleneck_rates, elements
 from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.traffic import traffic
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.placement import Placement
-from penstock.model.routes import hop_bits
+from penstock.model.routes import BITS, hop_bits
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.policies.api import PlacementView
@@ -57,8 +58,11 @@ class Case:
 
     def value(self, placement: Placement) -> float:
         """Return the score of a finished placement, with its own routes."""
-        found = self.evaluator.evaluate(placement)
-        return -found.traffic.machines * 8 if self.objective is Objective.TRAFFIC else found.rate_tps
+        tasks, slots = self.evaluator.tasks, self.evaluator.slots
+        if self.objective is Objective.TRAFFIC:
+            return -traffic(tasks, slots, placement.slots).machines * BITS
+        limits = elements(tasks, slots, self.cluster, placement)
+        return limits[0].rate_tps if limits else np.inf
 
     @cached_property
     def fitting(self) -> Placed:
@@ -78,6 +82,11 @@ class Case:
         if self.objective is Objective.RATE and self.cluster.routed:
             return self._best_routed()
         return float(self.score(self.fitting).max())
+
+    @property
+    def possible(self) -> bool:
+        """Whether anything is allowed and runs at all."""
+        return self.best > (-np.inf if self.objective is Objective.TRAFFIC else 0.0)
 
     def _best_routed(self) -> float:
         rates = self.rates(self.fitting)

@@ -22,7 +22,7 @@ from penstock.policies.placement.starts import starts
 Placed = NDArray[np.int32]
 
 DRAWN = 64  # moves a chain that are drawn at a time
-REGROUP = 32  # moves of each chain between two regroupings of the chains
+REGROUP = 24  # moves of each chain between two regroupings of the chains
 WALK = 150  # moves that a chain should have before it; with fewer, fewer chains are better
 
 
@@ -40,17 +40,19 @@ class LocalSearch:
     seconds: float | None = 0.5
     steps: int | None = None
     chains: int = 32
-    hot: float = 1.0
-    cold: float = 0.005
-    swaps: float = 0.3
+    hot: float = 0.3
+    cold: float = 0.002
+    swaps: float = 0.4
 
     def __post_init__(self) -> None:
         if self.seconds is None and self.steps is None:
             raise InvalidInput("seconds", "expected a limit here or at steps, got none")
-        for name, least in (("seconds", 0.0), ("steps", 1), ("chains", 1), ("swaps", 0.0)):
+        for name, least in (("seconds", 0), ("steps", 1), ("chains", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
-                raise InvalidInput(name, f"expected ≥ {least:g}, got {value}")
+                raise InvalidInput(name, f"expected ≥ {least}, got {value}")
+        if not 0 <= self.swaps <= 1:
+            raise InvalidInput("swaps", f"expected a share from 0 to 1, got {self.swaps}")
         if not 0 < self.cold <= self.hot:
             raise InvalidInput("cold", f"expected > 0 and ≤ hot, got {self.cold} and hot {self.hot}")
 
@@ -71,18 +73,18 @@ class LocalSearch:
         if moves.possible:
             search.anneal(self, moves, budget, rng)
         if search.best_score == -np.inf:
-            return _nothing_allowed(view, search)
+            return nothing_allowed(view, search.best.tolist(), search.scored)
         return complete(view, search.best.tolist(), note=f"best of {search.scored} placements scored")
 
 
-def _nothing_allowed(view: PlacementView, search: "_Search") -> Infeasible:
-    """Return why: there is no way between two machines, or the objective allows nothing that was tried."""
-    routed = complete(view, search.best.tolist())
+def nothing_allowed(view: PlacementView, slots: list[int], scored: int) -> Infeasible:
+    """Return why a search ends with nothing: no way between two machines, or an objective that allows nothing tried."""
+    routed = complete(view, slots)
     if isinstance(routed, Infeasible):
         return routed
     return Infeasible(
         constraint=Constraint.SIZE,
-        reason=f"the objective {view.objective!r} allows none of the {search.scored} placements tried; search longer",
+        reason=f"the objective {view.objective!r} allows none of the {scored} placements tried; ask for less of it",
         needed=1.0,
         available=0.0,
     )

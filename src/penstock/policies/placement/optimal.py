@@ -1,7 +1,7 @@
 """The best placement there is, proven: what every other policy is measured against, on cases small enough.
 
-Rate and traffic are solved as mixed-integer programs (HiGHS); SPARCLE's authors find the former by exhaustive search, for
-which a program is our addition. Any other objective is found by scoring every placement, up to symmetry.
+Rate and traffic are solved as mixed-integer programs (HiGHS), where SPARCLE's authors search exhaustively for the rate.
+For any other objective every placement is scored, up to symmetry.
 """
 
 import time
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.model.errors import InvalidInput
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.taskgraph import Ints
 from penstock.model.topology import Application
@@ -21,8 +22,8 @@ from penstock.policies.placement.exact.program import MAX_COLUMNS, TooLarge
 from penstock.policies.placement.exact.proof import PROVEN
 from penstock.policies.placement.exact.rate import least_stressed, minimise_stress
 from penstock.policies.placement.exact.traffic import least_crossing, minimise_traffic
-from penstock.policies.placement.local_search import LocalSearch
-from penstock.policies.placement.starts import starts
+from penstock.policies.placement.local_search import LocalSearch, nothing_allowed
+from penstock.policies.placement.starts import packed, starts
 
 BATCH = 4096  # placements scored at a time
 WARM_UP = LocalSearch(seconds=None, steps=3000)
@@ -46,8 +47,13 @@ class Optimal:
     seconds: float = 30.0
     limit: int = 2_000_000
 
+    def __post_init__(self) -> None:
+        for name, least in (("seconds", 0), ("limit", 1)):
+            if getattr(self, name) < least:
+                raise InvalidInput(name, f"expected ≥ {least}, got {getattr(self, name)}")
+
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return the best placement, its gap 0 when that is proven; `rng` is for the placement that a search starts from.
+        """Return the best placement, with gap 0 when that is proven; `rng` makes the placements a search starts from.
 
         Raises `ValueError` where every placement must be scored and the view has no `evaluate`.
         """
@@ -126,7 +132,8 @@ class _Run:
                 best, best_score = batch[np.argmax(scores)], scores.max()
             done += len(batch)
         if best_score == -np.inf:
-            return self._nothing(impossible=done == len(every))
+            unfit = isinstance(packed(self.view), Infeasible) and done == len(every)
+            return refusal.unpackable(self.view) if unfit else nothing_allowed(self.view, best.tolist(), done)
         if done == len(every):
             return complete(self.view, best.tolist(), gap=0.0, note=f"best of all {done} placements that differ")
         note = f"stopped after {self.policy.seconds:g} s: best of {done} of {len(every)} placements that differ"
@@ -157,4 +164,4 @@ def _proven(gap: float) -> tuple[float, str]:
     """Return the gap to report and what to say about it."""
     if gap <= PROVEN:
         return 0.0, "proven best"
-    return float(gap), f"stopped early: at most {gap:.2%} from the best"
+    return float(gap), f"stopped early: at most {gap:.2%} from the best" if np.isfinite(gap) else "stopped early"

@@ -54,21 +54,22 @@ def gathered(view: PlacementView) -> Draft | Infeasible:
     slots = view.slots
     rank = np.argsort(np.argsort(-slots.machine_cpu, kind="stable"))[slots.machine].astype(np.float64)
 
-    def turn(draft: Draft, task: int) -> Floats:
-        return rank + draft.slot_load / (draft.slot_load.max() + 1.0)
+    def turn(draft: Draft, _task: int) -> Floats:
+        unwanted: Floats = rank + draft.slot_load / (draft.slot_load.max() + 1.0)
+        return unwanted
 
     return _fill(view, np.arange(view.tasks.number, dtype=np.float64), turn)
 
 
 def scattered(view: PlacementView, rng: np.random.Generator) -> Draft | Infeasible:
     """Give every task any slot."""
-    return _fill(view, rng.random(view.tasks.number), lambda draft, task: rng.random(view.slots.number))
+    return _fill(view, rng.random(view.tasks.number), lambda _draft, _task: rng.random(view.slots.number))
 
 
 def packed(view: PlacementView) -> Draft | Infeasible:
     """Put the largest task first, each where least memory is left over (best fit, decreasing)."""
 
-    def room(draft: Draft, task: int) -> Floats:
+    def room(draft: Draft, _task: int) -> Floats:
         free: Floats = np.minimum(draft.slot_free_mb, draft.machine_free_mb[view.slots.machine])
         return free
 

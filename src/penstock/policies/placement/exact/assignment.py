@@ -4,6 +4,8 @@ A bin is a slot, or a whole machine where its slots make no difference. The stre
 element works `most` seconds for a source tuple, the longest that is acceptable; so rows of loads have factors near 1.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from penstock.model.placement import MEMORY_SLACK
@@ -57,7 +59,7 @@ class Assignment:
         if key not in self._unary:
             ones = self.program.columns(np.ones(self.most_on(group, machine)), whole=True)
             self.program.row([*((int(one), 1.0) for one in ones), *self.on(group, machine, -1.0)], 0.0, 0.0)
-            for fewer, more in zip(ones[:-1], ones[1:], strict=True):
+            for fewer, more in pairwise(ones):
                 self.program.row([(int(fewer), 1.0), (int(more), -1.0)], low=0.0)
             self._unary[key] = ones
         return self._unary[key]
@@ -141,7 +143,7 @@ class Assignment:
         weight = [group.work / heaviest for group in self.groups]
         for machine in range(self.view.slots.machines):
             bins = self._bins(machine)
-            for busy, idle in zip(bins[:-1], bins[1:], strict=True):
+            for busy, idle in pairwise(bins):
                 terms = [(int(self._counts[g, busy]), w) for g, w in enumerate(weight) if w > 0]
                 terms += [(int(self._counts[g, idle]), -w) for g, w in enumerate(weight) if w > 0]
                 self.program.row(terms, low=0.0)

@@ -1,8 +1,8 @@
-"""All placements that differ: of those that only exchange what is alike, the first in lexicographic order stands for all.
+"""All placements that differ: of those that only exchange what is alike, the first in order stands for all.
 
-That first one obeys simple rules, which is all that is used here: tasks that are alike are in ascending slots, and of
-slots that are alike (in one process, in processes or machines of equal make) each is used only once those
-before it are. Every prefix that obeys them can be continued, so the number of prefixes never falls.
+The first in lexicographic order obeys simple rules: tasks that are alike are in ascending slots, and of slots that are
+alike (in one process, in processes or machines of equal make) each is used only when those before it are. Every prefix
+that obeys them can be continued, so there are never fewer longer ones.
 """
 
 from collections.abc import Hashable
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.exact.alike import group_tasks
-
 
 CHUNK = 16_384  # prefixes continued at a time
 

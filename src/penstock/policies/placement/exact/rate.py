@@ -37,7 +37,7 @@ def minimise_stress(view: PlacementView, start: Candidate | None, seconds: float
     for _ in range(4):  # each is at least COARSE times finer, and the first is seldom coarse
         if best is not None and best.cost <= bound * (1 + PROVEN):
             break
-        most = best.cost if best is not None else worst_stress(view)
+        most = best.cost if best is not None else worst_stress(view) or 1.0  # any unit will do for no work at all
         program = StressProgram(view, most, bound, linked)
         solution = program.solve(ends - time.perf_counter())
         if solution.outcome is Outcome.INFEASIBLE:

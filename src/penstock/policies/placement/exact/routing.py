@@ -179,7 +179,7 @@ def way(arcs: Sequence[Arc], source: int, target: int) -> tuple[int, ...] | None
     if target not in came:
         return None
     links = []
-    while (arc := came[target]) is not None:
-        links.append(arc.link)
-        target = arc.tail
+    while (last := came[target]) is not None:
+        links.append(last.link)
+        target = last.tail
     return tuple(reversed(links))

@@ -60,7 +60,7 @@ def least_stress(view: PlacementView) -> float:
     bound = max(bound, (np.bincount(view.pins[pinned], view.work[pinned], slots.machines) / cpu).max())
     needs = tasks.needs * tasks.gain[:, None]
     whole = slots.capacity.sum(axis=0)
-    for column in np.flatnonzero(whole > 0):
+    for column in np.flatnonzero(whole > 0).tolist():
         bound = max(bound, needs[:, column].sum() / whole[column])
     alone = view.work[:, None] / slot_cpu  # [T, M]
     for column in range(needs.shape[1]):

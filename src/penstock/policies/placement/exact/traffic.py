@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from penstock.model.placement import Placement
 from penstock.model.routes import hop_bits
 from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import complete
-from penstock.model.placement import Placement
 from penstock.policies.placement.exact.alike import Exchange, exchanges, group_tasks
 from penstock.policies.placement.exact.assignment import Assignment
 from penstock.policies.placement.exact.program import Outcome

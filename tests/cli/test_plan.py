@@ -1,0 +1,147 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.model.files import load_plan
+from tests.conftest import Ran
+
+Penstock = Callable[..., Ran]
+
+
+def test_prints_a_row_a_policy_and_marks_the_best(penstock: Penstock) -> None:
+    ran = penstock("plan", "word-count", "tata-3", "--policy", "round-robin", "--policy", "r-storm")
+    assert ran.code == 0
+    assert "round-robin" in ran.out
+    assert ran.out.count("★") == 2  # the row and the legend
+    assert "throughput" in ran.out
+
+
+def test_all_stands_for_every_policy_and_a_later_text_replaces_one(penstock: Penstock) -> None:
+    ran = penstock(
+        "plan", "throughput-test", "tata-3", "--policy", "all", "--policy", "optimal:seconds=1",
+        "--policy", "local-search:steps=200,seconds=none", "--json",
+    )  # fmt: skip
+    answer = json.loads(ran.out)
+    policies = [decision["policy"] for decision in answer["decisions"]]
+    assert len(policies) == 15
+    assert "optimal:seconds=1" in policies
+    assert "optimal" not in policies
+    assert answer["best"] in policies
+
+
+def test_json_holds_what_the_table_holds(penstock: Penstock) -> None:
+    ran = penstock("plan", "word-count", "tata-3", "--policy", "flink-spread", "--json", "--explain")
+    answer = json.loads(ran.out)
+    (decision,) = answer["decisions"] if answer["decisions"][0]["placed"] else [None]
+    if decision is None:  # eight tasks of a component and six slots
+        assert answer["decisions"][0]["constraint"] == "slots"
+        assert ran.code == 1
+    else:
+        assert decision["throughput_tps"] > 0
+
+
+def test_explain_names_the_bottleneck_and_a_relief(penstock: Penstock) -> None:
+    ran = penstock("plan", "word-count", "hetero-small", "--policy", "round-robin", "--explain")
+    assert ran.code == 0
+    assert "limits the rate to" in ran.out
+    assert "relief:" in ran.out
+
+
+def test_saves_the_best_plan_and_draws_the_comparison(penstock: Penstock, tmp_path: Path) -> None:
+    plan, picture = tmp_path / "plan.toml", tmp_path / "plan.png"
+    ran = penstock("plan", "word-count", "li-10", "--policy", "r-storm", "--save", plan, "--plot", picture)
+    assert ran.code == 0
+    assert load_plan(plan).application == "word-count"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_diff_says_which_tasks_move(penstock: Penstock, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.toml", tmp_path / "after.json"
+    penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--save", before)
+    penstock("plan", "word-count", "li-10", "--policy", "t-storm", "--save", after)
+    ran = penstock("diff", before, after)
+    assert ran.code == 0
+    assert "tasks move" in ran.out
+    moved = json.loads(penstock("diff", before, after, "--json").out)["moves"]
+    assert 0 < len(moved) <= 30
+    assert json.loads(penstock("diff", before, before, "--json").out)["moves"] == []
+
+
+def test_no_placement_ends_with_code_one_and_the_reason(penstock: Penstock, tmp_path: Path) -> None:
+    small = tmp_path / "small.toml"
+    small.write_text('name = "small"\n[[machines]]\nname = "m"\nmemory_mb = 10\n')
+    ran = penstock("plan", "word-count", small, "--policy", "round-robin", "--save", tmp_path / "plan.toml")
+    assert ran.code == 1
+    assert "no placement: task" in ran.out
+    assert not (tmp_path / "plan.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan", "nothing", "li-10"), "application: nothing here is named 'nothing'"),
+        (("plan", "word-count", "nowhere"), "cluster: nothing here is named 'nowhere'"),
+        (
+            ("plan", "word-count", "li-10", "--policy", "magic"),
+            "policy: no policy is named 'magic'; there are cloud-only",
+        ),
+        (("plan", "word-count", "li-10", "--policy", "local-search:speed=9"), "no parameter is named 'speed'"),
+        (("plan", "word-count", "li-10", "--policy", "local-search:seconds=soon"), "expected a number"),
+        (("plan", "word-count", "li-10", "--objective", "joy"), "objective: no objective is named 'joy'"),
+        (("plan", "word-count", "li-10", "--policy", "flink", "--save", "plan.yaml"), "ends in .toml or .json"),
+        (("plan", "word-count", "li-10", "--policy", "flink", "--plot", "plan.xyz"), "ends in .png"),
+        (("plan", "word-count", "li-10", "--policy", "flink", "--plot", "no/such/p.png"), "cannot be written"),
+        (("diff", "none.toml", "none.toml"), "none.toml: cannot be read, no such file"),
+        (("sweep",), "expected an application or --tata"),
+        (("sweep", "word-count", "--policy", "magic"), "no policy is named 'magic'"),
+        (("sweep", "word-count", "--output", "/dev/null/x"), "cannot be made"),
+        (("policies", "magic"), "no policy is named 'magic'"),
+    ],
+)
+def test_a_mistake_ends_in_one_line_and_code_two(
+    penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = penstock(*arguments)
+    assert ran.code == 2
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_policies_lists_every_policy_and_one_with_its_parameters(penstock: Penstock) -> None:
+    listed = json.loads(penstock("policies", "--json").out)
+    assert len(listed) >= 15
+    assert {"name", "kind", "origin", "summary"} <= set(listed[0])
+    one = penstock("policies", "local-search")
+    assert "seconds=" in one.out
+    assert "round-robin" in penstock("policies").out
+
+
+def test_doctor_says_what_is_there_and_what_is_missing(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert penstock("doctor").code == 0
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    ran = penstock("doctor", "--json")
+    assert ran.code == 1
+    java = next(finding for finding in json.loads(ran.out)["findings"] if finding["what"] == "java")
+    assert not java["fine"]
+    assert "JDK 17" in java["remedy"]
+
+
+def test_help_answers_without_importing_what_is_slow() -> None:
+    script = """
+import sys
+from penstock.cli import main
+sys.argv = ["penstock", "--help"]
+try:
+    main()
+except SystemExit:
+    print([name for name in ("numba", "pyspark", "matplotlib", "scipy", "pandas") if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip().endswith("[]")

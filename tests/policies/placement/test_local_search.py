@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.flow import TATA, FlowEstimate, estimate_flow
+from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.errors import InvalidInput
+from penstock.model.placement import Constraint, Placement
+from penstock.model.taskgraph import Floats
+from penstock.policies import registry
+from penstock.policies.api import PlacementView
+from penstock.policies.placement.local_search import LocalSearch
+from penstock.policies.placement.starts import starts
+from tests.policies.cases import answer, chain, equal_machines, placed, refused, tata_cases
+from tests.policies.placement.small_cases import SMALL, small_case
+from tests.shared_data import needs_shared
+
+SHORT = "local-search:seconds=none,steps=3000"
+
+
+class Scorer:
+    """The rate as a score, times a factor; counts the placements that it scores."""
+
+    def __init__(self, width: int = 4, factor: float = 1.0) -> None:
+        topology, machines = chain(1, width, width, 1, cpu=0.3), equal_machines(4, slots=2)
+        self.scored, self._factor = 0, factor
+        self._rate = Evaluator(topology, machines).scorer(Objective.RATE)
+        self.view = PlacementView(topology, machines, "rate", self)
+
+    def __call__(self, placements: NDArray[np.int32]) -> Floats:
+        self.scored += len(placements)
+        return self._rate(placements) * self._factor
+
+
+def test_comes_within_two_percent_of_the_best_on_small_cases() -> None:
+    cases = [case for seed in SMALL if (case := small_case(seed)).possible]
+    found = [answer(SHORT, case.view) for case in cases]
+    close = [
+        isinstance(result, Placement) and case.value(result) >= case.best - 0.02 * abs(case.best) - 1e-9
+        for case, result in zip(cases, found, strict=True)
+    ]
+    assert len(cases) >= 150
+    assert np.mean(close) >= 0.95
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_is_never_worse_than_its_starts(seed: int) -> None:
+    view = small_case(seed).view
+    assert view.evaluate is not None
+    first = starts(view, np.random.default_rng(seed))
+    if not isinstance(first, np.ndarray) or view.evaluate(first).max() == -np.inf:
+        pytest.skip("there is none that is allowed")
+    slots = placed("local-search:seconds=none,steps=20", view, seed)
+    assert view.evaluate(np.array([slots], dtype=np.int32))[0] >= view.evaluate(first).max()
+
+
+def test_finds_the_best_balance() -> None:
+    scorer = Scorer()
+    slots = placed(SHORT, scorer.view)
+    assert scorer(np.array([slots], dtype=np.int32))[0] == pytest.approx(1 / 0.3)
+
+
+@pytest.mark.parametrize("steps", [1, 100, 5000])
+def test_scores_no_more_placements_than_allowed(steps: int) -> None:
+    scorer = Scorer()
+    result = answer(f"local-search:seconds=none,steps={steps}", scorer.view)
+    assert isinstance(result, Placement)
+    first = starts(scorer.view, np.random.default_rng(0))
+    assert isinstance(first, np.ndarray)
+    assert scorer.scored <= max(steps, len(first))
+    assert f"{scorer.scored} placements" in result.note
+
+
+def test_answers_the_same_for_the_same_seed_when_bounded_by_steps() -> None:
+    first, again, other = (placed(SHORT, Scorer(width=7).view, seed) for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+
+
+def test_does_not_care_about_the_scale_of_scores() -> None:
+    plain, large = (placed(SHORT, Scorer(width=7, factor=factor).view) for factor in (1.0, 2.0**60))
+    assert plain == large
+
+
+def test_finds_what_is_allowed_when_no_start_is() -> None:
+    topology, machines = chain(1, 3, 1), equal_machines(3)
+    wanted = np.array([2, 0, 1, 1, 0])
+
+    def allow_near(placements: NDArray[np.int32]) -> Floats:
+        right = (placements == wanted).sum(axis=1).astype(np.float64)
+        return np.where(right >= 4, right, -np.inf)
+
+    view = PlacementView(topology, machines, "own", allow_near)
+    first = starts(view, np.random.default_rng(0))
+    assert isinstance(first, np.ndarray)
+    assert allow_near(first).max() == -np.inf
+    assert placed(SHORT, view) == wanted.tolist()
+
+
+def test_says_so_when_nothing_is_allowed() -> None:
+    view = PlacementView(chain(1, 1), equal_machines(2), "own", lambda placements: np.full(len(placements), -np.inf))
+    assert "'own'" in refused(SHORT, view).reason
+
+
+def test_refuses_what_does_not_fit_with_the_refusal_of_packing() -> None:
+    topology, machines = chain(2, 2, memory_mb=60.0), equal_machines(3, memory_mb=100.0)
+    view = PlacementView(topology, machines, "rate", Evaluator(topology, machines).scorer(Objective.RATE))
+    refusal = refused(SHORT, view)
+    assert refusal.constraint is Constraint.MEMORY
+    assert len(refusal.placed) == 3
+
+
+def test_refuses_machines_between_which_there_is_no_way() -> None:
+    topology = chain(1, 1, memory_mb=60.0)
+    machines = tuple(Machine(name=name, memory_mb=100.0) for name in ("a", "b"))
+    apart = Cluster(name="apart", machines=machines, links=(Link(source="a", target="b", bandwidth_mbps=0.0),))
+    view = PlacementView(topology, apart, "delay", Evaluator(topology, apart).scorer(Objective.DELAY))
+    assert refused(SHORT, view).constraint is Constraint.ROUTE
+
+
+def test_needs_a_view_that_scores() -> None:
+    with pytest.raises(ValueError, match="evaluate"):
+        LocalSearch().place(PlacementView(chain(1, 1), equal_machines(2)), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ("seconds=none", "seconds"),
+        ("seconds=-1", "seconds"),
+        ("steps=0", "steps"),
+        ("chains=0", "chains"),
+        ("cold=0", "cold"),
+        ("swaps=2", "swaps"),
+    ],
+)
+def test_refuses_parameters_that_make_no_sense(settings: str, field: str) -> None:
+    with pytest.raises(InvalidInput) as mistake:
+        registry.make(f"local-search:{settings}")
+    assert mistake.value.path == f"policy.local-search.{field}"
+
+
+def test_stops_when_time_is_up_even_before_it_begins() -> None:
+    scorer = Scorer()
+    answer("local-search:seconds=0", scorer.view)
+    first = starts(scorer.view, np.random.default_rng(0))
+    assert isinstance(first, np.ndarray)
+    assert scorer.scored == 2 * len(first)  # once to know them, once to know how long that takes
+
+
+@needs_shared
+def test_rewards_more_than_both_baselines_of_tata() -> None:
+    rewards = []
+    for bare, theirs in tata_cases()[:12]:
+        evaluator = Evaluator(bare.topology, bare.cluster, model=TATA)
+        baselines = [estimate_flow(evaluator.flow_net, slots) for slots in theirs.values()]
+        reference = FlowEstimate(*np.mean(baselines, axis=0).tolist())
+        score = evaluator.scorer(Objective.BALANCED, reference=reference, weight=0.8)
+        view = PlacementView(bare.topology, bare.cluster, "balanced", score)
+        both = score(np.array(list(theirs.values()), dtype=np.int32))
+        found = score(np.array([placed("local-search:seconds=none,steps=2000", view)], dtype=np.int32))[0]
+        assert found >= both.max() - 1e-9
+        rewards.append(found)
+    assert np.mean(rewards) > 0.4

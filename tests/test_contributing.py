@@ -1,0 +1,44 @@
+"""The worked example of CONTRIBUTING.md, executed: the policy, its row in the table, its test, the contract tests."""
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.policies import registry
+from penstock.policies.api import PlacementView
+from penstock.policies.checks import violations
+from penstock.workloads.applications import application
+from penstock.workloads.clusters import cluster
+
+TEXT = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    policy, row, test = re.findall(r"```python\n(.*?)```", TEXT.read_text(), re.DOTALL)
+    name = "penstock.policies.placement.longest_first"
+    module = ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)  # where dataclasses look up the annotations
+    exec(compile(policy, name, "exec"), module.__dict__)
+    for key, entry in eval(f"{{{row}}}", vars(registry)).items():
+        monkeypatch.setitem(registry.REGISTRY, key, entry)
+    scope: dict[str, Any] = {}
+    exec(compile(test, "test_longest_first", "exec"), scope)
+    return scope
+
+
+def test_its_own_test_passes(example: dict[str, Any]) -> None:
+    example["test_balances_the_example_of_the_paper"]()
+
+
+@pytest.mark.parametrize("machines", ["tata-3", "li-10", "line-8"])
+def test_it_is_found_by_name_and_its_placements_are_valid(example: dict[str, Any], machines: str) -> None:
+    assert "longest-first" in registry.names(registry.PolicyKind.PLACEMENT)
+    view = PlacementView(application("throughput-test"), cluster(machines))
+    result = registry.make("longest-first:headroom=0.1").place(view, np.random.default_rng(0))
+    assert violations(view, result) == []  # type: ignore[arg-type]
