@@ -30,8 +30,20 @@ def table(*columns: str, title: str | None = None, left: tuple[str, ...] = ()) -
     made.padding = (0, 2, 0, 0)
     for number, column in enumerate(columns):
         text = number == 0 or column in left
-        made.add_column(column, justify="left" if text else "right", no_wrap=not text, overflow="fold")
+        made.add_column(
+            column,
+            justify="left" if text else "right",
+            no_wrap=not text,
+            overflow="fold",
+            min_width=12 if number == 0 else None,
+        )
     return made
+
+
+def policy_cell(spec: str, best: bool) -> str:
+    """Write a policy for the first column: its name, the best marked, its parameters under it."""
+    name, _, settings = spec.partition(":")
+    return (f"[bold green]{name} ★[/]" if best else name) + (f"\n[dim]  {settings}[/]" if settings else "")
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -100,7 +100,7 @@ def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Ite
 
 
 def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", explain: bool) -> None:
-    from penstock.cli.output import console, duration, number, size, table
+    from penstock.cli.output import console, duration, number, policy_cell, size, table
 
     topology, cluster = planner.topology, planner.cluster
     title = (
@@ -122,7 +122,7 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
         return f"[bold]{text}[/]" if abs(value - tops[column]) <= 1e-9 * abs(tops[column]) else text
 
     for decision in decisions:
-        name = f"[bold green]{decision.policy} ★[/]" if decision is best else decision.policy
+        name = policy_cell(decision.policy, decision is best)
         e = decision.evaluation
         if e is None:
             rows.add_row(name, *["-"] * 5, "[red]no[/]", duration(decision.seconds))

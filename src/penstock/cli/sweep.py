@@ -29,6 +29,7 @@ EXAMPLES = """Examples:
 
   penstock sweep --tata ../shared/data/tata --objective balanced --policy all --policy local-search:seconds=0.1
 """
+WIDE = 100  # columns of a terminal with room for everything
 CLUSTERS = [f"hetero:machines={machines},seed={{seed}}" for machines in (4, 8, 16)]
 
 
@@ -75,7 +76,14 @@ def sweep(
     _keep(folder, compared, summed, baseline, title)
     order = {name: number for number, name in enumerate(names)}
     summed = summed.sort_values("policy", key=lambda column: column.map(order))
-    _print(summed, folder, baseline, title, len(instances), objective, as_json)
+    if as_json:
+        from penstock.cli.output import print_json
+
+        print_json({"baseline": baseline, "instances": len(instances), "policies": summed.to_dict("records")})
+        return
+    _print(summed, baseline, f"{title}: {len(instances)} instances", objective)
+    _print_refusals(compared)
+    _print_files(folder)
 
 
 def _instances(application: str, clusters: list[str], seeds: int) -> "Instances":
@@ -137,43 +145,47 @@ def _keep(folder: Path, compared: "pd.DataFrame", summed: "pd.DataFrame", baseli
     plot_sweep(compared, baseline, title, folder / "sweep.png")
 
 
-def _print(
-    summed: "pd.DataFrame", folder: Path, baseline: str, title: str, instances: int, objective: str, as_json: bool
-) -> None:
-    from penstock.cli.output import console, duration, print_json, table
+def _print(summed: "pd.DataFrame", baseline: str, title: str, objective: str) -> None:
+    from penstock.cli.output import console, duration, policy_cell, table
 
-    if as_json:
-        print_json({"baseline": baseline, "instances": instances, "policies": summed.to_dict("records")})
-        return
-    console.print(f"[bold]{title}: {instances} instances, mean ± standard deviation relative to {baseline}[/]\n")
+    console.print(f"[bold]{title}, mean ± standard deviation relative to {baseline}[/]\n")
     scored = objective == "balanced"
-    columns = [
-        "policy",
-        "placed",
-        "throughput",
-        "rate",
-        "delay",
-        "traffic",
-        *(["reward"] if scored else []),
-        "decided in",
-    ]
-    rows = table(*columns)
+    measures = {"throughput": "throughput_tps", "rate": "rate_tps", "delay": "delay_ms", "traffic": "traffic_bytes"}
+    if console.width < WIDE:
+        del measures["rate"]
+    rows = table("policy", *measures, *(["reward"] if scored else []), "decided in")
     best = summed["score" if scored else "throughput_tps_ratio"].max()
     for _, row in summed.iterrows():
         top = row["score" if scored else "throughput_tps_ratio"] == best
-        cells = [
-            f"[bold green]{row['policy']} ★[/]" if top else str(row["policy"]),
-            f"{row['placed']:.0f}/{row['cases']:.0f}",
-            *(_spread(row, measure) for measure in ("throughput_tps", "rate_tps", "delay_ms", "traffic_bytes")),
+        rows.add_row(
+            policy_cell(row["policy"], top),
+            *(_spread(row, measure) for measure in measures.values()),
             *([f"{row['score']:+.3f} ±{row['score_sd']:.3f}"] if scored else []),
             duration(row["seconds"]),
-        ]
-        rows.add_row(*cells)
+        )
     console.print(rows)
-    console.print(f"\nAll cases: {folder / 'cases.parquet'}   summary: {folder / 'summary.csv'}", soft_wrap=True)
-    console.print(f"Picture:   {folder / 'sweep.png'}", soft_wrap=True)
+
+
+def _print_refusals(compared: "pd.DataFrame") -> None:
+    """Say which policies left instances unplaced, and what mostly bound them."""
+    from penstock.cli.output import console
+
+    refused = compared[~compared["placed"]]
+    total = compared["instance"].nunique()
+    for policy, rows in refused.groupby("policy", sort=False):
+        mostly = rows["constraint"].mode().iloc[0]
+        console.print(f"[dim]{policy}: {len(rows)} of {total} not placed, mostly for {mostly}[/]", soft_wrap=True)
+
+
+def _print_files(folder: Path) -> None:
+    from penstock.cli.output import console
+
+    console.print(f"\ncases    {folder / 'cases.parquet'}\nsummary  {folder / 'summary.csv'}", soft_wrap=True)
+    console.print(f"picture  {folder / 'sweep.png'}", soft_wrap=True)
 
 
 def _spread(row: "pd.Series[float]", measure: str) -> str:
     mean, deviation = row[f"{measure}_ratio"], row[f"{measure}_ratio_sd"]
-    return "-" if mean != mean else f"{mean:.2f} ±{deviation:.2f}"
+    if mean != mean:
+        return "-"
+    return f"{mean:.2f}" if deviation != deviation else f"{mean:.2f} ±{deviation:.2f}"

@@ -13,6 +13,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import Plan, to_plan
+from penstock.model.routes import widest_path
 from penstock.model.topology import Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.checks import violations
@@ -59,9 +60,11 @@ class Planner:
     def view(self) -> PlacementView:
         """What the policies see."""
         reference = self.reference if self.objective is Objective.BALANCED else None
-        return PlacementView(
-            self.topology, self.cluster, self.objective, self.evaluator.scorer(self.objective, reference)
-        )
+        scorer = self.evaluator.scorer(self.objective, reference)
+        view = PlacementView(self.topology, self.cluster, self.objective, scorer)
+        if self.cluster.routed:  # loads the kernel, so that no policy is charged for it
+            widest_path(view.links, np.zeros(len(view.links.bandwidth)), 1.0, 0, 0)
+        return view
 
     @cached_property
     def reference(self) -> FlowEstimate:
@@ -108,9 +111,13 @@ class Planner:
         return float(self.view.evaluate(np.asarray([decision.result.slots], dtype=np.int32))[0])
 
     def best(self, decisions: Sequence[Decision]) -> Decision | None:
-        """Return the best placed decision, the first among equals."""
-        placed = [decision for decision in decisions if decision.placed]
-        return max(placed, key=self.score) if placed else None
+        """Return the best placed decision; among equals the one that sends least between machines, then the first."""
+        placed = [(self.score(d), d.evaluation.traffic.machines, d) for d in decisions if d.evaluation is not None]
+        if not placed:
+            return None
+        top = max(score for score, _, _ in placed)
+        equal = [(sent, d) for score, sent, d in placed if score >= top - 1e-9 * abs(top)]
+        return min(equal, key=lambda pair: pair[0])[1]
 
     def plan(self, decision: Decision) -> Plan:
         """Return a decision as a plan."""

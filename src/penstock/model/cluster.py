@@ -64,6 +64,10 @@ class Distances(Entity, frozen=True):
     other_host_ms: NonNegative = 4.0
 
 
+NEAR = Distances(same_slot_ms=0.01, same_process_ms=0.02, same_host_ms=0.05, other_host_ms=0.05)
+"""Delays inside a machine that are small beside a link's own latency, for routed networks."""
+
+
 class Cluster(Entity, frozen=True, dict=True):
     """Machines and the network that joins them."""
 

@@ -10,12 +10,13 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.cluster import NEAR, Cluster, Link, Machine
 from penstock.model.entity import Count, NonNegative, Positive, Probability
 from penstock.model.errors import InvalidInput
 from penstock.workloads import networks
 from penstock.workloads.choice import Choice, Seed, choose
 
+FIELD_MS, CLOUD_MS = 1.0, 10.0  # latencies of field and cloud links
 GIGABIT = 1000.0  # in Mbps
 EDGE_SWITCHES = 8  # of the fat-tree
 HETEROGENEOUS_SHARE = 0.72  # of TATA's slot graphs
@@ -95,16 +96,18 @@ def field_and_cloud(
 
     Speeds are in GHz. Field machines are joined to the router by links of `field_mbps`, the cloud by one of 100 Mbps.
     pooled: a task may use all 15.2 GHz of the cloud, as SPARCLE models a machine; otherwise it has four cores.
-    The number of field machines, and that they form a star, is our reading: the text lost the figure.
+    The number of field machines, and that they form a star, is our reading: the text lost the figure. Its model has no
+    latencies; those here are assumed.
     """
     cloud = Machine(name="cloud", cores=1, speed=15.2) if pooled else Machine(name="cloud", cores=4, speed=3.8, slots=4)
     field = tuple(Machine(name=f"field{number}", speed=3.0) for number in range(1, machines + 1))
-    links = (Link(source=machine.name, target="router", bandwidth_mbps=field_mbps) for machine in field)
+    links = (Link(source=m.name, target="router", bandwidth_mbps=field_mbps, latency_ms=FIELD_MS) for m in field)
     return Cluster(
         name="field-and-cloud",
         machines=(*field, cloud),
         switches=("router",),
-        links=(*links, Link(source="cloud", target="router", bandwidth_mbps=cloud_mbps)),
+        links=(*links, Link(source="cloud", target="router", bandwidth_mbps=cloud_mbps, latency_ms=CLOUD_MS)),
+        distances=NEAR,
     )
 
 

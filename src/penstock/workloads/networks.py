@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.cluster import NEAR, Cluster, Link, Machine
 from penstock.model.entity import Count, Entity, NonNegative, Positive, Probability
 from penstock.model.errors import InvalidInput
 from penstock.workloads.choice import Seed
@@ -196,4 +196,5 @@ def _network(
         machines=tuple(capacities.machine(machine, rng) for machine in machines),
         switches=switches,
         links=tuple(capacities.link(source, target, rng) for source, target in pairs),
+        distances=NEAR,
     )

@@ -12,7 +12,7 @@ from penstock.policies import registry
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.local_search import LocalSearch
 from penstock.policies.placement.starts import starts
-from tests.policies.cases import answer, chain, equal_machines, placed, refused, tata_cases
+from tests.policies.cases import answer, chain, cluster, equal_machines, placed, refused, tata_cases
 from tests.policies.placement.small_cases import SMALL, small_case
 from tests.shared_data import needs_shared
 
@@ -23,7 +23,9 @@ class Scorer:
     """The rate as a score, times a factor; counts the placements that it scores."""
 
     def __init__(self, width: int = 4, factor: float = 1.0) -> None:
-        topology, machines = chain(1, width, width, 1, cpu=0.3), equal_machines(4, slots=2)
+        speeds = (1.0, 1.3, 1.7, 2.2)
+        topology = chain(1, width, width + 1, 2, cpu=0.3)
+        machines = cluster(*(Machine(name=f"m{speed}", speed=speed, slots=2) for speed in speeds))
         self.scored, self._factor = 0, factor
         self._rate = Evaluator(topology, machines).scorer(Objective.RATE)
         self.view = PlacementView(topology, machines, "rate", self)
@@ -44,21 +46,27 @@ def test_comes_within_two_percent_of_the_best_on_small_cases() -> None:
     assert np.mean(close) >= 0.95
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_is_never_worse_than_its_starts(seed: int) -> None:
-    view = small_case(seed).view
-    assert view.evaluate is not None
-    first = starts(view, np.random.default_rng(seed))
-    if not isinstance(first, np.ndarray) or view.evaluate(first).max() == -np.inf:
-        pytest.skip("there is none that is allowed")
-    slots = placed("local-search:seconds=none,steps=20", view, seed)
-    assert view.evaluate(np.array([slots], dtype=np.int32))[0] >= view.evaluate(first).max()
+def test_is_never_worse_than_its_starts() -> None:
+    compared = 0
+    for seed in range(30):
+        view = small_case(seed).view
+        first = starts(view, np.random.default_rng(seed))
+        assert view.evaluate is not None
+        if isinstance(first, np.ndarray) and view.evaluate(first).max() > -np.inf:
+            slots = placed("local-search:seconds=none,steps=20", view, seed)
+            assert view.evaluate(np.array([slots], dtype=np.int32))[0] >= view.evaluate(first).max()
+            compared += 1
+    assert compared >= 20
 
 
-def test_finds_the_best_balance() -> None:
-    scorer = Scorer()
-    slots = placed(SHORT, scorer.view)
-    assert scorer(np.array([slots], dtype=np.int32))[0] == pytest.approx(1 / 0.3)
+def test_improves_on_its_starts_where_balance_is_hard() -> None:
+    scorer = Scorer(width=7)
+    first = starts(scorer.view, np.random.default_rng(0))
+    assert isinstance(first, np.ndarray)
+    found = scorer(np.array([placed(SHORT, scorer.view)], dtype=np.int32))[0]
+    best = scorer(np.array([placed("optimal", scorer.view)], dtype=np.int32))[0]
+    assert scorer(first).max() < found
+    assert found >= 0.98 * best
 
 
 @pytest.mark.parametrize("steps", [1, 100, 5000])

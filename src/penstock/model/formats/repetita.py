@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.cluster import NEAR, Cluster, Link, Machine
 from penstock.model.errors import FileProblem
 from penstock.model.files import read_text
 from penstock.model.formats.reading import bad_line, naming, number, whole_number
@@ -56,6 +56,7 @@ def read_network(
                 Machine(name=name, cores=cores, speed=speed, memory_mb=memory_mb, slots=slots) for name in names
             ),
             links=_links(path, edges, names, delay_unit_ms),
+            distances=NEAR,
         )
 
 
