@@ -215,6 +215,8 @@ def test_refuses_a_resource_that_is_nowhere() -> None:
     refusal = refused("optimal", view)
     assert "gpu" in refusal.reason
     assert untruths(view, refusal) == []
+    unloaded = PlacementView(view.topology, view.cluster, "traffic")
+    assert isinstance(answer("optimal", unloaded), Placement)  # nothing need be sustained
 
 
 def island() -> Cluster:

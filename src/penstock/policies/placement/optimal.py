@@ -38,7 +38,8 @@ class Optimal:
     together with slots, one for each stream and pair of machines. `throughput` is the same there; elsewhere it is
     found by scoring all placements, or, where those are too many, answered by the placement of the highest rate,
     and the note says so. `traffic`: the fewest bytes between machines; if the application states its load, of the
-    placements whose slots, machines, other resources and network cards (not links) sustain it. Any other: all scored.
+    placements whose slots, machines, other resources and network cards (not links) sustain it. Any other: all scored,
+    tasks of one component being taken for alike.
 
     seconds: how long to search; when time is up, the best found is returned with the gap to what may be possible.
     limit: the most placements to score, after those that differ only by what is alike are counted once.
@@ -65,7 +66,7 @@ class Optimal:
                 return run.highest_rate()
             return run.least_traffic() if view.objective == "traffic" else run.highest_score()
         except TooLarge:
-            return refusal.too_large("a program of more variables", MAX_COLUMNS + 1.0, MAX_COLUMNS)
+            return refusal.too_large(f"a program of more than {MAX_COLUMNS} variables", MAX_COLUMNS + 1.0, MAX_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +153,10 @@ class _Run:
         """Return why no placement was found."""
         if not impossible:
             return refusal.out_of_time(self.policy.seconds)
-        if self.view.cluster.routed and not minimise_stress(self.view, None, self._left(), linked=False).impossible:
-            return refusal.unroutable()
+        if self.view.cluster.routed:
+            unlinked = minimise_stress(self.view, None, self._left(), linked=False)
+            if not unlinked.impossible:
+                return refusal.out_of_time(self.policy.seconds) if unlinked.best is None else refusal.unroutable()
         return refusal.unpackable(self.view)
 
     def _left(self) -> float:

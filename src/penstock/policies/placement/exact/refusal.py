@@ -8,7 +8,7 @@ from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible
 from penstock.model.taskgraph import task_names
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
-from penstock.policies.placement.exact.stress import usable
+from penstock.policies.placement.exact.stress import has_resources
 from penstock.policies.placement.starts import packed
 
 
@@ -24,7 +24,9 @@ def without_room(view: PlacementView) -> Infeasible | None:
 def without_resources(view: PlacementView) -> Infeasible | None:
     """Return the refusal for a task that needs what no machine open to it has."""
     for task in range(view.tasks.number) if view.tasks.resources else ():
-        if not usable(view, task).any():
+        machines = has_resources(view, task)
+        pin = int(view.pins[task])
+        if not (machines[pin] if pin >= 0 else machines.any()):
             return _without_resource(view, task)
     return None
 
@@ -54,10 +56,10 @@ def unroutable() -> Infeasible:
 
 
 def too_slow(offered_tps: float, best_tps: float) -> Infeasible:
-    """Return the refusal for an offered load that no placement sustains."""
+    """Return the refusal for an offered load that no placement sustains; `best_tps` is what the best one found does."""
     return Infeasible(
         constraint=Constraint.CPU,
-        reason=f"the offered load is {offered_tps:g} tuples/s and the best placement sustains {best_tps:g}; "
+        reason=f"the offered load is {offered_tps:g} tuples/s and the best placement found sustains {best_tps:g}; "
         "add machines or lower rate_tps",
         needed=offered_tps,
         available=best_tps,
@@ -68,7 +70,7 @@ def too_large(what: str, needed: float, available: float) -> Infeasible:
     """Return the refusal for a case that is beyond an exact policy."""
     return Infeasible(
         constraint=Constraint.SIZE,
-        reason=f"an exact answer takes {what}, more than the {available:g} allowed; use local-search",
+        reason=f"an exact answer takes {what}, and at most {available:g} are allowed; use local-search",
         needed=needed,
         available=available,
     )

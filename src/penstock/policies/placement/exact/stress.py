@@ -41,13 +41,11 @@ def worst_stress(view: PlacementView) -> float:
     return float(max(found, bits / bandwidth.min(initial=np.inf)))
 
 
-def usable(view: PlacementView, task: int) -> Bools:
-    """Return on which machines a task's pin and its need of other resources allow it. [M]"""
+def has_resources(view: PlacementView, task: int) -> Bools:
+    """Return which machines have some of every other resource that a task needs. [M]"""
     needs = view.tasks.needs[task] * view.tasks.gain[task]
-    allowed: Bools = ((needs == 0) | (view.slots.capacity > 0)).all(axis=1)
-    if view.pins[task] >= 0:
-        allowed &= np.arange(len(allowed)) == view.pins[task]
-    return allowed
+    found: Bools = ((needs == 0) | (view.slots.capacity > 0)).all(axis=1)
+    return found
 
 
 def least_stress(view: PlacementView) -> float:

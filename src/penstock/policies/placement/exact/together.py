@@ -38,7 +38,7 @@ class Together:
 
     def crossing_bits(self, cost: float) -> float:
         """Return the bits a source tuple between machines for a cost of `keep_inside`."""
-        return (1.0 + cost / SCALE) * self.total_bits
+        return (1.0 + cost / SCALE) * self.total_bits if self.total_bits > 0 else 0.0
 
     def _passing(self, machine: int, out: bool) -> Terms:
         """Return the bits a source tuple that leave a machine, or enter it."""
