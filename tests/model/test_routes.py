@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.kernel import interpreted
 from penstock.model.placement import Hop
-from penstock.model.routes import flow_matrix, hop_bits, route, widest_path, widest_tree
+from penstock.model.routes import card_bits, flow_matrix, hop_bits, route, widest_path, widest_tree
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.taskgraph import expand_edges, expand_tasks
 from penstock.model.topology import Application, Component, Kind, Stream
@@ -103,6 +103,12 @@ def test_what_flows_between_places_is_the_sum_over_edges(application: Applicatio
         mine = edges.stream == flow.stream
         np.add.at(expected, (machine[edges.source[mine]], machine[edges.target[mine]]), amount[mine])
         np.testing.assert_allclose(flow_matrix(tasks, flow, machine, slots.machines), expected, atol=1e-9)
-    total = sum(hop_bits(tasks, slots, placed).values())
+    bits = hop_bits(tasks, slots, placed)
+    total = sum(bits.values())
+    for end, load in enumerate(card_bits(tasks, slots, placed), 1):
+        by_hops = np.zeros(slots.machines)
+        for hop, sent in bits.items():
+            by_hops[hop[end]] += sent
+        np.testing.assert_allclose(load, by_hops, rtol=1e-9, atol=1e-9 * total)
     crossing = machine[edges.source] != machine[edges.target]
     assert total == pytest.approx(8 * amount[crossing].sum())

@@ -13,6 +13,8 @@ from penstock.model.placement import Placement
 from penstock.model.taskgraph import task_names
 
 MOST_TRIALS = 4096
+MOST_WORK = 4_000_000  # trials × tasks
+ALIKE = 0.02  # elements whose limits differ by less are taken to limit alike
 
 
 class Relief(NamedTuple):
@@ -87,14 +89,16 @@ def _senders(planner: Planner, placement: Placement, limit: Element) -> list[tup
 
 
 def _more_of_it(decision: Decision, limit: Element) -> Relief | None:
-    """Return how much larger the element would have to be before something else limits."""
+    """Return how much larger the element, and those that limit as much, must be before something else limits."""
     assert decision.evaluation is not None, "advise() has looked"
-    others = [e for e in decision.evaluation.limits if e.rate_tps > limit.rate_tps * (1 + 1e-9)]
+    alike = [e for e in decision.evaluation.limits if e.rate_tps <= limit.rate_tps * (1 + ALIKE)]
+    others = decision.evaluation.limits[len(alike) :]
     if not others:
         return None
     factor = others[0].rate_tps / limit.rate_tps
     noun = {"slot": "core", "machine": "machine", "link": "link", "network": "network card"}.get(limit.kind, limit.kind)
-    change = f"a {factor:.2f}× larger {noun} at {limit.name} (then {others[0].kind} {others[0].name} limits)"
+    too = f" and at {len(alike) - 1} more that limit as much" if len(alike) > 1 else ""
+    change = f"a {factor:.2f}× larger {noun} at {limit.name}{too} (then {others[0].kind} {others[0].name} limits)"
     return Relief(change, others[0].rate_tps)
 
 
@@ -102,10 +106,11 @@ def _move(planner: Planner, placement: Placement, users: list[tuple[int, float]]
     """Return the best move of one task away from the element."""
     slots, pins = planner.evaluator.slots, planner.view.pins
     now = np.asarray(placement.slots, dtype=np.int32)
-    places = np.arange(slots.number) if slots.number * len(users) <= MOST_TRIALS else slots.first[:-1]
+    most = min(MOST_TRIALS, max(MOST_WORK // len(now), 1))
+    places = np.arange(slots.number) if slots.number * len(users) <= most else slots.first[:-1]
     trials: list[tuple[int, int]] = [
         (task, int(slot)) for task, _ in users if pins[task] < 0 for slot in places if slot != now[task]
-    ][:MOST_TRIALS]
+    ][:most]
     if not trials:
         return []
     rows: NDArray[np.int32] = np.repeat(now[None, :], len(trials), axis=0)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from penstock.model.cluster import Cluster
 from penstock.model.kernel import kernel
 from penstock.model.placement import Placement
-from penstock.model.routes import BITS, hop_bits, widest_path
-from penstock.model.slotgraph import Links, Slots
+from penstock.model.routes import BITS, card_bits, hop_bits, widest_path
+from penstock.model.slotgraph import MEGABIT, Links, Slots
 from penstock.model.taskgraph import Edges, Floats, Ints, Tasks, sum_by
 
 
@@ -64,20 +64,19 @@ def _used(kind: str, names: Sequence[str], load: Floats, capacity: Floats) -> li
 
 
 def _network(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement) -> list[Element]:
-    bits = hop_bits(tasks, slots, np.asarray(placement.slots, dtype=np.int32))
+    placed = np.asarray(placement.slots, dtype=np.int32)
     if cluster.routed:
         load = np.zeros(len(cluster.links))
-        for hop, amount in bits.items():
+        for hop, amount in hop_bits(tasks, slots, placed).items():
             load[list(placement.routes[hop])] += amount
-        bandwidth = np.array([link.bandwidth_mbps for link in cluster.links]) * 1e6
+        bandwidth = np.array([link.bandwidth_mbps for link in cluster.links]) * MEGABIT
         return _used("link", [link.label for link in cluster.links], load, bandwidth)
-    found = []
-    for way, end in (("out", 1), ("in", 2)):
-        load = np.zeros(slots.machines)
-        for hop, amount in bits.items():
-            load[hop[end]] += amount
-        load[~np.isfinite(slots.machine_network)] = 0.0
-        found += _used("network", [f"{m.name} ({way})" for m in cluster.machines], load, slots.machine_network)
+    limited = np.isfinite(slots.machine_network)
+    found: list[Element] = []
+    if limited.any():
+        for way, load in zip(("out", "in"), card_bits(tasks, slots, placed), strict=True):
+            names = [f"{machine.name} ({way})" for machine in cluster.machines]
+            found += _used("network", names, np.where(limited, load, 0.0), slots.machine_network)
     return found
 
 

@@ -47,6 +47,28 @@ def hop_bits(tasks: Tasks, slots: Slots, placed: Ints) -> dict[Hop, float]:
     return bits
 
 
+def card_bits(tasks: Tasks, slots: Slots, placed: Ints) -> tuple[Floats, Floats]:
+    """Return the bits a source tuple that every machine sends to others, and receives from others: [M] each."""
+    machine = slots.machine[placed]
+    out, into = np.zeros(slots.machines), np.zeros(slots.machines)
+    for flow in tasks.flows:
+        sender, receiver = tasks.of(flow.source), tasks.of(flow.target)
+        sent = tasks.gain[sender.start : sender.stop] * flow.share * flow.tuple_bytes * BITS
+        source, target = machine[sender.start : sender.stop], machine[receiver.start : receiver.stop]
+        if flow.grouping is Grouping.FORWARD:
+            away = np.where(source != target, sent, 0.0)
+            out += sum_by(source, away, slots.machines)
+            into += sum_by(target, away, slots.machines)
+            continue
+        if flow.grouping is Grouping.GLOBAL:
+            target = target[:1]
+        from_here = sum_by(source, sent, slots.machines)
+        heard_here = sum_by(target, np.ones(len(target)), slots.machines)
+        out += from_here * (len(target) - heard_here)
+        into += heard_here * (from_here.sum() - from_here)
+    return out, np.maximum(into, 0.0)
+
+
 def route(tasks: Tasks, slots: Slots, links: Links, placed: Sequence[int]) -> Mapping[Hop, tuple[int, ...]] | Hop:
     """Return the links of every hop of a placement, or the first hop for which there is no way."""
     bits = hop_bits(tasks, slots, np.asarray(placed, dtype=np.int32))

@@ -11,7 +11,7 @@ from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.exact.alike import exchanges, group_tasks
 from penstock.policies.placement.exact.assignment import Assignment
-from penstock.policies.placement.exact.program import SCALE, Outcome, Solution
+from penstock.policies.placement.exact.program import SCALE, Outcome, Solution, TooLarge
 from penstock.policies.placement.exact.proof import PROVEN, Candidate, Proof, better
 from penstock.policies.placement.exact.routing import Routing
 from penstock.policies.placement.exact.stress import least_stress, stress, worst_stress
@@ -38,7 +38,12 @@ def minimise_stress(view: PlacementView, start: Candidate | None, seconds: float
         if best is not None and best.cost <= bound * (1 + PROVEN):
             break
         most = best.cost if best is not None else worst_stress(view) or 1.0  # any unit will do for no work at all
-        program = StressProgram(view, most, bound, linked)
+        try:
+            program = StressProgram(view, most, bound, linked)
+        except TooLarge:  # the start is an answer, though not a proven one
+            if best is None:
+                raise
+            break
         solution = program.solve(ends - time.perf_counter())
         if solution.outcome is Outcome.INFEASIBLE:
             return Proof(best, bound if best is None else best.cost, impossible=best is None)

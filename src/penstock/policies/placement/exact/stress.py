@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.model.placement import Hop
-from penstock.model.routes import BITS, hop_bits
+from penstock.model.routes import BITS, card_bits, hop_bits
 from penstock.model.taskgraph import Bools, Floats, Ints, sum_by
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.affinity import task_traffic
@@ -76,10 +76,7 @@ def _link_stress(view: PlacementView, placed: Ints, routes: Mapping[Hop, tuple[i
 
 
 def _card_stress(view: PlacementView, placed: Ints) -> float:
-    sent, received = np.zeros(view.slots.machines), np.zeros(view.slots.machines)
-    for hop, bits in hop_bits(view.tasks, view.slots, placed).items():
-        sent[hop.source] += bits
-        received[hop.target] += bits
+    sent, received = card_bits(view.tasks, view.slots, placed)
     return _worst(np.maximum(sent, received), view.slots.machine_network)
 
 
