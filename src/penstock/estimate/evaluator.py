@@ -24,13 +24,11 @@ from penstock.estimate.flow import (
 )
 from penstock.estimate.hops import even_delay, slot_delays
 from penstock.estimate.traffic import Traffic, machine_traffic, traffic
-from penstock.model.cluster import Cluster
+from penstock.model.instance import Instance
 from penstock.model.kernel import kernel
 from penstock.model.placement import MEMORY_SLACK, Hop, Placement
 from penstock.model.routes import route
-from penstock.model.slotgraph import Links, Slots, expand_links, expand_slots
-from penstock.model.taskgraph import Edges, Floats, Ints, Tasks, expand_edges, expand_tasks
-from penstock.model.topology import Topology
+from penstock.model.taskgraph import Floats, Ints
 
 
 class Objective(StrEnum):
@@ -63,32 +61,10 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Evaluator:
-    """The estimators over one application and one cluster; arrays are made when first wanted."""
+class Evaluator(Instance):
+    """The estimators over one application and one cluster."""
 
-    topology: Topology
-    cluster: Cluster
     model: FlowModel = PLANNING
-
-    @cached_property
-    def tasks(self) -> Tasks:
-        """The tasks of the application."""
-        return expand_tasks(self.topology)
-
-    @cached_property
-    def edges(self) -> Edges:
-        """Every edge between two of its tasks."""
-        return expand_edges(self.tasks)
-
-    @cached_property
-    def slots(self) -> Slots:
-        """The slots of the cluster."""
-        return expand_slots(self.cluster, self.tasks.resources)
-
-    @cached_property
-    def links(self) -> Links:
-        """The links of the cluster."""
-        return expand_links(self.cluster)
 
     @cached_property
     def flow_net(self) -> FlowNet:
