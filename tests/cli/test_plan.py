@@ -145,3 +145,18 @@ except SystemExit:
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip().endswith("[]")
+
+
+def test_a_network_in_repetitas_format_is_a_cluster(penstock: Penstock, tmp_path: Path) -> None:
+    network = tmp_path / "pair.graph"
+    network.write_text(
+        "NODES 2\nlabel x y\nhere 0 0\nthere 1 1\n\n"
+        "EDGES 2\nlabel src dest weight bw delay\ne0 0 1 1 1000 500\ne1 1 0 1 1000 500\n"
+    )
+    ran = penstock("plan", "throughput-test", network, "--policy", "random", "--json")
+    assert json.loads(ran.out)["decisions"][0]["placed"]
+    assert "here" in penstock("show", network).out
+    network.write_text("NODES 2\n")
+    refused = penstock("show", network)
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1

@@ -17,7 +17,7 @@ app = typer.Typer(
     help="Schedule stream processing: where every task runs, and what that would give.",
     epilog="Start with: penstock plan log-processing hetero-small --policy all",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

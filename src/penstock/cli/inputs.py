@@ -46,7 +46,12 @@ def objective_names(incomplete: str) -> list[str]:
 
 def is_file(text: str) -> bool:
     """Whether a text is meant as a file: it has an ending that we read, or a folder in it."""
-    return Path(text).suffix.lower() in (".toml", ".json") or "/" in text
+    return Path(text).suffix.lower() in (".toml", ".json") or is_network(text) or "/" in text
+
+
+def is_network(text: str) -> bool:
+    """Whether a text is meant as a file in Repetita's format for networks."""
+    return Path(text).suffix.lower() == ".graph"
 
 
 def application(text: str) -> Application:
@@ -57,9 +62,13 @@ def application(text: str) -> Application:
 
 
 def cluster(text: str) -> Cluster:
-    """Return the cluster that a file or a built-in name gives."""
+    """Return the cluster that a file or a built-in name gives; a `.graph` file is a network in Repetita's format."""
     from penstock.workloads.clusters import cluster as built_in
 
+    if is_network(text):
+        from penstock.model.formats.repetita import read_network
+
+        return read_network(text)
     return load_cluster(text) if is_file(text) else built_in(text)
 
 

@@ -37,7 +37,7 @@ def plan(
         str, typer.Argument(help="A file (.toml, .json) or a built-in name.", autocompletion=application_names)
     ],
     cluster: Annotated[
-        str, typer.Argument(help="A file (.toml, .json) or a built-in name.", autocompletion=cluster_names)
+        str, typer.Argument(help="A file (.toml, .json; .graph) or a built-in name.", autocompletion=cluster_names)
     ],
     policy: Annotated[
         list[str] | None,
@@ -87,11 +87,18 @@ def plan(
 
 
 def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Iterator["Decision"]:
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from penstock.cli.output import errors
 
-    with Progress(console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         bar = progress.add_task("deciding", total=len(names))
         for name in names:
             progress.update(bar, description=f"[bold]{name}[/]")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption, application_names, cluster_names, is_file
+from penstock.cli.inputs import JsonOption, application_names, cluster_names, is_file, is_network
+from penstock.cli.inputs import cluster as find_cluster
 
 if TYPE_CHECKING:
     from penstock.model.cluster import Cluster
@@ -33,7 +34,7 @@ def show(
     thing: Annotated[
         str | None,
         typer.Argument(
-            help="An application, cluster or plan: a file (.toml, .json) or a built-in name.",
+            help="An application, cluster or plan: a file (.toml, .json; .graph) or a built-in name.",
             autocompletion=thing_names,
         ),
     ] = None,
@@ -81,6 +82,8 @@ def _find(text: str) -> "Application | Cluster | Plan":
         return application(text)
     if name in CLUSTERS and not is_file(text):
         return cluster(text)
+    if is_network(text):
+        return find_cluster(text)
     if is_file(text) or Path(text).exists():
         return load_any(text)
     raise UnknownName(
