@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -34,14 +35,80 @@ def test_all_stands_for_every_policy_and_a_later_text_replaces_one(penstock: Pen
 
 
 def test_json_holds_what_the_table_holds(penstock: Penstock) -> None:
-    ran = penstock("plan", "word-count", "tata-3", "--policy", "flink-spread", "--json", "--explain")
+    ran = penstock("plan", "word-count", "li-10", "--policy", "flink-spread", "--json", "--explain")
     answer = json.loads(ran.out)
-    (decision,) = answer["decisions"] if answer["decisions"][0]["placed"] else [None]
-    if decision is None:  # eight tasks of a component and six slots
-        assert answer["decisions"][0]["constraint"] == "slots"
-        assert ran.code == 1
-    else:
-        assert decision["throughput_tps"] > 0
+    (decision,) = answer["decisions"]
+    assert decision["throughput_tps"] > 0
+    busiest = max(decision["utilisation"]["machines"].values())
+    assert busiest == pytest.approx(0.25)  # one slot is full, of a machine with four cores
+    assert len(decision["tasks"]["split"]) == 8
+    assert answer["advice"]["reliefs"]
+
+
+def test_a_refusal_names_its_constraint_in_json_and_does_not_blame_memory(penstock: Penstock) -> None:
+    ran = penstock(
+        "plan", "word-count", "tata-3", "--policy", "flink", "--json"
+    )  # eight tasks of a component, six slots
+    assert ran.code == 1
+    assert json.loads(ran.out)["decisions"][0]["constraint"] == "slots"
+    row = next(line for line in penstock("plan", "word-count", "tata-3", "--policy", "flink").out.splitlines()
+               if line.startswith("flink"))  # fmt: skip
+    assert "no" not in row.split()
+
+
+def test_placements_that_do_not_carry_the_offered_load_are_named_and_not_the_best(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    app = tmp_path / "app.toml"
+    app.write_text(
+        'name = "app"\nrate_tps = { in = 15 }\n'
+        '[[components]]\nname = "in"\nkind = "source"\ncpu = 0.05\n'
+        '[[components]]\nname = "out"\nkind = "sink"\ncpu = 0.05\n'
+        '[[streams]]\nsource = "in"\ntarget = "out"\n'
+    )
+    two = tmp_path / "two.toml"
+    two.write_text('name = "two"\nmachines = [{ name = "a" }, { name = "b" }]\n')
+    policies = ("--policy", "cloud-only", "--policy", "round-robin", "--policy", "local-search:steps=100,seconds=none")
+    ran = penstock("plan", app, two, *policies, "--objective", "traffic")
+    assert "cannot sustain the offered 15.0/s: cloud-only" in ran.out
+    answer = json.loads(penstock("plan", app, two, *policies, "--objective", "traffic", "--json").out)
+    assert answer["best"] == "round-robin"
+    assert next(d for d in answer["decisions"] if d["policy"].startswith("local"))["rate_tps"] >= 15
+
+
+def test_refuses_to_write_over_what_it_plans_for(penstock: Penstock, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('name = "one"\nmachines = [{ name = "a" }]\n')
+    ran = penstock("plan", "throughput-test", cluster, "--policy", "random", "--save", cluster)
+    assert ran.code == 2
+    assert "is what you plan for" in ran.err
+    assert "machines" in cluster.read_text()
+
+
+def test_files_given_the_wrong_way_round_are_told_apart(penstock: Penstock, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('name = "one"\nmachines = [{ name = "a" }]\n')
+    ran = penstock("plan", cluster, "li-10")
+    assert ran.code == 2
+    assert "expected an application, this is a cluster" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("pln",), ("plan", "word-count"), ("plan", "a", "b", "--polcy", "x"), ("plan", "a", "b", "--seed", "x")],
+)
+def test_a_mistake_in_the_options_is_told_in_one_line_too(penstock: Penstock, arguments: tuple[str, ...]) -> None:
+    ran = penstock(*arguments)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "--help" in ran.err
+
+
+def test_a_narrow_terminal_keeps_the_names_of_the_policies(penstock: Penstock) -> None:
+    environment = {**os.environ, "COLUMNS": "60"}
+    command = [sys.executable, "-c", "from penstock.cli import main; main()", "plan", "word-count", "li-10",
+               "--policy", "round-robin"]  # fmt: skip
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert "round-robin ★" in ran.stdout
 
 
 def test_explain_names_the_bottleneck_and_a_relief(penstock: Penstock) -> None:

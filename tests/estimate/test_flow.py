@@ -1,6 +1,7 @@
 import json
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -123,30 +124,72 @@ def test_several_sources_and_sinks_add_up() -> None:
     evaluator = Evaluator(application, machines(100, 100, 3, 5))
     found = estimate_flow(evaluator.flow_net, [0, 1, 2, 3])
     assert found.throughput_tps == pytest.approx(8.0, rel=1e-3)
+    many_and_few = (
+        Stream(source="a", target="x", selectivity=10.0),
+        Stream(source="b", target="y", selectivity=0.1),
+    )
+    for rates in ({}, {"a": 1.0, "b": 1000.0}):
+        uneven = msgspec.structs.replace(application, streams=many_and_few, rate_tps=rates)
+        found = estimate_flow(Evaluator(uneven, machines(100, 100, 3, 5)).flow_net, [0, 1, 2, 3])
+        assert found.throughput_tps == pytest.approx(3 / 10 + 5 / 0.1, rel=1e-3)
 
 
-@given(applications(), clusters(), st.integers(0, 2**32 - 1), st.sampled_from([TATA, PLANNING]))
-def test_never_exceeds_the_bound_of_a_linear_program(
-    application: Application, cluster: Cluster, seed: int, model: FlowModel
-) -> None:
-    evaluator = Evaluator(application, cluster, model)
+@given(applications(), clusters(), st.integers(0, 2**32 - 1))
+def test_never_exceeds_the_bound_of_a_linear_program(application: Application, cluster: Cluster, seed: int) -> None:
     placed = random_slots(np.random.default_rng(seed), application, cluster)[0]
-    at_sinks = estimate_flow(evaluator.flow_net, placed).throughput_tps / evaluator.flow_net.source_tuples
-    assert at_sinks <= sink_rate_bound(evaluator, placed) * (1 + 1e-6)
+    published, planning = (Evaluator(application, cluster, model) for model in (TATA, PLANNING))
+    at_sinks = estimate_flow(published.flow_net, placed).throughput_tps
+    assert at_sinks <= sink_rate_bound(published, placed) * (1 + 1e-6)
+    from_sources = estimate_flow(planning.flow_net, placed).throughput_tps
+    assert from_sources <= source_rate_bound(planning, placed) * (1 + 1e-6)
+
+
+def source_rate_bound(evaluator: Evaluator, placed: NDArray[np.int32]) -> float:
+    """Return the most that sources can send when all is processed and streams divide as they like (an LP)."""
+    tasks, edges = evaluator.tasks, evaluator.edges
+    count = len(edges.target)
+    rows, limits = cpu_rows(evaluator, placed)
+    equal: list[NDArray[np.float64]] = []
+    for task in np.flatnonzero(~tasks.source).tolist():  # what reaches a task is what it processes
+        row = np.concatenate([np.zeros(tasks.number), -(edges.target == task).astype(float)])
+        row[task] = 1.0
+        equal.append(row)
+    for task in range(tasks.number):  # every stream carries its share of what the sender processes
+        mine = np.arange(edges.start[task], edges.start[task + 1])
+        for stream in np.unique(edges.stream[mine]):
+            row = np.zeros(tasks.number + count)
+            row[tasks.number + mine[edges.stream[mine] == stream]] = 1.0
+            row[task] = -edges.share[mine[edges.stream[mine] == stream]].sum()
+            equal.append(row)
+    cost = np.concatenate([-tasks.source.astype(float), np.zeros(count)])
+    solved = linprog(
+        cost, A_ub=rows, b_ub=limits, A_eq=np.array(equal), b_eq=np.zeros(len(equal)), bounds=(0, None), method="highs"
+    )
+    assert solved.status == 0, solved.message
+    return -float(solved.fun or 0.0)
+
+
+def cpu_rows(evaluator: Evaluator, placed: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the rows and limits that slots and machines set, over the rates of tasks and edges."""
+    tasks, slots = evaluator.tasks, evaluator.slots
+    rows, limits = [], []
+    for capacity, where in ((slots.cpu, placed), (slots.machine_cpu, slots.machine[placed])):
+        for place in np.unique(where):
+            rows.append(
+                np.concatenate([np.where(where == place, tasks.cpu, 0.0), np.zeros(len(evaluator.edges.target))])
+            )
+            limits.append(float(capacity[place]))
+    return np.array(rows), np.array(limits)
 
 
 def sink_rate_bound(evaluator: Evaluator, placed: NDArray[np.int32]) -> float:
     """Return the most that can reach the sinks when every task may divide its output as it likes (an LP)."""
-    tasks, edges, slots = evaluator.tasks, evaluator.edges, evaluator.slots
+    tasks, edges = evaluator.tasks, evaluator.edges
     count = len(edges.target)
     degree = np.diff(edges.start)
-    share = edges.share if evaluator.model.copy else 1.0 / np.repeat(degree, degree)
-    rows: list[NDArray[np.float64]] = []
-    limits: list[float] = []
-    for capacity, where in ((slots.cpu, placed), (slots.machine_cpu, slots.machine[placed])):
-        for place in np.unique(where):
-            rows.append(np.concatenate([np.where(where == place, tasks.cpu, 0.0), np.zeros(count)]))
-            limits.append(capacity[place])
+    share = 1.0 / np.repeat(degree, degree)
+    first_rows, first_limits = cpu_rows(evaluator, placed)
+    rows, limits = list(first_rows), list(first_limits)
     for task in range(tasks.number):  # it processes at most what reaches it, its edges carry at most what it sends
         leaving = np.concatenate([np.zeros(tasks.number), (edges.source == task).astype(float)])
         leaving[task] = -share[edges.start[task] : edges.start[task + 1]].sum()

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.estimate.bottleneck import machine_traffic
 from penstock.estimate.evaluator import Evaluator
-from penstock.estimate.traffic import machine_traffic, traffic
+from penstock.estimate.traffic import traffic
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
 from tests.generators import applications, clusters, random_slots
@@ -22,6 +23,5 @@ def test_traffic_is_the_sum_over_edges_that_cross(application: Application, clus
         crossing = amount[place[edges.source] != place[edges.target]].sum()
         assert answer == pytest.approx(crossing, rel=1e-9, abs=1e-9 * found.total)
     assert found.total == pytest.approx(amount.sum())
-    net = evaluator.rate_net
-    bits = machine_traffic(net.edge_source, net.edge_target, net.edge_bits, net.slot_machine, placed)[0]
+    bits = machine_traffic(evaluator.rate_net, placed)[0]
     assert bits / 8 == pytest.approx(found.machines, rel=1e-9, abs=1e-9 * found.total)

@@ -110,6 +110,9 @@ WRONG_APPLICATIONS: list[tuple[Change, str]] = [
     (drop("streams.0"), "components[0]: no stream leads on from 'in'"),
     (put("rate_tps", {"work": 1.0}), "rate_tps.work: no source is named 'work'"),
     (put("rate_tps", {"in": 0.0}), "rate_tps.in: expected a number > 0, got 0.0"),
+    (put("rate_tps", {"in": 1e300}), "rate_tps.in: expected a number ≤ 1000000000000000, got 1e+300"),
+    (put("rate_tps", {"a b": 1.0}), "rate_tps.a b: expected a name without white space"),
+    (put("components.1.parallelism", 10**12), "components[1].parallelism: expected a whole number ≤ 100000"),
     (put("availability", 1.5), "availability: expected a number ≤ 1"),
     (put("availability", 0.9), "availability: expected guaranteed_tps beside it"),
 ]
@@ -132,11 +135,24 @@ WRONG_CLUSTERS: list[tuple[Change, str]] = [
     (drop("links.1.bandwidth_mbps"), "links[1].bandwidth_mbps: missing"),
     (put("links.1.directed", 1), "links[1].directed: expected true or false, got 1"),
     (put("links.1", {"source": "a", "target": "s", "bandwidth_mbps": 2}), "links[1]: 'a--s' is already at links[0]"),
+    (put("machines.3.network_mbps", 10.0), "machines[3].network_mbps: expected none where links say"),
+    (drop("links"), "switches: expected links that join them"),
+    (put("machines.3.resources", {"gpu": 1e300}), "machines[3].resources.gpu: expected a number ≤ 1000000000000000"),
     (put("distances", {"same_slot_ms": -1}), "distances.same_slot_ms: expected a number ≥ 0, got -1"),
 ]
 BROKEN_TEXTS = [
     ("app.toml", 'name = "x', "not valid TOML"),
     ("app.json", '{"name": ', "not valid JSON"),
+    (
+        "app.toml",
+        'name = "x"\ncomponents = [{ name = "a", resources = { gpu = inf } }]',
+        "components[0].resources.gpu: expected",
+    ),
+    (
+        "app.toml",
+        'name = "x"\ncomponents = [{ name = "a", cpu = nan }]',
+        "components[0].cpu: expected a number ≥ 0, got nan",
+    ),
     ("app.json", "[]", "expected a table, got []"),
     ("app.yaml", "name: x", "ends in .toml or .json"),
 ]

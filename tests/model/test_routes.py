@@ -102,7 +102,8 @@ def test_what_flows_between_places_is_the_sum_over_edges(application: Applicatio
         expected = np.zeros((slots.machines, slots.machines))
         mine = edges.stream == flow.stream
         np.add.at(expected, (machine[edges.source[mine]], machine[edges.target[mine]]), amount[mine])
-        np.testing.assert_allclose(flow_matrix(tasks, flow, machine, slots.machines), expected, atol=1e-9)
+        bytes_sent = flow_matrix(tasks, flow, machine, slots.machines) * flow.tuple_bytes
+        np.testing.assert_allclose(bytes_sent, expected, rtol=1e-9, atol=1e-9)
     bits = hop_bits(tasks, slots, placed)
     total = sum(bits.values())
     for end, load in enumerate(card_bits(tasks, slots, placed), 1):

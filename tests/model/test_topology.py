@@ -121,9 +121,11 @@ def test_order_puts_upstream_first_and_otherwise_keeps_the_listing() -> None:
 def test_offered_load_is_known_only_when_every_source_states_it() -> None:
     components = (SOURCE, Component(name="in2", kind=Kind.SOURCE), SINK)
     streams = (Stream(source="in", target="out"), Stream(source="in2", target="out"))
-    partly = Application(name="a", components=components, streams=streams, rate_tps={"in": 5.0})
+    with pytest.raises(InvalidInput, match="rate_tps: expected a rate for every source or none at all, 'in2' has none"):
+        Application(name="a", components=components, streams=streams, rate_tps={"in": 5.0})
+    unknown = Application(name="a", components=components, streams=streams)
     fully = Application(name="a", components=components, streams=streams, rate_tps={"in": 5.0, "in2": 7.0})
-    assert partly.offered_tps is None
+    assert unknown.offered_tps is None
     assert fully.offered_tps == 12.0
     with pytest.raises(UnknownName, match=r"rate_tps\.out: no source is named 'out'"):
         Application(name="a", components=components, streams=streams, rate_tps={"out": 1.0})

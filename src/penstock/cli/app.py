@@ -4,9 +4,10 @@ Commands import what they need when they run, so that `--help` and completion an
 but the answer is no (nothing could be placed, something is missing), 2 a mistake in what was asked.
 """
 
+import errno
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -45,13 +46,35 @@ def main() -> None:
     from penstock.cli import commands  # noqa: F401  registers them
 
     try:
-        app()
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
     except PenstockError as mistake:
-        typer.secho(f"error: {mistake}", fg=typer.colors.RED, err=True)
-        sys.exit(2)
+        _end(f"error: {mistake}", 2)
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except KeyboardInterrupt:
-        typer.secho("stopped", err=True)
-        sys.exit(130)
+    except BaseException as error:
+        if _interrupted(error):
+            _end("stopped", 130)
+        if hasattr(error, "format_message"):  # a mistake in the options, told by the click that typer carries with it
+            asked = getattr(getattr(error, "ctx", None), "command_path", "penstock")
+            _end(f"error: {error.format_message()} (see {asked} --help)", 2)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _end("error: output: no space is left where it goes; make room", 2)
+        raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    typer.secho(" ".join(message.split()), fg=typer.colors.RED if code == 2 else None, err=True)
+    sys.exit(code)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: compiled code and Spark wrap it in errors of their own."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | typer.Abort):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

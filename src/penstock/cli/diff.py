@@ -24,6 +24,8 @@ def diff(
     old, new = load_plan(before), load_plan(after)
     if old.application != new.application:
         raise InvalidInput("application", f"{before} is for {old.application!r}, {after} for {new.application!r}")
+    if old.cluster != new.cluster:
+        raise InvalidInput("cluster", f"{before} is for {old.cluster!r}, {after} for {new.cluster!r}")
     changed = moves(old, new)
     if as_json:
         print_json({"moves": [move._asdict() for move in changed], "before": old.expected, "after": new.expected})

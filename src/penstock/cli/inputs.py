@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.model.cluster import Cluster
-from penstock.model.files import load_application, load_cluster
-from penstock.model.topology import Application
-
 if TYPE_CHECKING:
     from penstock.estimate.evaluator import Objective
+    from penstock.model.cluster import Cluster
+    from penstock.model.topology import Application
+
+PICTURES = (".png", ".svg", ".pdf")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
@@ -20,7 +20,7 @@ def policy_names(incomplete: str) -> list[str]:
     """Complete the name of a policy."""
     from penstock.policies.registry import REGISTRY
 
-    return [name for name in REGISTRY if name.startswith(incomplete)]
+    return [name for name in (*REGISTRY, "all") if name.startswith(incomplete)]
 
 
 def application_names(incomplete: str) -> list[str]:
@@ -45,8 +45,8 @@ def objective_names(incomplete: str) -> list[str]:
 
 
 def is_file(text: str) -> bool:
-    """Whether a text is meant as a file: it has an ending that we read, or a folder in it."""
-    return Path(text).suffix.lower() in (".toml", ".json") or is_network(text) or "/" in text
+    """Whether a text is meant as a file: there is one, or it has an ending that we read, or a folder in it."""
+    return Path(text).suffix.lower() in (".toml", ".json") or is_network(text) or "/" in text or Path(text).exists()
 
 
 def is_network(text: str) -> bool:
@@ -54,15 +54,17 @@ def is_network(text: str) -> bool:
     return Path(text).suffix.lower() == ".graph"
 
 
-def application(text: str) -> Application:
+def application(text: str) -> "Application":
     """Return the application that a file or a built-in name gives."""
+    from penstock.model.files import load_application
     from penstock.workloads.applications import application as built_in
 
     return load_application(text) if is_file(text) else built_in(text)
 
 
-def cluster(text: str) -> Cluster:
+def cluster(text: str) -> "Cluster":
     """Return the cluster that a file or a built-in name gives; a `.graph` file is a network in Repetita's format."""
+    from penstock.model.files import load_cluster
     from penstock.workloads.clusters import cluster as built_in
 
     if is_network(text):
@@ -86,6 +88,21 @@ def chosen_policies(specs: Sequence[str]) -> list[str]:
             make(text)
             chosen[text.partition(":")[0]] = text
     return list(chosen.values())
+
+
+def refuse_endings(save: Path | None, plot: Path | None, *inputs: str) -> None:
+    """Refuse the name of a plan or picture that could not or should not be written, before any work is done for it."""
+    from penstock.model.errors import FileProblem
+
+    if save is not None and save.suffix.lower() not in (".toml", ".json"):
+        raise FileProblem(f"{save}: expected a name that ends in .toml or .json; rename it")
+    if plot is not None and plot.suffix.lower() not in PICTURES:
+        raise FileProblem(f"{plot}: expected a name that ends in {', '.join(PICTURES)}; rename it")
+    for path in (save, plot):
+        if path is not None and path.exists() and any(is_file(name) and path.samefile(name) for name in inputs):
+            raise FileProblem(f"{path}: is what you plan for; choose another name")
+        if path is not None and not path.absolute().parent.is_dir():
+            raise FileProblem(f"{path}: cannot be written, {path.parent} is not a folder; choose another place")
 
 
 def chosen_objective(text: str) -> "Objective":

@@ -1,14 +1,31 @@
 """What all commands print with: one console, tables that line up, JSON for programs, numbers for people."""
 
 import math
+import shutil
 from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
-console = Console(highlight=False)
-errors = Console(highlight=False, stderr=True)
+NARROWEST = 80  # columns that tables are laid out for at least; a narrower terminal wraps their lines
+
+
+class Terminal(Console):
+    """A console that leaves it to the program what happens when nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on as any other writer would."""
+        raise BrokenPipeError
+
+
+def terminal_width() -> int:
+    """Return how many columns there are."""
+    return max(shutil.get_terminal_size().columns, 20)
+
+
+console = Terminal(highlight=False, width=max(terminal_width(), NARROWEST))
+errors = Terminal(highlight=False, stderr=True)
 
 
 def print_json(value: Any) -> None:

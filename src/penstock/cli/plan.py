@@ -14,6 +14,7 @@ from penstock.cli.inputs import (
     cluster_names,
     objective_names,
     policy_names,
+    refuse_endings,
 )
 from penstock.cli.inputs import application as find_application
 from penstock.cli.inputs import cluster as find_cluster
@@ -66,6 +67,7 @@ def plan(
     from penstock.control.planner import Planner
 
     names = chosen_policies(policy or ["all"])
+    refuse_endings(save, plot, application, cluster)
     planner = Planner(find_application(application), find_cluster(cluster), chosen_objective(objective), seed)
     decisions = list(_with_progress(planner, names, quiet=as_json))
     best = planner.best(decisions)
@@ -132,7 +134,8 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
         name = policy_cell(decision.policy, decision is best)
         e = decision.evaluation
         if e is None:
-            rows.add_row(name, *["-"] * 5, "[red]no[/]", duration(decision.seconds))
+            memory = "[red]no[/]" if getattr(decision.result, "constraint", "") == "memory" else "-"
+            rows.add_row(name, *["-"] * 5, memory, duration(decision.seconds))
             continue
         rows.add_row(
             name,
@@ -153,6 +156,10 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
         elif note := getattr(decision.result, "note", ""):
             console.print(f"[dim]{decision.policy}: {note}[/]", soft_wrap=True)
     if best is not None:
+        overloaded = [d.policy for d in decisions if d.placed and not planner.sustains(d)]
+        if overloaded:
+            offered = number(getattr(planner.topology, "offered_tps", 0.0))
+            console.print(f"[yellow]cannot sustain the offered {offered}/s: {', '.join(overloaded)}[/]", soft_wrap=True)
         console.print(
             f"\n★ best by {planner.objective}; bold: best in its column. Estimates, nothing ran.", style="dim"
         )
@@ -176,14 +183,37 @@ def _print_advice(planner: "Planner", best: "Decision") -> None:
     used = [f"{task} {share:.0%}" for task, share in advice.users[:6]]
     more = f" and {len(advice.users) - 6} more" if len(advice.users) > 6 else ""
     console.print(f"  used by {', '.join(used)}{more}", soft_wrap=True)
-    for relief in advice.reliefs:
+    for relief in advice.reliefs if limit.rate_tps > 0 else ():
         gain = relief.rate_tps / limit.rate_tps - 1
         console.print(f"  relief: {relief.change}: {number(relief.rate_tps)}/s ({gain:+.0%})", soft_wrap=True)
-    offered = getattr(planner.topology, "offered_tps", None)
-    if offered and best.evaluation is not None:
-        full = [e for e in best.evaluation.limits if e.kind != "slot"][:3]
-        busy = ", ".join(f"{e.name} {e.utilisation(offered):.0%}" for e in full)
-        console.print(f"  at the offered {number(offered)}/s: {busy}", soft_wrap=True)
+    _print_utilisation(planner, best)
+
+
+def _print_utilisation(planner: "Planner", best: "Decision") -> None:
+    """Say how busy the machines are: at the offered load, where it is known, else at the highest rate."""
+    from penstock.cli.output import console, number
+
+    rate, busy = _utilisation(planner, best)
+    if not busy:
+        return
+    listed = [f"{name} {share:.0%}" for name, share in list(busy.items())[:8]]
+    more = f" and {len(busy) - 8} more" if len(busy) > 8 else ""
+    console.print(f"  busy at {number(rate)}/s: {', '.join(listed)}{more}", soft_wrap=True)
+
+
+def _utilisation(planner: "Planner", decision: "Decision") -> tuple[float, dict[str, float]]:
+    """Return a rate and the share of each used machine's cpu that is busy at it, the busiest first."""
+    from penstock.estimate.bottleneck import utilisation
+    from penstock.model.placement import Placement
+
+    if not isinstance(decision.result, Placement) or decision.evaluation is None:
+        return 0.0, {}
+    rate = getattr(planner.topology, "offered_tps", None) or decision.evaluation.rate_tps
+    if rate == float("inf"):
+        return rate, {}
+    shares = utilisation(planner.evaluator.tasks, planner.evaluator.slots, decision.result, rate)
+    named = {machine.name: float(share) for machine, share in zip(planner.cluster.machines, shares, strict=True)}
+    return rate, {name: share for name, share in sorted(named.items(), key=lambda pair: -pair[1]) if share > 0}
 
 
 def _print_files(best: "Decision | None", save: Path | None, plot: Path | None) -> None:
@@ -239,4 +269,6 @@ def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
         "gap": decision.result.gap,
         "note": decision.result.note,
         "tasks": made.tasks,
+        "routes": made.routes,
+        "utilisation": dict(zip(("rate_tps", "machines"), _utilisation(planner, decision), strict=True)),
     }

@@ -1,6 +1,7 @@
 """Pictures of comparisons."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from penstock.model.errors import FileProblem
+from penstock.model.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,14 +79,8 @@ def _tidy(axis: Axes) -> None:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix.lstrip(".").lower() not in known:
-        pyplot.close(figure)
-        raise FileProblem(f"{path}: expected a name that ends in .png, .svg or .pdf; rename it")
     figure.tight_layout()
-    try:
-        figure.savefig(path, dpi=140)
-    except OSError as error:
-        raise FileProblem(f"{path}: cannot be written, {(error.strerror or str(error)).lower()}") from None
-    finally:
-        pyplot.close(figure)
+    drawn = BytesIO()
+    figure.savefig(drawn, dpi=140, format=path.suffix.lstrip(".").lower())
+    pyplot.close(figure)
+    write_whole(path, drawn.getvalue())

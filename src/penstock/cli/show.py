@@ -46,12 +46,16 @@ def show(
     A component's ×8 says that it has 8 tasks. A stream's ×10 says that it carries
     10 tuples for each one that its source processes.
     """
-    from penstock.cli.output import console, print_json
+    from penstock.cli.output import console, print_json, terminal_width
 
     if thing is None:
         _list_built_in(as_json)
         return
     found = _find(thing)
+    if svg is not None and svg.suffix.lower() != ".svg":
+        from penstock.model.errors import FileProblem
+
+        raise FileProblem(f"{svg}: expected a name that ends in .svg; rename it")
     if svg is not None:
         from penstock.cli.svg import svg as draw_svg
         from penstock.model.files import write_whole
@@ -66,7 +70,7 @@ def show(
     else:
         from penstock.cli.drawing import draw
 
-        for line in draw(found, console.width):
+        for line in draw(found, terminal_width()):
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 

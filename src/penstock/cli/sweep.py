@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption, application_names, chosen_objective, chosen_policies, policy_names
+from penstock.cli.inputs import (
+    JsonOption,
+    application_names,
+    chosen_objective,
+    chosen_policies,
+    cluster_names,
+    objective_names,
+    policy_names,
+)
 from penstock.cli.inputs import application as find_application
 from penstock.cli.inputs import cluster as find_cluster
 
@@ -39,15 +47,23 @@ def sweep(
         str | None, typer.Argument(help="A file or a built-in name.", autocompletion=application_names)
     ] = None,
     cluster: Annotated[
-        list[str] | None, typer.Option(help="A file or a built-in name, {seed} standing for the seed; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            help="A file or a built-in name, {seed} standing for the seed; repeat for more.",
+            autocompletion=cluster_names,
+        ),
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(help="As for plan; a later one replaces an earlier one of its name.", autocompletion=policy_names),
     ] = None,
-    objective: Annotated[str, typer.Option(help="throughput, rate, delay, traffic or balanced.")] = "throughput",
+    objective: Annotated[
+        str, typer.Option(help="throughput, rate, delay, traffic or balanced.", autocompletion=objective_names)
+    ] = "throughput",
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …", min=1)] = 5,
-    baseline: Annotated[str, typer.Option(help="The policy that ratios are relative to.")] = "round-robin",
+    baseline: Annotated[
+        str, typer.Option(help="The policy that ratios are relative to.", autocompletion=policy_names)
+    ] = "round-robin",
     tata: Annotated[
         Path | None, typer.Option(help="Instead of APPLICATION and --cluster: the folder of the TATA data set.")
     ] = None,
@@ -64,7 +80,7 @@ def sweep(
     from penstock.experiments.sweep import cases
     from penstock.model.errors import InvalidInput
 
-    names = chosen_policies([baseline, *(policy or ["all"])])
+    names = list(dict.fromkeys([*chosen_policies([baseline]), *chosen_policies(policy or ["all"])]))
     if (application is None) == (tata is None):
         raise InvalidInput("application", "expected an application or --tata, one of the two; name one")
     instances = _tata_instances(tata, pairs) if tata else _instances(str(application), cluster or CLUSTERS, seeds)
@@ -80,10 +96,13 @@ def sweep(
         from penstock.cli.output import print_json
 
         print_json({"baseline": baseline, "instances": len(instances), "policies": summed.to_dict("records")})
-        return
-    _print(summed, baseline, f"{title}: {len(instances)} instances", objective)
-    _print_refusals(compared)
-    _print_files(folder)
+    else:
+        _print(summed, baseline, f"{title}: {len(instances)} instances", objective)
+        _print_notes(compared)
+        _print_refusals(compared)
+        _print_files(folder)
+    if not compared["placed"].any():
+        raise typer.Exit(1)
 
 
 def _instances(application: str, clusters: list[str], seeds: int) -> "Instances":
@@ -125,12 +144,12 @@ def _run(work: "list[Case]", master: str | None, baseline: str, quiet: bool) -> 
     from penstock.pipeline.session import session
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    if not quiet and not errors.is_terminal:
-        errors.print(f"sweeping {len(work)} cases on Spark")
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         bar = progress.add_task("starting Spark", total=len(work))
         with session("sweep", master) as spark:
             progress.update(bar, description=f"sweeping on {spark.sparkContext.master}")
+            if not quiet and not errors.is_terminal:
+                errors.print(f"sweeping {len(work)} cases on {spark.sparkContext.master}")
             results = run_sweep(spark, work, lambda done, total: progress.update(bar, completed=done, total=total))
             compared = ratios(results, baseline)
             return compared.toPandas(), summary(compared).toPandas()
@@ -154,16 +173,26 @@ def _print(summed: "pd.DataFrame", baseline: str, title: str, objective: str) ->
     if console.width < WIDE:
         del measures["rate"]
     rows = table("policy", *measures, *(["reward"] if scored else []), "decided in")
-    best = summed["score" if scored else "throughput_tps_ratio"].max()
+    best = summed["score"].max()
     for _, row in summed.iterrows():
-        top = row["score" if scored else "throughput_tps_ratio"] == best
+        top = row["score"] == best
         rows.add_row(
             policy_cell(row["policy"], top),
             *(_spread(row, measure) for measure in measures.values()),
             *([f"{row['score']:+.3f} ±{row['score_sd']:.3f}"] if scored else []),
-            duration(row["seconds"]),
+            duration(row["seconds"]) if row["seconds"] == row["seconds"] else "-",
         )
     console.print(rows)
+
+
+def _print_notes(compared: "pd.DataFrame") -> None:
+    """Repeat what a policy says of its answers, where it says the same of most."""
+    from penstock.cli.output import console
+
+    for policy, notes in compared[compared["note"].fillna("") != ""].groupby("policy", sort=False)["note"]:
+        if (notes == notes.mode().iloc[0]).mean() > 0.5:
+            text = f"{policy}, mostly: {notes.mode().iloc[0]}"
+            console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
 def _print_refusals(compared: "pd.DataFrame") -> None:
@@ -174,7 +203,9 @@ def _print_refusals(compared: "pd.DataFrame") -> None:
     total = compared["instance"].nunique()
     for policy, rows in refused.groupby("policy", sort=False):
         mostly = rows["constraint"].mode().iloc[0]
-        console.print(f"[dim]{policy}: {len(rows)} of {total} not placed, mostly for {mostly}[/]", soft_wrap=True)
+        reason = rows.loc[rows["constraint"] == mostly, "reason"].iloc[0]
+        console.print(f"{policy}: {len(rows)} of {total} not placed, mostly for {mostly}:", style="dim", markup=False)
+        console.print(f"  such as: {reason}", style="dim", markup=False, soft_wrap=True)
 
 
 def _print_files(folder: Path) -> None:

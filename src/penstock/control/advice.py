@@ -10,7 +10,7 @@ from penstock.control.planner import Decision, Planner
 from penstock.estimate.bottleneck import Element
 from penstock.estimate.evaluator import Objective
 from penstock.model.placement import Placement
-from penstock.model.taskgraph import task_names
+from penstock.model.taskgraph import sum_by, task_names
 
 MOST_TRIALS = 4096
 MOST_WORK = 4_000_000  # trials × tasks
@@ -62,10 +62,10 @@ def _users(planner: Planner, placement: Placement, limit: Element) -> list[tuple
     cluster = planner.cluster
     if limit.kind == "slot":
         on_it, load = placed == cluster.slot_names.index(limit.name), tasks.cpu * tasks.gain
-    elif limit.kind == "link":
-        return _senders(planner, placement, limit)
+    elif limit.kind in ("link", "network"):
+        return _exchanging(planner, placement, limit)
     else:
-        name = limit.name.partition(" (")[0]
+        name = limit.name
         on_it = slots.machine[placed] == cluster.machine_index[name]
         column = tasks.resources.index(limit.kind) if limit.kind in tasks.resources else None
         load = (tasks.cpu if column is None else tasks.needs[:, column]) * tasks.gain
@@ -73,18 +73,21 @@ def _users(planner: Planner, placement: Placement, limit: Element) -> list[tuple
     return sorted(found, key=lambda pair: -pair[1])
 
 
-def _senders(planner: Planner, placement: Placement, limit: Element) -> list[tuple[int, float]]:
-    """Return the tasks whose tuples cross a link."""
-    number = [link.label for link in planner.cluster.links].index(limit.name)
+def _exchanging(planner: Planner, placement: Placement, limit: Element) -> list[tuple[int, float]]:
+    """Return the tasks whose tuples cross a link or a network card: the senders, at an incoming card the receivers."""
     edges, tasks = planner.evaluator.edges, planner.evaluator.tasks
     machine = planner.evaluator.slots.machine[np.asarray(placement.slots)]
-    crossing = {hop for hop, links in placement.routes.items() if number in links}
-    load = np.zeros(tasks.number)
-    bits = tasks.gain[edges.source] * edges.share * edges.tuple_bytes
-    ends = zip(edges.stream, machine[edges.source], machine[edges.target], strict=True)
-    for edge, hop in enumerate(ends):
-        if hop in crossing:
-            load[edges.source[edge]] += bits[edge]
+    here, there = machine[edges.source], machine[edges.target]
+    ends = edges.source
+    if limit.kind == "link":
+        number = [link.label for link in planner.cluster.links].index(limit.name)
+        crossing = {hop for hop, links in placement.routes.items() if number in links}
+        on_it = np.array([hop in crossing for hop in zip(edges.stream, here, there, strict=True)], dtype=np.bool_)
+    else:
+        name, _, way = limit.name.removesuffix(")").rpartition(" (")
+        ends = edges.source if way == "out" else edges.target
+        on_it = (here != there) & (machine[ends] == planner.cluster.machine_index[name])
+    load = sum_by(ends, np.where(on_it, tasks.gain[edges.source] * edges.share * edges.tuple_bytes, 0.0), tasks.number)
     return sorted(((int(t), float(load[t])) for t in np.flatnonzero(load)), key=lambda pair: -pair[1])
 
 
@@ -93,7 +96,7 @@ def _more_of_it(decision: Decision, limit: Element) -> Relief | None:
     assert decision.evaluation is not None, "advise() has looked"
     alike = [e for e in decision.evaluation.limits if e.rate_tps <= limit.rate_tps * (1 + ALIKE)]
     others = decision.evaluation.limits[len(alike) :]
-    if not others:
+    if not others or limit.rate_tps <= 0:
         return None
     factor = others[0].rate_tps / limit.rate_tps
     noun = {"slot": "core", "machine": "machine", "link": "link", "network": "network card"}.get(limit.kind, limit.kind)

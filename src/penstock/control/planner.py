@@ -1,6 +1,6 @@
 """Ask policies where tasks should run, check their answers, and say what each would give."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
@@ -11,10 +11,10 @@ from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
 from penstock.estimate.flow import PLANNING, FlowEstimate, FlowModel
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
+from penstock.model.kernel import compiling
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import Plan, to_plan
-from penstock.model.routes import widest_path
-from penstock.model.topology import Topology
+from penstock.model.topology import Application, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.checks import violations
 from penstock.policies.registry import make
@@ -61,10 +61,7 @@ class Planner:
         """What the policies see."""
         reference = self.reference if self.objective is Objective.BALANCED else None
         scorer = self.evaluator.scorer(self.objective, reference)
-        view = PlacementView(self.topology, self.cluster, self.objective, scorer)
-        if self.cluster.routed:  # loads the kernel, so that no policy is charged for it
-            widest_path(view.links, np.zeros(len(view.links.bandwidth)), 1.0, 0, 0)
-        return view
+        return PlacementView(self.topology, self.cluster, self.objective, scorer)
 
     @cached_property
     def reference(self) -> FlowEstimate:
@@ -75,10 +72,12 @@ class Planner:
             names = " nor ".join(REFERENCES)
             problem = f"balanced needs a reference, and neither {names} finds a placement; choose another objective"
             raise InvalidInput("objective", problem)
-        return FlowEstimate(
-            float(np.mean([evaluation.throughput_tps for evaluation in found])),
-            float(np.mean([evaluation.delay_ms for evaluation in found])),
-        )
+        throughput = float(np.mean([evaluation.throughput_tps for evaluation in found]))
+        delay = float(np.mean([evaluation.delay_ms for evaluation in found]))
+        if not (0 < throughput < np.inf and 0 < delay < np.inf):
+            problem = f"balanced needs a reference that costs something, got {throughput:g}/s and {delay:g} ms"
+            raise InvalidInput("objective", f"{problem}; choose another objective")
+        return FlowEstimate(throughput, delay)
 
     def decide(self, policy: str) -> Decision:
         """Ask one policy, named as in the registry, with its parameters."""
@@ -87,43 +86,53 @@ class Planner:
     def _decide(self, policy: str, view: PlacementView) -> Decision:
         chosen = make(policy)
         rng = np.random.default_rng(self.seed)
-        started = perf_counter()
-        result = chosen.place(view, rng)
-        seconds = perf_counter() - started
+        with compiling() as compiled:  # on first use, and not the policy's time
+            started = perf_counter()
+            result = chosen.place(view, rng)
+            seconds = max(perf_counter() - started - compiled.seconds, 0.0)
         if isinstance(result, Infeasible):
             return Decision(policy, result, None, seconds)
         if broken := violations(view, result):
             raise InvalidResult(f"{policy}: {broken[0]}")
         return Decision(policy, result, self.evaluator.evaluate(result), seconds)
 
-    def compare(self, policies: Sequence[str]) -> Iterator[Decision]:
-        """Ask many policies one after another."""
-        for policy in policies:
-            yield self.decide(policy)
-
     def score(self, decision: Decision) -> float:
         """Return how good a decision is by the objective, the higher the better; -inf without a placement."""
-        if not isinstance(decision.result, Placement) or self.view.evaluate is None:
+        if decision.evaluation is None:
             return -np.inf
-        if self.objective in (Objective.RATE, Objective.THROUGHPUT) and decision.evaluation is not None:
-            evaluation = decision.evaluation  # with the placement's own routes, where a scorer would route anew
-            return evaluation.rate_tps if self.objective is Objective.RATE else evaluation.throughput_tps
-        return float(self.view.evaluate(np.asarray([decision.result.slots], dtype=np.int32))[0])
+        reference = self.reference if self.objective is Objective.BALANCED else None
+        return decision.evaluation.score(self.objective, reference)
+
+    def sustains(self, decision: Decision) -> bool:
+        """Return whether a decision's placement carries the offered load; True where that is not known."""
+        offered = self.topology.offered_tps if isinstance(self.topology, Application) else None
+        if offered is None or decision.evaluation is None:
+            return offered is None
+        return max(decision.evaluation.rate_tps, decision.evaluation.throughput_tps) >= offered * (1 - 1e-9)
 
     def best(self, decisions: Sequence[Decision]) -> Decision | None:
-        """Return the best placed decision; among equals the one that sends least between machines, then the first."""
-        placed = [(self.score(d), d.evaluation.traffic.machines, d) for d in decisions if d.evaluation is not None]
+        """Return the best placed decision: of those that sustain the offered load, if any does.
+
+        Among equals the one with the highest throughput, then the least delay, then the least traffic, then the first.
+        """
+        placed = [decision for decision in decisions if decision.evaluation is not None]
+        placed = [decision for decision in placed if self.sustains(decision)] or placed
         if not placed:
             return None
-        top = max(score for score, _, _ in placed)
-        equal = [(sent, d) for score, sent, d in placed if score >= top - 1e-9 * abs(top)]
-        return min(equal, key=lambda pair: pair[0])[1]
+        top = max(self.score(decision) for decision in placed)
+        return min((d for d in placed if self.score(d) >= top - 1e-9 * abs(top)), key=_rank)
 
     def plan(self, decision: Decision) -> Plan:
         """Return a decision as a plan."""
         if not isinstance(decision.result, Placement) or decision.evaluation is None:
             raise ValueError("no placement, no plan")
         evaluation = decision.evaluation
+        expected = {
+            "throughput_tps": evaluation.throughput_tps,
+            "rate_tps": evaluation.rate_tps,
+            "delay_ms": evaluation.delay_ms,
+            "traffic_bytes_per_tuple": evaluation.traffic.machines,
+        }
         return to_plan(
             self.topology,
             self.cluster,
@@ -131,10 +140,13 @@ class Planner:
             policy=decision.policy,
             objective=self.objective,
             seed=self.seed,
-            expected={
-                "throughput_tps": evaluation.throughput_tps,
-                "rate_tps": evaluation.rate_tps,
-                "delay_ms": evaluation.delay_ms,
-                "traffic_bytes_per_tuple": evaluation.traffic.machines,
-            },
+            expected={name: value for name, value in expected.items() if np.isfinite(value)},
         )
+
+
+def _rank(decision: Decision) -> tuple[float, float, float]:
+    """Return what orders decisions that the objective does not, rounded so that equals are equal."""
+    evaluation = decision.evaluation
+    assert evaluation is not None, "only placed decisions are ranked"
+    measures = (-evaluation.throughput_tps, evaluation.delay_ms, evaluation.traffic.machines)
+    return tuple(float(f"{measure:.9g}") for measure in measures)  # type: ignore[return-value]

@@ -16,7 +16,7 @@ from penstock.model.kernel import kernel
 from penstock.model.placement import Placement
 from penstock.model.routes import BITS, card_bits, hop_bits, widest_path
 from penstock.model.slotgraph import MEGABIT, Links, Slots
-from penstock.model.taskgraph import Edges, Floats, Ints, Tasks, sum_by
+from penstock.model.taskgraph import FORWARD, GLOBAL, Floats, Ints, Tasks, sum_by
 
 
 class Element(NamedTuple):
@@ -43,14 +43,23 @@ def elements(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement)
     machine = slots.machine[placed]
     work = tasks.cpu * tasks.gain
     names = [m.name for m in cluster.machines]
-    found = _used("slot", cluster.slot_names, sum_by(placed, work, slots.number), slots.cpu)
-    found += _used("machine", names, sum_by(machine, work, slots.machines), slots.machine_cpu)
+    shared = np.diff(slots.first)[slots.machine] > 1  # the only slot of a machine is not told apart from it
+    in_slots = np.where(shared, sum_by(placed, work, slots.number), 0.0)
+    found = _used("slot", cluster.slot_names, in_slots, slots.cpu)
+    usable = np.minimum(slots.machine_cpu, sum_by(slots.machine, slots.cpu, slots.machines))
+    found += _used("machine", names, sum_by(machine, work, slots.machines), usable)
     for column, resource in enumerate(tasks.resources):
         load = sum_by(machine, tasks.needs[:, column] * tasks.gain, slots.machines)
         found += _used(resource, names, load, slots.capacity[:, column])
     found += _network(tasks, slots, cluster, placement)
     # Of equal limits the wider element is named: a machine rather than its only slot.
     return sorted(found, key=lambda element: (element.rate_tps, element.kind == "slot"))
+
+
+def utilisation(tasks: Tasks, slots: Slots, placement: Placement, rate_tps: float) -> Floats:
+    """Return the share of every machine's cpu that is busy at a rate of source tuples: [M]."""
+    machine = slots.machine[np.asarray(placement.slots, dtype=np.int32)]
+    return sum_by(machine, tasks.cpu * tasks.gain * rate_tps, slots.machines) / slots.machine_cpu
 
 
 def bottleneck(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement) -> Element:
@@ -81,15 +90,17 @@ def _network(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement)
 
 
 class RateNet(NamedTuple):
-    """What the rate kernel reads; T tasks, E edges, S slots, M machines, R resources."""
+    """What the rate kernel reads; T tasks, C components, F flows, S slots, M machines, R resources."""
 
     work: Floats  # [T] core-seconds a source tuple
     needs: Floats  # [T, R] a source tuple
-    edge_source: Ints  # [E]
-    edge_target: Ints  # [E]
-    edge_stream: Ints  # [E]
-    edge_bits: Floats  # [E] a source tuple
-    streams: int
+    gain: Floats  # [T] tuples processed a source tuple
+    first: Ints  # [C + 1] first task of each component
+    flow_source: Ints  # [F] sending component, flows in the order in which they are routed
+    flow_target: Ints  # [F] receiving component
+    heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
+    share: Floats  # [F] tuples to each receiver a tuple processed
+    bits: Floats  # [F] a tuple
     slot_cpu: Floats  # [S]
     slot_machine: Ints  # [S]
     machine_cpu: Floats  # [M]
@@ -100,16 +111,19 @@ class RateNet(NamedTuple):
     carded: bool  # whether any network card may limit
 
 
-def rate_net(tasks: Tasks, edges: Edges, slots: Slots, links: Links, routed: bool) -> RateNet:
+def rate_net(tasks: Tasks, slots: Slots, links: Links, routed: bool) -> RateNet:
     """Gather what the rate kernel reads."""
+    flows = sorted(tasks.flows, key=lambda flow: flow.stream)
     return RateNet(
         work=tasks.cpu * tasks.gain,
         needs=tasks.needs * tasks.gain[:, None],
-        edge_source=edges.source,
-        edge_target=edges.target,
-        edge_stream=edges.stream,
-        edge_bits=tasks.gain[edges.source] * edges.share * edges.tuple_bytes * BITS,
-        streams=len(tasks.flows),
+        gain=tasks.gain,
+        first=tasks.first,
+        flow_source=np.array([flow.source for flow in flows], dtype=np.int32),
+        flow_target=np.array([flow.target for flow in flows], dtype=np.int32),
+        heard=np.array([flow.heard for flow in flows], dtype=np.int32),
+        share=np.array([flow.share for flow in flows]),
+        bits=np.array([flow.tuple_bytes for flow in flows]) * BITS,
         slot_cpu=slots.cpu,
         slot_machine=slots.machine,
         machine_cpu=slots.machine_cpu,
@@ -122,11 +136,14 @@ def rate_net(tasks: Tasks, edges: Edges, slots: Slots, links: Links, routed: boo
 
 
 @kernel
-def bottleneck_rates(net: RateNet, placed: NDArray[np.int32]) -> Floats:
-    """Return the rate of many placements, `placed` being [B, T]; hops are routed by sequential widest paths."""
+def bottleneck_rates(net: RateNet, placed: NDArray[np.int32], cpu: bool = True) -> Floats:
+    """Return the rate of many placements, `placed` being [B, T]; hops are routed by sequential widest paths.
+
+    Without `cpu` only other resources and the network count. A placement with a hop that has no way gets 0.
+    """
     rates = np.empty(len(placed))
     for row in range(len(placed)):
-        rate = _machine_rate(net, placed[row])
+        rate = min(_cpu_rate(net, placed[row]) if cpu else np.inf, _resource_rate(net, placed[row]))
         if net.routed:
             rate = min(rate, _link_rate(net, placed[row]))
         elif net.carded:
@@ -136,69 +153,125 @@ def bottleneck_rates(net: RateNet, placed: NDArray[np.int32]) -> Floats:
 
 
 @kernel
-def _machine_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
+def machine_traffic(net: RateNet, placed: NDArray[np.int32]) -> Floats:
+    """Return the bits a source tuple between machines of many placements, `placed` being [B, T]."""
+    crossing = np.empty(len(placed))
+    for row in range(len(placed)):
+        crossing[row] = _card_loads(net, placed[row])[0].sum()
+    return crossing
+
+
+@kernel
+def _cpu_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
     slot_load = np.zeros(len(net.slot_cpu))
     machine_load = np.zeros(len(net.machine_cpu))
-    other_load = np.zeros(net.capacity.shape)
     for task in range(len(placed)):
-        machine = net.slot_machine[placed[task]]
         slot_load[placed[task]] += net.work[task]
-        machine_load[machine] += net.work[task]
-        for resource in range(net.capacity.shape[1]):
-            other_load[machine, resource] += net.needs[task, resource]
+        machine_load[net.slot_machine[placed[task]]] += net.work[task]
+    return min(_least_rate(net.slot_cpu, slot_load), _least_rate(net.machine_cpu, machine_load))
+
+
+@kernel
+def _resource_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
     rate = np.inf
-    for slot in range(len(slot_load)):
-        if slot_load[slot] > 0.0:
-            rate = min(rate, net.slot_cpu[slot] / slot_load[slot])
-    for machine in range(len(machine_load)):
-        if machine_load[machine] > 0.0:
-            rate = min(rate, net.machine_cpu[machine] / machine_load[machine])
-        for resource in range(net.capacity.shape[1]):
-            if other_load[machine, resource] > 0.0:
-                rate = min(rate, net.capacity[machine, resource] / other_load[machine, resource])
+    for resource in range(net.capacity.shape[1]):
+        load = np.zeros(len(net.machine_cpu))
+        for task in range(len(placed)):
+            load[net.slot_machine[placed[task]]] += net.needs[task, resource]
+        rate = min(rate, _least_rate(net.capacity[:, resource], load))
+    return rate
+
+
+@kernel
+def _least_rate(capacity: Floats, load: Floats) -> float:
+    rate = np.inf
+    for element in range(len(load)):
+        if load[element] > 0.0:
+            rate = min(rate, capacity[element] / load[element])
     return rate
 
 
 @kernel
 def _card_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
-    sent = np.zeros(len(net.machine_cpu))
-    received = np.zeros(len(net.machine_cpu))
-    for edge in range(len(net.edge_bits)):
-        here = net.slot_machine[placed[net.edge_source[edge]]]
-        there = net.slot_machine[placed[net.edge_target[edge]]]
-        if here != there:
-            sent[here] += net.edge_bits[edge]
-            received[there] += net.edge_bits[edge]
-    rate = np.inf
-    for machine in range(len(sent)):
-        load = max(sent[machine], received[machine])
-        if load > 0.0:
-            rate = min(rate, net.machine_network[machine] / load)
-    return rate
+    sent, received = _card_loads(net, placed)
+    return min(_least_rate(net.machine_network, sent), _least_rate(net.machine_network, received))
+
+
+@kernel
+def _card_loads(net: RateNet, placed: NDArray[np.int32]) -> tuple[Floats, Floats]:
+    """Return the bits a source tuple that every machine sends to others and receives from others."""
+    machines = len(net.machine_cpu)
+    sent, received = np.zeros(machines), np.zeros(machines)
+    tuples, listeners = np.zeros(machines), np.zeros(machines)
+    for flow in range(len(net.bits)):
+        first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
+        to, to_end = net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]
+        amount = net.share[flow] * net.bits[flow]
+        if net.heard[flow] == FORWARD:
+            for task in range(first, end):
+                here = net.slot_machine[placed[task]]
+                there = net.slot_machine[placed[to + task - first]]
+                if here != there:
+                    sent[here] += net.gain[task] * amount
+                    received[there] += net.gain[task] * amount
+            continue
+        count = 1 if net.heard[flow] == GLOBAL else to_end - to
+        total = _by_machine(net, placed, first, end, to, to + count, tuples, listeners)
+        for machine in range(machines):
+            sent[machine] += tuples[machine] * (count - listeners[machine]) * amount
+            received[machine] += listeners[machine] * max(total - tuples[machine], 0.0) * amount
+    return sent, received
+
+
+@kernel
+def _by_machine(
+    net: RateNet,
+    placed: NDArray[np.int32],
+    first: int,
+    end: int,
+    to: int,
+    to_end: int,
+    tuples: Floats,
+    listeners: Floats,
+) -> float:
+    """Set what senders process and how many receivers there are on every machine; return what all process."""
+    tuples[:] = 0.0
+    listeners[:] = 0.0
+    total = 0.0
+    for task in range(first, end):
+        tuples[net.slot_machine[placed[task]]] += net.gain[task]
+        total += net.gain[task]
+    for task in range(to, to_end):
+        listeners[net.slot_machine[placed[task]]] += 1.0
+    return total
 
 
 @kernel
 def _link_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
     machines = len(net.machine_cpu)
-    bits = np.zeros((net.streams, machines, machines))
-    for edge in range(len(net.edge_bits)):
-        here = net.slot_machine[placed[net.edge_source[edge]]]
-        there = net.slot_machine[placed[net.edge_target[edge]]]
-        if here != there:
-            bits[net.edge_stream[edge], here, there] += net.edge_bits[edge]
     load = np.zeros(len(net.links.bandwidth))
-    for stream in range(net.streams):
+    tuples, listeners = np.zeros(machines), np.zeros(machines)
+    pairs = np.zeros((machines, machines))
+    for flow in range(len(net.bits)):
+        first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
+        to, to_end = net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]
+        pairs[:] = 0.0
+        if net.heard[flow] == FORWARD:
+            for task in range(first, end):
+                pairs[net.slot_machine[placed[task]], net.slot_machine[placed[to + task - first]]] += net.gain[task]
+        else:
+            count = 1 if net.heard[flow] == GLOBAL else to_end - to
+            _by_machine(net, placed, first, end, to, to + count, tuples, listeners)
+            for here in range(machines):
+                for there in range(machines):
+                    pairs[here, there] = tuples[here] * listeners[there]
         for here in range(machines):
             for there in range(machines):
-                amount = bits[stream, here, there]
-                if amount > 0.0:
+                if here != there and pairs[here, there] * net.share[flow] > 0.0:
+                    amount = pairs[here, there] * net.share[flow] * net.bits[flow]
                     _, path = widest_path(net.links, load, amount, here, there)
                     if len(path) == 0:
                         return 0.0
                     for link in path:
                         load[link] += amount
-    rate = np.inf
-    for link in range(len(load)):
-        if load[link] > 0.0:
-            rate = min(rate, net.links.bandwidth[link] / load[link])
-    return rate
+    return _least_rate(net.links.bandwidth, load)

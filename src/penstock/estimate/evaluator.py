@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.estimate.bottleneck import Element, RateNet, bottleneck_rates, elements, rate_net
+from penstock.estimate.bottleneck import Element, RateNet, bottleneck_rates, elements, machine_traffic, rate_net
 from penstock.estimate.flow import (
     PLANNING,
     FlowEstimate,
@@ -23,12 +24,13 @@ from penstock.estimate.flow import (
     flow_net,
 )
 from penstock.estimate.hops import even_delay, slot_delays
-from penstock.estimate.traffic import Traffic, machine_traffic, traffic
+from penstock.estimate.traffic import Traffic, traffic
 from penstock.model.instance import Instance
 from penstock.model.kernel import kernel
 from penstock.model.placement import MEMORY_SLACK, Hop, Placement
 from penstock.model.routes import route
 from penstock.model.taskgraph import Floats, Ints
+from penstock.model.topology import Application
 
 
 class Objective(StrEnum):
@@ -39,6 +41,19 @@ class Objective(StrEnum):
     DELAY = "delay"  # network delay from source to sink
     TRAFFIC = "traffic"  # bytes between machines a source tuple
     BALANCED = "balanced"  # throughput and delay relative to a reference (TATA, eq. (13))
+
+
+UNSUSTAINED = -1e15  # the score of a placement that just falls short of the offered load
+WEIGHT = 0.8  # of throughput in the balanced objective
+
+
+Amount = TypeVar("Amount", float, Floats)
+
+
+def balance(throughput_tps: Amount, delay_ms: Amount, reference: FlowEstimate, weight: float = WEIGHT) -> Amount:
+    """Return TATA's reward (13): `weight` times the gain in throughput over a reference, the rest the gain in delay."""
+    faster = throughput_tps / reference.throughput_tps - 1.0
+    return weight * faster + (1.0 - weight) * (1.0 - delay_ms / reference.delay_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +74,22 @@ class Evaluation:
         """The element that limits the rate; none where nothing costs anything."""
         return self.limits[0] if self.limits else None
 
+    def score(self, objective: Objective, reference: FlowEstimate | None = None) -> float:
+        """Return how good this is by an objective, the higher the better."""
+        match objective:
+            case Objective.THROUGHPUT:
+                return self.throughput_tps
+            case Objective.RATE:
+                return self.rate_tps
+            case Objective.DELAY:
+                return -self.delay_ms
+            case Objective.TRAFFIC:
+                return -self.traffic.machines
+            case Objective.BALANCED:
+                if reference is None:
+                    raise ValueError("the balanced objective needs a reference")
+                return balance(self.throughput_tps, self.delay_ms, reference)
+
 
 @dataclass(frozen=True)
 class Evaluator(Instance):
@@ -74,7 +105,7 @@ class Evaluator(Instance):
     @cached_property
     def rate_net(self) -> RateNet:
         """What the rate kernel reads."""
-        return rate_net(self.tasks, self.edges, self.slots, self.links, self.cluster.routed)
+        return rate_net(self.tasks, self.slots, self.links, self.cluster.routed)
 
     def evaluate(self, placement: Placement) -> Evaluation:
         """Estimate a complete placement (with its routes, where the network is routed)."""
@@ -82,13 +113,15 @@ class Evaluator(Instance):
         limits = tuple(elements(self.tasks, self.slots, self.cluster, placement))
         rate = limits[0].rate_tps if limits else np.inf
         if self.cluster.routed:
-            flow = FlowEstimate(rate, self._routed_delay(placed, placement.routes))
+            throughput, delay = rate, self._routed_delay(placed, placement.routes)
         else:
-            flow = estimate_flow(self.flow_net, placed)
+            throughput, delay = estimate_flow(self.flow_net, placed)
+            others = [limit.rate_tps for limit in limits if limit.kind not in ("slot", "machine")]
+            throughput = min([throughput, *others]) if limits else np.inf
         return Evaluation(
-            throughput_tps=flow.throughput_tps,
+            throughput_tps=throughput,
             rate_tps=rate,
-            delay_ms=flow.delay_ms,
+            delay_ms=delay,
             traffic=traffic(self.tasks, self.slots, placed),
             machines=len(np.unique(self.slots.machine[placed])),
             slots=len(np.unique(placed)),
@@ -97,41 +130,52 @@ class Evaluator(Instance):
         )
 
     def scorer(
-        self, objective: Objective, reference: FlowEstimate | None = None, weight: float = 0.8
+        self, objective: Objective, reference: FlowEstimate | None = None, weight: float = WEIGHT
     ) -> Callable[[NDArray[np.int32]], Floats]:
-        """Return a function from placements [B, T] to scores [B]; a placement that breaks a memory limit gets -inf.
+        """Return a function from placements [B, T] to scores [B].
 
-        `balanced` is TATA's reward (13): `weight` times the gain in throughput over `reference` and the rest times
-        the gain in delay.
+        A placement gets -inf that breaks a memory limit, lacks a resource or has a hop without a way. For delay and
+        traffic, one that does not sustain the offered load, where that is known, is worse than any that does, the
+        more so the less it sustains.
         """
         if objective is Objective.BALANCED and reference is None:
             raise ValueError("the balanced objective needs a reference")
+        offered = self.topology.offered_tps if isinstance(self.topology, Application) else None
+        if objective not in (Objective.DELAY, Objective.TRAFFIC):  # the others are about the rate themselves
+            offered = None
 
         def score(placed: NDArray[np.int32]) -> Floats:
+            allowed = self._fits(placed)
+            if self.cluster.routed or self.tasks.resources:
+                allowed &= bottleneck_rates(self.rate_net, placed, False) > 0
             scores = self._scores(objective, placed, reference, weight)
-            return np.where(self._fits(placed), scores, -np.inf)
+            if offered is not None:
+                rates = bottleneck_rates(self.rate_net, placed, True)
+                short = rates < offered * (1 - 1e-9)
+                scores = np.where(short, UNSUSTAINED * offered / np.maximum(rates, offered * 1e-9), scores)
+            return np.where(allowed, scores, -np.inf)
 
         return score
 
     def _scores(
         self, objective: Objective, placed: NDArray[np.int32], reference: FlowEstimate | None, weight: float
     ) -> Floats:
-        net = self.rate_net
         if objective is Objective.TRAFFIC:
-            return -machine_traffic(net.edge_source, net.edge_target, net.edge_bits, net.slot_machine, placed)
+            return -machine_traffic(self.rate_net, placed)
         if objective is Objective.RATE or (objective is Objective.THROUGHPUT and self.cluster.routed):
-            return bottleneck_rates(net, placed)
+            return bottleneck_rates(self.rate_net, placed, True)
         if self.cluster.routed:
-            throughput, delay = bottleneck_rates(net, placed), np.array([self._routed_delay(row) for row in placed])
+            throughput = bottleneck_rates(self.rate_net, placed, True)
+            delay = np.array([self._routed_delay(row) for row in placed])
         else:
             throughput, delay = estimate_flows(self.flow_net, placed)
+            if self.rate_net.carded or self.tasks.resources:
+                throughput = np.minimum(throughput, bottleneck_rates(self.rate_net, placed, False))
         if objective is Objective.THROUGHPUT:
             return throughput
         if objective is Objective.DELAY or reference is None:
             return -delay
-        faster = throughput / reference.throughput_tps - 1.0
-        sooner = 1.0 - delay / reference.delay_ms
-        return weight * faster + (1.0 - weight) * sooner
+        return balance(throughput, delay, reference, weight)
 
     def _fits(self, placed: NDArray[np.int32]) -> NDArray[np.bool_]:
         slots = self.slots

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.model.kernel import kernel
 from penstock.model.slotgraph import Slots
-from penstock.model.taskgraph import Bools, Floats, Ints, Tasks, sum_by
+from penstock.model.taskgraph import FORWARD, GLOBAL, SPREAD, Bools, Floats, Ints, Tasks, sum_by
 from penstock.model.topology import Grouping
 
 Indices = NDArray[np.uint64]
@@ -31,7 +31,6 @@ Indices = NDArray[np.uint64]
 UNLIMITED_TPS = 1e12  # the rate of a task that costs nothing
 MAX_ROUNDS = 10_000
 BLOCK = 64  # placements worked through together
-SPREAD, FORWARD, GLOBAL = 0, 1, 2  # who hears a sender: all receivers, its partner, the first
 RIGID = (Grouping.FIELDS, Grouping.ALL, Grouping.DIRECT)  # a tuple's receiver is not the sender's to choose
 
 
@@ -53,7 +52,7 @@ class FlowModel:
     copy: bool = True
     sustained: bool = True
     task_cpu: float = np.inf
-    threshold: float = 1e-4
+    threshold: float = 1e-5
     relative: bool = True
 
 
@@ -102,8 +101,7 @@ class FlowEstimate(NamedTuple):
 def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = PLANNING) -> FlowNet:
     """Gather what the kernels read of a topology and a cluster."""
     components = len(tasks.position)
-    kinds = {Grouping.FORWARD: FORWARD, Grouping.GLOBAL: GLOBAL}
-    heard = np.array([kinds.get(flow.grouping, SPREAD) for flow in tasks.flows], dtype=np.int32)
+    heard = np.array([flow.heard for flow in tasks.flows], dtype=np.int32)
     sender = np.array([flow.source for flow in tasks.flows], dtype=np.int32)
     target = np.array([flow.target for flow in tasks.flows], dtype=np.int32)
     receivers = np.where(heard == SPREAD, np.diff(tasks.first)[target], 1).astype(np.float64)
@@ -168,9 +166,9 @@ def estimate_flows(net: FlowNet, placed: NDArray[np.int32]) -> tuple[Floats, Flo
         _settle(net, where[:rows], rate, received, taken, at_sinks)
         _delays(net, where[:rows], rate, received, taken, delay[begin:])
         for row in range(rows):
-            throughput[begin + row] = at_sinks[row] * net.source_tuples
-            if net.source_tuples == 0.0:  # nothing reaches a sink: count what leaves the sources
-                throughput[begin + row] = _from_sources(net, rate[row])
+            # Several sources need not keep the ratio of their loads: where back-pressure reaches them, count them.
+            counted = net.sustained or net.source_tuples == 0.0
+            throughput[begin + row] = _from_sources(net, rate[row]) if counted else at_sinks[row] * net.source_tuples
     return throughput, delay
 
 
@@ -282,7 +280,7 @@ def _settle(  # noqa: C901  one function, for speed: see the module's docstring
                                 if heard[flow] == FORWARD:
                                     own += weight[flow] * taken[first[target[flow]] + task - first[component]]
                         rate[task] *= own
-            if reached - before < (net.threshold * reached if net.relative else net.threshold):
+            if reached - before <= (net.threshold * reached if net.relative else net.threshold):
                 break
         at_sinks[row] = reached
         if not net.sustained:

@@ -3,11 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from penstock.model.kernel import kernel
 from penstock.model.slotgraph import Slots
-from penstock.model.taskgraph import Floats, Ints, Tasks
+from penstock.model.taskgraph import Ints, Tasks
 from penstock.model.topology import Grouping
 
 
@@ -43,16 +42,3 @@ def _inside(tasks: Tasks, place: Ints, places: int) -> float:
             case _:
                 inside += float(np.bincount(source, sent, places) @ np.bincount(target, minlength=places))
     return inside
-
-
-@kernel
-def machine_traffic(
-    edge_source: Ints, edge_target: Ints, edge_bits: Floats, slot_machine: Ints, placed: NDArray[np.int32]
-) -> Floats:
-    """Return the bits a source tuple between machines of many placements, `placed` being [B, T]."""
-    crossing = np.zeros(len(placed))
-    for row in range(len(placed)):
-        for edge in range(len(edge_bits)):
-            if slot_machine[placed[row, edge_source[edge]]] != slot_machine[placed[row, edge_target[edge]]]:
-                crossing[row] += edge_bits[edge]
-    return crossing

@@ -43,6 +43,7 @@ RESULT = pa.schema(
         "traffic_bytes": pa.float64(),  # between machines, a source tuple
         "machines": pa.int64(),
         "score": pa.float64(),  # by the objective, higher is better
+        "note": pa.string(),  # what the policy says of its answer
         "gap": pa.float64(),  # to the best, where the policy proves one
         "seconds": pa.float64(),  # to decide
     }
@@ -101,6 +102,7 @@ def run_case(case: Case) -> dict[str, Any]:
         "traffic_bytes": evaluation.traffic.machines,
         "machines": evaluation.machines,
         "score": planner.score(decision),
+        "note": getattr(decision.result, "note", None),
         "gap": getattr(decision.result, "gap", None),
     }
 
@@ -129,7 +131,6 @@ def _materialise(
 
     def compute() -> None:
         try:
-            spark.sparkContext.setJobGroup("penstock sweep", "penstock sweep")
             results.count()
         except BaseException as error:
             failures.append(error)

@@ -85,6 +85,12 @@ class Cluster(Entity, frozen=True, dict=True):
         for position, name in enumerate(self.switches):
             if name in self.machine_index or name in self.switches[:position]:
                 raise InvalidInput(f"switches[{position}]", f"{name!r} is taken already; rename one")
+        if self.switches and not self.links:
+            raise InvalidInput("switches", "expected links that join them to machines, got none; add links")
+        for position, machine in enumerate(self.machines if self.links else ()):
+            if machine.network_mbps is not None:
+                problem = f"expected none where links say how machines are joined, got {machine.network_mbps}"
+                raise InvalidInput(f"machines[{position}].network_mbps", f"{problem}; give its links that bandwidth")
         for position, link in enumerate(self.links):
             for end, name in (("source", link.source), ("target", link.target)):
                 if name not in self.node_index:

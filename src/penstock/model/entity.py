@@ -19,10 +19,11 @@ from penstock.model.errors import InvalidInput, UnknownName, choices, join_path
 
 type_hints = cache(get_type_hints)
 
-Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\s/\[\]]+$")]
-Count = Annotated[int, Meta(ge=1)]
-Positive = Annotated[float, Meta(gt=0)]
-NonNegative = Annotated[float, Meta(ge=0)]
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\s/\[\]]+\Z")]
+Count = Annotated[int, Meta(ge=1, le=100_000)]
+SeedNumber = Annotated[int, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0, le=1e15)]
+NonNegative = Annotated[float, Meta(ge=0, le=1e15)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
@@ -39,8 +40,7 @@ class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     def _check_field(self, name: str, kind: Any) -> None:
         given = getattr(self, name)
         value = given.item() if isinstance(given, np.generic) else given
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidInput(name, f"expected a finite number, got {value}")
+        refuse_endless(name, value)
         try:
             converted = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
@@ -52,7 +52,16 @@ class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         """Raise `InvalidInput` when fields that are valid one by one do not fit together."""
 
 
-_AT = re.compile(r"^(?P<message>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
+def refuse_endless(path: str, value: object) -> None:
+    """Raise `InvalidInput` for a number, or a number in a table, that is infinite or not a number at all."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(path, f"expected a finite number, got {value}")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            refuse_endless(join_path(path, str(key)), item)
+
+
+_AT = re.compile(r"^(?P<message>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
 _LIMIT = re.compile(r"Expected `(?P<type>\w+)` (?P<limit>[<>]=?) (?P<bound>.+)")
 _TYPE = re.compile(r"Expected `(?P<type>[^`]+)`(?:, got `(?P<got>\w+)`)?$")
 _WORDS = {
@@ -76,6 +85,10 @@ def explain(error: msgspec.ValidationError, raw: Any, kind: Any = None) -> Inval
     if isinstance(error.__cause__, InvalidInput):  # one of our own checks, raised while decoding
         return error.__cause__.below(where)
     path, value, owner = _locate(raw, where, kind)
+    if found["key"]:  # msgspec says that a name in a table is wrong, not which
+        names, inner = value, get_args(owner)[0] if get_args(owner) else str
+        value = next((name for name in names if _refused(name, inner)), None)
+        path, owner = join_path(path, str(value)), _bare(inner)
     if unknown := re.match(r"Object contains unknown field `(.*)`", message):
         known = getattr(owner, "__struct_fields__", ())
         return UnknownName(

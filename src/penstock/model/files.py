@@ -21,6 +21,7 @@ from penstock.model.topology import Application
 E = TypeVar("E", bound=Entity)
 
 _TELLTALE: dict[str, type[Entity]] = {"machines": Cluster, "components": Application, "tasks": Plan}
+_NOUN: dict[type[Entity], str] = {Cluster: "a cluster", Application: "an application", Plan: "a plan"}
 
 
 def load_application(path: str | Path) -> Application:
@@ -78,7 +79,7 @@ def write_whole(path: Path, data: bytes) -> None:
 def read_text(path: Path) -> str:
     """Read a text file."""
     try:
-        return path.read_bytes().decode()
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileProblem(f"{path}: expected UTF-8 text, byte {error.start} is not; save the file as UTF-8") from None
     except OSError as error:
@@ -96,6 +97,10 @@ def _read(path: Path) -> Any:
 
 
 def _decode(path: Path, raw: Any, kind: type[E]) -> E:
+    for field, other in _TELLTALE.items():
+        own = next(name for name, known in _TELLTALE.items() if known is kind)
+        if isinstance(raw, dict) and field in raw and own not in raw:
+            raise FileProblem(f"{path}: expected {_NOUN[kind]}, this is {_NOUN[other]}; give another file")
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.model.cluster import Cluster, check_pins
 from penstock.model.slotgraph import Links, Slots, expand_links, expand_slots
-from penstock.model.taskgraph import Edges, Floats, Ints, Tasks, expand_edges, expand_tasks
+from penstock.model.taskgraph import Bools, Edges, Floats, Ints, Tasks, expand_edges, expand_tasks
 from penstock.model.topology import Topology
 
 
@@ -48,6 +48,12 @@ class Instance:
         pins = [self.topology.components[position].pinned for position in self.tasks.position]
         machine = np.array([-1 if pin is None else where[pin] for pin in pins], dtype=np.int32)
         return machine[self.tasks.component]
+
+    def machines_with_resources(self, task: int) -> Bools:
+        """Return which machines have some of every resource beside cpu that a task needs. [M]"""
+        needs = self.tasks.needs[task] * self.tasks.gain[task]
+        found: Bools = ((needs == 0) | (self.slots.capacity > 0)).all(axis=1)
+        return found
 
     @cached_property
     def work(self) -> Floats:

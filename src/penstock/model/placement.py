@@ -41,6 +41,7 @@ class Constraint(StrEnum):
     SLOTS = "slots"
     PIN = "pin"
     CPU = "cpu"
+    RESOURCE = "resource"
     ROUTE = "route"
     SIZE = "size"
 

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from penstock.model.cluster import Cluster
 from penstock.model.entity import Entity, Name, NonNegative
 from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, choices
 from penstock.model.placement import Hop, Placement
+from penstock.model.routes import hop_bits
+from penstock.model.slotgraph import expand_slots
+from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Topology
 
 
@@ -109,7 +113,10 @@ def to_placement(plan: Plan, topology: Topology, cluster: Cluster) -> Placement:
             slots.append(number[name])
     if unknown := sorted(set(plan.tasks) - set(topology.index)):
         raise UnknownName(f"tasks.{unknown[0]}", f"no such component; there are {choices(topology.index)}")
-    return Placement(tuple(slots), _routes(plan, topology, cluster))
+    placement = Placement(tuple(slots), _routes(plan, topology, cluster))
+    if cluster.routed:
+        _refuse_missing_routes(placement, topology, cluster)
+    return placement
 
 
 def moves(before: Plan, after: Plan) -> list[Move]:
@@ -131,6 +138,15 @@ def _refuse_other(kind: str, planned: str, planned_digest: str, name: str, name_
         raise InvalidInput(kind, f"the plan is for {planned!r}, not for {name!r}; plan again")
     if planned_digest != name_digest:
         raise InvalidInput(f"{kind}_digest", f"{name!r} has changed since the plan was made; plan again")
+
+
+def _refuse_missing_routes(placement: Placement, topology: Topology, cluster: Cluster) -> None:
+    placed = np.array(placement.slots, dtype=np.int32)
+    for hop in hop_bits(expand_tasks(topology), expand_slots(cluster), placed):
+        if hop not in placement.routes:
+            ends = f"{cluster.machines[hop.source].name!r} to {cluster.machines[hop.target].name!r}"
+            problem = f"stream {topology.streams[hop.stream].label} has none from {ends}; plan again"
+            raise InvalidInput("routes", problem)
 
 
 def _routes(plan: Plan, topology: Topology, cluster: Cluster) -> dict[Hop, tuple[int, ...]]:

@@ -18,12 +18,12 @@ BITS = 8.0
 
 
 def flow_matrix(tasks: Tasks, flow: Flow, place: Ints, places: int) -> Floats:
-    """Return what a stream sends from place to place, in bytes a source tuple: [places, places].
+    """Return what a stream sends from place to place, in tuples a source tuple: [places, places].
 
     `place` says for every task where it is: its machine, its process, its slot.
     """
     sender, receiver = tasks.of(flow.source), tasks.of(flow.target)
-    sent = tasks.gain[sender.start : sender.stop] * flow.share * flow.tuple_bytes
+    sent = tasks.gain[sender.start : sender.stop] * flow.share
     source, target = place[sender.start : sender.stop], place[receiver.start : receiver.stop]
     matrix = np.zeros((places, places))
     if flow.grouping is Grouping.FORWARD:
@@ -40,10 +40,10 @@ def hop_bits(tasks: Tasks, slots: Slots, placed: Ints) -> dict[Hop, float]:
     used, local = np.unique(machine, return_inverse=True)
     bits: dict[Hop, float] = {}
     for flow in sorted(tasks.flows, key=lambda flow: flow.stream):
-        matrix = flow_matrix(tasks, flow, local.astype(np.int32), len(used)) * BITS
-        np.fill_diagonal(matrix, 0.0)
-        for a, b in np.argwhere(matrix > 0):
-            bits[Hop(flow.stream, int(used[a]), int(used[b]))] = float(matrix[a, b])
+        tuples = flow_matrix(tasks, flow, local.astype(np.int32), len(used))
+        np.fill_diagonal(tuples, 0.0)
+        for a, b in np.argwhere(tuples > 0):  # a tuple without content still needs a way
+            bits[Hop(flow.stream, int(used[a]), int(used[b]))] = float(tuples[a, b] * flow.tuple_bytes * BITS)
     return bits
 
 

@@ -51,7 +51,8 @@ def expand_slots(cluster: Cluster, resources: tuple[str, ...] = ()) -> Slots:
     """Expand a cluster into its slots; `resources` names the columns of `capacity`."""
     machines = cluster.machines
     width = np.array([machine.slots for machine in machines])
-    hosts = {name: number for number, name in enumerate(dict.fromkeys(m.host or m.name for m in machines))}
+    keys = [(m.host is None, m.host or m.name) for m in machines]  # a host of its own is nobody else's
+    hosts = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     processes = np.array([machine.processes for machine in machines])
     before = np.concatenate([[0], np.cumsum(processes)])[:-1]
     block = [before[m] + np.arange(width[m]) * processes[m] // width[m] for m in range(len(machines))]
@@ -59,7 +60,7 @@ def expand_slots(cluster: Cluster, resources: tuple[str, ...] = ()) -> Slots:
     return Slots(
         machine=np.repeat(np.arange(len(machines), dtype=np.int32), width),
         process=np.concatenate(block).astype(np.int32),
-        host=np.repeat(np.array([hosts[m.host or m.name] for m in machines], dtype=np.int32), width),
+        host=np.repeat(np.array([hosts[key] for key in keys], dtype=np.int32), width),
         first=np.concatenate([[0], np.cumsum(width)]).astype(np.int32),
         cpu=np.repeat([machine.speed for machine in machines], width),
         memory_mb=np.repeat([machine.slot_memory_mb or np.inf for machine in machines], width),

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from penstock.model.entity import explain
+from penstock.model.entity import explain, refuse_endless
 from penstock.model.errors import InvalidInput, UnknownName, choices
 
 T = TypeVar("T")
@@ -50,6 +50,8 @@ def _converted(path: str, text: str, kind: Any) -> Any:
     if get_origin(kind) is Literal and value not in get_args(kind):
         raise InvalidInput(path, f"expected one of {choices(get_args(kind))}, got {text!r}")
     try:
-        return msgspec.convert(value, kind, strict=False)
+        converted = msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
         raise explain(error, value, kind).below(path) from None
+    refuse_endless(path, converted)
+    return converted

@@ -17,6 +17,12 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
+SPREAD, FORWARD, GLOBAL = 0, 1, 2
+"""Who hears a sender on a stream: every receiver, its partner, the first receiver."""
+
+_HEARD = {Grouping.FORWARD: FORWARD, Grouping.GLOBAL: GLOBAL}
+
+
 class Flow(NamedTuple):
     """A stream between numbered components, with what one task sends to one task along it."""
 
@@ -26,6 +32,11 @@ class Flow(NamedTuple):
     share: float  # tuples from a task to each task it sends to, a tuple processed
     tuple_bytes: float
     stream: int  # position in the topology's streams
+
+    @property
+    def heard(self) -> int:
+        """Who hears a sender: SPREAD, FORWARD or GLOBAL."""
+        return _HEARD.get(self.grouping, SPREAD)
 
 
 class Tasks(NamedTuple):
@@ -136,7 +147,7 @@ def _spread(grouping: Grouping, width: int) -> int:
 def _gains(topology: Topology, flows: list[Flow], first: Ints) -> Floats:
     gain = np.zeros(int(first[-1]))
     rates = topology.rate_tps if isinstance(topology, Application) else {}
-    weights = {source.name: 1.0 for source in topology.sources} if len(rates) < len(topology.sources) else rates
+    weights = rates or {source.name: 1.0 for source in topology.sources}
     for number, position in enumerate(topology.order):
         component = topology.components[position]
         if component.name in weights:

@@ -41,7 +41,7 @@ class Grouping(StrEnum):
     GLOBAL = "global"  # always task 0
     DIRECT = "direct"  # the task that the sender names
     FORWARD = "forward"  # task k to task k
-    LOCAL_OR_SHUFFLE = "local-or-shuffle"  # a task in the same process if there is one
+    LOCAL_OR_SHUFFLE = "local-or-shuffle"  # one in the same process if there is one; estimated as shuffle
 
 
 class Distribution(StrEnum):
@@ -214,10 +214,13 @@ class Application(Topology, frozen=True, dict=True):
             sources = [component.name for component in self.sources]
             if name not in sources:
                 raise UnknownName(f"rate_tps.{name}", f"no source is named {name!r}; there are {choices(sources)}")
+        without = [component.name for component in self.sources if component.name not in self.rate_tps]
+        if self.rate_tps and without:
+            raise InvalidInput("rate_tps", f"expected a rate for every source or none at all, {without[0]!r} has none")
         if self.availability is not None and self.guaranteed_tps is None:
             raise InvalidInput("availability", "expected guaranteed_tps beside it, got none")
 
     @property
     def offered_tps(self) -> float | None:
-        """The offered load of all sources together, where it is known of each."""
-        return sum(self.rate_tps.values()) if len(self.rate_tps) == len(self.sources) else None
+        """The offered load of all sources together, where it is known."""
+        return sum(self.rate_tps.values()) if self.rate_tps else None

@@ -27,6 +27,12 @@ def violations(view: PlacementView, placement: Placement) -> list[str]:
         f"task {names[t]} is on {called[machine[t]]!r}, pinned to {called[view.pins[t]]!r}"
         for t in np.flatnonzero((view.pins >= 0) & (view.pins != machine))
     ]
+    if tasks.resources:
+        found += [
+            f"task {names[t]} is on {called[machine[t]]!r}, which lacks a resource that it needs"
+            for t in range(tasks.number)
+            if not view.machines_with_resources(t)[machine[t]]
+        ]
     for label, where, limit, known in (
         ("slot", placed, slots.memory_mb, list(view.cluster.slot_names)),
         ("machine", machine, slots.machine_memory_mb, called),
@@ -73,6 +79,8 @@ def _room_after_all(view: PlacementView, refusal: Infeasible, task: int) -> list
     for other, slot in refusal.placed.items():
         slot_free[slot] -= view.tasks.memory_mb[other]
         machine_free[slots.machine[slot]] -= view.tasks.memory_mb[other]
-    allowed = slice(None) if view.pins[task] < 0 else slots.machine == view.pins[task]
-    room = np.minimum(slot_free, machine_free[slots.machine])[allowed].max()
+    allowed = view.machines_with_resources(task)[slots.machine] & (
+        (view.pins[task] < 0) | (slots.machine == view.pins[task])
+    )
+    room = np.minimum(slot_free, machine_free[slots.machine])[allowed].max(initial=-np.inf)
     return [f"task {task} would find {room:g} MB"] if view.tasks.memory_mb[task] <= room * (1 - MEMORY_SLACK) else []

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from penstock.model.cluster import NEAR, Cluster, Link, Machine
-from penstock.model.entity import Count, NonNegative, Positive, Probability
+from penstock.model.entity import Count, NonNegative, Positive, Probability, SeedNumber
 from penstock.model.errors import InvalidInput
 from penstock.workloads import networks
 from penstock.workloads.choice import Choice, Seed, choose
@@ -70,7 +70,7 @@ def homogeneous(machines: Count = 8, cores: Count = 4, memory_mb: Positive = 819
     )
 
 
-def hetero(machines: Count = 10, seed: int = 0) -> Cluster:
+def hetero(machines: Count = 10, seed: SeedNumber = 0) -> Cluster:
     """Draw machines of 1, 2, 4 or 8 cores (a slot each), speed 0.6 to 1.6, 1 to 4 GB a core, on a 1 Gbps network."""
     rng = np.random.default_rng(seed)
     drawn = []
@@ -121,7 +121,7 @@ def fabric(
     bandwidth_mbps: Positive = GIGABIT,
     latency_ms: NonNegative = 0.1,
     spread: Probability = 0.0,
-    seed: int = 0,
+    seed: SeedNumber = 0,
 ) -> Cluster:
     """Build a routed network; see `networks` for the shapes and for `spread`."""
     capacities = networks.Capacities(
@@ -150,7 +150,7 @@ def fabric(
             return networks.jellyfish(servers=machines, capacities=capacities, seed=seed)
 
 
-def random_slots(seed: int = 0) -> Cluster:
+def random_slots(seed: SeedNumber = 0) -> Cluster:
     """Draw one slot graph with the statistics of TATA's data set."""
     return draw_slots(seed, name=f"random-slots-{seed}")
 

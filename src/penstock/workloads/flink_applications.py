@@ -8,9 +8,14 @@ fully busy at the throughput reported, divided over the components by assumption
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Annotated
+
+from msgspec import Meta
 
 from penstock.model.entity import Count, Positive
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
+
+Doublings = Annotated[int, Meta(ge=1, le=32)]
 
 TASK_MEMORY_MB = 256.0
 CLUSTER_CPU = 5.85  # 1 × 1.25 + 2 × 1.0 + 2 × 1.3: the third machine has four cores and two slots
@@ -60,7 +65,7 @@ def top_speed_windowing(sources: Count = 2, windows: Count = 4, sinks: Count = 1
     )
 
 
-def synthetic_communication(tasks: Count = 2, operators: Count = 3, first_bytes: Positive = 100.0) -> Application:
+def synthetic_communication(tasks: Count = 2, operators: Doublings = 3, first_bytes: Positive = 100.0) -> Application:
     """Pass random text along a chain whose operators each double it.
 
     33,000 tuples/s were reached. The cost is divided by the bytes that a component sends (the sink: receives). How

@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from penstock.model.entity import Count, Positive, Probability
+from penstock.model.entity import Count, Positive, Probability, SeedNumber
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.workloads.choice import Seed
@@ -27,7 +27,7 @@ CPU = (1, 6)
 MEMORY_MB = (32, 256)
 
 
-def random_job(seed: int = 0) -> Application:
+def random_job(seed: SeedNumber = 0) -> Application:
     """Draw one chain with the statistics of TATA's data set."""
     return draw_job(seed, name=f"random-job-{seed}")
 
@@ -97,7 +97,7 @@ def layered(
     keyed: Probability = 0.3,
     cpu: Positive = 0.001,
     memory_mb: Positive = 64.0,
-    seed: int = 0,
+    seed: SeedNumber = 0,
 ) -> Application:
     """Draw an application of `depth` layers: the first are sources, the last sinks, each fed by the layer before.
 

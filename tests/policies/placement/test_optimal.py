@@ -215,8 +215,8 @@ def test_refuses_a_resource_that_is_nowhere() -> None:
     refusal = refused("optimal", view)
     assert "gpu" in refusal.reason
     assert untruths(view, refusal) == []
-    unloaded = PlacementView(view.topology, view.cluster, "traffic")
-    assert isinstance(answer("optimal", unloaded), Placement)  # nothing need be sustained
+    for policy in ("round-robin", "r-storm", "greedy-sorted", "flink"):
+        assert refused(policy, view).constraint is Constraint.RESOURCE
 
 
 def island() -> Cluster:

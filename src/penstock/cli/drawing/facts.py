@@ -65,7 +65,7 @@ def cluster_facts(cluster: Cluster) -> dict[str, Any]:
     machines = cluster.machines
     found: dict[str, Any] = {
         "machines": len(machines),
-        "hosts": len({machine.host or machine.name for machine in machines}),
+        "hosts": len({(machine.host is None, machine.host or machine.name) for machine in machines}),
         "slots": cluster.slot_count,
         "cores": sum(machine.cores for machine in machines),
         "cpu": sum(machine.cpu for machine in machines),

@@ -41,8 +41,10 @@ class Draft:
         return allowed & np.logical_or.reduceat(fits, self.view.slots.first[:-1])
 
     def machines_allowed(self, task: int) -> Bools:
-        """Return on which machines a task's pin and the machine's memory allow it, whatever its slots say. [M]"""
+        """Return on which machines its pin, their memory and their resources allow a task, whatever slots say. [M]"""
         allowed: Bools = self.machine_free_mb >= self.view.tasks.memory_mb[task]
+        if self.view.tasks.resources:
+            allowed &= self.view.machines_with_resources(task)
         pin = self.view.pins[task]
         if pin >= 0:
             only = np.zeros_like(allowed)
@@ -51,9 +53,10 @@ class Draft:
         return allowed
 
     def has_room(self, task: int, slot: int) -> bool:
-        """Return whether a slot and its machine have the memory for a task."""
-        memory = self.view.tasks.memory_mb[task]
-        return bool(self.slot_free_mb[slot] >= memory and self.machine_free_mb[self.view.slots.machine[slot]] >= memory)
+        """Return whether a slot and its machine have the memory and the resources for a task."""
+        memory, machine = self.view.tasks.memory_mb[task], self.view.slots.machine[slot]
+        able = not self.view.tasks.resources or self.view.machines_with_resources(task)[machine]
+        return bool(able and self.slot_free_mb[slot] >= memory and self.machine_free_mb[machine] >= memory)
 
     def put(self, task: int, slot: int) -> None:
         """Place a task in a slot."""
@@ -94,7 +97,10 @@ class Draft:
             only, where = pin, f"machine {view.cluster.machines[pin].name!r}, to which it is pinned,"
         elif only is not None:
             where = f"machine {view.cluster.machines[only].name!r}"
-        machines = range(view.slots.machines) if only is None else [only]
+        able = view.machines_with_resources(task)
+        machines = [m for m in (range(view.slots.machines) if only is None else [only]) if able[m]]
+        if not machines:
+            return self._without_resource(task, "no machine has" if only is None else f"{where} has not")
         in_slots = (self.slot_free_mb[view.slots.first[m] : view.slots.first[m + 1]].max() for m in machines)
         left = max(min(room, self.machine_free_mb[m]) for room, m in zip(in_slots, machines, strict=True))
         return Infeasible(
@@ -105,6 +111,17 @@ class Draft:
             available=float(left),
             task=task if only is None or pin >= 0 else None,  # on another machine it might have room
             placed={int(other): int(self.slot[other]) for other in np.flatnonzero(self.slot >= 0)},
+        )
+
+    def _without_resource(self, task: int, where: str) -> Infeasible:
+        tasks = self.view.tasks
+        wanted = ", ".join(name for name, need in zip(tasks.resources, tasks.needs[task], strict=True) if need > 0)
+        return Infeasible(
+            constraint=Constraint.RESOURCE,
+            reason=f"task {task_names(self.view.topology)[task]} needs {wanted}, which {where}; "
+            "add it to the resources of a machine",
+            needed=float(tasks.needs[task].max()),
+            available=0.0,
         )
 
     def done(self, gap: float | None = None, note: str = "") -> Placement | Infeasible:

@@ -14,7 +14,6 @@ from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
 from penstock.policies.placement.exact.alike import Group
 from penstock.policies.placement.exact.program import SCALE, Columns, Program
-from penstock.policies.placement.exact.stress import has_resources
 
 Terms = list[tuple[int, float]]
 
@@ -118,7 +117,7 @@ class Assignment:
         if group.pin >= 0:
             on_machine = np.where(np.arange(slots.machines) == group.pin, on_machine, 0.0)
         if np.isfinite(self.most):
-            on_machine = np.where(has_resources(self.view, group.tasks[0]), on_machine, 0.0)
+            on_machine = np.where(self.view.machines_with_resources(group.tasks[0]), on_machine, 0.0)
         room = np.fmin(on_machine[slots.machine], in_slot) if self._by_slot else on_machine
         return np.floor(np.fmin(room, len(group.tasks)))
 

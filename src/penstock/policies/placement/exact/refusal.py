@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible
-from penstock.model.taskgraph import task_names
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
-from penstock.policies.placement.exact.stress import has_resources
 from penstock.policies.placement.starts import packed
 
 
@@ -21,23 +19,13 @@ def without_room(view: PlacementView) -> Infeasible | None:
     return _memory_in_all(view)
 
 
-def without_resources(view: PlacementView) -> Infeasible | None:
-    """Return the refusal for a task that needs what no machine open to it has."""
-    for task in range(view.tasks.number) if view.tasks.resources else ():
-        machines = has_resources(view, task)
-        pin = int(view.pins[task])
-        if not (machines[pin] if pin >= 0 else machines.any()):
-            return _without_resource(view, task)
-    return None
-
-
 def unpackable(view: PlacementView) -> Infeasible:
     """Return the refusal for tasks that have been proven not to fit together: how far packing them comes."""
     stuck = packed(view)
     if isinstance(stuck, Infeasible):
         return replace(stuck, reason=f"no arrangement fits all tasks: largest first, {stuck.reason}")
     return Infeasible(
-        constraint=Constraint.CPU,
+        constraint=Constraint.RESOURCE,
         reason="no arrangement fits the memory and has every task where the resources that it needs are; "
         "add memory to the machines that have them",
         needed=1.0,
@@ -81,19 +69,6 @@ def out_of_time(seconds: float) -> Infeasible:
     return Infeasible(
         constraint=Constraint.SIZE,
         reason=f"no placement that fits was found within {seconds:g} s, nor proven not to exist; allow more time",
-        needed=1.0,
-        available=0.0,
-    )
-
-
-def _without_resource(view: PlacementView, task: int) -> Infeasible:
-    wanted = ", ".join(
-        name for name, need in zip(view.tasks.resources, view.tasks.needs[task], strict=True) if need > 0
-    )
-    where = "no machine has" if view.pins[task] < 0 else "the machine to which it is pinned has not"
-    return Infeasible(
-        constraint=Constraint.CPU,
-        reason=f"task {task_names(view.topology)[task]} needs {wanted}, which {where}; add it to a machine's resources",
         needed=1.0,
         available=0.0,
     )

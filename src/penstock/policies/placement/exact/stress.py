@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.model.placement import Hop
 from penstock.model.routes import BITS, card_bits, hop_bits
-from penstock.model.taskgraph import Bools, Floats, Ints, sum_by
+from penstock.model.taskgraph import Floats, Ints, sum_by
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.affinity import task_traffic
 
@@ -39,13 +39,6 @@ def worst_stress(view: PlacementView) -> float:
     bits = task_traffic(view).sum() / 2 * BITS  # each tuple is sent once and received once
     bandwidth = view.links.bandwidth[view.links.bandwidth > 0] if view.cluster.routed else slots.machine_network
     return float(max(found, bits / bandwidth.min(initial=np.inf)))
-
-
-def has_resources(view: PlacementView, task: int) -> Bools:
-    """Return which machines have some of every other resource that a task needs. [M]"""
-    needs = view.tasks.needs[task] * view.tasks.gain[task]
-    found: Bools = ((needs == 0) | (view.slots.capacity > 0)).all(axis=1)
-    return found
 
 
 def least_stress(view: PlacementView) -> float:
