@@ -46,7 +46,7 @@ setup: $(READY) ## Make .venv from requirements.lock
 $(READY): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "python: not found; install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "python: $(PYTHON) is older than 3.11; install a newer one, or say make PYTHON=/path/to/python" >&2; exit 1; }
+		echo "python: $(PYTHON) does not run or is older than 3.11; install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "setting up $(VENV) (a few minutes, once)" >&2
 	@"$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.lock

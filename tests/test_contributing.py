@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md, executed: the policy, its row in the table, its test, the contract tests."""
+"""The worked example of CONTRIBUTING.md, executed: the policy, its row in the table, its test."""
 
 import re
 import sys

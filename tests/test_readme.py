@@ -18,7 +18,9 @@ def blocks(language: str) -> list[str]:
 
 
 def test_its_files_are_read_and_planned(penstock: Callable[..., Ran], tmp_path: Path) -> None:
-    application, cluster = blocks("toml")
+    application, cluster, network = blocks("toml")
+    (tmp_path / "my-network.toml").write_text(network)
+    assert load_cluster(tmp_path / "my-network.toml").routed
     (tmp_path / "my-app.toml").write_text(application)
     (tmp_path / "my-cluster.toml").write_text(cluster)
     assert load_application(tmp_path / "my-app.toml").offered_tps == 2000

@@ -3,8 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.estimate.bottleneck import bottleneck, bottleneck_rates, elements
-from penstock.estimate.evaluator import Evaluator
+from penstock.estimate import bottleneck as bottleneck_module
+from penstock.estimate.bottleneck import bottleneck, bottleneck_rates, elements, machine_traffic
+from penstock.estimate.evaluator import Evaluator, Objective, memory_fits
+from penstock.model import routes as routes_module
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.kernel import interpreted
 from penstock.model.placement import Hop, Placement
@@ -41,6 +43,11 @@ def line(bandwidth: float, directed: bool = False) -> Cluster:
     )
 
 
+def mesh(card_mbps: float | None) -> Cluster:
+    machines = (Machine(name=name, speed=80.0, network_mbps=card_mbps, resources={"gpu": 9.0}) for name in "ab")
+    return Cluster(name=f"mesh-{card_mbps}", machines=tuple(machines))
+
+
 def rate_and_limit(application: Application, cluster: Cluster, placement: Placement) -> tuple[object, str, str]:
     evaluator = Evaluator(application, cluster)
     limit = bottleneck(evaluator.tasks, evaluator.slots, cluster, placement)
@@ -72,11 +79,7 @@ def test_any_other_resource_may_limit() -> None:
 
 
 def test_a_network_card_limits_on_a_mesh() -> None:
-    cluster = Cluster(
-        name="mesh",
-        machines=tuple(Machine(name=name, speed=80.0, network_mbps=4.0, resources={"gpu": 9.0}) for name in "ab"),
-    )
-    rate, kind, name = rate_and_limit(camera(), cluster, Placement((0, 1, 1)))
+    rate, kind, name = rate_and_limit(camera(), mesh(4.0), Placement((0, 1, 1)))
     assert (rate, kind) == (pytest.approx(0.5), "network")
     assert name in ("a (out)", "b (in)")
 
@@ -107,14 +110,47 @@ def test_the_kernel_agrees_with_the_list_of_elements(application: Application, c
     assert bottleneck_rates(evaluator.rate_net, placed)[0] == pytest.approx(listed[0].rate_tps)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_compiled_equals_interpreted_and_single_on_a_routed_network(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    cluster = line(float(rng.uniform(1, 20)))
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("cluster", [line(7.0), line(7.0, directed=True), mesh(4.0), mesh(None)], ids=lambda c: c.name)
+def test_compiled_equals_interpreted(seed: int, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = Evaluator(camera(), cluster)
-    placed = rng.integers(0, 3, (6, 3), dtype=np.int32)
-    compiled = bottleneck_rates(evaluator.rate_net, placed)
-    np.testing.assert_allclose(interpreted(bottleneck_rates)(evaluator.rate_net, placed), compiled)
+    placed = np.random.default_rng(seed).integers(0, len(cluster.machines), (6, 3), dtype=np.int32)
+    compiled = bottleneck_rates(evaluator.rate_net, placed, True), machine_traffic(evaluator.rate_net, placed)
+    for module in (bottleneck_module, routes_module):
+        for name, value in list(vars(module).items()):
+            if hasattr(value, "py_func"):
+                monkeypatch.setattr(module, name, interpreted(value))
+    plain = interpreted(bottleneck_rates)(evaluator.rate_net, placed, True)
+    np.testing.assert_allclose(plain, compiled[0])
+    np.testing.assert_allclose(interpreted(machine_traffic)(evaluator.rate_net, placed), compiled[1])
+
+
+@given(applications(), clusters(), st.integers(0, 2**32 - 1))
+def test_memory_fits_where_no_slot_or_machine_holds_more_than_it_has(
+    application: Application, cluster: Cluster, seed: int
+) -> None:
+    evaluator = Evaluator(application, cluster)
+    slots, memory = evaluator.slots, evaluator.tasks.memory_mb
+    placed = random_slots(np.random.default_rng(seed), application, cluster, rows=3)
+    arguments = (memory, slots.memory_mb, slots.machine_memory_mb, slots.machine, placed)
+    expected = [
+        bool(
+            (np.bincount(row, memory, slots.number) <= slots.memory_mb * (1 + 1e-9)).all()
+            and (np.bincount(slots.machine[row], memory, slots.machines) <= slots.machine_memory_mb * (1 + 1e-9)).all()
+        )
+        for row in placed
+    ]
+    assert memory_fits(*arguments).tolist() == expected
+    assert interpreted(memory_fits)(*arguments).tolist() == expected
+
+
+def test_throughput_is_held_back_by_cards_and_other_resources() -> None:
+    evaluator = Evaluator(camera(), mesh(4.0))
+    placement = Placement((0, 1, 1))
+    found = evaluator.evaluate(placement)
+    assert found.rate_tps == found.throughput_tps == pytest.approx(0.5)
+    scored = evaluator.scorer(Objective.THROUGHPUT)(np.array([placement.slots], dtype=np.int32))
+    assert scored[0] == pytest.approx(0.5)
 
 
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))

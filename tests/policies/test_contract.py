@@ -232,7 +232,7 @@ def small_clusters(draw: st.DrawFn) -> Cluster:
     return Cluster(name="line", machines=machines, links=links)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "optimal"])  # no heuristic; its own tests ask more
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(view=small_cases())
 def test_is_valid_or_says_truly_why_not(name: str, view: PlacementView) -> None:

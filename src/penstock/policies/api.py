@@ -2,7 +2,8 @@
 
 A placement policy is any object with `place(view, rng)`. Its parameters are the fields of a frozen dataclass. It
 remembers nothing between calls, takes all randomness from `rng`, leaves the view unchanged, and answers a case that
-it cannot place with `Infeasible`, never with an exception. It does not check its own result: `checks` does.
+it cannot place with `Infeasible`; exceptions are for parameters that make no sense and for views that lack what it
+needs. It does not check its own result: `checks` does.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Random cases small enough to try everything, and the best that there is in each, by brute force.
 
 Meshes have several slots a machine, equal or unequal machines, network cards, other resources, tight memory, pins;
-routed networks are lines, stars and rings of links, shared or one each way. Streams take every grouping.
+routed networks are lines, stars and rings of links, shared or one each way. Streams take several groupings.
 """
 
 from collections.abc import Sequence
