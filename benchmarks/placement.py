@@ -28,7 +28,7 @@ LONG_S = 5.0
 def view_of(tasks: int, machines: int) -> PlacementView:
     """Return the case of a size."""
     components = max(tasks // 100, 10)
-    topology = layered(components=components, parallelism=tasks // components, memory_mb=1.0, seed=1)
+    topology = layered(components=components, parallelism=tasks // components, memory_mb=0.1, seed=1)
     machine_park = cluster(f"hetero:machines={machines},seed=1")
     scorer = Evaluator(topology, machine_park).scorer(Objective.RATE)
     view = PlacementView(topology, machine_park, "rate", scorer)
