@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.estimate import bottleneck as bottleneck_module
-from penstock.estimate.bottleneck import bottleneck, bottleneck_rates, elements, machine_traffic
+from penstock.estimate.bottleneck import bottleneck_rates, elements, machine_traffic
 from penstock.estimate.evaluator import Evaluator, Objective, memory_fits
 from penstock.model import routes as routes_module
 from penstock.model.cluster import Cluster, Link, Machine
@@ -49,8 +49,8 @@ def mesh(card_mbps: float | None) -> Cluster:
 
 
 def rate_and_limit(application: Application, cluster: Cluster, placement: Placement) -> tuple[object, str, str]:
-    evaluator = Evaluator(application, cluster)
-    limit = bottleneck(evaluator.tasks, evaluator.slots, cluster, placement)
+    limit = Evaluator(application, cluster).evaluate(placement).bottleneck
+    assert limit is not None
     return limit.rate_tps, limit.kind, limit.name
 
 

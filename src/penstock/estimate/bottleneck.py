@@ -62,12 +62,6 @@ def utilisation(tasks: Tasks, slots: Slots, placement: Placement, rate_tps: floa
     return sum_by(machine, tasks.cpu * tasks.gain * rate_tps, slots.machines) / slots.machine_cpu
 
 
-def bottleneck(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement) -> Element:
-    """Return the element that limits the rate of a placement."""
-    found = elements(tasks, slots, cluster, placement)
-    return found[0] if found else Element("machine", cluster.machines[0].name, 0.0, slots.machine_cpu[0])
-
-
 def _used(kind: str, names: Sequence[str], load: Floats, capacity: Floats) -> list[Element]:
     return [Element(kind, names[int(i)], float(load[i]), float(capacity[i])) for i in np.flatnonzero(load > 0)]
 

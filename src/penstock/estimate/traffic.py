@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from penstock.model.slotgraph import Slots
-from penstock.model.taskgraph import Ints, Tasks
-from penstock.model.topology import Grouping
+from penstock.model.taskgraph import FORWARD, Ints, Tasks, sum_by
 
 
 class Traffic(NamedTuple):
@@ -31,14 +30,10 @@ def _inside(tasks: Tasks, place: Ints, places: int) -> float:
     """Return the bytes a source tuple whose sender and receiver are in one place."""
     inside = 0.0
     for flow in tasks.flows:
-        sender, receiver = tasks.of(flow.source), tasks.of(flow.target)
-        sent = tasks.gain[sender.start : sender.stop] * flow.share * flow.tuple_bytes
-        source, target = place[sender.start : sender.stop], place[receiver.start : receiver.stop]
-        match flow.grouping:
-            case Grouping.FORWARD:
-                inside += float(sent[source == target].sum())
-            case Grouping.GLOBAL:
-                inside += float(sent[source == target[0]].sum())
-            case _:
-                inside += float(np.bincount(source, sent, places) @ np.bincount(target, minlength=places))
+        tuples, source, target = tasks.sent(flow, place)
+        if flow.heard == FORWARD:
+            both = float(tuples[source == target].sum())
+        else:
+            both = float(sum_by(source, tuples, places) @ sum_by(target, np.ones(len(target)), places))
+        inside += both * flow.tuple_bytes
     return inside

@@ -11,8 +11,7 @@ import numpy as np
 from penstock.model.kernel import kernel
 from penstock.model.placement import Hop
 from penstock.model.slotgraph import Links, Slots
-from penstock.model.taskgraph import Floats, Flow, Ints, Tasks, sum_by
-from penstock.model.topology import Grouping
+from penstock.model.taskgraph import FORWARD, Floats, Flow, Ints, Tasks, sum_by
 
 BITS = 8.0
 
@@ -22,16 +21,12 @@ def flow_matrix(tasks: Tasks, flow: Flow, place: Ints, places: int) -> Floats:
 
     `place` says for every task where it is: its machine, its process, its slot.
     """
-    sender, receiver = tasks.of(flow.source), tasks.of(flow.target)
-    sent = tasks.gain[sender.start : sender.stop] * flow.share
-    source, target = place[sender.start : sender.stop], place[receiver.start : receiver.stop]
-    matrix = np.zeros((places, places))
-    if flow.grouping is Grouping.FORWARD:
-        np.add.at(matrix, (source, target), sent)
+    tuples, source, target = tasks.sent(flow, place)
+    if flow.heard == FORWARD:
+        matrix = np.zeros((places, places))
+        np.add.at(matrix, (source, target), tuples)
         return matrix
-    if flow.grouping is Grouping.GLOBAL:
-        target = target[:1]
-    return np.outer(sum_by(source, sent, places), sum_by(target, np.ones(len(target)), places))
+    return np.outer(sum_by(source, tuples, places), sum_by(target, np.ones(len(target)), places))
 
 
 def hop_bits(tasks: Tasks, slots: Slots, placed: Ints) -> dict[Hop, float]:
@@ -52,20 +47,17 @@ def card_bits(tasks: Tasks, slots: Slots, placed: Ints) -> tuple[Floats, Floats]
     machine = slots.machine[placed]
     out, into = np.zeros(slots.machines), np.zeros(slots.machines)
     for flow in tasks.flows:
-        sender, receiver = tasks.of(flow.source), tasks.of(flow.target)
-        sent = tasks.gain[sender.start : sender.stop] * flow.share * flow.tuple_bytes * BITS
-        source, target = machine[sender.start : sender.stop], machine[receiver.start : receiver.stop]
-        if flow.grouping is Grouping.FORWARD:
-            away = np.where(source != target, sent, 0.0)
+        tuples, source, target = tasks.sent(flow, machine)
+        bits = tuples * flow.tuple_bytes * BITS
+        if flow.heard == FORWARD:
+            away = np.where(source != target, bits, 0.0)
             out += sum_by(source, away, slots.machines)
             into += sum_by(target, away, slots.machines)
-            continue
-        if flow.grouping is Grouping.GLOBAL:
-            target = target[:1]
-        from_here = sum_by(source, sent, slots.machines)
-        heard_here = sum_by(target, np.ones(len(target)), slots.machines)
-        out += from_here * (len(target) - heard_here)
-        into += heard_here * (from_here.sum() - from_here)
+        else:
+            from_here = sum_by(source, bits, slots.machines)
+            heard_here = sum_by(target, np.ones(len(target)), slots.machines)
+            out += from_here * (len(target) - heard_here)
+            into += heard_here * (from_here.sum() - from_here)
     return out, np.maximum(into, 0.0)
 
 
@@ -126,3 +118,24 @@ def widest_path(links: Links, load: Floats, bits: float, source: int, target: in
         path[len(path) - 1 - step] = via[node]
         node = tail[node]
     return width[target], path
+
+
+@kernel
+def fewest_links(links: Links, source: int) -> Floats:
+    """Return the fewest links with bandwidth from a node to every node, infinite where there is no way. [V]"""
+    steps = np.full(links.nodes, np.inf)
+    steps[source] = 0.0
+    queue = np.empty(links.nodes, dtype=np.int32)
+    queue[0] = source
+    known = 1
+    for position in range(links.nodes):
+        if position == known:
+            break
+        node = queue[position]
+        for arc in range(links.start[node], links.start[node + 1]):
+            head = links.head[arc]
+            if links.bandwidth[links.link[arc]] > 0.0 and steps[head] == np.inf:
+                steps[head] = steps[node] + 1.0
+                queue[known] = head
+                known += 1
+    return steps

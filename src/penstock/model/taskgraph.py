@@ -39,6 +39,14 @@ class Flow(NamedTuple):
         return _HEARD.get(self.grouping, SPREAD)
 
 
+class Sent(NamedTuple):
+    """What flows along a stream: from sender k to receiver k if forward, else from every sender to every receiver."""
+
+    tuples: Floats  # [senders] to each receiver, a source tuple
+    source: Ints  # [senders] where they are
+    target: Ints  # [receivers] where they are; of a global stream the first alone
+
+
 class Tasks(NamedTuple):
     """The tasks of a topology; T tasks, C components in topological order, R resources beside cpu."""
 
@@ -58,6 +66,16 @@ class Tasks(NamedTuple):
     def number(self) -> int:
         """How many tasks there are."""
         return len(self.component)
+
+    def sent(self, flow: Flow, place: Ints) -> Sent:
+        """Return what a flow's senders send, and where its senders and receivers are: `place` is [T]."""
+        sender, receiver = self.of(flow.source), self.of(flow.target)
+        heard = 1 if flow.heard == GLOBAL else len(receiver)
+        return Sent(
+            tuples=self.gain[sender.start : sender.stop] * flow.share,
+            source=place[sender.start : sender.stop],
+            target=place[receiver.start : receiver.start + heard],
+        )
 
     def of(self, component: int) -> range:
         """The tasks of a component."""

@@ -5,8 +5,8 @@
 
 import numpy as np
 
-from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible, Placement
-from penstock.model.routes import hop_bits
+from penstock.model.placement import MEMORY_SLACK, Constraint, Hop, Infeasible, Placement
+from penstock.model.routes import hop_bits, route
 from penstock.model.taskgraph import task_names
 from penstock.policies.api import PlacementView
 
@@ -70,6 +70,12 @@ def untruths(view: PlacementView, refusal: Infeasible) -> list[str]:
     found = [] if refusal.needed > refusal.available else [f"needs {refusal.needed:g}, has {refusal.available:g}"]
     if refusal.constraint is Constraint.MEMORY and refusal.task is not None:
         found += _room_after_all(view, refusal, refusal.task)
+    if refusal.constraint is Constraint.ROUTE and len(refusal.placed) == view.tasks.number:
+        slots = [refusal.placed[task] for task in range(view.tasks.number)]
+        if not isinstance(route(view.tasks, view.slots, view.links, slots), Hop):
+            found.append("every stream has a way after all")
+    if refusal.constraint is Constraint.RESOURCE and not view.tasks.resources:
+        found.append("no task needs a resource")
     return found
 
 

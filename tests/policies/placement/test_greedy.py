@@ -10,13 +10,14 @@ from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.kernel import interpreted
 from penstock.model.placement import Constraint, Hop, Infeasible, Placement
+from penstock.model.routes import fewest_links
 from penstock.model.taskgraph import expand_edges
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.greedy_random import GreedyRandom
 from penstock.policies.placement.greedy_sorted import GreedySorted, requirement
 from penstock.policies.placement.imposed_rate import place_in_order
-from penstock.policies.placement.network_rates import card_rates, fewest_links, path_rates, reverse
+from penstock.policies.placement.network_rates import card_rates, path_rates, reverse
 from penstock.policies.placement.transports import ALL_TASKS, NO_PARTNER, Transports, smallest_between
 from tests.policies.cases import chain, cluster, equal_machines, machines_of, placed, refused
 from tests.policies.placement.random_cases import Case, arcs_of, random_mesh, random_network

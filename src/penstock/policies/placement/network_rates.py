@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.model.kernel import kernel
 from penstock.model.placement import Hop
-from penstock.model.routes import widest_path, widest_tree
+from penstock.model.routes import fewest_links, widest_path, widest_tree
 from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Floats
 from penstock.policies.api import PlacementView
@@ -205,24 +205,3 @@ def card_rates(reach: Reach, card: Floats, near_load: Floats, far_load: Floats) 
         own = card[machine] / (near_load[machine] + near[machine]) if near[machine] > 0.0 else np.inf
         rates[machine] = min(own, second if machine == where else lowest)
     return rates
-
-
-@kernel
-def fewest_links(links: Links, source: int) -> Floats:
-    """Return the fewest links with bandwidth from a node to every node, infinite where there is no way. [V]"""
-    steps = np.full(links.nodes, np.inf)
-    steps[source] = 0.0
-    queue = np.empty(links.nodes, dtype=np.int32)
-    queue[0] = source
-    known = 1
-    for position in range(links.nodes):
-        if position == known:
-            break
-        node = queue[position]
-        for arc in range(links.start[node], links.start[node + 1]):
-            head = links.head[arc]
-            if links.bandwidth[links.link[arc]] > 0.0 and steps[head] == np.inf:
-                steps[head] = steps[node] + 1.0
-                queue[known] = head
-                known += 1
-    return steps

@@ -18,6 +18,7 @@ import numpy as np
 
 from penstock.model.entity import NonNegative
 from penstock.model.placement import Infeasible, Placement
+from penstock.model.routes import fewest_links
 from penstock.model.taskgraph import Bools, Floats, Ints
 from penstock.model.topology import Application
 from penstock.policies.api import PlacementView
@@ -112,18 +113,8 @@ def network_distance(view: PlacementView, reference: int) -> Floats:
 
 
 def _hops(view: PlacementView, reference: int) -> Floats:
-    links = view.links
-    hops = np.full(links.nodes, -1.0)
-    hops[reference] = 0.0
-    waiting = deque([reference])
-    while waiting:
-        node = waiting.popleft()
-        for arc in range(links.start[node], links.start[node + 1]):
-            head = int(links.head[arc])
-            if hops[head] < 0 and links.bandwidth[links.link[arc]] > 0:
-                hops[head] = hops[node] + 1.0
-                waiting.append(head)
-    return np.where(hops < 0, hops.max() + 1.0, hops)
+    hops = fewest_links(view.links, reference)
+    return np.where(np.isfinite(hops), hops, hops[np.isfinite(hops)].max() + 1.0)
 
 
 def _most_resources(draft: Draft, room: Bools, rate: float) -> int:

@@ -53,11 +53,13 @@ def least_stress(view: PlacementView) -> float:
     whole = slots.capacity.sum(axis=0)
     for column in np.flatnonzero(whole > 0).tolist():
         bound = max(bound, needs[:, column].sum() / whole[column])
-    alone = view.work[:, None] / slot_cpu  # [T, M]
+    _, kinds = np.unique(np.stack([tasks.component, tasks.gain]), axis=1, return_index=True)  # the others are alike
+    alone = view.work[kinds, None] / slot_cpu  # [kinds, M]
     for column in range(needs.shape[1]):
         with np.errstate(divide="ignore", invalid="ignore"):
-            alone = np.fmax(alone, needs[:, column, None] / slots.capacity[:, column])
-    alone = np.where(pinned[:, None] & (view.pins[:, None] != np.arange(slots.machines)), np.inf, alone)
+            alone = np.fmax(alone, needs[kinds, column, None] / slots.capacity[:, column])
+    elsewhere = pinned[kinds, None] & (view.pins[kinds, None] != np.arange(slots.machines))
+    alone = np.where(elsewhere, np.inf, alone)
     return float(max(bound, alone.min(axis=1).max()))
 
 
