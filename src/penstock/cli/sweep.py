@@ -37,6 +37,7 @@ EXAMPLES = """Examples:
 
   penstock sweep --tata ../shared/data/tata --objective balanced --policy all --policy local-search:seconds=0.1
 """
+MEASURES = {"throughput": "throughput_tps", "rate": "rate_tps", "delay": "delay_ms", "traffic": "traffic_bytes"}
 WIDE = 100  # columns of a terminal with room for everything
 CLUSTERS = [f"hetero:machines={machines},seed={{seed}}" for machines in (4, 8, 16)]
 
@@ -169,13 +170,12 @@ def _print(summed: "pd.DataFrame", baseline: str, title: str, objective: str) ->
 
     console.print(f"[bold]{title}, mean ± standard deviation relative to {baseline}[/]\n")
     scored = objective == "balanced"
-    measures = {"throughput": "throughput_tps", "rate": "rate_tps", "delay": "delay_ms", "traffic": "traffic_bytes"}
-    if console.width < WIDE:
-        del measures["rate"]
+    measures = {name: column for name, column in MEASURES.items() if name != "rate" or console.width >= WIDE}
     rows = table("policy", *measures, *(["reward"] if scored else []), "decided in")
-    best = summed["score"].max()
-    for _, row in summed.iterrows():
-        top = row["score"] == best
+    judged = summed["score"] if scored else summed[f"{MEASURES[objective]}_ratio"]
+    best = judged.idxmin() if objective in ("delay", "traffic") else judged.idxmax()
+    for position, row in summed.iterrows():
+        top = position == best
         rows.add_row(
             policy_cell(row["policy"], top),
             *(_spread(row, measure) for measure in measures.values()),

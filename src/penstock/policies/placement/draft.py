@@ -105,7 +105,7 @@ class Draft:
         left = max(min(room, self.machine_free_mb[m]) for room, m in zip(in_slots, machines, strict=True))
         return Infeasible(
             constraint=Constraint.MEMORY,
-            reason=f"task {name} needs {needed:g} MB and the most left on {where} is {max(left, 0.0):g} MB; "
+            reason=f"task {name} needs {needed:g} MB and the most left on {where} is {round(max(left, 0.0), 3):g} MB; "
             "add memory or machines, or lower the component's memory_mb",
             needed=needed,
             available=float(left),
