@@ -12,7 +12,8 @@ import numpy as np
 
 from benchmarks.plain_estimator import PlainCase, estimate
 from penstock.estimate.evaluator import Evaluator
-from penstock.estimate.flow import TATA, estimate_flows
+from penstock.estimate.flow import TATA
+from penstock.estimate.flow_kernels import estimate_flows
 from penstock.model.cluster import Cluster
 from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
 from penstock.model.topology import Application

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from penstock.estimate import flow
+from penstock.estimate import flow_kernels
 from penstock.estimate.evaluator import Evaluator, Objective
-from penstock.estimate.flow import PLANNING, TATA, FlowModel, estimate_flow, estimate_flows
+from penstock.estimate.flow import PLANNING, TATA, FlowModel, estimate_flow
+from penstock.estimate.flow_kernels import estimate_flows
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
 from penstock.model.kernel import interpreted
@@ -255,9 +256,11 @@ def test_compiled_equals_interpreted(model: FlowModel, seed: int, monkeypatch: p
     net = Evaluator(application, cluster, model).flow_net
     placed = random_slots(rng, application, cluster, rows=4)
     compiled = estimate_flows(net, placed)
-    kernels = [name for name, value in vars(flow).items() if hasattr(value, "py_func") and name != "estimate_flows"]
+    kernels = [
+        name for name, value in vars(flow_kernels).items() if hasattr(value, "py_func") and name != "estimate_flows"
+    ]
     assert len(kernels) > 5
     for name in kernels:
-        monkeypatch.setattr(flow, name, interpreted(getattr(flow, name)))
+        monkeypatch.setattr(flow_kernels, name, interpreted(getattr(flow_kernels, name)))
     plain = interpreted(estimate_flows)(net, placed)
     np.testing.assert_allclose(compiled, plain, rtol=1e-12)

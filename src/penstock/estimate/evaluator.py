@@ -18,11 +18,10 @@ from penstock.estimate.flow import (
     PLANNING,
     FlowEstimate,
     FlowModel,
-    FlowNet,
     estimate_flow,
-    estimate_flows,
     flow_net,
 )
+from penstock.estimate.flow_kernels import FlowNet, estimate_flows
 from penstock.estimate.hops import even_delay, slot_delays
 from penstock.estimate.traffic import Traffic, traffic
 from penstock.model.instance import Instance
