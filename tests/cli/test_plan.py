@@ -21,7 +21,7 @@ def test_prints_a_row_a_policy_and_marks_the_best(penstock: Penstock) -> None:
     assert "throughput" in ran.out
 
 
-def test_all_stands_for_every_policy_and_a_later_text_replaces_one(penstock: Penstock) -> None:
+def test_all_stands_for_every_policy_that_is_not_named_beside_it(penstock: Penstock) -> None:
     ran = penstock(
         "plan", "throughput-test", "tata-3", "--policy", "all", "--policy", "optimal:seconds=1",
         "--policy", "local-search:steps=200,seconds=none", "--json",
@@ -32,6 +32,14 @@ def test_all_stands_for_every_policy_and_a_later_text_replaces_one(penstock: Pen
     assert "optimal:seconds=1" in policies
     assert "optimal" not in policies
     assert answer["best"] in policies
+
+
+def test_one_policy_may_be_asked_with_several_parameters(penstock: Penstock) -> None:
+    specs = ["heft", "heft:batch=2", "heft:batch=6"]
+    ran = penstock(
+        "plan", "throughput-test", "tata-3", "--json", *(part for spec in specs for part in ("--policy", spec))
+    )
+    assert [decision["policy"] for decision in json.loads(ran.out)["decisions"]] == specs
 
 
 def test_json_holds_what_the_table_holds(penstock: Penstock) -> None:

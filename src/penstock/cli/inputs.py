@@ -75,22 +75,23 @@ def cluster(text: str) -> "Cluster":
 
 
 def chosen_policies(specs: Sequence[str]) -> list[str]:
-    """Return the policies asked for; unknown ones are refused.
+    """Return the policies asked for, each once; unknown ones are refused.
 
-    `all` stands for every placement policy, and a later text replaces an earlier one of the same policy, so that
-    `all` and `optimal:seconds=2` is all of them with optimal so bounded.
+    `all` stands for every placement policy that is not named beside it, so that `all` and `optimal:seconds=2` is all of
+    them with optimal so bounded.
     """
     from penstock.policies.registry import PolicyKind, make, names
 
-    chosen: dict[str, str] = {}
-    for spec in specs:
-        for text in names(PolicyKind.PLACEMENT) if spec == "all" else (spec,):
-            make(text)
-            chosen[text.partition(":")[0]] = text
-    return list(chosen.values())
+    named = list(dict.fromkeys(spec for spec in specs if spec != "all"))
+    for spec in named:
+        make(spec)
+    if "all" not in specs:
+        return named
+    by_name = {name: [spec for spec in named if spec.partition(":")[0] == name] for name in names(PolicyKind.PLACEMENT)}
+    return [spec for name, own in by_name.items() for spec in own or [name]]
 
 
-def refuse_endings(save: Path | None, plot: Path | None, *inputs: str) -> None:
+def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
     """Refuse the name of a plan or picture that could not or should not be written, before any work is done for it."""
     from penstock.model.errors import FileProblem
 

@@ -14,7 +14,7 @@ from penstock.cli.inputs import (
     cluster_names,
     objective_names,
     policy_names,
-    refuse_endings,
+    refuse_outputs,
 )
 from penstock.cli.inputs import application as find_application
 from penstock.cli.inputs import cluster as find_cluster
@@ -43,7 +43,8 @@ def plan(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="A policy, NAME or NAME:PARAMETER=VALUE; repeat for more; or all.", autocompletion=policy_names
+            help="A policy, NAME or NAME:PARAMETER=VALUE; repeat for more; all: every other one.",
+            autocompletion=policy_names,
         ),
     ] = None,
     objective: Annotated[
@@ -67,7 +68,7 @@ def plan(
     from penstock.control.planner import Planner
 
     names = chosen_policies(policy or ["all"])
-    refuse_endings(save, plot, application, cluster)
+    refuse_outputs(save, plot, application, cluster)
     planner = Planner(find_application(application), find_cluster(cluster), chosen_objective(objective), seed)
     decisions = list(_with_progress(planner, names, quiet=as_json))
     best = planner.best(decisions)

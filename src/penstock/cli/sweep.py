@@ -56,7 +56,10 @@ def sweep(
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="As for plan; a later one replaces an earlier one of its name.", autocompletion=policy_names),
+        typer.Option(
+            help="As for plan: NAME or NAME:PARAMETER=VALUE; repeat for more; all: every other one.",
+            autocompletion=policy_names,
+        ),
     ] = None,
     objective: Annotated[
         str, typer.Option(help="throughput, rate, delay, traffic or balanced.", autocompletion=objective_names)

@@ -27,7 +27,7 @@ from penstock.estimate.traffic import Traffic, traffic
 from penstock.model.instance import Instance
 from penstock.model.kernel import kernel
 from penstock.model.placement import MEMORY_SLACK, Hop, Placement
-from penstock.model.routes import route
+from penstock.model.routes import BITS, route
 from penstock.model.taskgraph import Floats, Ints
 from penstock.model.topology import Application
 
@@ -134,47 +134,49 @@ class Evaluator(Instance):
         """Return a function from placements [B, T] to scores [B].
 
         A placement gets -inf that breaks a memory limit, lacks a resource or has a hop without a way. For delay and
-        traffic, one that does not sustain the offered load, where that is known, is worse than any that does, the
-        more so the less it sustains.
+        traffic, one whose rate is below the offered load, where that is known, is worse than any other, the more so
+        the lower its rate.
         """
         if objective is Objective.BALANCED and reference is None:
             raise ValueError("the balanced objective needs a reference")
         offered = self.topology.offered_tps if isinstance(self.topology, Application) else None
         if objective not in (Objective.DELAY, Objective.TRAFFIC):  # the others are about the rate themselves
             offered = None
+        # On a mesh the flow estimate looks after cpu, so there only the network and other resources are left to ask.
+        by_cpu_too = self.cluster.routed or objective is Objective.RATE or offered is not None
+        asked = by_cpu_too or self.rate_net.carded or bool(self.tasks.resources)
 
         def score(placed: NDArray[np.int32]) -> Floats:
-            allowed = self._fits(placed)
-            if self.cluster.routed or self.tasks.resources:
-                allowed &= bottleneck_rates(self.rate_net, placed, False) > 0
-            scores = self._scores(objective, placed, reference, weight)
+            rates = bottleneck_rates(self.rate_net, placed, by_cpu_too) if asked else np.full(len(placed), np.inf)
+            scores = self._scores(objective, placed, rates, reference, weight)
             if offered is not None:
-                rates = bottleneck_rates(self.rate_net, placed, True)
                 short = rates < offered * (1 - 1e-9)
                 scores = np.where(short, UNSUSTAINED * offered / np.maximum(rates, offered * 1e-9), scores)
-            return np.where(allowed, scores, -np.inf)
+            return np.where(self._fits(placed) & (rates > 0), scores, -np.inf)
 
         return score
 
     def _scores(
-        self, objective: Objective, placed: NDArray[np.int32], reference: FlowEstimate | None, weight: float
+        self,
+        objective: Objective,
+        placed: NDArray[np.int32],
+        rates: Floats,
+        reference: FlowEstimate | None,
+        weight: float,
     ) -> Floats:
         if objective is Objective.TRAFFIC:
-            return -machine_traffic(self.rate_net, placed)
+            return -machine_traffic(self.rate_net, placed) / BITS
         if objective is Objective.RATE or (objective is Objective.THROUGHPUT and self.cluster.routed):
-            return bottleneck_rates(self.rate_net, placed, True)
+            return rates
         if self.cluster.routed:
-            throughput = bottleneck_rates(self.rate_net, placed, True)
-            delay = np.array([self._routed_delay(row) for row in placed])
+            throughput, delay = rates, np.array([self._routed_delay(row) for row in placed])
         else:
             throughput, delay = estimate_flows(self.flow_net, placed)
-            if self.rate_net.carded or self.tasks.resources:
-                throughput = np.minimum(throughput, bottleneck_rates(self.rate_net, placed, False))
         if objective is Objective.THROUGHPUT:
-            return throughput
+            return np.minimum(throughput, rates)
         if objective is Objective.DELAY or reference is None:
             return -delay
-        return balance(throughput, delay, reference, weight)
+        return balance(np.minimum(throughput, rates), delay, reference, weight)
 
     def _fits(self, placed: NDArray[np.int32]) -> NDArray[np.bool_]:
         slots = self.slots

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-from numba.core.event import install_timer
+from numba.core.event import TimingListener, install_listener
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,22 +21,21 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy")(function))
 
 
-class Compiled:
-    """How long kernels took to compile, or to be loaded from disk."""
+class Preparation(TimingListener):
+    """How long kernels have taken to be compiled, or loaded from disk."""
 
-    seconds = 0.0
+    @property
+    def seconds(self) -> float:
+        """The time so far."""
+        return float(self.duration) if self.done else 0.0
 
 
 @contextmanager
-def compiling() -> Iterator[Compiled]:
-    """Measure the time that compiling takes within."""
-    taken = Compiled()
-
-    def note(seconds: float) -> None:
-        taken.seconds += seconds
-
-    with install_timer("numba:compile", note):
-        yield taken
+def preparing() -> Iterator[Preparation]:
+    """Measure the time that kernels used within take to be ready, which is not the time they take to run."""
+    spent = Preparation()  # type: ignore[no-untyped-call]
+    with install_listener("numba:compiler_lock", spent):  # held while compiling and while loading
+        yield spent
 
 
 def interpreted(compiled: Callable[P, R]) -> Callable[P, R]:

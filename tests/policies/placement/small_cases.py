@@ -17,7 +17,7 @@ from penstock.estimate.evaluator import Evaluator, Objective
 from penstock.estimate.traffic import traffic
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.placement import Placement
-from penstock.model.routes import BITS, hop_bits
+from penstock.model.routes import hop_bits
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.policies.api import PlacementView
@@ -60,7 +60,7 @@ class Case:
         """Return the score of a finished placement, with its own routes."""
         tasks, slots = self.evaluator.tasks, self.evaluator.slots
         if self.objective is Objective.TRAFFIC:
-            return -traffic(tasks, slots, placement.slots).machines * BITS
+            return -traffic(tasks, slots, placement.slots).machines
         limits = elements(tasks, slots, self.cluster, placement)
         return limits[0].rate_tps if limits else np.inf
 
