@@ -1,0 +1,1 @@
+"""What an application's author writes: sources, operators, sinks, and the dataflow that joins them."""

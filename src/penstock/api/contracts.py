@@ -1,0 +1,162 @@
+"""The contracts of sources, operators and sinks: when each method is called, and what is not promised.
+
+Each task has an object of its own, used by one thread at a time, so none of them needs a lock. No method may block: the
+thread that calls it also moves every other tuple of its slot. A value must not be changed once it has been handed over;
+the receiver may get the very same object, or a copy decoded from the network. An exception ends the run, and names the
+component, the task and the tuple.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class TaskContext:
+    """What a task knows of itself, and what it may ask for."""
+
+    def __init__(
+        self,
+        component: str,
+        task: int,
+        tasks: int,
+        *,
+        folder: str = ".",
+        seed: int = 0,
+        clock: Callable[[], float] | None = None,
+        wake: Callable[[], None] | None = None,
+    ) -> None:
+        self.component = component
+        self.task = task  # number of this task, from 0
+        self.tasks = tasks  # how many the component has
+        self.folder = folder  # of the run; relative paths of sinks are below it
+        self.seed = seed  # of the run
+        self.timers: list[float] = []  # when `on_timer` is due; kept by `at`
+        self._clock = clock
+        self._wake = wake
+
+    @property
+    def name(self) -> str:
+        """The task's name in plans and output, `component[number]`."""
+        return f"{self.component}[{self.task}]"
+
+    def now(self) -> float:
+        """Return the time in seconds, on a clock that only goes forward; the one that timers and dues are on."""
+        return 0.0 if self._clock is None else self._clock()
+
+    def at(self, when: float) -> None:
+        """Ask for a call of `on_timer` at a time of this clock, or soon after."""
+        self.timers.append(when)
+
+    def wake(self) -> None:
+        """Ask for a `poll` soon; the only method here that another thread may call."""
+        if self._wake is not None:
+            self._wake()
+
+
+class Timed(NamedTuple, Generic[T]):
+    """Values with the times at which they were due: latency counts from then, however late they were polled."""
+
+    values: Sequence[T]
+    dues: Sequence[float]  # one a value, on the context's clock
+
+
+class Source(Generic[T]):
+    """Makes tuples.
+
+    `open`, then `poll` again and again, then `close`. Where `rewinds` is true, `position` says how far it has come, and
+    a new object that is opened and told to `seek` there goes on with the next tuple: so a source is moved.
+    """
+
+    rewinds: ClassVar[bool] = False
+
+    def open(self, context: TaskContext) -> None:
+        """Get ready: open files, connect. Called once, before anything else."""
+
+    def poll(self, now: float, limit: int) -> Sequence[T] | Timed[T] | None:
+        """Return at most `limit` tuples that are due: an empty list for none now, None for none ever again."""
+        raise NotImplementedError
+
+    def next_due(self, now: float) -> float:
+        """Say when to poll again after a poll that gave nothing; `TaskContext.wake` may come earlier."""
+        return now + 0.001
+
+    def position(self) -> Any:
+        """Return how far it has come, as numbers, texts, lists and dicts. Only where `rewinds` is true."""
+        raise NotImplementedError
+
+    def seek(self, position: Any) -> None:
+        """Go on after a position. Called after `open`, before the first `poll`. Only where `rewinds` is true."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what `open` took. Called at the end, and when the task moves elsewhere."""
+
+    @property
+    def rate_tps(self) -> float | None:
+        """The tuples a second that all tasks of it together offer, where that is known; for planning."""
+        return None
+
+
+class Operator(Generic[In, Out]):
+    """Turns tuples into others.
+
+    `open`, then `process` for every tuple and `on_timer` when one is due, then `finish` when every source has ended, then
+    `close`. An operator that keeps state gives it with `snapshot` and takes it with `restore`; without them it cannot
+    move once it has any.
+    """
+
+    def open(self, context: TaskContext) -> None:
+        """Get ready. Called once, before anything else."""
+
+    def process(self, value: In) -> Iterable[Out] | None:
+        """Return the tuples that follow from one tuple, or None. A generator is run to its end before the next call."""
+        raise NotImplementedError
+
+    def on_timer(self, when: float) -> Iterable[Out] | None:
+        """Return the tuples that follow from a timer; `when` is the time that was asked for."""
+        return None
+
+    def finish(self) -> Iterable[Out] | None:
+        """Return the last tuples, once no more can come."""
+        return None
+
+    def snapshot(self) -> Any:
+        """Return the state as numbers, texts, bytes, lists, dicts and structs; its annotation says how to read it."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Take the state that `snapshot` gave, here or elsewhere. Called after `open`, before anything else."""
+
+    def close(self) -> None:
+        """Let go of what `open` took. Called at the end, and when the task moves elsewhere."""
+
+
+class Sink(Generic[In]):
+    """Takes tuples out.
+
+    `open`, then `write` for every batch, then `close`. What `close` leaves behind is complete: a sink that writes files
+    gives them their names then, or earlier, but never half of one. It may move in between, as an operator does.
+    """
+
+    def open(self, context: TaskContext) -> None:
+        """Get ready. Called once, before anything else."""
+
+    def write(self, values: Sequence[In]) -> None:
+        """Take a batch of tuples, in order."""
+        raise NotImplementedError
+
+    def flush(self, now: float) -> None:
+        """Make visible what was written so far, where that can be done; called about once a second."""
+
+    def snapshot(self) -> Any:
+        """Return what a sink that goes on elsewhere must know, as for an operator."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Take what `snapshot` gave, after `open`."""
+
+    def close(self) -> None:
+        """Finish what was begun and let go of it."""

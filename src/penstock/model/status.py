@@ -1,0 +1,65 @@
+"""The state of a running application, as the live table, `penstock status` and programs see it."""
+
+import msgspec
+
+
+class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One component over the last seconds."""
+
+    name: str
+    kind: str
+    tasks: int
+    machines: int  # on which they run
+    rate_tps: float  # tuples processed; sources: given
+    queue: int  # tuples waiting before it
+    waiting_out: int = 0  # tuples in its out-queues
+    processing_ms: float | None = None  # mean a tuple
+    p50_ms: float | None = None  # from a tuple's arrival at the task to the end of its processing, sampled
+    p99_ms: float | None = None
+    blocked: float = 0.0  # share of the time in which its busiest task lacked credit
+
+
+class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker process: an emulated machine, or a slot on a real one."""
+
+    name: str
+    host: str
+    tasks: int
+    cpu: float  # share of the cores used: the process's own, or the emulated ones
+    alive: bool = True
+    lag_ms: float = 0.0  # how late its loop, or its emulation, was at worst
+    offset_ms: float = 0.0  # of its clock
+    note: str = ""
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """Sampled source tuples, from when they were due to when all that follows from them was processed."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    mean_ms: float
+    worst_ms: float
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run."""
+
+    run: str
+    application: str
+    phase: str  # starting, running, draining, stopped, failed
+    seconds: float  # since the start
+    emulated: str | None  # the cluster that is emulated
+    master: str
+    policy: str  # or the plan's
+    components: list[ComponentStatus]
+    machines: list[MachineStatus]
+    latency: Latency | None  # over the last seconds; None: nothing sampled has finished yet
+    placement: dict[str, str]  # task -> slot
+    emitted: int = 0  # source tuples so far
+    written: int = 0  # tuples that sinks took so far
+    in_flight: int | None = None  # source tuples not yet processed to the end, where that is tracked
+    timed_out: int = 0  # sampled trees that did not finish in time
+    operation: str = ""  # what is being done: a move, an apply
+    warnings: list[str] = []
+    error: str = ""

@@ -1,0 +1,101 @@
+"""Telemetry: what an engine records of sampled tuples, tasks and events, in one flat schema for every engine.
+
+A record is one row; its `kind` says which columns it fills. Times are seconds on the clock of the worker that wrote the
+row, or, for the two times of a hop's sender, on the sender's; `clock` records say how far each clock is from the
+controller's. Sampled tuples form trees: a `root` is a tuple as its source gave it, a `hop` is one tuple's way over one
+stream and through one task, and names the tuple that it follows from.
+"""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VERSION = 1
+
+
+class RecordKind(StrEnum):
+    """What a record tells of."""
+
+    ROOT = "root"  # a sampled tuple left its source: root, id, due, emitted
+    HOP = "hop"  # a tuple came over a stream and was processed: all of the times
+    DONE = "done"  # the whole tree of a root has been processed: root, due, finished; written by the controller
+    TASK = "task"  # a task over an interval: processed, given, busy, queue, blocked
+    MACHINE = "machine"  # a worker over an interval: busy is the share of cpu used, lag how late its loop was
+    CLOCK = "clock"  # a worker's clock: controller's time = t - (offset + drift * (t - at))
+    EVENT = "event"  # something happened: event, detail, at; such as start, move, apply, stop, failure
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row of telemetry. What a kind does not fill is None."""
+
+    kind: str
+    run: str
+    worker: str  # who wrote it: a machine or slot; `controller`
+    incarnation: int = 0  # of the worker: its clock is another after each start
+    version: int = VERSION
+    at: float  # when it was written, or the end of the interval
+    epoch: int = 0
+    emulated: bool = False
+
+    root: int | None = None  # of the tree
+    id: int | None = None  # of the tuple
+    parent: int | None = None  # the tuple it follows from; None for a root
+    stream: str | None = None  # `source->target`
+    source: str | None = None  # task that sent it, `component[number]`
+    task: str | None = None  # task that processed it, or that the record is about
+    source_worker: str | None = None
+    source_incarnation: int | None = None
+    due: float | None = None  # when the root was due
+    emitted: float | None = None  # sender: put into the out-queue
+    sent: float | None = None  # sender: left the out-queue
+    arrived: float | None = None  # receiver: put into the in-queue
+    started: float | None = None  # receiver: taken up
+    finished: float | None = None  # receiver: processed
+    bytes: int | None = None  # of the tuple on the wire, on average over its frame; 0 within a process
+
+    interval: float | None = None  # s that a task or machine record covers
+    processed: int | None = None  # tuples in the interval
+    given: int | None = None  # tuples emitted in the interval
+    queue: int | None = None  # tuples waiting at the end of it
+    waiting_out: int | None = None  # tuples in out-queues at the end of it
+    busy: float | None = None  # s of processing in it; a machine: share of its cpu
+    blocked: float | None = None  # s in which it could not go on for lack of credit
+    lag: float | None = None  # s that the loop, or the emulation, was late at worst
+
+    offset: float | None = None  # s ahead of the controller's clock
+    drift: float | None = None  # s a second
+    error: float | None = None  # s that the offset may be wrong
+
+    event: str | None = None
+    detail: str | None = None
+
+
+REQUIRED: dict[str, tuple[str, ...]] = {
+    RecordKind.ROOT: ("root", "id", "task", "due", "emitted"),
+    RecordKind.HOP: (
+        "root", "id", "parent", "stream", "source", "task", "source_worker", "source_incarnation",
+        "emitted", "sent", "arrived", "started", "finished",
+    ),
+    RecordKind.DONE: ("root", "due", "finished"),
+    RecordKind.TASK: ("task", "interval", "processed", "given", "queue", "busy"),
+    RecordKind.MACHINE: ("interval", "busy"),
+    RecordKind.CLOCK: ("offset", "drift"),
+    RecordKind.EVENT: ("event",),
+}  # fmt: skip
+"""The columns that a record of each kind must fill; the first columns, up to `emulated`, are always filled."""
+
+
+def arrow_schema() -> "pa.Schema":
+    """Return the schema of telemetry files."""
+    import pyarrow as pa
+
+    types: dict[Any, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    fields = []
+    for field in msgspec.structs.fields(Record):
+        kinds = [kind for kind in getattr(field.type, "__args__", (field.type,)) if kind is not type(None)]
+        fields.append(pa.field(field.name, types[kinds[0]], nullable=field.type not in types))
+    return pa.schema(fields)
