@@ -72,6 +72,9 @@ class Source(Generic[T]):
 
     rewinds: ClassVar[bool] = False
 
+    def check(self) -> None:
+        """Raise a `PenstockError` where it could not run. Called on the driver before the run starts, before `open`."""
+
     def open(self, context: TaskContext) -> None:
         """Get ready: open files, connect. Called once, before anything else."""
 
@@ -103,9 +106,9 @@ class Source(Generic[T]):
 class Operator(Generic[In, Out]):
     """Turns tuples into others.
 
-    `open`, then `process` for every tuple and `on_timer` when one is due, then `finish` when every source has ended, then
-    `close`. An operator that keeps state gives it with `snapshot` and takes it with `restore`; without them it cannot
-    move once it has any.
+    `open`, then `process` for every tuple and `on_timer` when one is due, then `finish` when every source has ended,
+    then `close`. An operator that keeps state gives it with `snapshot` and takes it with `restore`; without them it
+    cannot move once it has any.
     """
 
     def open(self, context: TaskContext) -> None:
@@ -140,6 +143,9 @@ class Sink(Generic[In]):
     `open`, then `write` for every batch, then `close`. What `close` leaves behind is complete: a sink that writes files
     gives them their names then, or earlier, but never half of one. It may move in between, as an operator does.
     """
+
+    def check(self) -> None:
+        """Raise a `PenstockError` where it could not run. Called on the driver before the run starts, before `open`."""
 
     def open(self, context: TaskContext) -> None:
         """Get ready. Called once, before anything else."""

@@ -1,19 +1,25 @@
 """The dataflow: an application as its author writes it, and the topology that policies plan from the same object.
 
-    flow = ps.Dataflow("word-count")
-    lines = flow.source("lines", ps.Lines("book.txt", rate=1000))
-    words = flow.flat_map("split", str.split, lines, parallelism=2, gives=str)
-    count = flow.operator("count", Count, words.fields(), parallelism=4, gives=tuple[str, int])
-    flow.sink("print", ps.Console(), count)
+flow = ps.Dataflow("word-count")
+lines = flow.source("lines", ps.Lines("book.txt", rate=1000))
+words = flow.flat_map("split", str.split, lines, parallelism=2, gives=str)
+count = flow.operator("count", Count, words.fields(), parallelism=4, gives=tuple[str, int])
+flow.sink("print", ps.Console(), count)
 """
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source
-from penstock.api.keys import Key, key_name
+from penstock.api.keys import KEY_GROUPS, Key, check_keys, key_name
+from penstock.api.tuple_types import check_key, check_travels, element_type, given_type, of_pair, returned_type
+from penstock.model.entity import Name, explain
 from penstock.model.errors import InvalidInput, UnknownName, choices, refuse_duplicates
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 
@@ -75,8 +81,12 @@ class Outlet:
         return replace(self, grouping=Grouping.LOCAL_OR_SHUFFLE, keys=())
 
     def costing(self, *, selectivity: float | None = None, tuple_bytes: float | None = None) -> "Outlet":
-        """State, for planning, the tuples sent a tuple processed, and their size."""
-        return replace(self, selectivity=selectivity, tuple_bytes=tuple_bytes)
+        """State, for planning, the tuples sent a tuple processed, and their size; what is not given stays."""
+        return replace(
+            self,
+            selectivity=self.selectivity if selectivity is None else selectivity,
+            tuple_bytes=self.tuple_bytes if tuple_bytes is None else tuple_bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,7 @@ class Part:
     gives: Any  # the type of its tuples; with named outputs it may be a dict, a type an output
     outputs: tuple[str, ...] = ()
     inputs: tuple[Outlet, ...] = ()
+    stated: bool = True  # False: `gives` was read off annotations, where a direct stream's tuples are pairs
 
 
 class MapOperator(Operator[Any, Any]):
@@ -105,7 +116,7 @@ class FlatMapOperator(Operator[Any, Any]):
     """Any number of tuples for each tuple, by a function that returns them or a generator that yields them."""
 
     def __init__(self, function: Callable[[Any], Iterable[Any] | None]) -> None:
-        self.process = function  # type: ignore[method-assign]  # saves a call a tuple
+        self.process = function  # type: ignore[assignment, method-assign]  # saves a call a tuple
 
 
 class FilterOperator(Operator[Any, Any]):
@@ -125,19 +136,35 @@ class Dataflow:
 
     The keywords `parallelism`, `cpu` (core-seconds a tuple), `memory_mb`, `service`, `pinned` and the other fields of
     `Component` say what a component costs and where it may run: policies plan by them, and emulated machines charge
-    them. `gives` is the type of a component's tuples: what is declared is checked when a tuple arrives from another
-    process, and passed on without a copy within one. Where it is not given, the function's annotation counts.
+    them. `gives` is the type of the tuples that a component sends: what is declared is checked when a tuple arrives
+    from another process, and passed on without a copy within one. Where it is not given, annotations count: those of a
+    function, or the type arguments of a class (`Operator[str, int]`).
     """
 
     name: str
     parts: dict[str, Part] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        try:
+            msgspec.convert(self.name, Name)
+        except msgspec.ValidationError as error:
+            raise explain(error, self.name, Name).below("name") from None
+
     def source(
-        self, name: str, source: Source[Any] | Callable[[], Source[Any]], *, gives: Any = None, **costs: Any
+        self,
+        name: str,
+        source: Source[Any] | Callable[[], Source[Any]],
+        *,
+        gives: Any = None,
+        outputs: Sequence[str] = (),
+        **costs: Any,
     ) -> Outlet:
-        """Add a source."""
-        kind = gives if gives is not None else _given(source, Source, 0)
-        return self._add(name, Kind.SOURCE, _maker(name, source, Source), (), kind, (), costs)
+        """Add a source: an object that is copied for each task, or a class or function that makes one.
+
+        With named `outputs` it polls pairs `(output, value)`, each a tuple of its own.
+        """
+        inferred = partial(given_type, source, Source, 0)
+        return self._add(name, Kind.SOURCE, _maker(name, source, Source), (), gives, inferred, outputs, costs)
 
     def operator(
         self,
@@ -150,15 +177,19 @@ class Dataflow:
     ) -> Outlet:
         """Add an operator: an object that is copied for each task, or a class or function that makes one.
 
-        With named `outputs` it emits pairs `(output, value)`, and the next components take `outlet["output"]`.
+        With named `outputs` it emits pairs `(output, value)`, and the next components take `outlet["output"]`; `gives`
+        may then be a dict, a type an output.
         """
-        kind = gives if gives is not None else _given(operator, Operator, 1)
-        return self._add(name, Kind.OPERATOR, _maker(name, operator, Operator), inputs, kind, tuple(outputs), costs)
+        inferred = partial(given_type, operator, Operator, 1)
+        return self._add(name, Kind.OPERATOR, _maker(name, operator, Operator), inputs, gives, inferred, outputs, costs)
 
-    def map(self, name: str, function: Callable[[Any], Any], *inputs: Outlet, gives: Any = None, **costs: Any) -> Outlet:
+    def map(
+        self, name: str, function: Callable[[Any], Any], *inputs: Outlet, gives: Any = None, **costs: Any
+    ) -> Outlet:
         """Add an operator that gives one tuple for each: what the function returns."""
-        kind = gives if gives is not None else _returned(function)
-        return self._add(name, Kind.OPERATOR, lambda: MapOperator(function), inputs, kind, (), costs)
+        _refuse_uncallable(name, function)
+        logic, inferred = partial(MapOperator, function), partial(returned_type, function)
+        return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs)
 
     def flat_map(
         self,
@@ -169,43 +200,51 @@ class Dataflow:
         **costs: Any,
     ) -> Outlet:
         """Add an operator that gives any number of tuples for each: those that the function returns or yields."""
-        kind = gives if gives is not None else _element(_returned(function))
-        return self._add(name, Kind.OPERATOR, lambda: FlatMapOperator(function), inputs, kind, (), costs)
+        _refuse_uncallable(name, function)
+        logic = partial(FlatMapOperator, function)
+        return self._add(
+            name, Kind.OPERATOR, logic, inputs, gives, lambda: element_type(returned_type(function)), (), costs
+        )
 
     def filter(self, name: str, predicate: Callable[[Any], bool], *inputs: Outlet, **costs: Any) -> Outlet:
         """Add an operator that lets the tuples through that the function says yes to."""
-        kinds = {id(self.parts[i.component].gives): self.parts[i.component].gives for i in inputs if i.component in self.parts}
-        kind = next(iter(kinds.values())) if len(kinds) == 1 else Any
-        return self._add(name, Kind.OPERATOR, lambda: FilterOperator(predicate), inputs, kind, (), costs)
+        _refuse_uncallable(name, predicate)
+        logic = partial(FilterOperator, predicate)
+        return self._add(name, Kind.OPERATOR, logic, inputs, None, lambda: self._common_type(inputs), (), costs)
 
     def sink(self, name: str, sink: Sink[Any] | Callable[[], Sink[Any]], *inputs: Outlet, **costs: Any) -> None:
-        """Add a sink."""
-        self._add(name, Kind.SINK, _maker(name, sink, Sink), inputs, Any, (), costs)
+        """Add a sink: an object that is copied for each task, or a class or function that makes one."""
+        self._add(name, Kind.SINK, _maker(name, sink, Sink), inputs, None, lambda: None, (), costs)
 
     @property
     def application(self) -> Application:
         """The topology that policies plan, with the rates that the sources offer."""
         components = tuple(part.component for part in self.parts.values())
-        streams = tuple(
-            _stream(outlet, part.component.name) for part in self.parts.values() for outlet in part.inputs
-        )
         rates = {c.name: self._offered(c.name) for c in components if c.kind is Kind.SOURCE}
         known = {name: rate for name, rate in rates.items() if rate is not None}
         return Application(
             name=self.name,
             components=components,
-            streams=streams,
+            streams=tuple(_stream(outlet, target) for outlet, target in self.inputs()),
             rate_tps=known if len(known) == len(rates) else {},
         )
 
     def stream_type(self, outlet: Outlet) -> Any:
         """Return the type of the tuples that leave by an outlet."""
-        gives = self.parts[outlet.component].gives
-        return gives.get(outlet.output, Any) if isinstance(gives, dict) else gives
+        part = self.parts[outlet.component]
+        if isinstance(part.gives, dict):
+            return part.gives.get(outlet.output, Any)
+        if outlet.grouping is Grouping.DIRECT and not part.stated:
+            return of_pair(part.gives) or Any
+        return part.gives
 
     def inputs(self) -> list[tuple[Outlet, str]]:
         """Return every stream as the outlet that it leaves and the component that it enters, as in the topology."""
         return [(outlet, part.component.name) for part in self.parts.values() for outlet in part.inputs]
+
+    def _common_type(self, inputs: tuple[Outlet, ...]) -> Any:
+        kinds = [self.stream_type(outlet) for outlet in inputs]
+        return kinds[0] if all(kind == kinds[0] for kind in kinds) else Any
 
     def _offered(self, name: str) -> float | None:
         made = self.parts[name].logic()
@@ -218,42 +257,79 @@ class Dataflow:
         logic: Callable[[], Logic],
         inputs: tuple[Outlet, ...],
         gives: Any,
-        outputs: tuple[str, ...],
+        inferred: Callable[[], Any],
+        outputs: Sequence[str],
         costs: dict[str, Any],
     ) -> Outlet:
+        path = f"{self.name}.{name}"
         if name in self.parts:
-            raise InvalidInput(f"{self.name}.{name}", "a component has that name already; choose another")
-        component = Component(name=name, kind=kind, **_known_costs(name, costs))
+            raise InvalidInput(path, "a component has that name already; choose another")
+        try:
+            component = Component(name=name, kind=kind, **_known_costs(costs))
+        except InvalidInput as mistake:
+            raise mistake.below(path) from None
         if kind is not Kind.SOURCE and not inputs:
-            raise InvalidInput(f"{self.name}.{name}", "expected at least one input, got none; name what feeds it")
-        refuse_duplicates(f"{name}.inputs", [outlet.component for outlet in inputs])
-        for outlet in inputs:
-            self._check_input(name, outlet)
-        self.parts[name] = Part(component, logic, Any if gives is None else gives, outputs, inputs)
-        return Outlet(name, outputs=outputs)
+            raise InvalidInput(path, "expected at least one input, got none; name what feeds it")
+        for position, outlet in enumerate(inputs):
+            self._check_input(f"{path}.inputs[{position}]", outlet, component, inputs[:position])
+        named = _checked_outputs(path, outputs)
+        read = None if gives is not None else inferred()
+        if named and read is not None:
+            read = of_pair(read)
+        carried = gives if gives is not None else Any if read is None else read
+        _check_gives(path, carried, named)
+        self.parts[name] = Part(component, logic, carried, named, inputs, stated=gives is not None)
+        return Outlet(name, outputs=named)
 
-    def _check_input(self, name: str, outlet: Outlet) -> None:
+    def _check_input(self, path: str, outlet: Outlet, target: Component, before: tuple[Outlet, ...]) -> None:
         if not isinstance(outlet, Outlet):
-            problem = f"expected what source(), operator() or map() returned, got {outlet!r}"
-            raise InvalidInput(f"{name}.inputs", problem)
+            raise InvalidInput(path, f"expected what source(), operator() or map() returned, got {outlet!r}")
         if outlet.component not in self.parts:
-            raise UnknownName(f"{name}.inputs", f"{outlet.component!r} is not in {self.name!r}; add it first")
+            raise UnknownName(path, f"{outlet.component!r} is not in {self.name!r}; add it first")
         if self.parts[outlet.component].outputs and outlet.output is None:
-            outputs = choices(self.parts[outlet.component].outputs)
-            raise InvalidInput(f"{name}.inputs", f"{outlet.component!r} has several outputs; choose one of {outputs}")
+            example = self.parts[outlet.component].outputs[0]
+            problem = f"{outlet.component!r} has several outputs; choose one as in outlet[{example!r}]"
+            raise InvalidInput(path, problem)
+        if outlet.component in [other.component for other in before]:
+            problem = f"{outlet.component!r} is an input already; send both by one output, or put a map between them"
+            raise InvalidInput(path, problem)
+        try:
+            _stream(outlet, target.name)
+        except InvalidInput as mistake:
+            raise mistake.below(path) from None
+        self._check_keys(path, outlet, target)
+        self._check_direct(path, outlet)
+
+    def _check_keys(self, path: str, outlet: Outlet, target: Component) -> None:
+        keyed = outlet.grouping in (Grouping.FIELDS, Grouping.PARTIAL_KEY)
+        if keyed and target.parallelism > KEY_GROUPS:
+            problem = f"keys are spread over at most {KEY_GROUPS} tasks, {target.name!r} has {target.parallelism}"
+            raise InvalidInput(path, f"{problem}; lower its parallelism")
+        for position, key in enumerate(outlet.keys):
+            check_key(f"{path}.keys[{position}]", key, self.stream_type(outlet))
+
+    def _check_direct(self, path: str, outlet: Outlet) -> None:
+        """Refuse an output whose tuples are pairs to one component and not to another."""
+        for other, target in self.inputs():
+            if (other.component, other.output) != (outlet.component, outlet.output):
+                continue
+            if (other.grouping is Grouping.DIRECT) != (outlet.grouping is Grouping.DIRECT):
+                problem = f"{outlet.component!r} sends to {target!r} by {other.grouping}, which direct cannot be beside"
+                raise InvalidInput(path, f"{problem}; give {outlet.component!r} named outputs")
 
 
 _COSTS = tuple(name for name in Component.__struct_fields__ if name not in ("name", "kind"))
 
 
-def _known_costs(name: str, costs: dict[str, Any]) -> dict[str, Any]:
+def _known_costs(costs: dict[str, Any]) -> dict[str, Any]:
     for given in costs:
         if given not in _COSTS:
-            raise UnknownName(f"{name}.{given}", f"unknown keyword; expected one of {choices(_COSTS)}")
+            raise UnknownName(given, f"unknown keyword; expected one of {choices(_COSTS)}")
     return costs
 
 
 def _stream(outlet: Outlet, target: str) -> Stream:
+    check_keys("keys", outlet.keys)
     stated = {"selectivity": outlet.selectivity, "tuple_bytes": outlet.tuple_bytes}
     return Stream(
         source=outlet.component,
@@ -264,47 +340,57 @@ def _stream(outlet: Outlet, target: str) -> Stream:
     )
 
 
+def _checked_outputs(path: str, outputs: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(outputs, str) or not all(isinstance(output, str) and output for output in outputs):
+        raise InvalidInput(f"{path}.outputs", f"expected a list of names, got {outputs!r}")
+    refuse_duplicates(f"{path}.outputs", outputs)
+    return tuple(outputs)
+
+
+def _check_gives(path: str, gives: Any, outputs: tuple[str, ...]) -> None:
+    if not isinstance(gives, dict):
+        check_travels(f"{path}.gives", gives)
+        return
+    for output, kind in gives.items():
+        if output not in outputs:
+            has = f"it has {choices(outputs)}" if outputs else "it has none; name them by outputs="
+            raise UnknownName(f"{path}.gives.{output}", f"no output is named {output!r}; {has}")
+        check_travels(f"{path}.gives.{output}", kind)
+
+
 def _maker(name: str, given: Any, kind: type[Made]) -> Callable[[], Made]:
     """Return what makes the object of one task: a copy of the object given, or a call of what was given."""
     if isinstance(given, kind):
-        return lambda: copy.deepcopy(given)
+        return partial(_copied, name, given)
+    _refuse_uncallable(name, given, f"a {kind.__name__} or a function that makes one")
+    try:
+        inspect.signature(given).bind()
+    except TypeError as error:
+        problem = f"cannot be made without arguments, {error}; give an object, or a function such as lambda: …"
+        raise InvalidInput(name, f"{getattr(given, '__name__', given)} {problem}") from None
+    except ValueError:  # a built-in that does not say what it takes
+        pass
     if isinstance(given, type) and issubclass(given, kind):
         return given
-    if callable(given):
-        return lambda: _checked(name, given(), kind)
-    raise InvalidInput(name, f"expected a {kind.__name__} or a function that makes one, got {given!r}")
+    return partial(_made, name, given, kind)
 
 
-def _checked(name: str, made: Any, kind: type[Made]) -> Made:
+def _refuse_uncallable(name: str, given: Any, expected: str = "a function") -> None:
+    if not callable(given):
+        raise InvalidInput(name, f"expected {expected}, got {given!r}")
+
+
+def _copied(name: str, given: Made) -> Made:
+    try:
+        return copy.deepcopy(given)
+    except TypeError as error:
+        kind = type(given).__name__
+        problem = f"{kind} cannot be copied for each task, {error}; give a function such as lambda: {kind}(…)"
+        raise InvalidInput(name, problem) from None
+
+
+def _made(name: str, maker: Callable[[], Any], kind: type[Made]) -> Made:
+    made = maker()
     if not isinstance(made, kind):
         raise InvalidInput(name, f"expected its maker to return a {kind.__name__}, got {made!r}")
     return made
-
-
-def _given(logic: Any, base: type, place: int) -> Any:
-    """Return the type of what a source or operator gives: its attribute `gives`, or its base's type argument."""
-    if (stated := getattr(logic, "gives", None)) is not None:
-        return stated
-    made = logic if isinstance(logic, type) else type(logic)
-    for parent in getattr(made, "__orig_bases__", ()):
-        if isinstance(get_origin(parent), type) and issubclass(get_origin(parent), base):
-            arguments = get_args(parent)
-            if len(arguments) > place and not isinstance(arguments[place], TypeVar):
-                return arguments[place]
-    return None
-
-
-def _returned(function: Callable[..., Any]) -> Any:
-    """Return a function's annotated return type, where it has one."""
-    try:
-        return get_type_hints(function).get("return")
-    except (TypeError, NameError, AttributeError):
-        return None
-
-
-def _element(kind: Any) -> Any:
-    """Return the type of the elements of an iterable's type."""
-    arguments = [part for part in get_args(kind) if part is not type(None)]
-    if len(arguments) == 1 and get_origin(arguments[0]) is not None and get_origin(kind) not in (list, tuple):
-        return _element(arguments[0]) if type(None) in get_args(kind) else arguments[0]
-    return arguments[0] if arguments else None

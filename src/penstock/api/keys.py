@@ -5,11 +5,21 @@ group to a task. State can be cut along groups when the number of tasks changes.
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from numbers import Integral, Real
 from operator import attrgetter, itemgetter
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+from msgspec import Struct
 from msgspec.msgpack import encode
+
+from penstock.model.errors import InvalidInput
 
 KEY_GROUPS = 4096
 
@@ -17,45 +27,132 @@ Key = str | int | Callable[[Any], Hashable]
 """A field of a struct, a place in a tuple, or a function of the value."""
 
 
+class Named:
+    """A key and what the topology is to call it; without `key` it is the whole tuple."""
+
+    def __init__(self, name: str, key: Key | None = None) -> None:
+        self.__name__ = name
+        self.key = key
+
+    def __call__(self, value: Any) -> Hashable:
+        """Return the value's key."""
+        taken: Hashable = value if self.key is None else _part(self.key)(value)
+        return taken
+
+
 def key_group(key: Hashable) -> int:
-    """Return the group of a key: equal keys are in the same group, whatever their types."""
-    return crc32(encode(_canonical(key))) % KEY_GROUPS
+    """Return the group of a key: equal keys are in the same group, whatever their types.
+
+    Keys are texts, bytes, numbers, dates, enumerations, None, and tuples, frozensets and frozen structs of them.
+    """
+    return _hash(key) % KEY_GROUPS
+
+
+def second_group(key: Hashable) -> int:
+    """Return another group of a key, as good as independent of the first: a partial-key grouping's other choice."""
+    return (_hash(key) * 2654435761 >> 15) % KEY_GROUPS  # Knuth's multiplier, 2^32 over the golden ratio
+
+
+def _hash(key: Hashable) -> int:
+    try:
+        return crc32(encode(key if type(key) is str else _canonical(key)))
+    except (TypeError, ValueError) as error:
+        problem = f"expected text, bytes, a number, a date, or a tuple or frozen struct of them, got {key!r}"
+        raise InvalidInput("key", problem) from error
 
 
 def owner(group: int, tasks: int) -> int:
-    """Return the task that owns a key group: tasks own ranges of about equal length."""
+    """Return the task that owns a key group: tasks own ranges of about equal length, up to a task a group."""
     return group * tasks // KEY_GROUPS
-
-
-def _canonical(key: Any) -> Any:
-    """Give numbers that Python calls equal one form."""
-    if isinstance(key, bool):
-        return int(key)
-    if isinstance(key, float) and key.is_integer() and abs(key) < 2**53:
-        return int(key)
-    if isinstance(key, tuple):
-        return [_canonical(part) for part in key]
-    if isinstance(key, frozenset):
-        return sorted(encode(_canonical(part)) for part in key)
-    return key
 
 
 def extractor(keys: tuple[Key, ...]) -> Callable[[Any], Hashable] | None:
     """Return the function that takes the key from a value; None where the whole value is the key."""
-    parts = [_part(key) for key in keys]
-    if not parts:
+    if not keys or (len(keys) == 1 and isinstance(keys[0], Named) and keys[0].key is None):
         return None
-    if len(parts) == 1:
-        return parts[0]
-    return lambda value: tuple(part(value) for part in parts)
+    if len(keys) == 1:
+        return _part(keys[0])
+    parts = [_part(key) for key in keys]
+    return lambda value: tuple([part(value) for part in parts])
 
 
 def key_name(key: Key) -> str:
     """Return what a key is called in the topology."""
-    return key if isinstance(key, str) else str(key) if isinstance(key, int) else getattr(key, "__name__", "key")
+    if isinstance(key, str | int):
+        return str(key)
+    name = getattr(key, "__name__", "key")
+    return "key" if name == "<lambda>" else str(name)
+
+
+def check_keys(path: str, keys: tuple[Key, ...]) -> None:
+    """Raise `InvalidInput` for a key that no key can be taken by."""
+    for position, key in enumerate(keys):
+        if isinstance(key, bool) or not (isinstance(key, str | int) or callable(key)):
+            problem = f"expected a field's name, a place in a tuple or a function, got {key!r}"
+            raise InvalidInput(f"{path}[{position}]", problem)
 
 
 def _part(key: Key) -> Callable[[Any], Hashable]:
     if isinstance(key, str):
         return attrgetter(key)
-    return itemgetter(key) if isinstance(key, int) else key
+    if isinstance(key, int):
+        return itemgetter(key)
+    if isinstance(key, Named) and key.key is not None:
+        return _part(key.key)
+    return key
+
+
+def _canonical(key: Any) -> Any:
+    """Give keys that Python calls equal one form that can be encoded; the first lines are for speed."""
+    kind = type(key)
+    if kind is str or kind is bytes or (kind is int and -(2**63) <= key < 2**64):
+        return key
+    if kind is tuple:
+        return [_canonical(part) for part in key]
+    if isinstance(key, np.generic):
+        key = key.item()
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, bytes):
+        return bytes(key)
+    if isinstance(key, Real | Decimal):
+        return _number(key)
+    if isinstance(key, frozenset):
+        return sorted(encode(_canonical(part)) for part in key)
+    if isinstance(key, Enum):
+        return _canonical(key.value)
+    if isinstance(key, datetime) and key.tzinfo is not None:
+        return key.astimezone(UTC)
+    parts = _parts(key)
+    return key if parts is None else [_canonical(part) for part in parts]
+
+
+def _number(key: Any) -> Any:
+    """Return a number as an int or float where one is equal to it, else as text."""
+    if not isinstance(key, Integral) and (key != key or key in (float("inf"), float("-inf"))):
+        return float(key)
+    exact = Fraction(int(key)) if isinstance(key, Integral) else Fraction(key)
+    if exact.denominator == 1:
+        whole = int(exact.numerator)
+        return whole if -(2**63) <= whole < 2**64 else hex(whole)
+    if isinstance(key, float):
+        return float(key)
+    return float(exact) if _fits_float(exact) else str(exact)
+
+
+def _fits_float(exact: Fraction) -> bool:
+    try:
+        return Fraction(float(exact)) == exact
+    except OverflowError:
+        return False
+
+
+def _parts(key: Any) -> list[Any] | None:
+    """Return the parts of a key that is made of several, those that count when two are compared."""
+    if isinstance(key, tuple):
+        return list(key)
+    if isinstance(key, Struct):
+        return [getattr(key, name) for name in key.__struct_fields__]
+    if is_dataclass(key):
+        return [getattr(key, part.name) for part in fields(key) if part.compare]
+    return None

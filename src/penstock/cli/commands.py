@@ -1,5 +1,5 @@
 """Registers every command, in the order in which `penstock --help` lists them."""
 
-from penstock.cli import diff, doctor, plan, policies, show, sweep
+from penstock.cli import apply, diff, doctor, move, plan, policies, report, run, show, status, stop, sweep
 
-__all__ = ["diff", "doctor", "plan", "policies", "show", "sweep"]
+__all__ = ["apply", "diff", "doctor", "move", "plan", "policies", "report", "run", "show", "status", "stop", "sweep"]

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".svg", ".pdf")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+RunArgument = Annotated[str | None, typer.Argument(metavar="RUN", help="Its name or folder; without it, the latest.")]
+RunOption = Annotated[str | None, typer.Option("--run", help="A run's name or folder; without it, the latest.")]
+RunsOption = Annotated[Path, typer.Option(help="Where run folders are.")]
 
 
 def policy_names(incomplete: str) -> list[str]:

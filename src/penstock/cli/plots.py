@@ -42,7 +42,7 @@ def plot_decisions(planner: "Planner", decisions: Sequence["Decision"], path: Pa
         f"{planner.topology.name} on {planner.cluster.name}: estimates; best by {planner.objective} in orange",
         fontsize=10,
     )
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_sweep(compared: "pd.DataFrame", baseline: str, title: str, path: Path) -> None:
@@ -69,7 +69,7 @@ def plot_sweep(compared: "pd.DataFrame", baseline: str, title: str, path: Path) 
     figure.suptitle(
         f"{title}: {compared['instance'].nunique()} instances; dots are cases, diamonds their means", fontsize=10
     )
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _tidy(axis: Axes) -> None:
@@ -78,7 +78,8 @@ def _tidy(axis: Axes) -> None:
     axis.set_axisbelow(True)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as its name says, as a whole or not at all."""
     figure.tight_layout()
     drawn = BytesIO()
     figure.savefig(drawn, dpi=140, format=path.suffix.lstrip(".").lower())

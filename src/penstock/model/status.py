@@ -30,6 +30,7 @@ class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag_ms: float = 0.0  # how late its loop, or its emulation, was at worst
     offset_ms: float = 0.0  # of its clock
     note: str = ""
+    slots: tuple[str, ...] = ()  # where tasks may be put on it, by name
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,14 +1,16 @@
 """The Spark session: embedded by default, or whatever a master URL names.
 
-An embedded session keeps its files in a temporary folder of its own, listens on loopback only, and says nothing unless
-something is wrong. On another master the executors need the same Python packages as the driver.
+An embedded session keeps its files in a folder of its own, listens on loopback only, and says nothing unless something
+is wrong. On another master the executors need the same Python packages as the driver, under the interpreter that
+`PYSPARK_PYTHON` names there (the driver's own where it is not set).
 """
 
 import os
 import re
+import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -20,8 +22,10 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from penstock.model.errors import PenstockError
+from penstock.model.errors import FileProblem, PenstockError
 from penstock.pipeline.java import need_java
+
+ANSWER_S = 3.0  # for a standalone master to accept a connection; Spark itself would try for a minute
 
 
 class NoSpark(PenstockError):
@@ -29,10 +33,18 @@ class NoSpark(PenstockError):
 
 
 @contextmanager
-def session(name: str, master: str | None = None) -> Iterator[SparkSession]:
+def session(
+    name: str,
+    master: str | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Iterator[SparkSession]:
     """Give a Spark session; `master` None means embedded, one thread a core.
 
-    Where this process has a session already, that one is given, and left running: Spark allows no second.
+    `settings` are Spark's own, on top of ours. `folder` is where the session's files go, to stay there; without it they
+    are temporary. Where this process has a session already, that one is given as it is, and left running: Spark allows
+    no second.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -41,14 +53,51 @@ def session(name: str, master: str | None = None) -> Iterator[SparkSession]:
         yield running
         return
     need_java()
+    if master is not None:
+        _need_answer(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        spark = _start(_settings(name, master or f"local[{os.cpu_count() or 1}]", Path(folder)), Path(folder))
+    with _home(folder) as home:
+        conf = _settings(name, master or f"local[{os.cpu_count() or 1}]", home)
+        for key, value in (settings or {}).items():
+            conf.set(key, value)
+        spark = _start(conf, home)
         try:
             yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def _home(folder: Path | None) -> Iterator[Path]:
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="penstock-") as made:
+            yield Path(made)
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder.resolve()  # a relative path would mean another place to Spark's other processes
+    except OSError as error:
+        raise FileProblem(f"{folder}: cannot be made, {error.strerror}; choose another place") from None
+    yield folder
+
+
+def _need_answer(master: str) -> None:
+    """Raise `NoSpark` where nothing listens at any address of a `spark://` URL; other URLs are Spark's to judge."""
+    if not master.startswith("spark://"):
+        return
+    asked = master.removeprefix("spark://").split(",")
+    for address in asked:
+        host, _, port = address.rpartition(":")
+        if not port.isdecimal():
+            return
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
+            return
+        except (OSError, OverflowError):
+            continue
+    where = " or ".join(asked)
+    raise NoSpark(f"master: {master!r} does not answer, no connection to {where}; check the URL and that it runs")
 
 
 def _settings(name: str, master: str, folder: Path) -> SparkConf:

@@ -5,7 +5,7 @@ slot in seconds, so that the mean of its counts is `rate · slot`. All randomnes
 """
 
 from functools import cached_property
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from msgspec import Meta
@@ -23,6 +23,16 @@ Counts = NDArray[np.int64]
 class ArrivalProcess(Protocol):
     """Says how many tuples come in each slot."""
 
+    @property
+    def rate(self) -> float | None:
+        """The mean in tuples a second; None where only a recording knows it."""
+        ...
+
+    @property
+    def slot(self) -> float:
+        """The length of a slot in seconds."""
+        ...
+
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
         """Return the tuples that come in each of the first `slots` slots. [slots]"""
         ...
@@ -31,6 +41,7 @@ class ArrivalProcess(Protocol):
 class Constant(Entity, frozen=True):
     """As even as whole tuples allow."""
 
+    even: ClassVar[bool] = True  # within a slot too; the tuples of other processes come at any moment of it
     rate: Positive
     slot: Positive = 1.0
 

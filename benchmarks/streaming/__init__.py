@@ -1,0 +1,8 @@
+"""Word count on several stream processors, beside one another: `python -m benchmarks.streaming`."""
+
+
+def main() -> None:
+    """Measure every system; a package of one file a system, so that each imports only its own."""
+    from benchmarks.streaming.comparison import compare
+
+    compare([])

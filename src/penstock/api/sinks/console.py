@@ -1,0 +1,48 @@
+"""A sink that shows tuples to whoever started the run.
+
+It logs to `penstock.output` instead of printing: workers send their log records to the user's terminal, and what a
+process on another machine prints is seen by nobody.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.api.contracts import Sink, TaskContext
+from penstock.model.errors import InvalidInput
+
+_OUTPUT = logging.getLogger("penstock.output")
+
+
+class Console(Sink[Any]):
+    """Shows each tuple in a line, `component[task] value`.
+
+    limit: how many tuples a task shows before it says that there are more, and shows no more. None: all of them.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise InvalidInput("limit", f"expected a whole number ≥ 0 or None, got {limit!r}")
+        self.limit = limit
+        self.count = 0
+
+    def open(self, context: TaskContext) -> None:
+        """Take the task's name."""
+        self._name = context.name
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Show a batch, as far as the limit allows."""
+        left = len(values) if self.limit is None else max(0, self.limit - self.count)
+        for value in values[:left]:
+            _OUTPUT.info("%s %s", self._name, value)
+        if len(values) > left and self.limit is not None and self.count <= self.limit:
+            _OUTPUT.info("%s … more than %d; the rest is not shown", self._name, self.limit)
+        self.count += len(values)
+
+    def snapshot(self) -> int:
+        """Return how many came."""
+        return self.count
+
+    def restore(self, state: int) -> None:
+        """Go on counting from a count."""
+        self.count = state

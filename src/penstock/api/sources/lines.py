@@ -1,0 +1,304 @@
+"""A source of the lines of text files, paced by a rate, an arrival process, or times that the lines hold."""
+
+import math
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from io import BufferedReader
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from penstock.api.contracts import Source, TaskContext, Timed
+from penstock.api.sources.pace import Arrivals, Pace, check_number
+from penstock.model.errors import FileProblem, InvalidInput
+
+BLOCK = 256  # lines of a task that are read ahead where their times must be known
+
+Timestamps = str | Callable[[str], float]
+
+
+class Lines(Source[str]):
+    """The lines of a file, or of all files of a folder in the order of their names: `Lines("book.txt", rate=1000)`.
+
+    path: a file or a folder; names that begin with `_` or `.` are left out. Every worker must find it at that place.
+    rate: lines a second of all tasks together; or
+    arrivals: an arrival process (`penstock.workloads.arrivals`); or
+    timestamps: as recorded, by a function from a line to seconds, or by the format of the date with which lines begin,
+        as for `strptime` ("%Y-%m-%d %H:%M:%S"; UTC where it names no zone). A line that comes before an earlier one's
+        time is due with it, as is a line that begins with no date, such as the second of a message. With none of the
+        three, lines are given as fast as they can be taken.
+    speed: how many times faster than recorded.
+    repeat: begin anew at the end, without end; recorded times then go on from the last.
+
+    Task k of n takes the lines k, k + n, …, counted over all files. Text is UTF-8, with � for what is not; lines end
+    with a line feed, before which a carriage return is dropped. Files must not change while they are read.
+    """
+
+    rewinds = True
+
+    def __init__(
+        self,
+        path: str | Path,
+        rate: float | None = None,
+        timestamps: Timestamps | None = None,
+        arrivals: Arrivals | None = None,
+        repeat: bool = False,
+        speed: float = 1.0,
+    ) -> None:
+        if timestamps is not None and (rate is not None or arrivals is not None):
+            raise InvalidInput("timestamps", f"expected no rate or arrivals beside {timestamps!r}; leave them out")
+        if timestamps is not None and not isinstance(timestamps, str) and not callable(timestamps):
+            raise InvalidInput("timestamps", f"expected a date format or a function of a line, got {timestamps!r}")
+        check_number("speed", speed)
+        self.path = Path(os.path.abspath(path))  # workers run elsewhere
+        self.pace = Pace(rate, arrivals)
+        self.timestamps = timestamps
+        self.repeat = repeat
+        self.speed = speed
+
+    @property
+    def rate_tps(self) -> float | None:
+        """The lines a second of all tasks together, where that is known."""
+        return self.pace.rate_tps
+
+    def check(self) -> None:
+        """Refuse a path that is not there, and a folder without files."""
+        for file in _files(self.path):
+            _open(file).close()
+
+    def open(self, context: TaskContext) -> None:
+        """Open the first file."""
+        self._reader = _Reader(_files(self.path), self.repeat, context)
+        self._times = None if self.timestamps is None else _Times(self.timestamps, self.speed)
+        self._ahead: list[str] = []  # lines read that are not yet due; empty without recorded times
+        self._mark = self._place()  # where the block was read that `_ahead` is the rest of
+        self._size = 0  # lines of that block
+        self._skip = 0  # lines of the next block that were given before the source moved
+        self.pace.open(context, None if self._times is None else self._read_ahead)
+
+    def poll(self, now: float, limit: int) -> list[str] | Timed[str] | None:
+        """Read what is due."""
+        if self._at_end():
+            return None
+        dues = self.pace.take(now, limit)
+        lines = self._next(len(dues))
+        if not lines and self._at_end():
+            return None
+        return Timed(lines, dues[: len(lines)]) if self.pace.paces else lines
+
+    def next_due(self, now: float) -> float:
+        """Say when the next line is due, or now where only the end is left to be told."""
+        return now if self._at_end() else self.pace.next_due(now)
+
+    def position(self) -> dict[str, Any]:
+        """Return the place in the files and the pace's: where a block was read, and how much of it was given."""
+        place, given = (self._place(), 0) if self._times is None else (self._mark, self._size - len(self._ahead))
+        return {**place, "given": given + self._skip, "pace": self.pace.position()}
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on after a position."""
+        self._reader.seek(position["file"], position["offset"], position["line"])
+        if self._times is not None:
+            self._times.seek(position["times"])
+        self._mark, self._skip = self._place(), position["given"]
+        self.pace.seek(position["pace"])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+    def _at_end(self) -> bool:
+        return self._reader.ended and not self._ahead
+
+    def _next(self, count: int) -> list[str]:
+        """Return the lines that are due; fewer only at the end."""
+        if self._times is not None:
+            lines, self._ahead = self._ahead[:count], self._ahead[count:]
+            return lines
+        lines = []
+        while len(lines) < count and not self._reader.ended:
+            lines += self._reader.read(count - len(lines))
+        return lines
+
+    def _read_ahead(self) -> list[float]:
+        """Read the next block and return when its lines are due; an empty list at the end."""
+        assert self._times is not None, "only recorded times are read ahead"
+        while not self._reader.ended:
+            self._mark, lap = self._place(), self._reader.lap
+            lines = self._reader.read(BLOCK)
+            times = self._times.of(lines, self._reader.head)
+            if self._reader.lap > lap:
+                self._times.turn(self._reader.tail)
+            skip, self._skip = self._skip, max(0, self._skip - len(lines))
+            self._ahead += lines[skip:]
+            self._size = len(lines)
+            if lines[skip:]:
+                return times[skip:]
+        return []
+
+    def _place(self) -> dict[str, Any]:
+        times = None if self._times is None else self._times.position()
+        return {**self._reader.position(), "times": times}
+
+
+class _Reader:
+    """The lines of one task, from one file after the other; all lines are read, the others' are dropped."""
+
+    def __init__(self, files: list[Path], repeat: bool, context: TaskContext) -> None:
+        self.files = files
+        self.repeat = repeat
+        self.task, self.tasks = context.task, context.tasks
+        self.line = 0  # number of the next line, counted over all files and laps
+        self.lap = 0
+        self.lap_line = 0  # with which the lap began
+        self.head = self.tail = b""  # the first line of all, and the last one read
+        self.ended = False
+        self.number = 0  # of the file
+        self.file = _open(files[0])
+        self._go_on()
+
+    def read(self, limit: int) -> list[str]:
+        """Return the next lines of this task, at most `limit` and from one file; it may hold none of them."""
+        skip = (self.task - self.line) % self.tasks
+        raw = list(islice(self.file, skip + (limit - 1) * self.tasks + 1))
+        if raw:
+            self.tail = raw[-1]
+            self.head = raw[0] if self.line == 0 else self.head
+        self.line += len(raw)
+        self._go_on()
+        return _texts(raw[skip :: self.tasks])
+
+    def position(self) -> dict[str, Any]:
+        """Return the place of the next line."""
+        return {"file": self.files[self.number].name, "offset": self.file.tell(), "line": self.line}
+
+    def seek(self, file: str, offset: int, line: int) -> None:
+        """Go to a place."""
+        names = [path.name for path in self.files]
+        if file not in names:
+            raise FileProblem(f"{self.files[0].with_name(file)}: no longer there; put it back to go on reading")
+        self.file.close()
+        self.number, self.line, self.lap_line, self.ended = names.index(file), line, -1, False
+        self.file = _open(self.files[self.number])
+        self.file.seek(offset)
+        self._go_on()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _go_on(self) -> None:
+        """Open the next file that has lines, where this one has none left."""
+        while not self.file.peek(1):
+            last = self.number == len(self.files) - 1
+            if last and (not self.repeat or self.line == self.lap_line):  # a lap without a line has no next
+                self.ended = True
+                return
+            if last:
+                self.lap, self.lap_line = self.lap + 1, self.line
+            self.file.close()
+            self.number = 0 if last else self.number + 1
+            self.file = _open(self.files[self.number])
+
+
+class _Times:
+    """When recorded lines are due, in seconds from the first of all lines."""
+
+    def __init__(self, timestamps: Timestamps, speed: float) -> None:
+        self.stamp = _Dates(timestamps) if isinstance(timestamps, str) else timestamps
+        self.speed = speed
+        self.first: float | None = None  # time of the first line of all
+        self.base = 0.0  # when the lap began
+        self.latest = 0.0  # when the line before was due
+
+    def of(self, lines: list[str], head: bytes) -> list[float]:
+        """Return when lines are due; `head` is the first of all lines."""
+        if self.first is None and head:
+            self.first = self._seconds(_texts([head])[0])
+            if self.first is None:
+                problem = (
+                    f"expected the first line to begin with a date like {self.stamp}, got {_texts([head])[0][:60]!r}"
+                )
+                raise InvalidInput("timestamps", f"{problem}; see strptime for the format")
+        return [self._due(line) for line in lines]
+
+    def turn(self, tail: bytes) -> None:
+        """Begin the next lap when the last line of this one was due."""
+        self._due(_texts([tail])[0])
+        self.base = self.latest
+
+    def position(self) -> list[float | None]:
+        """Return what must be known to go on."""
+        return [self.first, self.base, self.latest]
+
+    def seek(self, position: Any) -> None:
+        """Go on after a position."""
+        self.first, self.base, self.latest = position
+
+    def _due(self, line: str) -> float:
+        seconds = self._seconds(line)
+        if seconds is not None and self.first is not None:
+            self.latest = max(self.latest, self.base + (seconds - self.first) / self.speed)
+        return self.latest
+
+    def _seconds(self, line: str) -> float | None:
+        seconds = self.stamp(line)
+        if seconds is not None and not math.isfinite(seconds):
+            raise InvalidInput("timestamps", f"expected a time in seconds, got {seconds} for the line {line[:60]!r}")
+        return seconds
+
+
+class _Dates:
+    """The dates with which lines begin."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+        self.length = 0  # of the last date; most are equally long
+
+    def __repr__(self) -> str:
+        return repr(self.form)
+
+    def __call__(self, line: str) -> float | None:
+        """Return the date in seconds since 1970, or None where the line does not begin with one."""
+        if self.length and not line[self.length : self.length + 1].isalnum():
+            found = self._parse(line[: self.length])
+            if isinstance(found, float):
+                return found
+        found = self._parse(line)
+        if isinstance(found, str):  # what is left after the date
+            self.length = len(line) - len(found)
+            found = self._parse(line[: self.length])
+        return found if isinstance(found, float) else None
+
+    def _parse(self, text: str) -> float | str | None:
+        try:
+            date = datetime.strptime(text, self.form)
+        except ValueError as error:
+            _, told, rest = str(error).partition("unconverted data remains: ")
+            return rest if told else None
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files to read, in order."""
+    if not path.exists():
+        raise FileProblem(f"{path}: does not exist; give a file or folder that every worker finds there")
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith(("_", ".")))
+    if not files:
+        raise FileProblem(f"{path}: expected files in this folder, found none; put some there or give another")
+    return files
+
+
+def _open(path: Path) -> BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
+
+
+def _texts(raw: list[bytes]) -> list[str]:
+    """Decode lines and drop their ends; only the last may lack its end."""
+    return b"".join(raw).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")[: len(raw)]

@@ -1,0 +1,133 @@
+"""The types of tuples: read off an author's annotations, and checked for whether such tuples can travel.
+
+Nothing has to be declared: what cannot be read off is `Any`. A tuple of type `Any` crosses to another process as
+MessagePack has it, a plain tuple as a list, a struct as a dict; with a type it arrives as it was sent.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial, reduce
+from operator import or_
+from types import UnionType
+from typing import Any, ForwardRef, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+from msgspec.inspect import CustomType, type_info
+
+from penstock.api.keys import Key, Named
+from penstock.model.errors import InvalidInput, UnknownName, choices
+
+
+def given_type(logic: Any, base: type, place: int) -> Any:
+    """Return the type that a source or operator gives, or None: its attribute `gives`, or its base's type argument.
+
+    `logic` is an object, its class, or a function that makes it.
+    """
+    stated = getattr(logic, "gives", None)
+    if stated is not None and not isinstance(stated, property):  # a class shows a property itself
+        return known(stated)
+    made = logic if isinstance(logic, type) else type(logic)
+    if not issubclass(made, base):
+        made = returned_type(logic)
+        made = get_origin(made) or made
+    return known(_argument(made, base, place)) if isinstance(made, type) and issubclass(made, base) else None
+
+
+def returned_type(function: Callable[..., Any]) -> Any:
+    """Return what a function is annotated to return, or None; a class returns its objects."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(function, type):
+        return function
+    annotated = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return known(get_type_hints(annotated).get("return"))
+    except (TypeError, NameError, AttributeError):  # a built-in, or a name that only type checkers see
+        return None
+
+
+def element_type(kind: Any) -> Any:
+    """Return the type of what an iterable of some type holds, or None: `Iterator[str] | None` holds `str`."""
+    if get_origin(kind) in (Union, UnionType):
+        held = [element_type(part) for part in get_args(kind) if part is not type(None)]
+        return None if None in held or not held else reduce(or_, held)
+    if kind is str:
+        return str
+    arguments = get_args(kind)
+    if get_origin(kind) is tuple and not (len(arguments) == 2 and arguments[1] is Ellipsis):
+        return reduce(or_, arguments) if arguments else None
+    return arguments[0] if arguments else None
+
+
+def of_pair(kind: Any) -> Any:
+    """Return the type of the second of a pair, or None: what is sent where an output or task is named before it."""
+    arguments = get_args(kind)
+    return arguments[1] if get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis else None
+
+
+def known(kind: Any) -> Any:
+    """Return a type, or None for one that is left open by a type variable or a name in quotes."""
+    if kind is object:
+        return Any
+    if isinstance(kind, TypeVar | ForwardRef | str):
+        return None
+    open_parts = [part for part in get_args(kind) if part not in (None, Ellipsis) and known(part) is None]
+    return None if open_parts else kind
+
+
+def check_travels(path: str, kind: Any) -> None:
+    """Raise `InvalidInput` for a type whose tuples cannot be sent to another process and read there."""
+    try:
+        info = type_info(kind)
+    except TypeError as error:
+        raise InvalidInput(path, f"expected a type that can travel, got {kind!r}: {error}") from None
+    if (strange := _strange(info, set())) is not None:
+        problem = f"objects of {strange!r} cannot travel; make it a msgspec.Struct, a dataclass or a named tuple"
+        raise InvalidInput(path, problem)
+
+
+def check_key(path: str, key: Key, kind: Any) -> None:
+    """Raise `UnknownName` for a field or place that tuples of this type do not have, as far as the type says so."""
+    key = key.key if isinstance(key, Named) and key.key is not None else key
+    places = get_args(kind) if get_origin(kind) is tuple and Ellipsis not in get_args(kind) else None
+    if isinstance(key, int) and places and not -len(places) <= key < len(places):
+        raise UnknownName(path, f"tuples of {len(places)} values have no place {key}; places count from 0")
+    if not isinstance(key, str) or hasattr(kind, key.partition(".")[0]):
+        return
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        fields = choices(kind.__struct_fields__)
+        raise UnknownName(path, f"{kind.__name__} has no field {key!r}; it has {fields}")
+    if kind in (str, bytes, int, float, bool) or places:
+        problem = f"tuples of type {getattr(kind, '__name__', kind)} have no field {key!r}"
+        raise UnknownName(path, f"{problem}; use a place such as 0, or no key for the whole tuple")
+
+
+def _argument(made: type, base: type, place: int) -> Any:
+    """Return a class's type argument for `base`, however many classes lie between them."""
+    for parent in made.__dict__.get("__orig_bases__", made.__bases__):
+        origin, arguments = get_origin(parent) or parent, get_args(parent)
+        if not isinstance(origin, type) or not issubclass(origin, base):
+            continue
+        if origin is base:
+            return arguments[place] if len(arguments) > place else None
+        found = _argument(origin, base, place)
+        if isinstance(found, TypeVar):
+            parameters = getattr(origin, "__parameters__", ())
+            return dict(zip(parameters, arguments, strict=False)).get(found)
+        return found
+    return None
+
+
+def _strange(info: Any, seen: set[int]) -> Any:
+    """Return the first class within a type that msgspec knows nothing of."""
+    if isinstance(info, CustomType):
+        return info.cls
+    if isinstance(info, tuple):
+        found = (_strange(part, seen) for part in info)
+    elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) and id(info) not in seen:
+        seen.add(id(info))
+        found = (_strange(getattr(info, name), seen) for name in info.__struct_fields__ if name != "cls")
+    else:
+        return None
+    return next((cls for cls in found if cls is not None), None)

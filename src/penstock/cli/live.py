@@ -1,0 +1,224 @@
+"""The state of a run as a person sees it: the live table, one line for a log, and the summary at the end."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.output import number, table
+from penstock.cli.words import plural
+
+if TYPE_CHECKING:
+    from penstock.model.status import ComponentStatus, MachineStatus, Status
+    from penstock.runtime.folder import RunInfo
+
+WIDE = 100  # columns of a terminal with room for everything
+BAR = 10  # cells of a machine's bar
+BLOCKED = 0.01  # share of the time from which on lack of credit is worth a word
+STYLES = {"starting": "dim", "running": "green", "draining": "yellow", "stopped": "bold", "failed": "bold red"}
+STEADY = 6  # cells of a column of figures at least, so that it does not jump as they change
+FEWEST_MACHINES = 3  # rows that they get on the lowest terminal
+
+
+def view(status: "Status", width: int, height: int | None = None, note: str = "") -> RenderableType:
+    """Draw a run for a terminal of so many columns and, where a height is given, of so many lines."""
+    below = _below(status, note)
+    taken = len(status.components) + 11  # headings, empty lines, end to end
+    taken += sum(1 + len(line) // width for line in below)
+    rows = len(status.machines) if height is None else max(height - taken, FEWEST_MACHINES)
+    return Group(
+        *headline(status),
+        Text(),
+        _components(status.components, width >= WIDE),
+        Text(),
+        *_end_to_end(status, width),
+        Text(),
+        _machines(status, rows),
+        *below,
+    )
+
+
+def headline(status: "Status") -> list[Text]:
+    """Say in two lines what runs since when and under what, and where."""
+    phase = Text(status.phase, style=STYLES.get(status.phase, "bold"))
+    first = Text.assemble((status.application, "bold"), " ", phase, f" {clock(status.seconds)} under {status.policy}")
+    return [first, Text(place(status), style="dim")]
+
+
+def place(status: "Status") -> str:
+    """Say where a run runs, and always whether that is emulated."""
+    machines = len(status.machines)
+    if status.emulated is None:
+        return f"on {status.master} ({plural(machines, 'slot')})"
+    return f"emulated on {status.emulated} ({plural(machines, 'machine')}), Spark on {status.master}"
+
+
+def clock(seconds: float) -> str:
+    """Write how long something has run: `12 s`, `3:05 min`, `2:03:05 h`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d} h"
+
+
+def milliseconds(value: float | None) -> str:
+    """Write a time in milliseconds in about three digits, so that columns stay still; a dash for none."""
+    if value is None:
+        return "-"
+    return f"{value:,.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def status_line(status: "Status") -> str:
+    """Write a run in one plain line, for a log."""
+    parts = [f"{clock(status.seconds)} {status.phase}: {number(_rate(status, 'source'))}/s in"]
+    parts.append(f"{number(_rate(status, 'sink'))}/s out")
+    if status.latency is not None:
+        parts.append(f"p50 {milliseconds(status.latency.p50_ms)} ms, p99 {milliseconds(status.latency.p99_ms)} ms")
+    parts.append(f"{sum(component.queue for component in status.components):,} queued")
+    if status.machines:
+        busiest = max(status.machines, key=lambda machine: machine.cpu)
+        parts.append(f"cpu ≤ {busiest.cpu:.0%} ({busiest.name})")
+    if gone := [machine.name for machine in status.machines if not machine.alive]:
+        parts.append(f"gone: {', '.join(gone)}")
+    return ", ".join(parts) + (f"; {status.operation}" if status.operation else "")
+
+
+def tasks_on(status: "Status") -> dict[str, list[str]]:
+    """Return the tasks on each machine, or on each slot where slots are what is watched."""
+    found: dict[str, list[str]] = {machine.name: [] for machine in status.machines}
+    for task, slot in status.placement.items():
+        machine = slot if slot in found else slot.partition("/")[0]
+        found.setdefault(machine, []).append(task)
+    return found
+
+
+def task_list(tasks: Sequence[str]) -> str:
+    """Write many tasks shortly: `split[0-2,5] count[1]`."""
+    numbers: dict[str, list[int]] = {}
+    for task in tasks:
+        component, _, rest = task.rpartition("[")
+        numbers.setdefault(component, []).append(int(rest.rstrip("]")))
+    return " ".join(f"{component}[{_ranges(sorted(found))}]" for component, found in numbers.items())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _components(components: "Sequence[ComponentStatus]", wide: bool) -> Table:
+    blocked = any(component.blocked >= BLOCKED for component in components)
+    columns = {"component": "component", "tasks": "tasks", "machines": "machines", "rate": "rate\n/s", "queue": "queue"}
+    columns |= {"out": "out-\nqueue", "processing": "processing\nms", "p50": "p50\nms", "p99": "p99\nms"}
+    columns |= {"blocked": "blocked"} if blocked else {}
+    shown = {name: title for name, title in columns.items() if wide or name not in ("machines", "out")}
+    rows = table(*shown.values())
+    for column in rows.columns[2:]:
+        column.min_width = STEADY
+    for component in components:
+        cells = {
+            "component": escape(component.name),
+            "tasks": str(component.tasks),
+            "machines": str(component.machines),
+            "rate": number(component.rate_tps),
+            "queue": f"{component.queue:,}",
+            "out": f"{component.waiting_out:,}",
+            "processing": milliseconds(component.processing_ms),
+            "p50": milliseconds(component.p50_ms),
+            "p99": milliseconds(component.p99_ms),
+            "blocked": f"[yellow]{component.blocked:.0%}[/]" if component.blocked >= BLOCKED else "-",
+        }
+        rows.add_row(*(cells[name] for name in shown))
+    return rows
+
+
+def _end_to_end(status: "Status", width: int) -> list[Text]:
+    latency = status.latency
+    if latency is None:
+        times = "[dim]nothing sampled has finished yet[/]"
+    else:
+        p50, p99, mean, worst = map(milliseconds, (latency.p50_ms, latency.p99_ms, latency.mean_ms, latency.worst_ms))
+        times = f"p50 [bold]{p50}[/] ms  p99 [bold]{p99}[/] ms  mean {mean}  worst {worst}"
+        times += f"  [dim]{latency.count:,} sampled[/]"
+    flow = f"{status.emitted:,} in  {status.written:,} out"
+    flow += "" if status.in_flight is None else f"  {status.in_flight:,} in flight"
+    flow += f"  [yellow]{status.timed_out:,} timed out[/]" if status.timed_out else ""
+    if width >= WIDE:
+        return [Text.from_markup(f"[bold]end to end[/]  {times}   {flow}", overflow="ellipsis")]
+    return [Text.from_markup(f"[bold]end to end[/]  {times}"), Text.from_markup(f"            {flow}")]
+
+
+def _machines(status: "Status", most: int) -> Group:
+    """Draw the machines; where there are too many, those of which there is something to say, then the busiest."""
+    shown, left = status.machines, ""
+    if len(shown) > most:
+        order = sorted(shown, key=lambda machine: (machine.alive, not machine.note, -machine.cpu))
+        names = {machine.name for machine in order[: most - 1]}
+        shown = [machine for machine in shown if machine.name in names]
+        left = f"{len(status.machines) - len(shown)} less busy ones not shown"
+    tasks = tasks_on(status)
+    what = "slot" if status.emulated is None else "machine"
+    rows = table(what, "tasks", "cpu", "", "lag\nms", "on it", left=("cpu", "on it"))
+    rows.columns[2].no_wrap = True
+    rows.columns[5].no_wrap, rows.columns[5].overflow = True, "ellipsis"
+    for machine in shown:
+        listed = escape(task_list(tasks[machine.name]))
+        if machine.note or not machine.alive:
+            said = machine.note or "does not answer"
+            listed = f"[{'yellow' if machine.alive else 'red'}]{escape(said)}[/] {listed}"
+        name = escape(machine.name) if machine.alive else f"[red]{escape(machine.name)}[/]"
+        rows.add_row(
+            name, str(machine.tasks), _bar(machine), f"{machine.cpu:.0%}", milliseconds(machine.lag_ms), listed
+        )
+    return Group(rows, *([Text(left, style="dim")] if left else []))
+
+
+def _bar(machine: "MachineStatus") -> str:
+    full = min(round(machine.cpu * BAR), BAR)
+    style = "red" if machine.cpu >= 0.95 else "yellow" if machine.cpu >= 0.8 else "green"
+    return f"[{style}]{'█' * full}[/][dim]{'░' * (BAR - full)}[/]"
+
+
+def _below(status: "Status", note: str) -> list[Text]:
+    """Return what there is to say beside the figures, after an empty line; nothing where there is nothing."""
+    lines = [Text(f"warning: {text}", style="yellow") for text in status.warnings]
+    lines += [Text(f"error: {status.error}", style="red")] if status.error else []
+    lines += [Text(f"{status.operation} …", style="cyan")] if status.operation else []
+    lines += [Text(note, style="bold")] if note else []
+    return [Text(), *lines] if lines else []
+
+
+def _rate(status: "Status", kind: str) -> float:
+    return sum(component.rate_tps for component in status.components if component.kind == kind)
+
+
+def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
+    """Say how a run went, where its files are and what to type next: a name and a text a line."""
+    seconds = max(status.seconds, 1e-9)
+    lines = [("ran", f"{status.application} {clock(status.seconds)} {place(status)}, under {status.policy}")]
+    inward = f"{status.emitted:,} in ({number(status.emitted / seconds)}/s)"
+    lines.append(("tuples", f"{inward}, {status.written:,} out ({number(status.written / seconds)}/s)"))
+    if status.latency is not None:
+        p50, p99 = milliseconds(status.latency.p50_ms), milliseconds(status.latency.p99_ms)
+        lines.append(("latency", f"p50 {p50} ms, p99 {p99} ms, {status.latency.count:,} sampled towards the end"))
+    if status.timed_out:
+        lines.append(("", f"{status.timed_out:,} sampled tuples were not seen to the end in time"))
+    lines += [("warning", warning) for warning in status.warnings]
+    lines.append(("telemetry", str(info.telemetry_path)))
+    if any(info.output_path.glob("*")):
+        lines.append(("output", str(info.output_path)))
+    lines.append(("next", f"penstock report {run_name(info)}"))
+    return lines
+
+
+def run_name(info: "RunInfo") -> str:
+    """Return what a later command calls a run: its name, or its folder where that is not among the others."""
+    from penstock.runtime.folder import RUNS
+
+    return info.path.name if info.path.parent == RUNS else info.folder

@@ -1,0 +1,339 @@
+"""`penstock report`: what happened in a run, as its telemetry tells it."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption, RunsOption
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from penstock.pipeline.report import EdgeTimes, Latencies, PhaseResult, Report
+
+EXAMPLES = """Examples:
+
+  penstock report
+
+  penstock report runs/word-count-20250131-142501 --output report
+
+  penstock report --json | jq '.phases[].ratios'
+"""
+MOST_PHASES = 4  # beside each other in 80 columns: the first and the last ones
+MOST_ROWS = 5  # of lists that may be long; all of them are in report.json
+NAME_WIDTH = 18
+
+R = TypeVar("R")
+
+
+@app.command(epilog=EXAMPLES)
+def report(
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="A run's name or folder, or a folder of telemetry; without it, the latest."),
+    ] = None,
+    runs: RunsOption = Path("runs"),
+    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="A folder for tables and picture; RUN/report if not given.")
+    ] = None,
+    settle: Annotated[float, typer.Option(help="Seconds after each change that do not count.", min=0)] = 2.0,
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw latency over time and where time goes.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Reconstruct from telemetry, as a Spark job, where tuples spent their time, and compare a run's phases.
+
+    A phase begins where a plan was applied, a task moved, or the run said so. Hops and tuples (Parquet), the report
+    (JSON) and a picture are kept.
+    """
+    folder = _found(run, runs)
+    target = output or (folder.parent if folder.name == "telemetry" else folder) / "report"
+    _refuse(target)
+    found = _run(folder, target, master, settle, quiet=as_json)
+    if plot:
+        from penstock.cli.report_plots import plot_report
+
+        plot_report(found, target / "latency.png")
+    if as_json:
+        from penstock.cli.output import print_json
+
+        print_json(found)
+    else:
+        show(found)
+        _print_files(target, plot)
+
+
+def show(report: "Report") -> None:
+    """Print a report."""
+    from penstock.cli.output import console
+
+    sections = [_header, _before_after, _end_to_end, _where, _components, _streams, _pairs, _stragglers, _quarantine]
+    for section in sections:
+        if (lines := section(report)) is not None:
+            for line in lines:
+                console.print(line, soft_wrap=isinstance(line, str))
+            console.print()
+
+
+def _found(run: str | None, runs: Path) -> Path:
+    from penstock.runtime.folder import find
+
+    return Path(run) if run is not None and Path(run).is_dir() else find(run, runs).path
+
+
+def _refuse(target: Path) -> None:
+    """Refuse a place for results that could not be written, before any work is done for it."""
+    from penstock.model.errors import FileProblem
+
+    place = next(above for above in (target, *target.absolute().parents) if above.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        problem = f"cannot be made, {place} is not a folder that may be written"
+        raise FileProblem(f"{target}: {problem}; choose another --output")
+
+
+def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> "Report":
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from penstock.cli.output import errors
+    from penstock.pipeline.report import run_report, telemetry_folder
+    from penstock.pipeline.session import session
+
+    telemetry_folder(folder)  # a mistake in the name is told before Spark starts
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("starting Spark", total=None)
+        with session("report", master) as spark:
+            told = f"reading {folder} on {spark.sparkContext.master}"
+            progress.update(bar, description=told)
+            if not quiet and not errors.is_terminal:
+                errors.print(told, markup=False, soft_wrap=True)
+            return run_report(spark, folder, target, settle)
+
+
+def _header(report: "Report") -> list[Any]:
+    from rich.markup import escape
+
+    from penstock.cli.output import number
+
+    where = f" [yellow]emulated on {escape(report.emulated)}[/]" if report.emulated else ""
+    policies = " → ".join(dict.fromkeys(phase.name for phase in report.phases))
+    missing = report.sampled - report.complete
+    sampled = f"{report.sampled:,} sampled source tuples" + (f", {missing:,} of them not complete" if missing else "")
+    about = f"{number(report.seconds)} s, {sampled}, {report.records:,} records"
+    return [
+        f"[bold]{escape(report.application)}[/]{where}: {escape(policies or report.policy)}",
+        f"[dim]{escape(report.run)}: {about}[/]",
+    ]
+
+
+def _before_after(report: "Report") -> list[Any] | None:
+    from penstock.cli.output import number, table
+
+    if len(report.phases) < 2:
+        return None
+    first, *others = report.phases
+    shown = [first, *others[-(MOST_PHASES - 1) :]]
+    rows = table("", *_headings(shown), title=_titled("before and after", report))
+    rows.add_row("throughput, tuples/s", *_compared(shown, "throughput_tps", lambda p: p.throughput_tps, number))
+    for name in ("p50", "p95", "p99", "mean"):
+        rows.add_row(f"latency {name}", *_compared(shown, name, _latency(name), _time))
+    rows.add_row("between machines, tuples/s", *_compared(shown, "remote_tps", lambda p: p.remote_tps, number))
+    rows.add_row("tasks moved", *("-" if p.moved is None else str(p.moved) for p in shown))
+    note = f"{settled_note(report)}; × is relative to {first.name}"
+    left_out = len(report.phases) - len(shown)
+    return [rows, f"[dim]{note}{f'; {left_out} more phases are in report.json' if left_out else ''}[/]"]
+
+
+def settled_note(report: "Report") -> str:
+    """Say how phases are counted."""
+    return f"the first {report.settle_s:g} s after each change do not count"
+
+
+def _compared(
+    phases: "Sequence[PhaseResult]",
+    name: str,
+    value: "Callable[[PhaseResult], float | None]",
+    write: Callable[[float], str],
+) -> list[str]:
+    cells = []
+    for phase in phases:
+        found = value(phase)
+        ratio = phase.ratios.get(name) if phase is not phases[0] else None
+        written = "-" if found is None else write(found)
+        cells.append(written if ratio is None else f"{written} [bold]×{_ratio(ratio)}[/]")
+    return cells
+
+
+def _latency(name: str) -> "Callable[[PhaseResult], float | None]":
+    return lambda phase: getattr(phase.latency, name, None)
+
+
+def _end_to_end(report: "Report") -> list[Any]:
+    from penstock.cli.output import table
+
+    rows = table("", "tuples", "p50", "p95", "p99", "worst", "mean", title=_titled("end to end", report))
+    for name, row in _by_phase(report):
+        times = (row.p50, row.p95, row.p99, row.worst, row.mean)
+        rows.add_row(name, f"{row.count:,}", *(_time(time) for time in times))
+    return [rows, "[dim]from when a source tuple was due until all that follows from it was processed[/]"]
+
+
+def _where(report: "Report") -> list[Any]:
+    from penstock.cli.output import table
+
+    columns = ("at source", "out-queue", "network", "in-queue", "processing")
+    rows = table("", *columns, title="where the time goes, mean on the slowest way of a tuple")
+    for name, row in _by_phase(report):
+        parts = (row.source_wait, row.out_wait, row.transfer, row.wait, row.processing)
+        rows.add_row(name, *(_time(part) for part in parts))
+    return [rows]
+
+
+def _components(report: "Report") -> list[Any]:
+    from penstock.cli.output import number, table
+
+    columns = ("tasks", "tuples/s", "wait p50", "p99", "proc. p50", "p99", "both p99")
+    rows = table("", *columns, title=_titled("components", report))
+    for row in _grouped(rows, report, report.components):
+        times = (row.wait_p50, row.wait_p99, row.processing_p50, row.processing_p99, row.total_p99)
+        rate = "-" if row.rate_tps is None else number(row.rate_tps)
+        rows.add_row(f"  {row.component}", str(row.tasks or "-"), rate, *(_time(time) for time in times))
+    return [rows]
+
+
+def _streams(report: "Report") -> list[Any]:
+    from penstock.cli.output import size, table
+
+    columns = ("sampled", "machines", "bytes", "net p50", "p99", "out-queue p99")
+    rows = table("", *columns, title=_titled("streams", report))
+    for row in _grouped(rows, report, report.streams):
+        times = (row.transfer_p50, row.transfer_p99, row.out_wait_p99)
+        rows.add_row(
+            f"  {row.stream}", f"{row.count:,}", f"{row.remote_share:.0%}", size(row.bytes_mean), *(map(_time, times))
+        )
+    negative = sum(row.negative for row in report.streams)
+    notes = ["[dim]machines: the share of tuples that went from one machine to another[/]"]
+    if negative:
+        notes.append(f"[dim]{negative:,} transfers came out below zero by the error of clocks, and count as zero[/]")
+    return [rows, *notes]
+
+
+def _pairs(report: "Report") -> list[Any] | None:
+    from penstock.cli.output import size, table
+
+    last = max((phase.number for phase in report.phases), default=0)
+    far = [row for row in report.edges if row.phase == last and row.source_machine != row.target_machine]
+    if not far:
+        return None
+    slowest = sorted(far, key=lambda row: -row.transfer_p99)[:MOST_ROWS]
+    rows = table("", "stream", "sampled", "bytes", "net p50", "p99", left=("stream",))
+    rows.title = f"slowest pairs of machines{_in(report, last)}"
+    for row in slowest:
+        times = (_time(row.transfer_p50), _time(row.transfer_p99))
+        rows.add_row(_pair(row), row.stream, f"{row.count:,}", size(row.bytes_mean), *times)
+    return [rows]
+
+
+def _stragglers(report: "Report") -> list[Any]:
+    from penstock.cli.output import table
+
+    if not report.slow_tasks and not report.slow_machines:
+        return ["[bold]stragglers[/] none: no task's p95 is over twice that of its component's others"]
+    rows = table("", "machine", "p95", "usual", "ratio", left=("machine",), title=_titled("stragglers", report))
+    for task in _grouped(rows, report, _most(report.slow_tasks)):
+        times = (_time(task.p95), _time(task.usual))
+        rows.add_row(f"  {task.task}", task.machine, *times, f"×{_ratio(task.ratio)}")
+    lines: list[Any] = [rows, "[dim]p95 of waiting and processing; usual: the median of the component's tasks[/]"]
+    for machine in _most(report.slow_machines):
+        where = _in(report, machine.phase)
+        lines.append(f"machine [bold]{machine.machine}[/]: its tasks take ×{_ratio(machine.ratio)} of the usual{where}")
+    return lines
+
+
+def _quarantine(report: "Report") -> list[Any]:
+    from rich.markup import escape
+
+    count = sum(row.count for row in report.quarantine)
+    if not count:
+        return ["[bold]quarantine[/] empty: every record could be used"]
+    lines = [f"[bold]quarantine[/] {count:,} that could not be used"]
+    lines += [f"  {row.count:>6,}  {escape(row.reason)}" for row in report.quarantine[:MOST_ROWS]]
+    more = len(report.quarantine) - MOST_ROWS
+    return lines + ([f"  and {more} more reasons"] if more > 0 else [])
+
+
+def _print_files(target: Path, plot: bool) -> None:
+    from penstock.cli.output import console
+
+    files = {"tables": f"{target / 'hops'}, {target / 'tuples'}", "report": str(target / "report.json")}
+    if plot:
+        files["picture"] = str(target / "latency.png")
+    for name, path in files.items():
+        console.print(f"{name:<8} {path}", soft_wrap=True, markup=False)
+
+
+def _by_phase(report: "Report") -> "list[tuple[str, Latencies]]":
+    found = [(phase.name, phase.latency) for phase in report.phases if phase.latency is not None]
+    return [(_short(name), row) for name, row in found] + [("[dim]whole run[/]", report.end_to_end)]
+
+
+def _grouped(rows: "Table", report: "Report", found: Iterable[R]) -> Iterable[R]:
+    """Give rows one by one, and head those of each phase with its name where there are several."""
+    current: int | None = None
+    for row in found:
+        phase = getattr(row, "phase", None)
+        if phase != current and len(report.phases) > 1 and phase is not None:
+            rows.add_row(f"[bold]{_short(report.phases[phase].name)}[/]")
+        current = phase
+        yield row
+
+
+def _most(rows: Sequence[R]) -> list[R]:
+    """Return the first few of each phase."""
+    seen: dict[Any, int] = {}
+    kept = []
+    for row in rows:
+        phase = getattr(row, "phase", None)
+        seen[phase] = seen.get(phase, 0) + 1
+        if seen[phase] <= MOST_ROWS:
+            kept.append(row)
+    return kept
+
+
+def _titled(title: str, report: "Report") -> str:
+    return f"{title}, emulated on {report.emulated}" if report.emulated else title
+
+
+def _in(report: "Report", phase: int) -> str:
+    return f" under {report.phases[phase].name}" if len(report.phases) > 1 else ""
+
+
+def _headings(phases: "Sequence[PhaseResult]") -> list[str]:
+    """Return the phases' names for the head of a table, told apart where two are the same."""
+    names = [_short(phase.name) for phase in phases]
+    return [
+        f"{name} ({phase.number + 1})" if names.count(name) > 1 else name
+        for name, phase in zip(names, phases, strict=True)
+    ]
+
+
+def _pair(row: "EdgeTimes") -> str:
+    return f"{row.source_machine} → {row.target_machine}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…"
+
+
+def _time(seconds: float | None) -> str:
+    from penstock.cli.output import duration
+
+    return "-" if seconds is None else duration(max(seconds, 0.0))
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if 0.1 <= value < 10 else f"{value:.3g}"

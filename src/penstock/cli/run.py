@@ -1,0 +1,195 @@
+"""`penstock run`: run an application, watch it, and end it well."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.flows import flow_names
+from penstock.cli.inputs import JsonOption, cluster_names, policy_names
+
+if TYPE_CHECKING:
+    from penstock.api.dataflow import Dataflow
+    from penstock.cli.follow import Display
+    from penstock.model.cluster import Cluster
+    from penstock.model.plan import Plan
+    from penstock.model.status import Status
+    from penstock.runtime.folder import RunInfo
+    from penstock.runtime.handle import Handle
+
+EXAMPLES = """Examples:
+
+  penstock run word-count --rate 1000 --duration 30
+
+  penstock run word-count:sources=2,splitters=4 --emulate hetero-small --policy r-storm
+
+  penstock run log-processing --arrivals poisson:rate=500 --input /var/log/syslog --master spark://head:7077
+
+  penstock run my_module:flow --emulate my-cluster.toml --plan plan.toml --telemetry /data/telemetry
+"""
+MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
+STOPPED = 130  # exit code after Ctrl-C, as of other programs
+
+
+@app.command(epilog=EXAMPLES)
+def run(
+    application: Annotated[
+        str,
+        typer.Argument(
+            metavar="APP",
+            help="A built-in name, NAME or NAME:PARAMETER=VALUE, or module:object, a Dataflow or what makes one.",
+            autocompletion=flow_names,
+        ),
+    ],
+    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(help="A cluster to emulate: a file or a built-in name.", autocompletion=cluster_names),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="The placement policy, NAME or NAME:PARAMETER=VALUE; round-robin unless said.",
+            autocompletion=policy_names,
+        ),
+    ] = None,
+    plan: Annotated[Path | None, typer.Option(help="A plan file to run by, in place of a policy.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Tuples a second that the sources give.")] = None,
+    arrivals: Annotated[
+        str | None, typer.Option(help="How they come: poisson, on-off, replay:path=FILE, …, with --rate or rate=.")
+    ] = None,
+    duration: Annotated[float | None, typer.Option(help="Seconds to run, then drain.")] = None,
+    telemetry: Annotated[Path | None, typer.Option(help="A folder for telemetry, in place of the run's.")] = None,
+    input: Annotated[  # noqa: A002  it is the option's name
+        Path | None, typer.Option(help="A file or folder to read, in place of generated data.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
+    sample: Annotated[float | None, typer.Option(help="Source tuples a second that are followed to the end.")] = None,
+    in_flight: Annotated[int | None, typer.Option(help="Most source tuples under way at once.")] = None,
+    seed: Annotated[int, typer.Option(help="For everything that is drawn by lot.", min=0)] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run an application on Spark until it ends, its time is up, or you stop it.
+
+    Ctrl-C once drains: sources stop, everything under way is processed. Ctrl-C twice stops at once. Meanwhile, from
+    another terminal: penstock status, move, apply, stop.
+    """
+    from penstock.cli.flows import arrival_process, find_flow
+    from penstock.cli.inputs import cluster as find_cluster
+
+    _refuse_numbers(rate=rate, duration=duration, sample=sample, in_flight=in_flight)
+    _refuse_places(master, input, {"telemetry": telemetry, "runs": runs})
+    process = arrival_process(arrivals, rate)
+    flow = find_flow(application, rate=rate if process is None else None, arrivals=process, input=input, seed=seed)
+    cluster = None if emulate is None else find_cluster(emulate)
+    planned = _planned(flow, cluster, policy, plan)
+    settings: dict[str, Any] = {"master": master, "emulate": cluster, "policy": policy, "plan": planned}
+    settings |= {"telemetry": telemetry, "runs": runs, "in_flight": in_flight, "seed": seed}
+    settings |= {} if sample is None else {"sample_tps": sample}
+    handle = _start(flow, settings, quiet=as_json)
+    _follow(handle, duration, as_json)
+
+
+def _refuse_numbers(**options: float | None) -> None:
+    from penstock.model.errors import InvalidInput
+
+    for name, value in options.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name.replace('_', '-')}")
+
+
+def _refuse_places(master: str | None, source: Path | None, folders: dict[str, Path | None]) -> None:
+    """Refuse a master that is no URL of one, an input that is not there and folders that cannot be written."""
+    from penstock.model.errors import FileProblem, InvalidInput
+    from penstock.runtime.folder import refuse_unwritable
+
+    if master is not None and not re.match(MASTERS, master):
+        raise InvalidInput("master", f"expected local[n], spark://host:port, yarn or k8s://…, got {master!r}")
+    if source is not None and not source.exists():
+        raise FileProblem(f"{source}: cannot be read, there is no such file or folder; choose another --input")
+    for option, folder in folders.items():
+        if folder is not None:
+            refuse_unwritable(folder, f"--{option}")
+
+
+def _planned(flow: "Dataflow", cluster: "Cluster | None", policy: str | None, file: Path | None) -> "Plan | None":
+    """Return the plan to run by, refusing one that does not fit; check the policy where there is none."""
+    from penstock.model.cluster import check_pins
+    from penstock.model.errors import InvalidInput
+    from penstock.model.files import load_plan
+    from penstock.model.plan import to_placement
+    from penstock.policies.registry import make
+
+    topology = flow.application  # refuses what is no application, such as one without a sink
+    if cluster is not None:
+        check_pins(topology, cluster)
+    if policy is not None and file is not None:
+        raise InvalidInput("policy", f"expected --policy or --plan, got {policy!r} and {file}; leave one out")
+    if policy is not None:
+        make(policy)
+    if file is None:
+        return None
+    plan = load_plan(file)
+    if plan.application != topology.name:
+        problem = f"{file} is a plan for {plan.application!r}, not for {topology.name!r}; plan again"
+        raise InvalidInput("application", problem)
+    if cluster is not None:
+        to_placement(plan, topology, cluster)
+    return plan
+
+
+def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Handle":
+    """Start the application, saying meanwhile what is being waited for."""
+    from rich.markup import escape
+
+    from penstock.cli.output import errors
+    from penstock.control.live import start
+
+    if quiet:
+        return start(flow, **settings)
+    if not errors.is_terminal:
+        return start(flow, progress=lambda text: errors.print(text, markup=False, soft_wrap=True), **settings)
+    with errors.status(f"starting {flow.name}") as spinner:
+        return start(flow, progress=lambda text: spinner.update(escape(text)), **settings)
+
+
+def _follow(handle: "Handle", duration: float | None, as_json: bool) -> None:
+    """Show the run until it ends, then say how it went; the exit code is 1 where the application failed."""
+    from penstock.cli.follow import Follower
+    from penstock.cli.output import errors, print_json
+    from penstock.runtime.folder import load
+
+    follower = Follower(handle, _display(as_json), duration)
+    status = follower.follow()
+    info = load(handle.folder)
+    if as_json:
+        places = {"folder": info.folder, "telemetry": str(info.telemetry_path), "output": str(info.output_path)}
+        print_json({"run": info.run, **places, "stopped_at_once": follower.stopped, "status": status})
+    else:
+        _summarise(status, info)
+    if status.phase == "failed" or status.error:
+        why = " ".join(status.error.split()) or "it did not say why"
+        errors.print(f"error: {why}; more in {info.log_path}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(1)
+    if follower.stopped:
+        raise typer.Exit(STOPPED)
+
+
+def _display(as_json: bool) -> "Display":
+    from penstock.cli.follow import LineDisplay, NoDisplay, TableDisplay
+    from penstock.cli.output import errors
+
+    if as_json:
+        return NoDisplay()
+    return TableDisplay(errors) if errors.is_terminal else LineDisplay(errors)
+
+
+def _summarise(status: "Status", info: "RunInfo") -> None:
+    from penstock.cli.live import summary
+    from penstock.cli.output import console
+
+    console.print()
+    for name, text in summary(status, info):
+        console.print(f"{name:<10}{text}", markup=False, soft_wrap=True)

@@ -1,0 +1,139 @@
+"""Ingest: telemetry files as one table of sound records, and a quarantine for the rest, each with the reason.
+
+A file that cannot be read, or whose columns have other types, goes to the quarantine as one row; a record that breaks
+the schema goes there whole. So a run that ended badly can still be reported on, and nothing is lost without a word.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from penstock.model.errors import FileProblem
+from penstock.model.telemetry import REQUIRED, VERSION, RecordKind, arrow_schema
+
+CLOCK_TICK_S = 1e-6  # times of one clock may be out of order by as much: they are read and rounded one by one
+READERS = 4  # threads that check files; decoding leaves Python's lock alone
+
+IN_ORDER = {RecordKind.HOP: (("emitted", "sent"), ("arrived", "started"), ("started", "finished"))}
+"""By kind, the pairs of times on one clock of which the second cannot come before the first."""
+
+NOT_NEGATIVE = ("bytes", "interval", "processed", "given", "queue", "waiting_out", "busy", "blocked", "lag", "error")
+
+_PHYSICAL = {pa.string(): "BYTE_ARRAY", pa.int64(): "INT64", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
+
+
+class Ingested(NamedTuple):
+    """What came in, parted."""
+
+    good: DataFrame
+    quarantined: DataFrame  # the same columns and `reason`
+
+
+def record_schema() -> StructType:
+    """Return the schema of telemetry as Spark reads it, every column nullable."""
+    return StructType([StructField(field.name, field.dataType) for field in from_arrow_schema(arrow_schema())])
+
+
+def read_telemetry(spark: SparkSession, folder: Path) -> Ingested:
+    """Return the records in the Parquet files of a folder, and a row of quarantine for each file that is unreadable.
+
+    Every file is decoded once before Spark is given it, because Spark gives up a whole job for one bad page. Files
+    whose names begin with `_` or `.` are still being written and are left out. Columns that a file lacks are null.
+    """
+    if not folder.is_dir():
+        raise FileProblem(f"{folder}: is not a folder; name the folder of a run or of its telemetry")
+    files = sorted(path for path in folder.glob("*.parquet") if path.is_file() and path.name[0] not in "_.")
+    if not files:
+        raise FileProblem(f"{folder}: holds no telemetry (*.parquet); run an application first, or name another folder")
+    with ThreadPoolExecutor(READERS) as pool:
+        problems = dict(zip(files, pool.map(_problem, files), strict=True))
+    schema = record_schema()
+    sound = [str(path) for path, problem in problems.items() if problem is None]
+    records = spark.read.schema(schema).parquet(*sound) if sound else spark.createDataFrame([], schema)
+    reasons = [(f"file {path.name} unreadable: {problem}",) for path, problem in problems.items() if problem]
+    told = spark.createDataFrame(reasons, StructType().add("reason", StringType()))
+    nulls = [sf.lit(None).cast(field.dataType).alias(field.name) for field in schema]
+    return Ingested(records, told.select(*nulls, "reason"))
+
+
+def ingest(raw: DataFrame) -> Ingested:
+    """Part records into good ones and those to quarantine. Also for streams: it looks at one row at a time."""
+    judged = raw.withColumn("reason", reason())
+    good = judged.where(sf.col("reason").isNull()).drop("reason")
+    return Ingested(good, judged.where(sf.col("reason").isNotNull()))
+
+
+def reason() -> Column:
+    """Return what is wrong with a record, the first thing found; null for a good one."""
+    kinds = ", ".join(f"'{kind}'" for kind in RecordKind)
+    rules = [
+        ("kind is null", "'no kind'"),
+        (f"kind not in ({kinds})", "concat('unknown kind ', kind)"),
+        (f"not version <=> {VERSION}", "concat('version ', coalesce(string(version), 'none'))"),
+        *(
+            (condition, f"'{text}'")
+            for condition, text in (*_missing(), *_not_finite(), *_out_of_order(), *_negative())
+        ),
+    ]
+    # One text to parse is built far faster than a hundred columns by calls.
+    return sf.expr("case " + " ".join(f"when {condition} then {text}" for condition, text in rules) + " end")
+
+
+def _missing() -> Iterator[tuple[str, str]]:
+    for column in arrow_schema():
+        if not column.nullable:
+            yield f"{column.name} is null", f"{column.name} is missing"
+    for kind, names in REQUIRED.items():
+        for name in names:
+            yield f"kind = '{kind}' and {name} is null", f"{kind} without {name}"
+
+
+def _not_finite() -> Iterator[tuple[str, str]]:
+    for column in arrow_schema():
+        if column.type == pa.float64():
+            infinite = f"isnan({column.name}) or abs({column.name}) = double('infinity')"
+            yield infinite, f"{column.name} is not a finite number"
+
+
+def _out_of_order() -> Iterator[tuple[str, str]]:
+    for kind, pairs in IN_ORDER.items():
+        for first, second in pairs:
+            yield f"kind = '{kind}' and {second} < {first} - {CLOCK_TICK_S:.9f}D", f"{second} before {first}"
+
+
+def _negative() -> Iterator[tuple[str, str]]:
+    return ((f"{name} < 0", f"{name} is negative") for name in NOT_NEGATIVE)
+
+
+def _problem(path: Path) -> str | None:
+    """Say why Spark could not read a file, None where it can."""
+    try:
+        with pq.ParquetFile(path) as file:
+            problem = _other_type(file)
+            if problem is None:
+                for _ in file.iter_batches(columns=[n for n in arrow_schema().names if n in file.schema_arrow.names]):
+                    pass  # decoding is the check
+            return problem
+    except (pa.ArrowException, OSError) as error:
+        return " ".join(str(error).split()).rstrip(".")
+
+
+def _other_type(file: pq.ParquetFile) -> str | None:
+    expected = {field.name: _PHYSICAL[field.type] for field in arrow_schema()}
+    found = [file.schema.column(number) for number in range(len(file.schema.names))]
+    for column in found:
+        name, _, nested = column.path.partition(".")
+        if name not in expected:
+            continue
+        plain = column.logical_type.type in ("NONE", "STRING") and not nested
+        if not plain or column.physical_type != expected[name]:
+            return f"column {name} is {file.schema_arrow.field(name).type}, expected {arrow_schema().field(name).type}"
+    return None

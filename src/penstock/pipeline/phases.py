@@ -1,0 +1,98 @@
+"""Phases: a run cut where it was changed, so that before can be compared with after.
+
+Events named `phase` cut a run, their detail being the name; a run without any is cut by `apply` and `move`. After a
+change a run needs time to settle, which belongs to no phase.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from penstock.model.telemetry import RecordKind
+from penstock.pipeline.clocks import on_controller_clock
+
+NAMED = "phase"
+CHANGES = ("apply", "move")
+ENDS = ("drain", "stop")
+
+
+class Event(NamedTuple):
+    """Something that happened, on the controller's clock."""
+
+    at: float
+    event: str
+    detail: str | None = None
+
+
+class Phase(NamedTuple):
+    """A stretch of a run without changes: what it gives counts from `settled` up to `end`."""
+
+    number: int
+    name: str
+    start: float
+    settled: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it counts."""
+        return self.end - self.settled
+
+
+def events(good: DataFrame, clocks: DataFrame) -> DataFrame:
+    """Return the events that begin and end phases, a row each, on the controller's clock."""
+    wanted = (sf.col("kind") == RecordKind.EVENT.value) & sf.col("event").isin(NAMED, *CHANGES, *ENDS)
+    return on_controller_clock(good.where(wanted), clocks, ("at",)).select("at", "event", "detail").orderBy("at")
+
+
+def cut(happened: Sequence[Event], start: float, end: float, settle_s: float, first: str) -> list[Phase]:
+    """Cut a run that lasted from `start` to `end` into phases; `first` is the name of one that no event names.
+
+    Changes that follow each other within `settle_s` are one change. A phase settles for `settle_s` after its last
+    change, but for half of its length at most, so that a short one is not lost.
+    """
+    happened = sorted(happened)
+    end = min([end, *(event.at for event in happened if event.event in ENDS and event.at > start)])
+    changes = [event for event in happened if event.event in (NAMED, *CHANGES) and event.at < end]
+    named = [event for event in changes if event.event == NAMED]
+    starts = [(max(event.at, start), event.detail or NAMED) for event in named] or _unnamed(
+        changes, start, settle_s, first
+    )
+    phases = []
+    for number, (begun, name) in enumerate(starts):
+        until = starts[number + 1][0] if number + 1 < len(starts) else end
+        last = _last_of_chain([event.at for event in changes], begun, settle_s)
+        phases.append(Phase(number, name, begun, min(last + settle_s, (begun + until) / 2), until))
+    return phases
+
+
+def phase_of(time: str, phases: Sequence[Phase]) -> Column:
+    """Return the number of the phase in whose settled part a time is; null outside of all."""
+    found = sf.lit(None).cast("int")
+    for phase in phases:
+        inside = (sf.col(time) >= phase.settled) & (sf.col(time) < phase.end)
+        found = sf.when(inside, phase.number).otherwise(found)
+    return found
+
+
+def _unnamed(changes: Sequence[Event], start: float, settle_s: float, first: str) -> list[tuple[float, str]]:
+    starts = [(start, first)]
+    last = start
+    for change in changes:
+        name = f"{change.event} {change.detail}" if change.detail else change.event
+        if change.at - last <= settle_s and len(starts) > 1:
+            starts[-1] = (starts[-1][0], name)
+        elif change.at > start:
+            starts.append((change.at, name))
+        last = max(last, change.at)
+    return starts
+
+
+def _last_of_chain(times: Sequence[float], begun: float, settle_s: float) -> float:
+    last = begun
+    for time in times:
+        if last <= time <= last + settle_s:
+            last = time
+    return last

@@ -1,0 +1,142 @@
+"""Tuples: the hops of one source tuple joined into one row, with the way that took longest and where its time went.
+
+The tree of a tuple ends with the hop that finishes last; from there parents lead back to the source. That way is what
+the tuple's latency is made of: each hop's part of it is its time in the out-queue, on the network and in the in-queue,
+and the time from its start until the next hop of the way was emitted. The parts add up to the latency.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from penstock.model.telemetry import RecordKind
+from penstock.pipeline.clocks import on_controller_clock
+from penstock.pipeline.hops import SPANS
+
+PARTS = ("source_wait", *SPANS)
+"""Where a tuple's latency goes, in order."""
+
+CLOCK_ERROR_S = 1e-3  # controller and pipeline correct the same time a little differently
+
+_KEY = ("run", "root")
+_STEP = (
+    "id", "parent", "stream", "source", "target", "source_component", "target_component", "source_machine",
+    "target_machine", "emitted", "sent", "arrived", "started", "finished",
+)  # fmt: skip
+
+
+def tuples(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
+    """Return a row a root: when it was due and finished, whether all of it was seen, and its slowest way.
+
+    `complete` means that the controller recorded it as done; in a run without such records, that no hop lacks its
+    parent and that every way ends in a component that sends nothing. The parts of the latency are null where hops are
+    missing, so that the way does not lead from the source to the end. For batches: it needs all hops of a tuple, each
+    once.
+    """
+    joined = _roots(good, clocks).join(_done(good), list(_KEY), "full").join(_trees(hops), list(_KEY), "full")
+    joined = _with_run_facts(joined, hops, good)
+    way = joined.withColumn("path", _path()).withColumns(
+        {
+            "due": sf.coalesce("due", "done_due"),
+            "finished": _finished(),
+            "complete": sf.when(sf.col("tracked"), sf.col("done_finished").isNotNull()).otherwise(_closes()),
+        }
+    )
+    ends = sf.element_at("path", -1)["finished"] == sf.col("finished")
+    whole = (sf.col("path")[0]["parent"] == sf.col("root_id")) & ends
+    parts = {name: sf.when(whole, part) for name, part in _parts().items()}
+    return way.withColumn("latency", sf.col("finished") - sf.col("due")).select(
+        *_KEY, "source", "due", "emitted", "finished", "latency", "complete",
+        sf.coalesce("hops", sf.lit(0)).alias("hops"),
+        sf.coalesce("remote_hops", sf.lit(0)).alias("remote_hops"),
+        sf.coalesce("remote_bytes", sf.lit(0)).alias("remote_bytes"),
+        *(part.alias(name) for name, part in parts.items()), "path",
+    )  # fmt: skip
+
+
+def _roots(good: DataFrame, clocks: DataFrame) -> DataFrame:
+    records = good.where(sf.col("kind") == RecordKind.ROOT.value)
+    records = on_controller_clock(records, clocks, ("emitted", "due"))
+    return records.groupBy(*_KEY).agg(
+        sf.min("id").alias("root_id"), sf.min("task").alias("source"), sf.min("due").alias("due"),
+        sf.min("emitted").alias("emitted"),
+    )  # fmt: skip
+
+
+def _done(good: DataFrame) -> DataFrame:
+    records = good.where(sf.col("kind") == RecordKind.DONE.value)
+    return records.groupBy(*_KEY).agg(sf.min("due").alias("done_due"), sf.min("finished").alias("done_finished"))
+
+
+def _trees(hops: DataFrame) -> DataFrame:
+    step = sf.struct(*_STEP)
+    remote = sf.col("remote").cast("long")
+    return hops.groupBy(*_KEY).agg(
+        sf.collect_list(step).alias("tree"),
+        sf.max_by(step, sf.struct("finished", "id")).alias("last"),
+        sf.max("finished").alias("finished"),
+        sf.count("*").alias("hops"),
+        sf.sum(remote).alias("remote_hops"),
+        sf.sum(remote * sf.col("bytes")).alias("remote_bytes"),
+    )
+
+
+def _finished() -> Column:
+    """Return when the last hop finished: by the hops, or by the controller where it knew of a later one."""
+    unseen = sf.col("done_finished") - sf.col("finished") > CLOCK_ERROR_S
+    return sf.when(unseen, sf.col("done_finished")).otherwise(sf.coalesce("finished", "done_finished"))
+
+
+def _with_run_facts(rows: DataFrame, hops: DataFrame, good: DataFrame) -> DataFrame:
+    """Add what must be known of a whole run: whether trees were tracked, and which components send."""
+    sending = hops.groupBy("run").agg(sf.collect_set("source_component").alias("sending"))
+    tracked = (
+        good.where(sf.col("kind") == RecordKind.DONE.value).select("run", sf.lit(True).alias("tracked")).distinct()
+    )
+    joined = rows.join(sf.broadcast(sending), "run", "left").join(sf.broadcast(tracked), "run", "left")
+    return joined.withColumn("tracked", sf.coalesce("tracked", sf.lit(False)))
+
+
+def _path() -> Column:
+    """Return the hops from the source to the hop that finished last.
+
+    A way visits a component once at most, so that the number of components bounds the steps back.
+    """
+    components = sf.array_distinct(sf.transform("tree", lambda hop: hop["target_component"]))
+
+    def step_back(path: Column, _: Column) -> Column:
+        first = path[0]
+        parent = sf.filter("tree", lambda hop: (hop["id"] == first["parent"]) & (hop["target"] == first["source"]))
+        return sf.concat(parent, path)
+
+    return sf.when(
+        sf.col("tree").isNotNull(),
+        sf.reduce(sf.sequence(sf.lit(1), sf.size(components)), sf.array("last"), step_back),
+    )
+
+
+def _parts() -> dict[str, Column]:
+    def total(end: str, start: str) -> Column:
+        return sf.reduce("path", sf.lit(0.0), lambda sofar, hop: sofar + hop[end] - hop[start])
+
+    first, last = sf.col("path")[0], sf.element_at("path", -1)
+    queues = {
+        "out_wait": total("sent", "emitted"),
+        "transfer": total("arrived", "sent"),
+        "wait": total("started", "arrived"),
+    }
+    spent = queues["out_wait"] + queues["transfer"] + queues["wait"]
+    rest = last["finished"] - first["emitted"] - spent
+    return {"source_wait": first["emitted"] - sf.col("due"), **queues, "processing": rest}
+
+
+def _closes() -> Column:
+    parents = sf.transform("tree", lambda hop: hop["parent"])
+    ids = sf.transform("tree", lambda hop: hop["id"])
+    orphans = sf.array_except(parents, sf.array_append(ids, sf.col("root_id")))
+    cut = sf.exists(
+        "tree",
+        lambda hop: (
+            ~sf.array_contains(parents, hop["id"]) & sf.array_contains(sf.col("sending"), hop["target_component"])
+        ),
+    )
+    return sf.coalesce((sf.size(orphans) == 0) & ~cut & sf.col("root_id").isNotNull(), sf.lit(False))

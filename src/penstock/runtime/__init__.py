@@ -1,0 +1,1 @@
+"""The stream runtime: long-lived tasks inside Spark tasks, and the controller that directs them."""

@@ -1,0 +1,503 @@
+"""The controller without I/O: directs the workers of one application through its phases, moves tasks, keeps the books.
+
+    starting   workers register; each is told its tasks once all are there
+    running    tuples flow; one operation at a time (a move, or the moves of a plan)
+    draining   sources have ended; each task ends when all before it have
+    stopped, failed
+
+It alone issues epochs and incarnations. What it wants said to workers it leaves in `out`; a shell carries it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from penstock.model.errors import InvalidInput, PenstockError, UnknownName, choices
+from penstock.model.status import Status
+from penstock.model.telemetry import Record, RecordKind
+from penstock.runtime import messages as wire
+from penstock.runtime.acker import Acker, Done
+from penstock.runtime.clocks import WorkerClock
+from penstock.runtime.gauges import Gauges
+from penstock.runtime.handle import LogLine, Outcome
+from penstock.runtime.layout import Layout
+
+PING_S = 0.5
+CLOCK_S = 5.0  # between records of a worker's clock
+PREPARE_S = 5.0  # for a task to say whether it can move
+MOVE_S = 30.0  # for it to arrive
+RESTING = ("stopped", "failed")
+
+
+class RunFailed(PenstockError):
+    """A run that ended by an error: an operator's, or a worker's."""
+
+
+class CannotMove(PenstockError):
+    """A move that was refused or did not come to its end."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A worker that the plan needs: one slot, or an emulated machine with all of its slots."""
+
+    name: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a run is to be run."""
+
+    run: str
+    sites: tuple[Site, ...]
+    placement: tuple[str, ...]  # slot of each task
+    folder: str = "."
+    telemetry: str = ""
+    window: int = 2048
+    sample_tps: float = 20.0
+    in_flight: int = 0
+    seed: int = 0
+    master: str = ""
+    policy: str = ""
+    emulated: Mapping[str, Any] | None = None  # the cluster
+    emulated_name: str | None = None
+    routes: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    start_s: float = 120.0  # for all workers to come
+
+
+@dataclass
+class Operation:
+    """Moves that are done one after another; `then` is called at the end, with an error or None."""
+
+    moves: deque[tuple[int, str]]  # task, slot
+    then: Callable[["Operation"], None]
+    label: str = ""
+    done: list[Outcome] = field(default_factory=list)
+    error: PenstockError | None = None
+    step: str = ""  # preparing, moving
+    number: int = -1  # of the move that is under way
+    deadline: float = 0.0
+
+
+@dataclass
+class _Member:
+    """A worker as the controller knows it."""
+
+    site: Site
+    host: str = ""
+    port: int = 0
+    pid: int = 0
+    executor: str = ""
+    incarnation: int = 0
+    registered: bool = False
+    ready: bool = False
+    alive: bool = False
+    clock: WorkerClock = field(default_factory=WorkerClock)
+    last_beat: float = 0.0
+
+
+class Controller:
+    """Directs one run."""
+
+    def __init__(self, layout: Layout, terms: Terms, now: float) -> None:
+        self.layout = layout
+        self.terms = terms
+        self.phase = "starting"
+        self.error = ""
+        self.traceback = ""
+        self.epoch = 0
+        self.out: list[tuple[int, wire.Command]] = []
+        self.records: list[Record] = []
+        self.lines: list[LogLine] = []
+        self.members = [_Member(site) for site in terms.sites]
+        self.placement = list(terms.placement)
+        self.policy = terms.policy
+        self.gauges = Gauges(layout)
+        self.acker = Acker()
+        self._by_name = {site.name: number for number, site in enumerate(terms.sites)}
+        self._slots = {slot: number for number, site in enumerate(terms.sites) for slot in site.slots}
+        self._ended: set[int] = set()
+        self._passed: dict[tuple[int, int], int] = {}
+        self._progressed: dict[int, int] = {}
+        self._operations: deque[Operation] = deque()
+        self._moves = 0
+        self._incarnations = 0
+        self._started = now
+        self._went: float | None = None
+        self._ended_at: float | None = None
+        self._asked: dict[int, tuple[int, float]] = {}
+        self._pings = 0
+        self._next_ping = now
+        self._next_clock = now
+        self._now = now
+
+    # What workers say
+
+    def register(self, message: wire.Register, now: float) -> int | None:
+        """Take a worker in and return its number; None refuses one that is not wanted (any more)."""
+        number = self._by_name.get(message.worker)
+        if number is None or self.members[number].registered or self.phase != "starting":
+            return None
+        self._incarnations += 1
+        member = self.members[number]
+        member.host, member.port, member.pid = message.host, message.port, message.pid
+        member.executor, member.incarnation = message.executor, self._incarnations
+        member.registered = member.alive = True
+        member.last_beat = now
+        self._event("registered", f"{message.worker} pid {message.pid} on {message.host}", now)
+        if all(each.registered for each in self.members):
+            self._assign()
+        return number
+
+    def told(self, worker: int, message: wire.Telling, now: float) -> None:
+        """Take in what a worker says."""
+        self._now = now
+        member = self.members[worker]
+        match message:
+            case wire.Beat():
+                member.last_beat = now
+            case wire.Pong():
+                if worker in self._asked and self._asked[worker][0] == message.number:
+                    member.clock.add(self._asked[worker][1], now, message.at)
+            case wire.Log():
+                where = message.task if message.task >= 0 else None
+                line = LogLine(message.at, message.level, message.component, where, member.site.name, message.text)
+                self.lines.append(line)
+            case _ if getattr(message, "epoch", self.epoch) != self.epoch:
+                return
+            case wire.Ready():
+                member.ready = True
+                if self.phase == "starting" and all(each.ready for each in self.members):
+                    self._go(now)
+            case wire.Report():
+                self._report(worker, message, now)
+            case wire.Failure():
+                self._fail(_explained(message), message.traceback, now)
+            case wire.Prepared():
+                self._prepared(message, now)
+            case wire.Moved():
+                self._moved(message, now)
+            case wire.Passed():
+                self._pass(message)
+            case wire.Ended():
+                self._ended.add(message.task)
+                if len(self._ended) == len(self.layout.components):
+                    self._finish("stopped", now)
+            case wire.Lost():
+                peer = self.members[message.peer].site.name
+                problem = f"worker {member.site.name!r} lost its connection to {peer!r}: {message.reason}"
+                self._fail(problem, "", now)
+
+    def lost(self, worker: int, reason: str, now: float) -> None:
+        """Take note that the connection to a worker broke."""
+        member = self.members[worker]
+        member.alive = False
+        if self.phase not in RESTING:
+            where = f"pid {member.pid} on {member.host}"
+            self._fail(
+                f"worker {member.site.name!r} ({where}) was lost: {reason}; see its log in the run folder", "", now
+            )
+
+    # What the user says
+
+    def request(self, moves: Sequence[tuple[int, str]], label: str, then: Callable[[Operation], None]) -> None:
+        """Begin an operation, after those that are under way."""
+        operation = Operation(deque(moves), then, label)
+        if self.phase != "running":
+            operation.error = CannotMove(f"{label}: the application is {self.phase}; only a running one can be changed")
+            then(operation)
+            return
+        self._operations.append(operation)
+        if len(self._operations) == 1:
+            self._next_move(self._now)
+
+    def find_task(self, name: str) -> int:
+        """Return the number of a task, by its name."""
+        if name not in self.layout.by_name:
+            raise UnknownName("task", f"no task is named {name!r}; there are {choices(self.layout.by_name)}")
+        return self.layout.by_name[name]
+
+    def check_slot(self, slot: str) -> None:
+        """Refuse a slot that the run does not have."""
+        if slot not in self._slots:
+            raise UnknownName("slot", f"this run has no slot {slot!r}; it has {choices(self._slots)}")
+
+    def mark(self, event: str, detail: str, now: float) -> None:
+        """Note something in the telemetry, such as a phase of an experiment."""
+        self._event(event, detail, now)
+
+    def drain(self, now: float) -> None:
+        """Let the sources end and everything in flight be processed."""
+        if self.phase == "running":
+            self.phase = "draining"
+            self._abandon("the application is ending")
+            self._event("drain", "", now)
+            self._tell_all(wire.Drain(self.epoch))
+        elif self.phase == "starting":
+            self.stop(now)
+
+    def stop(self, now: float) -> None:
+        """End at once."""
+        if self.phase not in RESTING:
+            self._finish("stopped", now)
+
+    # Time
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        self._now = now
+        if self.phase == "starting" and now - self._started > self.terms.start_s:
+            missing = [m.site.name for m in self.members if not m.registered] or [
+                m.site.name for m in self.members if not m.ready
+            ]
+            problem = f"workers {', '.join(missing)} did not start in {self.terms.start_s:g} s"
+            self._fail(f"{problem}; has the cluster that many free cores?", "", now)
+        if self.phase in RESTING:
+            return
+        self.acker.expire(now)
+        if now >= self._next_ping:
+            self._next_ping = now + PING_S
+            for number, member in enumerate(self.members):
+                if member.alive:
+                    self._pings += 1
+                    self._asked[number] = (self._pings, now)
+                    self.out.append((number, wire.Ping(self._pings)))
+        if now >= self._next_clock:
+            self._next_clock = now + CLOCK_S
+            self._record_clocks()
+        if self._operations and now > self._operations[0].deadline:
+            self._give_up("it took too long")
+
+    def wakeup(self) -> float:
+        """Return when `tick` is due."""
+        return self._next_ping
+
+    # Results
+
+    def status(self, now: float) -> Status:
+        """Return how it is going."""
+        now = self._ended_at if self._ended_at is not None else now
+        machines = [slot.rpartition("/")[0] for slot in self.placement]
+        counts = [0] * len(self.members)
+        for slot in self.placement:
+            counts[self._slots[slot]] += 1
+        return Status(
+            run=self.terms.run,
+            application=self.layout.application.name,
+            phase=self.phase,
+            seconds=now - (self._went if self._went is not None else now),
+            emulated=self.terms.emulated_name,
+            master=self.terms.master,
+            policy=self.policy,
+            components=self.gauges.components(machines, now),
+            machines=[
+                self.gauges.machine(number, m.site.name, m.host, counts[number], m.clock.estimate.offset, m.alive)
+                for number, m in enumerate(self.members)
+            ],
+            latency=self.gauges.end_to_end(now),
+            placement=dict(zip(self.layout.names, self.placement, strict=True)),
+            emitted=self.gauges.emitted,
+            written=self.gauges.written,
+            in_flight=self._in_flight(),
+            timed_out=self.acker.timed_out,
+            operation=self._operations[0].label if self._operations else "",
+            warnings=self.gauges.warnings(),
+            error=self.error,
+        )
+
+    def take_records(self) -> list[Record]:
+        """Return the telemetry since the last call."""
+        records, self.records = self.records, []
+        return records
+
+    # Inside
+
+    def _assign(self) -> None:
+        self.epoch += 1
+        peers = tuple(wire.Peer(m.site.name, m.host, m.port, m.incarnation) for m in self.members)
+        terms = self.terms
+        for number, member in enumerate(self.members):
+            assign = wire.Assign(
+                self.epoch,
+                number,
+                member.incarnation,
+                peers,
+                self._slots,
+                tuple(self.placement),
+                terms.window,
+                terms.sample_tps,
+                terms.in_flight,
+                terms.seed,
+                terms.folder,
+                terms.telemetry,
+                None if terms.emulated is None else dict(terms.emulated),
+                terms.routes,
+            )
+            self.out.append((number, assign))
+
+    def _go(self, now: float) -> None:
+        self.phase = "running"
+        self._went = now
+        self._event("start", self.policy, now)
+        self._tell_all(wire.Go(self.epoch))
+
+    def _tell_all(self, command: wire.Command) -> None:
+        self.out += [(number, command) for number, member in enumerate(self.members) if member.alive]
+
+    def _report(self, worker: int, report: wire.Report, now: float) -> None:
+        self.gauges.report(worker, report, now)
+        clock = self.members[worker].clock.estimate
+        for root in report.roots:
+            self._done(self.acker.root(root.root, root.task, clock.controller_time(root.due), now))
+        for ack in report.acks:
+            self._done(self.acker.ack(ack.root, ack.ids, clock.controller_time(ack.finished), now))
+
+    def _done(self, done: Done | None) -> None:
+        if done is None:
+            return
+        self.gauges.latency(done.finished, done.finished - done.due)
+        if self.terms.telemetry:
+            fields = {"root": done.root, "due": done.due, "finished": done.finished}
+            self._record(RecordKind.DONE, done.finished, task=self.layout.names[done.task], **fields)
+
+    def _pass(self, message: wire.Passed) -> None:
+        """Learn how far a source's tuples have come: as far as at the sink that is furthest behind."""
+        key = (message.sink, message.source)
+        self._passed[key] = max(self._passed.get(key, 0), message.value)
+        origin = self.layout.components[message.source].name
+        sinks = [s for s in self.layout.sinks if origin in self.layout.origins[self.layout.components[s].name]]
+        least = min(self._passed.get((sink, message.source), 0) for sink in sinks)
+        if least > self._progressed.get(message.source, 0):
+            self._progressed[message.source] = least
+            self._tell_progress(message.source)
+
+    def _tell_progress(self, source: int) -> None:
+        worker = self._slots[self.placement[source]]
+        self.out.append((worker, wire.Progressed(self.epoch, source, self._progressed[source])))
+
+    def _in_flight(self) -> int | None:
+        if not self.terms.in_flight:
+            return None
+        return max(0, self.gauges.emitted - sum(self._progressed.values()))
+
+    def _next_move(self, now: float) -> None:
+        """Begin the next move of the first operation, skipping tasks that are there already."""
+        while self._operations:
+            operation = self._operations[0]
+            while operation.moves and self.placement[operation.moves[0][0]] == operation.moves[0][1]:
+                operation.moves.popleft()
+            if not operation.moves:
+                self._conclude()
+                continue
+            task, _ = operation.moves[0]
+            self._moves += 1
+            operation.number, operation.step, operation.deadline = self._moves, "preparing", now + PREPARE_S
+            host = self._slots[self.placement[task]]
+            self.out.append((host, wire.Prepare(self.epoch, operation.number, task)))
+            return
+
+    def _prepared(self, message: wire.Prepared, now: float) -> None:
+        operation = self._operations[0] if self._operations else None
+        if operation is None or operation.number != message.move or operation.step != "preparing":
+            return
+        task, slot = operation.moves[0]
+        if message.problem:
+            self._give_up(f"task {self.layout.names[task]}: {message.problem}")
+            return
+        operation.step, operation.deadline = "moving", now + MOVE_S
+        self._tell_all(wire.Move(self.epoch, operation.number, task, slot))
+
+    def _moved(self, message: wire.Moved, now: float) -> None:
+        operation = self._operations[0] if self._operations else None
+        if operation is None or operation.number != message.move:
+            return
+        task, slot = operation.moves.popleft()
+        before, name = self.placement[task], self.layout.names[task]
+        self.placement[task] = slot
+        if task in self._progressed:  # what was told its old host may have come too late to go along
+            self._tell_progress(task)
+        operation.done.append(Outcome(name, before, slot, message.held))
+        self._event("move", f"{name} {before} -> {slot}", now)
+        self._next_move(now)
+
+    def _conclude(self) -> None:
+        operation = self._operations.popleft()
+        operation.then(operation)
+
+    def _give_up(self, reason: str) -> None:
+        operation = self._operations[0]
+        operation.error = CannotMove(f"{operation.label}: {reason}")
+        self._conclude()
+        self._next_move(self._now)
+
+    def _abandon(self, reason: str) -> None:
+        while self._operations:
+            operation = self._operations.popleft()
+            operation.error = CannotMove(f"{operation.label}: {reason}")
+            operation.then(operation)
+
+    def _fail(self, problem: str, traceback: str, now: float) -> None:
+        if self.phase in RESTING:
+            return
+        self.error, self.traceback = problem, traceback
+        self._event("failure", problem, now)
+        self._finish("failed", now)
+
+    def _finish(self, phase: str, now: float) -> None:
+        self.phase, self._ended_at = phase, now
+        self._abandon("the application has ended")
+        self._event("stop", phase, now)
+        self._record_clocks()
+        self._tell_all(wire.Stop())
+
+    def _event(self, event: str, detail: str, now: float) -> None:
+        self._record(RecordKind.EVENT, now, event=event, detail=detail)
+
+    def _record_clocks(self) -> None:
+        for member in self.members:
+            if member.alive:
+                clock = member.clock.estimate
+                fields = {"offset": clock.offset, "drift": clock.drift, "error": clock.error}
+                record = self._made(RecordKind.CLOCK, clock.at, **fields)
+                worker = {"worker": member.site.name, "incarnation": member.incarnation}
+                self._keep(msgspec.structs.replace(record, **worker))
+
+    def _record(self, kind: RecordKind, at: float, **fields: Any) -> None:
+        self._keep(self._made(kind, at, **fields))
+
+    def _made(self, kind: RecordKind, at: float, **fields: Any) -> Record:
+        emulated = self.terms.emulated is not None
+        return Record(
+            kind=kind.value,
+            run=self.terms.run,
+            worker="controller",
+            at=at,
+            epoch=self.epoch,
+            emulated=emulated,
+            **fields,
+        )
+
+    def _keep(self, record: Record) -> None:
+        if self.terms.telemetry:
+            self.records.append(record)
+
+
+def _explained(failure: wire.Failure) -> str:
+    """Say in one line what an operator's code, or a worker, failed at."""
+    where = f"{failure.component}[{failure.task}]" if failure.component else "worker"
+    on = f" on tuple {failure.value}" if failure.value else ""
+    return " ".join(f"{where}: {failure.error}{on}".split())
+
+
+def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[str]) -> None:
+    """Refuse a placement that names slots which no worker has."""
+    slots = {slot for site in sites for slot in site.slots}
+    if len(placement) != len(layout.components):
+        raise InvalidInput("plan", f"expected {len(layout.components)} tasks, got {len(placement)}; plan again")
+    for task, slot in enumerate(placement):
+        if slot not in slots:
+            raise UnknownName(f"plan.{layout.names[task]}", f"no worker has slot {slot!r}; there are {choices(slots)}")

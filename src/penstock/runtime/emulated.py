@@ -1,0 +1,288 @@
+"""Runs tasks as a described machine would: one tuple at a time and slot, on virtual processors, over virtual links.
+
+A tuple's logic runs when its service begins; what follows from it leaves when its declared service time is over on the
+virtual processor. Everything happens at a time of the emulated cluster, in the order of those times, so that stamps are
+exact however late the host was; how late it was is kept, and said when it is too much.
+"""
+
+import heapq
+import math
+import os
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from penstock.model.cluster import Cluster
+from penstock.runtime.emulation import ServiceTimes, Truth, VirtualCpu, VirtualNetwork
+from penstock.runtime.execution import Runner
+from penstock.runtime.messages import Data, Mark, Marker, State
+from penstock.runtime.tasks import Delivery, Task
+from penstock.runtime.tracking import children
+
+if TYPE_CHECKING:
+    from penstock.runtime.machine import Worker
+
+MARKER_BYTES = 32  # what a marker takes on a link
+POLLED = 64  # tuples of a source that wait for its slot, at most; they keep it from moving
+EVENTS = 5_000  # handled a turn, at most
+
+
+class Job(NamedTuple):
+    """A tuple in service."""
+
+    task: Task
+    delivery: Delivery | None  # None: a tuple of a source
+    mark: Mark | None
+    made: list[Any]
+    started: float
+    due: float  # of a source's tuple
+
+
+class Emulated(Runner):
+    """The slots of one emulated machine."""
+
+    chunk = POLLED
+    hands_over = False
+
+    def __init__(self, worker: "Worker") -> None:
+        super().__init__(worker)
+        assigned = worker.assigned
+        cluster = msgspec.convert(assigned.emulated, Cluster)
+        self._name = assigned.peers[worker.me].name
+        machine = cluster.machines[cluster.machine_index[self._name]]
+        self._cores = machine.cores
+        self._speed = machine.speed
+        self._workers = {peer.name: number for number, peer in enumerate(assigned.peers)}
+        self._slots = {f"{self._name}/{number}": number for number in range(machine.slots)}
+        self._cpu: VirtualCpu[Job] = VirtualCpu(machine.cores, machine.speed, machine.slots)
+        routes = {(stream, source, target): links for stream, source, target, links in assigned.routes}
+        self._network = VirtualNetwork(cluster, self._name, routes)
+        self._services: dict[int, ServiceTimes] = {}
+        self._pending: list[tuple[float, int, Callable[[float], None]]] = []  # heap
+        self._order = count()
+        self._time = worker.clock()
+        self._serving: dict[int, Task] = {}  # by slot
+        self._polled: dict[int, deque[tuple[Any, float]]] = {}  # tuples of sources that wait for their slot, with dues
+        self._used = 0.0
+        self._truth = Truth(self._name, os.cpu_count() or 1, 0.0)
+
+    def begin(self) -> None:
+        """Note that something has come from outside, now."""
+        self._time = self.worker.clock()
+
+    def now(self) -> float:
+        """Return the time of the event that is being handled."""
+        return self._time
+
+    def turn(self, now: float) -> bool:
+        """Handle all that was due, in the order of when it was."""
+        for task in list(self.worker.tasks.values()):
+            if task.is_source:
+                self._poll(task, now)
+            if task.context.timers and not task.ended:
+                self._time = now
+                self.fire_timers(task, now)
+        for _ in range(EVENTS):
+            pending = self._pending[0][0] if self._pending else math.inf
+            complete = self._cpu.next_completion()
+            at = min(pending, complete)
+            if at > now:
+                return False
+            self._truth.late(max(0.0, self.worker.clock() - at))
+            self._time = at
+            if pending <= complete:
+                heapq.heappop(self._pending)[2](at)
+            else:
+                self._complete()
+        return True
+
+    def wakeup(self) -> float:
+        """Return when the next event is due."""
+        due = min(self._pending[0][0] if self._pending else math.inf, self._cpu.next_completion())
+        for task in self.worker.tasks.values():
+            if task.is_source and not task.ended:
+                due = min(due, self._poll_due(task), self.progress_due(task))
+            if task.context.timers:
+                due = min(due, min(task.context.timers))
+        return due
+
+    def room(self, task: Task) -> int:
+        """Return how many more tuples a source may give, counting those that wait for its slot."""
+        return super().room(task) - len(self._polled[task.number])
+
+    def _poll_due(self, task: Task) -> float:
+        """Return when a source is to be polled: not while enough waits, or it must wait itself."""
+        if not self._pollable(task) or task.full() or task.leaving >= 0 or self.room(task) <= 0:
+            return math.inf
+        return task.next_poll
+
+    def _pollable(self, task: Task) -> bool:
+        waiting = self._polled[task.number]
+        return len(waiting) < POLLED and not (task.finishing and (waiting or not self.idle(task)))
+
+    def _poll(self, task: Task, now: float) -> None:
+        waiting = self._polled[task.number]
+        if not self._pollable(task):
+            return
+        self._time = now
+        found = self.poll(task, now)
+        if found is not None:
+            waiting.extend(zip(*found, strict=True))
+            self._at(max(found[1][0], 0.0), lambda at: self._start(task.slot, at))
+
+    def _at(self, when: float, step: Callable[[float], None]) -> None:
+        heapq.heappush(self._pending, (when, next(self._order), step))
+
+    def _start(self, slot_name: str, at: float) -> None:
+        """Let an idle slot take up the tuple that has waited longest of all its tasks'."""
+        slot = self._slots[slot_name]
+        while slot not in self._serving:
+            task, arrived = self._next(slot_name)
+            if task is None:
+                return
+            if arrived > at:
+                self._at(arrived, lambda when: self._start(slot_name, when))
+                return
+            self.worker.current = task
+            if task.inbox and not isinstance(task.inbox[0], Delivery):
+                self.worker.take_marker(task, *task.inbox.popleft())  # type: ignore[misc]
+                continue
+            self._serve(slot, task, at)
+
+    def _next(self, slot_name: str) -> tuple[Task | None, float]:
+        best: tuple[Task | None, float] = (None, math.inf)
+        for task in self.worker.tasks.values():
+            if task.slot != slot_name or (task.leaving >= 0 and not task.is_source):
+                continue
+            arrived = self._first_arrival(task)
+            if arrived < best[1] and not task.full():
+                best = (task, arrived)
+        return best
+
+    def _first_arrival(self, task: Task) -> float:
+        if task.is_source:
+            waiting = self._polled[task.number]
+            return waiting[0][1] if waiting else math.inf
+        if not task.inbox:
+            return math.inf
+        head = task.inbox[0]
+        return head.arrived if isinstance(head, Delivery) else -math.inf
+
+    def _serve(self, slot: int, task: Task, at: float) -> None:
+        if task.is_source:
+            value, due = self._polled[task.number].popleft()
+            job = Job(task, None, None, [value], at, due)
+        else:
+            delivery = task.inbox[0]
+            assert isinstance(delivery, Delivery)
+            value, mark = delivery.take()
+            if not len(delivery):
+                task.inbox.popleft()
+            task.queued -= 1
+            job = Job(task, delivery, mark, task.run([value]), at, 0.0)
+        self._serving[slot] = task
+        self._cpu.submit(slot, self._services[task.number].draw(), at, job)
+
+    def _complete(self) -> None:
+        at, slot, job = self._cpu.complete()
+        task, tracker = job.task, self.worker.tracker
+        del self._serving[slot]
+        self.worker.current = task
+        task.busy += at - job.started
+        if job.delivery is None:
+            self.give(task, job.made, [job.due], at)
+        else:
+            ids = 0
+            if job.mark is None:
+                if job.made:
+                    task.put(job.made)
+            else:
+                if job.made:
+                    ids = task.put(job.made, children(job.made, job.mark.root, job.mark.id, at))
+                tracker.ack(job.mark.root, job.mark.id ^ ids, at)
+                self.hop(task, job.delivery, job.mark, job.started, at)
+            self.worker.processed(task, job.delivery.channel, 1)
+        if task.leaving >= 0 and self.idle(task):
+            self.worker.depart(task)
+        self._start(f"{self._name}/{slot}", at)
+
+    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
+        """Send a frame over the virtual links to a task's slot."""
+        stream = "" if isinstance(frame, State) else self.worker.layout.streams[frame.stream].label
+        way = self._network.way(stream, source_slot, target_slot)
+        self._cross(frame, way.links, self._time, worker, way.latency)
+
+    def _cross(
+        self, frame: Data | Marker | State, links: tuple[int, ...], at: float, worker: int, latency: float = 0.0
+    ) -> None:
+        """Cross the links that are this machine's, then wait here or go on to whose turn it is.
+
+        A fixed latency comes after the sender's own links, so that these are charged in the order of time.
+        """
+        at, rest = self._network.cross(links, _size(frame), at)
+        frame = msgspec.structs.replace(frame, at=at + latency, links=rest)
+        here = self._workers[self._network.owner(rest[0])] if rest else worker
+        if here == self.worker.me:
+            self._at(frame.at, lambda when: self._land(frame, when))
+        else:
+            self.worker.post(here, frame)
+
+    def receive(self, frame: Data | Marker | State, size: int) -> None:
+        """Let a frame wait until it would have come."""
+        self._at(frame.at, lambda when: self._land(frame, when))
+
+    def _land(self, frame: Data | Marker | State, at: float) -> None:
+        task = frame.task if isinstance(frame, State) else frame.target
+        if frame.links:
+            self._cross(frame, frame.links, at, self.worker.where[task])
+        else:
+            self.worker.deliver(frame, _size(frame), at)
+
+    def added(self, task: Task) -> None:
+        """Begin with a task."""
+        seed = (self.worker.assigned.seed, task.number, task.counted)
+        self._services[task.number] = ServiceTimes(task.component.cpu, task.component.service, seed)
+        self._polled.setdefault(task.number, deque())
+        busiest = max(one.component.cpu for one in self.worker.tasks.values())
+        self._truth.mean_service = busiest / self._speed
+        self._at(self._time, lambda at: self._start(task.slot, at))
+
+    def removed(self, task: Task) -> None:
+        """Forget a task; its slot may have others waiting."""
+        self._services.pop(task.number, None)
+        self._at(self._time, lambda at: self._start(task.slot, at))
+
+    def reslot(self, task: Task, slot: str) -> None:
+        """Let a task go on in another slot of this machine."""
+        task.slot = slot
+        self._at(self._time, lambda at: self._start(slot, at))
+
+    def idle(self, task: Task) -> bool:
+        """Say whether a task is between two tuples."""
+        return task not in self._serving.values() and not self._polled.get(task.number)
+
+    def arrived(self, task: Task) -> None:
+        """Let the task's slot take up what has come."""
+        self._at(self._time, lambda at: self._start(task.slot, at))
+
+    def relieved(self, task: Task) -> None:
+        """Let the task's slot go on where it had to wait."""
+        self._at(self._time, lambda at: self._start(task.slot, at))
+
+    def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
+        """Return the share of the emulated cores used, how late events were, and what that means."""
+        used = self._cpu.used(now)
+        share, self._used = (used - self._used) / (interval * self._cores), used
+        verdict = self._truth.verdict(cpu)
+        return share, self._truth.worst, verdict or ""
+
+
+def _size(frame: Data | Marker | State) -> int:
+    if isinstance(frame, Data):
+        return len(frame.values)
+    if isinstance(frame, Marker):
+        return MARKER_BYTES
+    return len(frame.logic) + sum(len(w.values) for q in frame.outputs for lane in q.lanes for w in lane.waiting)

@@ -1,0 +1,104 @@
+"""A virtual processor: the cores of one emulated machine, shared evenly by its busy slots.
+
+All jobs proceed at the same rate, so one counter, the service that a job present throughout would have attained, is
+all the progress there is to keep: a job is complete when the counter has grown by its work. Completions come off a
+heap, exactly, without time steps.
+"""
+
+import math
+from collections import deque
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+Token = TypeVar("Token")
+
+
+class VirtualCpu(Generic[Token]):
+    """Cores of one speed, shared by slots that serve one job at a time.
+
+    With b busy slots each proceeds at `speed · min(1, cores / b)`. Time never goes back: what is asked for earlier
+    than the last event happens at the last event, so callers take completions and submit jobs in the order of time.
+    """
+
+    def __init__(self, cores: int, speed: float, slots: int) -> None:
+        self.cores = cores
+        self.speed = speed
+        self._serving = [False] * slots  # until its job has been handed out by `complete`
+        self._now = -math.inf
+        self._attained = 0.0  # work done for a job present since the processor was last idle
+        self._running: list[tuple[float, int, Token]] = []  # heap: attained service at completion, slot, token
+        self._done: deque[tuple[float, int, Token]] = deque()  # complete before `_now`, not yet handed out
+        self._used = 0.0  # core-seconds up to `_now`
+
+    def submit(self, slot: int, work: float, at: float, token: Token) -> None:
+        """Start a job of `work` core-seconds (of a core of speed 1) on an idle slot."""
+        if self._serving[slot]:
+            raise ValueError(f"slot {slot} serves a job already")
+        if not 0.0 <= work < math.inf:
+            raise ValueError(f"expected work of 0 or more core-seconds, got {work}")
+        self._advance(at)
+        if not self._running:
+            self._attained = 0.0  # begins anew whenever it can, so that it stays small and exact over days
+        self._serving[slot] = True
+        heappush(self._running, (self._attained + work, slot, token))
+
+    def next_completion(self) -> float:
+        """Return when the next job will be complete if none is added; infinite if there is none."""
+        if self._done:
+            return self._done[0][0]
+        return self._first_end() if self._running else math.inf
+
+    def complete(self) -> tuple[float, int, Token]:
+        """Go to the earliest completion; return its time, its slot, which is idle now, and the job's token.
+
+        Of jobs complete at the same time the one in the lowest slot comes first.
+        """
+        if not self._done:
+            if not self._running:
+                raise ValueError("no job is left to complete")
+            self._finish_first()
+        done = self._done.popleft()
+        self._serving[done[1]] = False
+        return done
+
+    def used(self, now: float) -> float:
+        """Return the core-seconds used up to `now`; of the cores' own seconds, whatever their speed."""
+        used, time, attained, busy = self._used, self._now, self._attained, len(self._running)
+        for end, _, _ in sorted(self._running, key=lambda job: job[0]):
+            until = min(now, time + (end - attained) / self._rate(busy))
+            used += max(0.0, until - time) * min(busy, self.cores)
+            time, attained, busy = max(time, until), end, busy - 1
+        return used
+
+    @property
+    def busy(self) -> int:
+        """How many slots serve a job."""
+        return sum(self._serving)
+
+    def _rate(self, busy: int) -> float:
+        return self.speed * min(1.0, self.cores / busy)
+
+    def _first_end(self) -> float:
+        """Return when the first of the running jobs will be complete, never before the present."""
+        left = self._running[0][0] - self._attained
+        return self._now + left / self._rate(len(self._running))
+
+    def _finish_first(self) -> None:
+        end = self._first_end()
+        self._used += (end - self._now) * min(len(self._running), self.cores)
+        self._now = end
+        self._attained, slot, token = heappop(self._running)  # set, not added to: errors do not pile up
+        self._done.append((end, slot, token))
+
+    def _advance(self, at: float) -> None:
+        """Go to the time `at`, keeping jobs that are complete by then for `complete` to hand out."""
+        while self._running and self._first_end() < at:
+            self._finish_first()
+        if at <= self._now:
+            return
+        if self._running:
+            busy = len(self._running)
+            grown = self._attained + (at - self._now) * self._rate(busy)
+            self._attained = min(grown, self._running[0][0])  # rounding must not carry it past a completion
+            self._used += (at - self._now) * min(busy, self.cores)
+        self._now = at

@@ -1,0 +1,31 @@
+"""A virtual link: one frame after another, each as long as its bits take, then the way to the other end."""
+
+import math
+
+MEGABIT = 1e6
+MILLISECOND = 1e-3
+BITS = 8.0  # a byte
+
+
+class VirtualLink:
+    """A first come, first served link; hand it frames in the order of `at`, as it serves them in the order of calls.
+
+    bandwidth_mbps: None for one that is never the limit.
+    """
+
+    def __init__(self, bandwidth_mbps: float | None, latency_ms: float) -> None:
+        self._byte_s = 0.0 if bandwidth_mbps is None else BITS / (bandwidth_mbps * MEGABIT)
+        self._latency = latency_ms * MILLISECOND
+        self._free = -math.inf  # when the last frame has left
+        self._taken = 0.0  # seconds of transmission of all frames so far
+
+    def transmit(self, size_bytes: float, at: float) -> float:
+        """Return when a frame that is ready at `at` arrives at the other end."""
+        duration = size_bytes * self._byte_s
+        self._taken += duration
+        self._free = max(at, self._free) + duration
+        return self._free + self._latency
+
+    def used(self, now: float) -> float:
+        """Return for how many seconds up to `now` it has transmitted, given that no frame waits to be ready."""
+        return max(0.0, self._taken - max(0.0, self._free - now))

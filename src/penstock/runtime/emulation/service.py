@@ -1,0 +1,41 @@
+"""Service times: the work of one tuple after another, drawn as a component's service time describes."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.model.taskgraph import Floats
+from penstock.model.topology import Distribution, ServiceTime
+
+BLOCK = 1024  # draws at a time; one by one, numpy would take longer than all else that is done for a tuple
+
+
+class ServiceTimes:
+    """The work of each tuple of a task, in core-seconds of a core of speed 1, `cpu` on average."""
+
+    def __init__(self, cpu: float, service: ServiceTime, seed: int | Sequence[int]) -> None:
+        self.mean = cpu
+        self._service = service
+        self._rng = np.random.default_rng(seed)
+        self._drawn: list[float] = []
+
+    def draw(self) -> float:
+        """Return the work of the next tuple."""
+        if not self._drawn:
+            self._drawn = self._block().tolist()
+        return self._drawn.pop()
+
+    def _block(self) -> Floats:
+        """Draw the work of many tuples. [BLOCK]"""
+        rng, mean, variance = self._rng, self.mean, self._service.cv**2  # variance relative to the mean's square
+        match self._service.distribution:
+            case Distribution.CONSTANT:
+                return np.full(BLOCK, mean)
+            case Distribution.EXPONENTIAL:
+                return rng.exponential(mean, BLOCK)
+            case Distribution.GAMMA:
+                return rng.gamma(1.0 / variance, mean * variance, BLOCK)
+            case Distribution.LOGNORMAL:
+                spread = math.log1p(variance)
+                return mean * rng.lognormal(-spread / 2.0, math.sqrt(spread), BLOCK)

@@ -1,0 +1,303 @@
+"""How a worker runs its tasks: what it asks of any way to do so, and the plain one, as fast as the processor goes.
+
+Batches are taken from inboxes and run, and what follows from them is put into out-queues. The other way is `emulated`.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.runtime import messages as wire
+from penstock.runtime.channels import MarkerOf
+from penstock.runtime.messages import Data, Mark, Marker, State
+from penstock.runtime.tasks import Delivery, Task
+from penstock.runtime.tracking import children
+
+if TYPE_CHECKING:
+    from penstock.runtime.machine import Worker
+
+CHUNK = 1024  # tuples of a task, or of a source, a turn
+PROGRESS_S = 0.05
+
+
+class Execution(Protocol):
+    """What a worker asks of the way in which its tasks run."""
+
+    hands_over: bool  # whether tuples for a task in the same process skip the network
+
+    def begin(self) -> None:
+        """Note that something has come from outside, now."""
+        ...
+
+    def now(self) -> float:
+        """Return the time of what is being done."""
+        ...
+
+    def turn(self, now: float) -> bool:
+        """Work for a bounded while; return whether there is more to do at once."""
+        ...
+
+    def wakeup(self) -> float:
+        """Return when there is something to do again, if nothing comes before."""
+        ...
+
+    def carry(self, frame: "Data | Marker | State", source_slot: str, target_slot: str, worker: int) -> None:
+        """Send a frame on its way to a task."""
+        ...
+
+    def receive(self, frame: "Data | Marker | State", size: int) -> None:
+        """Take a frame from the network."""
+        ...
+
+    def added(self, task: Task) -> None:
+        """Begin with a task."""
+        ...
+
+    def removed(self, task: Task) -> None:
+        """Forget a task."""
+        ...
+
+    def reslot(self, task: Task, slot: str) -> None:
+        """Let a task go on in another slot of this worker."""
+        ...
+
+    def idle(self, task: Task) -> bool:
+        """Say whether a task is between two tuples, so that it can leave."""
+        ...
+
+    def arrived(self, task: Task) -> None:
+        """Note that something has come to a task's inbox."""
+        ...
+
+    def relieved(self, task: Task) -> None:
+        """Note that a task's out-queues may have room again."""
+        ...
+
+    def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
+        """Return the share of cpu used, the worst lateness in seconds, and a warning, since the last call."""
+        ...
+
+
+class Runner:
+    """What both ways of running share: sources, markers, timers."""
+
+    chunk = CHUNK  # tuples that a source is asked for
+
+    def __init__(self, worker: "Worker") -> None:
+        self.worker = worker
+        self._progress_due: dict[int, float] = {}
+
+    def poll(self, task: Task, now: float) -> tuple[list[Any], list[float]] | None:
+        """Ask a source for what is due; None when it is not to be asked, or has ended."""
+        worker = self.worker
+        if task.ended or task.leaving >= 0:
+            return None
+        worker.current = task
+        if task.finishing:
+            worker.end(task)
+            return None
+        self._tell_progress(task, now)
+        room = self.room(task)
+        if room <= 0 or task.full() or now < task.next_poll:
+            _note_blocked(task, now, room <= 0 or task.full())
+            return None
+        _note_blocked(task, now, False)
+        task.next_poll = 0.0
+        found = task.poll(now, min(self.chunk, room))
+        if found is None:
+            task.finishing = True
+            return None
+        values, dues = found
+        return (values, [now] * len(values) if dues is None else list(dues)) if values else None
+
+    def room(self, task: Task) -> int:
+        """Return how many more tuples the in-flight limit lets a source give."""
+        limit = self.worker.assigned.in_flight
+        return limit - (task.counted - task.progressed) if limit else CHUNK
+
+    def _tell_progress(self, task: Task, now: float) -> None:
+        """Send a source's count along with its tuples, so that it is known when they are through."""
+        limit, ahead = self.worker.assigned.in_flight, task.counted - task.marked_progress
+        due = now >= self._progress_due.get(task.number, 0.0) or ahead >= max(1, limit // 8)
+        if limit and ahead and due:
+            task.marked_progress = task.counted
+            self._progress_due[task.number] = now + PROGRESS_S
+            task.put_marker(MarkerOf(wire.PROGRESS, task.counted, task.number))
+
+    def progress_due(self, task: Task) -> float:
+        """Return when a source's progress is to be told next."""
+        behind = self.worker.assigned.in_flight and task.counted > task.marked_progress
+        return self._progress_due.get(task.number, 0.0) if behind else math.inf
+
+    def fire_timers(self, task: Task, now: float) -> None:
+        """Run the timers of a task that are due."""
+        for when in task.due_timers(now):
+            self.worker.current = task
+            made = task.fire(when)
+            if made:
+                task.put(made)
+
+    def give(self, task: Task, values: list[Any], dues: list[float], emitted: float) -> None:
+        """Put what a source gave into its out-queues, sampling some."""
+        worker, tracker = self.worker, self.worker.tracker
+        picked = worker.samplers[task.number].pick(task.counted, len(values), emitted)
+        first = task.counted
+        task.counted += len(values)
+        start = 0
+        for index in picked:
+            if index > start:
+                task.put(values[start:index])
+            root = tracker.root(task, dues[index], emitted)
+            tracker.ack(root, task.put([values[index]], children((None,), root, root, emitted)), emitted)
+            start = index + 1
+        if start < len(values):
+            task.put(values[start:] if start else values)
+        task.processed += task.counted - first
+
+    def hop(self, task: Task, delivery: Delivery, mark: Mark, started: float, finished: float) -> None:
+        """Note what became of a sampled tuple."""
+        worker, layout = self.worker, self.worker.layout
+        sender = worker.assigned.peers[delivery.sender]
+        names = (
+            layout.streams[delivery.channel.stream].label,
+            layout.names[delivery.channel.source],
+            sender.name,
+            sender.incarnation,
+        )
+        worker.tracker.hop(task, delivery, mark, started, finished, names)
+
+
+class Direct(Runner):
+    """Runs tasks as fast as the processor goes."""
+
+    hands_over = True
+
+    def __init__(self, worker: "Worker") -> None:
+        super().__init__(worker)
+        self._lag = 0.0
+
+    def begin(self) -> None:
+        """Note that something has come: nothing to do."""
+
+    def now(self) -> float:
+        """Return the time."""
+        return self.worker.clock()
+
+    def turn(self, now: float) -> bool:
+        """Let every task work once, upstream before downstream."""
+        busy = False
+        for task in list(self.worker.tasks.values()):
+            if task.is_source:
+                busy |= self._source(task)
+            elif task.inbox:
+                busy |= self._work(task)
+            if task.context.timers and not task.ended:
+                self.fire_timers(task, self.worker.clock())
+        return busy
+
+    def wakeup(self) -> float:
+        """Return when the next source or timer is due."""
+        due = math.inf
+        for task in self.worker.tasks.values():
+            if task.is_source and not task.ended:
+                if task.next_poll > 0.0:
+                    due = min(due, task.next_poll)
+                due = min(due, self.progress_due(task))
+            if task.context.timers:
+                due = min(due, min(task.context.timers))
+        return due
+
+    def _source(self, task: Task) -> bool:
+        found = self.poll(task, self.worker.clock())
+        if found is None:
+            return task.finishing and not task.ended
+        started = self.worker.clock()
+        self._lag = max(self._lag, started - found[1][0])
+        self.give(task, *found, started)
+        task.busy += self.worker.clock() - started
+        return True
+
+    def _work(self, task: Task) -> bool:
+        worker, clock, left = self.worker, self.worker.clock, CHUNK
+        worker.current = task
+        while task.inbox and left > 0:
+            if task.full():
+                _note_blocked(task, clock(), True)
+                return False
+            _note_blocked(task, clock(), False)
+            item = task.inbox.popleft()
+            if not isinstance(item, Delivery):
+                worker.take_marker(task, *item)
+                continue
+            size = len(item.values)
+            task.queued -= size
+            started = clock()
+            if item.marks:
+                self._run_marked(task, item)
+            elif made := task.run(item.values):
+                task.put(made)
+            task.busy += clock() - started
+            worker.processed(task, item.channel, size)
+            left -= size
+        return bool(task.inbox)
+
+    def _run_marked(self, task: Task, item: Delivery) -> None:
+        """Run a batch with sampled tuples in it: each of those alone, the others together."""
+        clock, tracker, start = self.worker.clock, self.worker.tracker, 0
+        for mark in item.marks:
+            if mark.index > start and (made := task.run(item.values[start : mark.index])):
+                task.put(made)
+            started = clock()
+            made = task.run([item.values[mark.index]])
+            finished = clock()
+            ids = task.put(made, children(made, mark.root, mark.id, finished)) if made else 0
+            tracker.ack(mark.root, mark.id ^ ids, finished)
+            self.hop(task, item, mark, started, finished)
+            start = mark.index + 1
+        if start < len(item.values) and (made := task.run(item.values[start:])):
+            task.put(made)
+
+    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
+        """Post a frame, or deliver it where its task is here."""
+        if worker == self.worker.me:
+            self.worker.deliver(frame, 0, self.worker.clock())
+        else:
+            self.worker.post(worker, frame)
+
+    def receive(self, frame: Data | Marker | State, size: int) -> None:
+        """Deliver a frame."""
+        self.worker.deliver(frame, size, self.worker.clock())
+
+    def added(self, task: Task) -> None:
+        """Begin with a task."""
+
+    def removed(self, task: Task) -> None:
+        """Forget a task."""
+
+    def reslot(self, task: Task, slot: str) -> None:
+        """Let a task go on in another slot of this worker."""
+        task.slot = slot
+
+    def idle(self, task: Task) -> bool:
+        """Say whether a task can leave: always, between turns."""
+        return True
+
+    def arrived(self, task: Task) -> None:
+        """Note that something has come: the next turn sees it."""
+
+    def relieved(self, task: Task) -> None:
+        """Note that there may be room: the next turn sees it."""
+
+    def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
+        """Return the process's own cpu, and how late sources were polled."""
+        lag, self._lag = self._lag, 0.0
+        return cpu, lag, ""
+
+
+def _note_blocked(task: Task, now: float, blocked: bool) -> None:
+    """Keep the time in which a task could not go on for lack of credit."""
+    if blocked:
+        if task.blocked_since is None:
+            task.blocked_since = now
+    elif task.blocked_since is not None:
+        task.blocked += now - task.blocked_since
+        task.blocked_since = None

@@ -1,0 +1,252 @@
+"""Run folders: where a run keeps what it writes, and how a later command finds it again.
+
+    runs/word-count-20250131-142501/
+      run.json     what runs, since when, in which process, and the socket that it answers on
+      plan.toml    where its tasks began
+      telemetry/   unless it was sent elsewhere
+      output/      what sinks with relative paths write
+      run.log      what operators and the runtime had to say, with tracebacks
+
+`run.json` is written when the folder is made, again when the control socket is open, and again at the end. A run whose
+driver was killed never says that it has ended; who asks it finds its socket dead.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices
+from penstock.model.files import write_whole
+from penstock.runtime.handle import LogLine
+
+RUNS = Path("runs")
+INFO = "run.json"
+
+
+class NoRun(PenstockError):
+    """A run that is not there, or not running any more."""
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run folder says of its run."""
+
+    run: str  # the folder's name when it was made
+    application: str
+    master: str
+    emulated: str | None  # the cluster that is emulated
+    policy: str
+    started: datetime
+    ended: datetime | None = None
+    pid: int  # of the driver
+    socket: str = ""  # where it can be asked; empty: not yet, or not any more
+    version: str  # of Penstock
+    telemetry: str = "telemetry"  # below the folder, or elsewhere
+    folder: str = "."  # where it was found, whatever the file says
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return Path(self.folder)
+
+    @property
+    def telemetry_path(self) -> Path:
+        """Where its telemetry is."""
+        return self.path / self.telemetry
+
+    @property
+    def output_path(self) -> Path:
+        """Where its outputs are."""
+        return self.path / "output"
+
+    @property
+    def plan_path(self) -> Path:
+        """The plan that it began with."""
+        return self.path / "plan.toml"
+
+    @property
+    def log_path(self) -> Path:
+        """What was said in it."""
+        return self.path / "run.log"
+
+
+def create(
+    application: str,
+    parent: Path = RUNS,
+    *,
+    master: str = "",
+    emulated: str | None = None,
+    policy: str = "",
+    telemetry: Path | None = None,
+) -> RunInfo:
+    """Make the folder of a new run below `parent`, with what is in it; `telemetry` None means in the folder."""
+    now = datetime.now().astimezone()
+    plain = re.sub(r"[^\w.-]+", "-", application).strip("-.") or "run"  # Hadoop's paths cannot hold a colon
+    folder = _new_folder(parent, f"{plain}-{now:%Y%m%d-%H%M%S}")
+    info = RunInfo(
+        run=folder.name,
+        application=application,
+        master=master,
+        emulated=emulated,
+        policy=policy,
+        started=now,
+        pid=os.getpid(),
+        version=version("penstock"),
+        telemetry="telemetry" if telemetry is None else str(telemetry.absolute()),
+        folder=str(folder),
+    )
+    for part in (info.telemetry_path, info.output_path):
+        _make(part, exist_ok=True)
+    keep(info)
+    return info
+
+
+def keep(info: RunInfo) -> None:
+    """Write down what a run's folder says of it."""
+    write_whole(info.path / INFO, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
+
+
+def load(folder: Path) -> RunInfo:
+    """Read what a run's folder says of it."""
+    path = folder / INFO
+    try:
+        info = msgspec.json.decode(path.read_bytes(), type=RunInfo)
+    except OSError as error:
+        raise FileProblem(
+            f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; name a run's folder"
+        ) from None
+    except msgspec.DecodeError as error:
+        raise FileProblem(f"{path}: not what a run writes, {error}; name another run") from None
+    return msgspec.structs.replace(info, folder=str(folder))
+
+
+def ended(info: RunInfo) -> RunInfo:
+    """Write down that a run has ended, and return what its folder says now."""
+    info = msgspec.structs.replace(load(info.path), ended=datetime.now().astimezone(), socket="")
+    keep(info)
+    return info
+
+
+def latest(parent: Path = RUNS) -> RunInfo:
+    """Return the run below `parent` that was started last."""
+    found = _newest_first(parent)
+    if not found:
+        raise NoRun(f"run: there is none in {parent}; start one with penstock run APP, or name its folder")
+    return found[0]
+
+
+def find(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
+    """Return the run of a name, or in a folder; the latest where nothing is named."""
+    if what is None:
+        return latest(parent)
+    for folder in (parent / what, Path(what)):
+        if (folder / INFO).is_file():
+            return load(folder)
+    if Path(what).is_dir():
+        raise NoRun(f"run: {what} is not a run's folder, it has no {INFO}; name one that penstock run has made")
+    there = [info.run for info in _newest_first(parent)]
+    known = f"there are {choices(there)}" if there else f"there is none in {parent}; start one with penstock run APP"
+    raise UnknownName("run", f"no run is named {str(what)!r}; {known}")
+
+
+def find_running(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
+    """Return a run as `find` does, of several the latest that has not ended; refuse one that has."""
+    info = find(what, parent)
+    if what is None:
+        going = [each for each in _newest_first(parent) if each.ended is None]
+        info = next((each for each in going if alive(each.pid)), going[0] if going else info)
+    if info.ended is not None:
+        problem = f"run {info.run} has ended, {info.ended:%Y-%m-%d %H:%M:%S}; its telemetry is in {info.telemetry_path}"
+        raise NoRun(f"{problem}: penstock report {info.run}")
+    return info
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of that number runs on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def refuse_unwritable(path: Path, what: str) -> None:
+    """Raise `FileProblem` for a folder in which nothing could be written, made yet or not, naming the option `what`."""
+    above = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not above.is_dir():
+        raise FileProblem(f"{path}: cannot be made, {above} is not a folder; choose another {what}")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise FileProblem(f"{path}: cannot be written, {above} is not yours to write; choose another {what}")
+
+
+class LogFile:
+    """Appends log lines to a run's log; to be handed to `Handle.on_log`."""
+
+    def __init__(self, info: RunInfo) -> None:
+        self._file = info.log_path.open("a", encoding="utf-8", buffering=1)
+        self._lock = Lock()  # lines may come from several threads
+
+    def __call__(self, line: LogLine) -> None:
+        """Write one line, or several where its text has several."""
+        when = datetime.fromtimestamp(line.at)
+        self.write(
+            f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03d} {line.level:<7} {line.speaker}: {line.text}"
+        )
+
+    def write(self, text: str) -> None:
+        """Write a text of our own, such as a traceback."""
+        with self._lock:
+            if not self._file.closed:
+                self._file.write(text.rstrip("\n") + "\n")
+
+    def close(self) -> None:
+        """Write no more; lines that still come are dropped."""
+        with self._lock:
+            self._file.close()
+
+
+def _newest_first(parent: Path) -> list[RunInfo]:
+    return sorted(_all(parent), key=lambda info: (info.started, info.run), reverse=True)
+
+
+def _all(parent: Path) -> Iterator[RunInfo]:
+    if not parent.is_dir():
+        return
+    for path in parent.glob(f"*/{INFO}"):
+        try:
+            yield load(path.parent)
+        except FileProblem:  # a folder that is being made or removed, or not ours, hides no other
+            continue
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """Make a folder that nobody else has made: of two runs in a second, the later one gets a number."""
+    _make(parent, exist_ok=True)
+    number = 1
+    while True:
+        folder = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            _make(folder)
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def _make(folder: Path, exist_ok: bool = False) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+    except FileExistsError:
+        if not exist_ok:
+            raise
+        raise FileProblem(f"{folder}: cannot be made, a file has that name; choose another place") from None
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise FileProblem(f"{folder}: cannot be made, {why}; choose another place") from None

@@ -1,0 +1,74 @@
+"""The handle of a running application: what can be asked of it, by the program that started it and from outside."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from penstock.model.plan import Plan
+from penstock.model.status import Status
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A task that was moved."""
+
+    task: str
+    before: str  # slot
+    after: str  # slot
+    seconds: float  # how long the task's tuples were held up
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line that an operator, or the worker around it, had to say."""
+
+    at: float  # seconds since 1970
+    level: str  # debug, info, warning, error
+    component: str  # empty: the worker itself
+    task: int | None
+    worker: str
+    text: str
+
+    @property
+    def speaker(self) -> str:
+        """Who says it: `component[task]`, or the worker."""
+        if not self.component:
+            return self.worker
+        return self.component if self.task is None else f"{self.component}[{self.task}]"
+
+
+class Handle(Protocol):
+    """A running application. Every method may be called from any thread; a mistake raises `PenstockError`."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        ...
+
+    def status(self) -> Status:
+        """Return how it is going; after the end, how it went."""
+        ...
+
+    def move(self, task: str, slot: str) -> Outcome:
+        """Move one task, and return when it runs there."""
+        ...
+
+    def apply(self, plan: Plan) -> list[Outcome]:
+        """Move the tasks that a plan puts elsewhere, and return when all run there."""
+        ...
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Stop the sources, process everything in flight, end; return when it has ended or the time is over."""
+        ...
+
+    def stop(self) -> None:
+        """End at once, whatever is in flight."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end; return whether it has come."""
+        ...
+
+    def on_log(self, listener: Callable[[LogLine], None]) -> None:
+        """Have a function called for every log line, from a thread of the run's own."""
+        ...

@@ -1,0 +1,136 @@
+"""Runs an author's source, operator or sink: batches in, batches out, and the state that moves with a task."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from operator import length_hint
+from typing import Any, get_type_hints
+
+import msgspec
+
+from penstock.api.contracts import Operator, Sink, Source
+from penstock.api.dataflow import FilterOperator, FlatMapOperator, Logic, MapOperator
+
+Process = Callable[[Iterator[Any]], list[Any]]
+
+
+class UserError(Exception):
+    """An author's code raised: on which tuple, and the error itself as its cause."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+def batch_process(operator: Operator[Any, Any]) -> Process:
+    """Return a function that runs an operator over an iterator of tuples and lists what it gives."""
+    if type(operator) is MapOperator:
+        function = operator.function
+        return lambda values: [function(value) for value in values]
+    if type(operator) is FilterOperator:
+        predicate = operator.predicate
+        return lambda values: [value for value in values if predicate(value)]
+    process = operator.process
+
+    def run(values: Iterator[Any]) -> list[Any]:
+        made: list[Any] = []
+        extend = made.extend
+        for value in values:
+            given = process(value)
+            if given is not None:
+                extend(given)
+        return made
+
+    return run
+
+
+def run_batch(process: Process, values: list[Any]) -> list[Any]:
+    """Run a batch; an exception becomes a `UserError` that shows the tuple it was raised on."""
+    iterator = iter(values)
+    try:
+        return process(iterator)
+    except Exception as error:
+        at = len(values) - length_hint(iterator) - 1
+        raise UserError(shown(values[max(at, 0)])) from error
+
+
+def call(function: Callable[..., Any], *arguments: Any, about: str = "") -> Any:
+    """Call an author's method; an exception becomes a `UserError`."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise UserError(about) from error
+
+
+def listed(given: Iterable[Any] | None) -> list[Any]:
+    """Return what an author's method gave as a list; a generator's exception becomes a `UserError`."""
+    if given is None:
+        return []
+    try:
+        return list(given)
+    except Exception as error:
+        raise UserError("") from error
+
+
+def shown(value: Any) -> str:
+    """Write a tuple for an error message."""
+    text = repr(value)
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+class Movable:
+    """What of a task's logic moves with it.
+
+    An operator or sink without a `snapshot` of its own moves as it was made, which is right only while nothing in it
+    has changed: a fingerprint taken when it was opened tells.
+    """
+
+    def __init__(self, logic: Logic) -> None:
+        self._logic = logic
+        self._fresh = _fingerprint(logic)
+
+    def problem(self) -> str:
+        """Say why the logic cannot move; empty where it can."""
+        if isinstance(self._logic, Source):
+            return "" if self._logic.rewinds else f"{_kind(self._logic)} cannot rewind, so it stays where it is"
+        if _has_own_snapshot(self._logic) or type(self._logic) in (MapOperator, FlatMapOperator, FilterOperator):
+            return ""
+        if _fingerprint(self._logic) == self._fresh:
+            return ""
+        return f"{_kind(self._logic)} has state but no snapshot; give it snapshot and restore"
+
+    def save(self) -> bytes:
+        """Return the logic's state, encoded."""
+        logic = self._logic
+        state = call(logic.position if isinstance(logic, Source) else logic.snapshot)
+        return call(msgspec.msgpack.encode, state, about=shown(state))  # type: ignore[no-any-return]
+
+    def load(self, saved: bytes) -> None:
+        """Give the logic a state that was saved elsewhere."""
+        logic = self._logic
+        giver, taker = (logic.position, logic.seek) if isinstance(logic, Source) else (logic.snapshot, logic.restore)
+        state = call(msgspec.msgpack.Decoder(_returns(giver)).decode, saved)
+        if isinstance(logic, Source) or _has_own_snapshot(logic):
+            call(taker, state)
+
+
+def _kind(logic: Logic) -> str:
+    return type(logic).__name__
+
+
+def _has_own_snapshot(logic: Logic) -> bool:
+    return type(logic).snapshot not in (Operator.snapshot, Sink.snapshot)  # type: ignore[union-attr]
+
+
+def _fingerprint(logic: Logic) -> bytes | None:
+    """Return something that changes when the logic's attributes do; None where that cannot be told."""
+    try:
+        return pickle.dumps(vars(logic))  # compared, never loaded
+    except Exception:  # an author's attribute may refuse in any way
+        return None
+
+
+def _returns(method: Callable[..., Any]) -> Any:
+    try:
+        return get_type_hints(method).get("return", Any)
+    except (TypeError, NameError):
+        return Any

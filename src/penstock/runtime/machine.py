@@ -1,0 +1,613 @@
+"""A worker without I/O: frames and commands in, frames and reports out.
+
+A shell hands it what comes over the network (`frame`, `command`), gives it time (`turn`) and carries away what it leaves
+in `out`, `told` and the tracker's records. Several of them, a controller and a clock in one process make a whole cluster
+that a test can replay. Tasks are run to completion, in topological order, so that a tuple passes through all tasks of a
+slot in one turn.
+"""
+
+import math
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.api.contracts import Sink, TaskContext
+from penstock.api.dataflow import Dataflow
+from penstock.model.errors import PenstockError
+from penstock.model.telemetry import RecordKind
+from penstock.runtime import messages as wire
+from penstock.runtime.channels import Batch, Lane, MarkerOf, OutQueue, Sender
+from penstock.runtime.emulated import Emulated
+from penstock.runtime.execution import Direct, Execution
+from penstock.runtime.layout import Layout
+from penstock.runtime.logic import UserError
+from penstock.runtime.messages import Credit, Data, Marker, State
+from penstock.runtime.tasks import Delivery, InChannel, Task
+from penstock.runtime.tracking import Sampler, Tracker
+
+REPORT_S = 0.25
+FLUSH_S = 1.0
+
+Envelope = Data | Marker | State  # what is routed to a task's host
+
+
+class Local(NamedTuple):
+    """Tuples handed over within the process to a task that is on its way here."""
+
+    stream: int
+    source: int
+    number: int
+    values: list[Any]
+    marks: list[wire.Mark]
+    sent: float
+
+
+class BrokenProtocol(RuntimeError):
+    """Frames that cannot be: a defect, or a damaged connection."""
+
+
+class Worker(Sender):
+    """One worker process.
+
+    `phase` goes from `new` over `assigned` to `running` and ends in `stopped` or `failed`. `where` is the worker of
+    every task, as the last command said; a task that is here is in `tasks`.
+    """
+
+    def __init__(
+        self,
+        flow: Dataflow,
+        run: str,
+        clock: Callable[[], float],
+        *,
+        cpu_seconds: Callable[[], float] = lambda: 0.0,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.layout = Layout(flow)
+        self.run = run
+        self.clock = clock
+        self.phase = "new"
+        self.out: dict[int, list[bytes]] = {}  # frames for each worker
+        self.told: list[wire.Telling] = []
+        self.tasks: dict[int, Task] = {}
+        self.current: Task | None = None  # whose code runs
+        self.turns = 0
+        self._cpu_seconds = cpu_seconds
+        self._wake = wake
+
+    def command(self, message: wire.Command) -> None:
+        """Do what the controller says."""
+        match message:
+            case wire.Ping():
+                self.told.append(wire.Pong(message.number, self.clock()))
+            case wire.Assign():
+                self._guarded(lambda: self._assign(message))
+            case wire.Stop():
+                self._close("stopped")
+            case _ if self.phase not in ("assigned", "running") or message.epoch != self.epoch:
+                return
+            case wire.Go():
+                self._go()
+            case wire.Prepare():
+                task = self.tasks.get(message.task)
+                problem = "it is not here" if task is None or task.movable is None else task.movable.problem()
+                self.told.append(wire.Prepared(self.epoch, message.move, problem))
+            case wire.Move():
+                self.execution.begin()
+                self._guarded(lambda: self._move(message))
+            case wire.Drain():
+                for task in self.tasks.values():
+                    task.finishing = task.finishing or task.is_source
+            case wire.Progressed():
+                if message.task in self.tasks:
+                    task = self.tasks[message.task]
+                    task.progressed = max(task.progressed, message.value)
+
+    def frame(self, data: bytes) -> None:
+        """Take a frame from another worker."""
+        if self.phase in ("stopped", "failed"):
+            return
+        frame = wire.decode_frame(data)
+        if self.phase == "new" or frame.epoch != self.epoch:
+            return
+        self.execution.begin()
+        if isinstance(frame, Credit):
+            self._guarded(lambda: self._credit(frame))
+        else:
+            self._guarded(lambda: self.execution.receive(frame, len(data)))
+
+    def turn(self) -> bool:
+        """Work for a bounded while; return whether there is more to do at once."""
+        self.turns += 1
+        if self.phase != "running":
+            return False
+        try:
+            busy = self.execution.turn(self.clock())
+        except Exception as error:
+            self._fail(error)
+            return False
+        now = self.clock()
+        if now >= self._next_report:
+            self._report(now)
+        if now >= self._next_flush:
+            self._next_flush = now + FLUSH_S
+            self._guarded(lambda: self._flush(now))
+        return busy and self.phase == "running"
+
+    def wakeup(self) -> float:
+        """Return when the next turn is due at the latest."""
+        if self.phase != "running":
+            return math.inf
+        return min(self._next_report, self.execution.wakeup())
+
+    # Beginning and end
+
+    def _assign(self, assign: wire.Assign) -> None:
+        self._discard()
+        self.epoch, self.me = assign.epoch, assign.worker
+        self.assigned = assign
+        self.placement = list(assign.placement)
+        self.where = [assign.slots[slot] for slot in self.placement]
+        self.tracker = Tracker(
+            self.run,
+            assign.peers[assign.worker].name,
+            assign.incarnation,
+            seed=assign.seed,
+            keep=bool(assign.telemetry),
+            emulated=assign.emulated is not None,
+        )
+        self.early: dict[int, list[wire.Frame | Local]] = {}  # for tasks that are on their way here
+        self.samplers: dict[int, Sampler] = {}
+        self.execution: Execution = Direct(self) if assign.emulated is None else Emulated(self)
+        for task, worker in enumerate(self.where):
+            if worker == self.me:
+                self._add(self._open(task, self.placement[task]))
+        self.phase = "assigned"
+        self.told.append(wire.Ready(self.epoch))
+
+    def _open(self, number: int, slot: str) -> Task:
+        layout, component = self.layout, self.layout.components[number]
+        context = TaskContext(
+            component.name,
+            layout.numbers[number],
+            component.parallelism,
+            folder=self.assigned.folder,
+            seed=self.assigned.seed,
+            clock=self.clock,
+            wake=self._wake,
+        )
+        part = layout.flow.parts[component.name]
+        task = Task(number, component, context, part.logic(), part.outputs)
+        task.slot = slot
+        self.current = task
+        task.inputs = {(stream, source): InChannel(stream, source) for stream, source in layout.channels_in(number)}
+        task.open_channels = len(task.inputs)
+        task.queues = [
+            OutQueue(
+                stream.number,
+                stream.outlet.grouping,
+                number,
+                [Lane(target, self.assigned.window) for target in layout.targets(stream, number)],
+                self,
+                key=layout.keys[stream.number],
+                output=stream.outlet.output,
+            )
+            for stream in layout.outputs(number)
+        ]
+        task.open()
+        return task
+
+    def _add(self, task: Task) -> None:
+        self.tasks[task.number] = task
+        self.tasks = dict(sorted(self.tasks.items()))
+        self.samplers.setdefault(task.number, Sampler(self.assigned.sample_tps))
+        self.execution.added(task)
+
+    def _go(self) -> None:
+        self.phase = "running"
+        now = self.clock()
+        self._last_report, self._last_cpu = now, self._cpu_seconds()
+        self._next_report, self._next_flush = now + REPORT_S, now + FLUSH_S
+
+    def _flush(self, now: float) -> None:
+        for task in self.tasks.values():
+            if isinstance(task.logic, Sink) and not task.ended:
+                self.current = task
+                task.logic.flush(now)
+
+    def _close(self, phase: str) -> None:
+        if self.phase in ("stopped", "failed"):
+            return
+        if self.phase == "running":
+            self._report(self.clock())
+        self._discard()
+        self.phase = phase
+
+    def _discard(self) -> None:
+        """Close what is open; an author's `close` may fail in its own way, which is no reason to stay."""
+        for task in self.tasks.values():
+            if not task.ended and task.movable is not None:
+                try:
+                    task.close()
+                except UserError as error:
+                    self.told.append(self._failure(task, error))
+        self.tasks = {}
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.told.append(self._failure(self.current, error))
+        self.phase = "failed"
+
+    def _failure(self, task: Task | None, error: Exception) -> wire.Failure:
+        cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
+        text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"
+        return wire.Failure(
+            getattr(self, "epoch", 0),
+            task.component.name if task else "",
+            task.context.task if task else -1,
+            error.value if isinstance(error, UserError) else "",
+            text,
+            "".join(traceback.format_exception(cause)),
+        )
+
+    # Sending
+
+    def new_id(self) -> int:
+        """Return an id for a sampled tuple."""
+        return self.tracker.new_id()
+
+    def is_local(self, task: int) -> bool:
+        """Say whether a task runs in this process."""
+        return self.where[task] == self.me
+
+    def send(self, queue: OutQueue, lane: Lane, batch: Batch) -> None:
+        """Send tuples to a task, wherever it is."""
+        number, count = lane.number, len(batch.values)
+        lane.number += count
+        lane.credits -= count
+        codec, now = self.layout.streams[queue.stream].codec, self.execution.now()
+        if self.where[lane.target] == self.me and self.execution.hands_over:
+            values = codec.hand_over(batch.values)
+            self._hand_over(queue, lane.target, number, values, batch.marks, now)
+            return
+        frame = Data(
+            self.epoch,
+            queue.stream,
+            queue.source,
+            lane.target,
+            number,
+            count,
+            now,
+            codec.encode(batch.values),
+            tuple(batch.marks),
+            self.me,
+        )
+        self.execution.carry(frame, self.placement[queue.source], self.placement[lane.target], self.where[lane.target])
+
+    def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerOf) -> None:
+        """Send a marker to a task, wherever it is; it has a number as a tuple has."""
+        self._marker_to(queue, lane, marker, self.placement[lane.target], self.where[lane.target])
+        lane.number += 1
+
+    def _marker_to(self, queue: OutQueue, lane: Lane, marker: MarkerOf, slot: str, worker: int) -> None:
+        kind, value, origin = marker
+        frame = Marker(self.epoch, queue.stream, queue.source, lane.target, lane.number, kind, value, origin, self.me)
+        self.execution.carry(frame, self.placement[queue.source], slot, worker)
+
+    def _hand_over(
+        self, queue: OutQueue, target: int, number: int, values: list[Any], marks: list[wire.Mark], now: float
+    ) -> None:
+        task = self.tasks.get(target)
+        if task is None:  # it is on its way here
+            self.early.setdefault(target, []).append(Local(queue.stream, queue.source, number, values, marks, now))
+            return
+        channel = task.inputs[queue.stream, queue.source]
+        self._accept(task, channel, number, Delivery(channel, values, marks, now, now, 0, self.me))
+
+    def post(self, worker: int, frame: wire.Frame) -> None:
+        """Leave a frame for the shell to send."""
+        self.out.setdefault(worker, []).append(wire.encode(frame))
+
+    # Receiving
+
+    def deliver(self, frame: Envelope, size: int, now: float) -> None:
+        """Take a frame that has reached this worker for good, or pass it on to where its task has gone."""
+        if isinstance(frame, State):
+            self._arrive(frame)
+            return
+        task = self.tasks.get(frame.target)
+        if task is None:
+            self._deliver_elsewhere(frame)
+            return
+        channel = task.inputs[frame.stream, frame.source]
+        if isinstance(frame, Marker):
+            marker = MarkerOf(frame.kind, frame.value, frame.origin)
+            self._accept(task, channel, frame.number, marker)
+            return
+        self.current = task
+        values = self.layout.streams[frame.stream].codec.decode(frame.values)
+        delivery = Delivery(channel, values, frame.marks, frame.sent, now, size, frame.sender)
+        self._accept(task, channel, frame.number, delivery)
+
+    def _deliver_elsewhere(self, frame: Data | Marker) -> None:
+        worker = self.where[frame.target]
+        if worker == self.me:
+            self.early.setdefault(frame.target, []).append(frame)
+        else:
+            self.execution.carry(frame, self._slot_here(), self.placement[frame.target], worker)
+
+    def _slot_here(self) -> str:
+        return next(slot for slot, worker in self.assigned.slots.items() if worker == self.me)
+
+    def _accept(self, task: Task, channel: InChannel, number: int, item: Delivery | MarkerOf) -> None:
+        """Put what came on a channel into the inbox, in the order of its numbers.
+
+        The marker of a move comes over the old host, so that later tuples may have come before it.
+        """
+        overtaken = isinstance(item, MarkerOf) and item.kind == wire.MOVE and number < channel.expected
+        if number != channel.expected and not overtaken:
+            if number < channel.expected:
+                problem = f"expected tuple {channel.expected} of {channel.stream}/{channel.source}, got {number}"
+                raise BrokenProtocol(f"{task.name}: {problem}")
+            channel.held.setdefault(number, deque()).append(item)
+            return
+        self._enqueue(task, channel, item)
+        while channel.held and channel.expected in channel.held:
+            for held in channel.held.pop(channel.expected):
+                self._enqueue(task, channel, held)
+
+    def _enqueue(self, task: Task, channel: InChannel, item: Delivery | MarkerOf) -> None:
+        if isinstance(item, Delivery):
+            channel.expected += len(item.values)
+            task.queued += len(item.values)
+            task.inbox.append(item)
+        elif item.kind == wire.MOVE:
+            self._settle(task, channel, item)
+        else:
+            channel.expected += 1
+            task.inbox.append((channel, item))
+        self.execution.arrived(task)
+
+    def _credit(self, frame: Credit) -> None:
+        """Add credit to a lane, wherever its task is."""
+        task = self.tasks.get(frame.source)
+        if task is None:
+            worker = self.where[frame.source]
+            if worker == self.me:
+                self.early.setdefault(frame.source, []).append(frame)
+            else:
+                self.post(worker, frame)
+            return
+        for queue in task.queues:
+            if queue.stream == frame.stream:
+                for lane in queue.lanes:
+                    if lane.target == frame.target:
+                        lane.credits += frame.amount
+                queue.pump()
+        self.execution.relieved(task)
+
+    # What execution calls
+
+    def processed(self, task: Task, channel: InChannel, count: int) -> None:
+        """Count tuples that a task has processed, and give their sender credit once there are enough."""
+        task.processed += count
+        task.counted += count
+        channel.consumed += count
+        if channel.consumed >= max(1, self.assigned.window // 4):
+            amount, channel.consumed = channel.consumed, 0
+            self.give_credit(task, channel, amount)
+
+    def give_credit(self, task: Task, channel: InChannel, amount: int) -> None:
+        """Let a channel's sender send more."""
+        self._credit(Credit(self.epoch, channel.stream, channel.source, task.number, amount, task.queued))
+
+    def take_marker(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
+        """Act on a marker that has come to the head of an inbox."""
+        if marker.kind == wire.END:
+            if not channel.ended:
+                channel.ended = True
+                task.open_channels -= 1
+            if task.open_channels == 0:
+                self.end(task)
+        elif marker.kind == wire.PROGRESS:
+            self._progress(task, channel, marker)
+
+    def end(self, task: Task) -> None:
+        """Finish a task that gets nothing more, and tell those after it."""
+        self.current = task
+        made = task.finish()
+        if made:
+            task.put(made)
+        task.end()
+        task.close()
+        task.ended = True
+        self.told.append(wire.Ended(self.epoch, task.number, task.counted))
+
+    def _progress(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
+        """Pass a source's progress on when every way from it has come so far."""
+        origin = marker.origin
+        before = self._least_progress(task, origin)
+        channel.progress[origin] = max(channel.progress.get(origin, 0), marker.value)
+        now = self._least_progress(task, origin)
+        if now <= before:
+            return
+        if task.queues:
+            task.put_marker(MarkerOf(wire.PROGRESS, now, origin))
+        else:
+            self.told.append(wire.Passed(self.epoch, task.number, origin, now))
+
+    def _least_progress(self, task: Task, origin: int) -> int:
+        channels = self.layout.progress_channels(task.number, origin)
+        return min(task.inputs[channel].progress.get(origin, 0) for channel in channels)
+
+    # Moving
+
+    def _move(self, move: wire.Move) -> None:
+        old_slot, old = self.placement[move.task], self.where[move.task]
+        new = self.assigned.slots[move.slot]
+        self.placement[move.task], self.where[move.task] = move.slot, new
+        task = self.tasks.get(move.task)
+        if old == new:
+            if task is not None:
+                self.execution.reslot(task, move.slot)
+                self.told.append(wire.Moved(self.epoch, move.move, 0.0))
+            return
+        if task is not None:
+            task.leaving = move.move
+        for upstream in self.tasks.values():
+            for queue in upstream.queues:
+                for lane in queue.lanes:
+                    if lane.target == move.task:
+                        self._marker_to(queue, lane, MarkerOf(wire.MOVE, move.move, 0), old_slot, old)
+        if task is not None and self.execution.idle(task):
+            self.depart(task)
+
+    def depart(self, task: Task) -> None:
+        """Send a task to where it goes, and after it all that has come for it."""
+        assert task.movable is not None
+        self.current = task
+        now, new_slot = self.execution.now(), self.placement[task.number]
+        worker, old_slot = self.where[task.number], task.slot
+        streams = self.layout.streams
+        state = State(
+            self.epoch,
+            task.leaving,
+            task.number,
+            new_slot,
+            now,
+            task.movable.save(),
+            tuple(when - now for when in task.context.timers),
+            task.ended,
+            task.counted,
+            task.progressed,
+            task.input_state(),
+            tuple(queue.save(streams[queue.stream].codec.encode) for queue in task.queues),
+        )
+        if not task.ended:
+            task.close()
+        del self.tasks[task.number]
+        self.execution.removed(task)
+        self.execution.carry(state, old_slot, new_slot, worker)
+        for frame in self._left_behind(task, state):
+            self.execution.carry(frame, old_slot, new_slot, worker)
+
+    def _left_behind(self, task: Task, state: State) -> list[Data | Marker]:
+        """Return what had come for a task that leaves: its inbox, batches held for their turn, markers of the move."""
+        numbers = {(one.stream, one.source): one.expected for one in state.inputs}
+        frames: list[Data | Marker] = []
+
+        def add(channel: InChannel, number: int, item: Delivery | MarkerOf) -> int:
+            way = (channel.stream, channel.source, task.number, number)
+            if isinstance(item, MarkerOf):
+                frames.append(Marker(self.epoch, *way, item.kind, item.value, item.origin, self.me))
+                return int(item.kind != wire.MOVE)
+            item.cut()
+            values = self.layout.streams[channel.stream].codec.encode(item.values)
+            count = len(item.values)
+            frames.append(Data(self.epoch, *way, count, item.sent, values, tuple(item.marks), item.sender))
+            return count
+
+        for item in task.inbox:
+            channel, content = (item.channel, item) if isinstance(item, Delivery) else item
+            key = (channel.stream, channel.source)
+            numbers[key] += add(channel, numbers[key], content)
+        for channel, marker in task.passing:
+            add(channel, channel.expected, marker)
+        for channel in task.inputs.values():
+            for number, held in sorted(channel.held.items()):
+                for content in held:
+                    number += add(channel, number, content)
+        return frames
+
+    def _arrive(self, state: State) -> None:
+        """Go on with a task that was elsewhere."""
+        if self.where[state.task] != self.me:  # it has been sent on since
+            self.execution.carry(state, self._slot_here(), self.placement[state.task], self.where[state.task])
+            return
+        task = self._open(state.task, state.slot)
+        assert task.movable is not None
+        task.movable.load(state.logic)
+        now = self.execution.now()
+        task.context.timers = [now + after for after in state.timers]
+        task.ended, task.counted, task.progressed = state.ended, state.counted, state.progressed
+        task.load_inputs(state.inputs)
+        for queue, saved in zip(task.queues, state.outputs, strict=True):
+            queue.load(saved, self.layout.streams[queue.stream].codec.decode)
+        task.arriving, task.unsettled, task.held_since = state.move, len(task.inputs), now
+        self._add(task)
+        self._settled(task)
+        for early in self.early.pop(task.number, []):
+            self._deliver_early(task, early)
+        for queue in task.queues:
+            queue.pump()
+
+    def _deliver_early(self, task: Task, early: "wire.Frame | Local") -> None:
+        if isinstance(early, Credit):
+            self._credit(early)
+        elif isinstance(early, Local):
+            channel = task.inputs[early.stream, early.source]
+            delivery = Delivery(channel, early.values, early.marks, early.sent, self.execution.now(), 0, self.me)
+            self._accept(task, channel, early.number, delivery)
+        else:
+            self.deliver(early, 0, self.execution.now())
+
+    def _settle(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
+        """Note that all that a channel had sent to a task's old host has come."""
+        if task.arriving != marker.value:
+            task.passing.append((channel, marker))  # this is the old host
+            return
+        task.unsettled -= 1
+        self._settled(task)
+
+    def _settled(self, task: Task) -> None:
+        if task.unsettled == 0 and task.arriving >= 0:
+            self.told.append(wire.Moved(self.epoch, task.arriving, self.execution.now() - task.held_since))
+            task.arriving = -1
+
+    # Reporting
+
+    def _report(self, now: float) -> None:
+        interval = max(now - self._last_report, 1e-9)
+        tasks = []
+        for task in self.tasks.values():
+            if task.blocked_since is not None:
+                task.blocked += now - task.blocked_since
+                task.blocked_since = now
+            report = wire.TaskReport(
+                task.number,
+                task.processed,
+                task.given,
+                task.busy,
+                task.blocked,
+                task.queued,
+                task.waiting_out,
+                tuple(task.spent),
+            )
+            tasks.append(report)
+            self.tracker.record(
+                RecordKind.TASK,
+                now,
+                task=task.name,
+                interval=interval,
+                processed=report.processed,
+                given=report.given,
+                queue=report.queue,
+                waiting_out=report.waiting_out,
+                busy=report.busy,
+                blocked=report.blocked,
+            )
+            task.processed = task.given = 0
+            task.busy = task.blocked = 0.0
+            task.spent.clear()
+        roots, acks = self.tracker.take()
+        cpu_now = self._cpu_seconds()
+        cpu, lag, warning = self.execution.load(now, interval, (cpu_now - self._last_cpu) / interval)
+        self.tracker.record(RecordKind.MACHINE, now, interval=interval, busy=cpu, lag=lag)
+        self.told.append(wire.Report(self.epoch, now, interval, tuple(tasks), roots, acks, cpu, lag, warning))
+        self._last_report, self._last_cpu = now, cpu_now
+        self._next_report = now + REPORT_S

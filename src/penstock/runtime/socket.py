@@ -1,0 +1,280 @@
+"""The control socket: how another process of the same user asks something of a running application.
+
+The driver listens on a Unix socket in a folder that only its user may enter. A request is one line of JSON, and so is
+its answer; what may be asked is the union `Asked`. Each connection has a thread of its own, so that the status can be
+had while a move is under way. A mistake travels as its text, and is raised where it was asked.
+"""
+
+import os
+import shutil
+import socket
+import tempfile
+import traceback
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread, current_thread
+from time import monotonic
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from penstock.model.errors import PenstockError
+from penstock.model.plan import Plan
+from penstock.model.status import Status
+from penstock.runtime.folder import NoRun, RunInfo, alive, ended, keep, load
+from penstock.runtime.handle import Handle, LogLine, Outcome
+
+LONGEST_PATH = 99  # characters that every system takes as the name of a socket
+KEPT_LINES = 1000  # of the log, for those who ask for its end
+PARTING_SECONDS = 5.0  # that answers under way are waited for at the end
+
+A = TypeVar("A")
+
+
+class Request(msgspec.Struct, Generic[A], frozen=True):
+    """Something to ask of a run; `A` is what the answer holds."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The answer where there is nothing to say."""
+
+
+class LogTail(msgspec.Struct, frozen=True):
+    """The last lines of the log, and how many there have been, to ask for what follows."""
+
+    lines: list[LogLine]
+    number: int
+
+
+class GetStatus(Request[Status], frozen=True, tag="status"):
+    """How is it going?"""
+
+
+class MoveTask(Request[list[Outcome]], frozen=True, tag="move"):
+    """Move one task."""
+
+    task: str
+    slot: str
+
+
+class ApplyPlan(Request[list[Outcome]], frozen=True, tag="apply"):
+    """Move what a plan puts elsewhere."""
+
+    plan: Plan
+
+
+class Drain(Request[Done], frozen=True, tag="drain"):
+    """Stop the sources, process what is in flight, end; answered at the end."""
+
+
+class Stop(Request[Done], frozen=True, tag="stop"):
+    """End at once."""
+
+
+class GetLog(Request[LogTail], frozen=True, tag="log"):
+    """What was said lately?"""
+
+    after: int = 0  # only lines after this many
+
+
+Asked = GetStatus | MoveTask | ApplyPlan | Drain | Stop | GetLog
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What comes back: a value, or the mistake in one line."""
+
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    mistake: str = ""
+
+
+_ANSWERS: dict[type, Any] = {
+    GetStatus: Status,
+    MoveTask: list[Outcome],
+    ApplyPlan: list[Outcome],
+    Drain: Done,
+    Stop: Done,
+    GetLog: LogTail,
+}
+
+
+class NotAnswering(PenstockError):
+    """A run whose driver is there but did not answer in time."""
+
+
+class Unanswered(NoRun):
+    """A run that ended, or was ended, before it could answer."""
+
+
+def ask(info: RunInfo, request: Request[A], timeout: float | None = 10.0) -> A:
+    """Ask something of a running application and return its answer; `timeout` None waits as long as it takes."""
+    if not info.socket and alive(info.pid):
+        raise NoRun(f"run {info.run} is still starting; ask again in a moment")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(info.socket)
+            connection.sendall(msgspec.json.encode(request) + b"\n")
+            with connection.makefile("rb") as answers:
+                line = answers.readline()
+        except TimeoutError:
+            problem = (
+                f"no answer within {timeout:g} s from its driver (pid {info.pid}); ask again, or see {info.log_path}"
+            )
+            raise NotAnswering(f"run {info.run}: {problem}") from None
+        except PermissionError:
+            raise NoRun(f"run {info.run} is another user's; only who started it can ask it") from None
+        except (BrokenPipeError, ConnectionResetError):
+            line = b""
+        except OSError:  # no such socket, or nobody listens there
+            raise NoRun(_gone(info)) from None
+    if not line.endswith(b"\n"):
+        raise Unanswered(_gone(info))
+    answer = msgspec.json.decode(line, type=Answer)
+    if answer.mistake:
+        raise PenstockError(answer.mistake)
+    return cast(A, msgspec.json.decode(answer.value, type=_ANSWERS[type(request)]))
+
+
+def _gone(info: RunInfo) -> str:
+    driver = f"its driver (pid {info.pid}) has gone"
+    return f"run {info.run} is not running: {driver}; its telemetry is in {info.telemetry_path}"
+
+
+class ControlServer:
+    """Answers what is asked of one run, in threads of its own, from when it is made until it is closed.
+
+    The run's folder says where it listens, and from its closing on that the run has ended. It may be closed by any
+    thread, one of its own included, and closes once.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._lines: deque[LogLine] = deque(maxlen=KEPT_LINES)
+        self._spoken = 0
+        self._closed = False
+        self._lock = Lock()  # of the attributes above and below
+        self._connections: dict[Thread, socket.socket] = {}
+        self._listener = _listen()
+        self.path = Path(self._listener.getsockname())
+        info = load(handle.folder)
+        self.info = msgspec.structs.replace(info, pid=os.getpid(), socket=str(self.path))
+        keep(self.info)
+        handle.on_log(self._hear)
+        self._thread = Thread(target=self._accept, name="penstock control", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> "ControlServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more requests, answer those under way, and write down that the run has ended."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            open_ones = dict(self._connections)
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as waker:
+            waker.connect(str(self.path))
+        self._thread.join(PARTING_SECONDS)
+        self._listener.close()
+        until = monotonic() + PARTING_SECONDS
+        for thread, connection in open_ones.items():
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)
+            if thread is not current_thread():
+                thread.join(max(until - monotonic(), 0.0))
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+        self.info = ended(self.info)
+
+    def _hear(self, line: LogLine) -> None:
+        with self._lock:
+            self._lines.append(line)
+            self._spoken += 1
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                if self._closed:
+                    connection.close()
+                    return
+                thread = Thread(target=self._serve, args=(connection,), name="penstock control", daemon=True)
+                self._connections[thread] = connection
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError), connection, connection.makefile("rwb") as stream:  # OSError: the other side has gone
+            for line in stream:
+                stream.write(msgspec.json.encode(self._answer(line)) + b"\n")
+                stream.flush()
+        with self._lock:
+            del self._connections[current_thread()]
+
+    def _answer(self, line: bytes) -> Answer:
+        try:
+            request = msgspec.json.decode(line, type=Asked)
+        except msgspec.DecodeError as error:
+            return Answer(mistake=f"request: not understood, {error}; use the same version of penstock as the run's")
+        try:
+            return Answer(value=msgspec.Raw(msgspec.json.encode(self._do(request))))
+        except PenstockError as mistake:
+            return Answer(mistake=" ".join(str(mistake).split()))
+        except Exception as error:  # a defect must not end the thread without an answer
+            self._note(traceback.format_exc())
+            return Answer(mistake=f"a defect of Penstock, {type(error).__name__}: {error}; see {self.info.log_path}")
+
+    def _do(self, request: Asked) -> Any:
+        if isinstance(request, GetStatus):
+            return self._handle.status()
+        if isinstance(request, MoveTask):
+            return [self._handle.move(request.task, request.slot)]
+        if isinstance(request, ApplyPlan):
+            return self._handle.apply(request.plan)
+        if isinstance(request, GetLog):
+            return self._tail(request.after)
+        if isinstance(request, Drain):
+            self._handle.drain()
+        else:
+            self._handle.stop()
+        return Done()
+
+    def _tail(self, after: int) -> LogTail:
+        with self._lock:
+            fresh = min(max(self._spoken - after, 0), len(self._lines))
+            return LogTail(list(self._lines)[len(self._lines) - fresh :], self._spoken)
+
+    def _note(self, text: str) -> None:
+        with suppress(OSError), self.info.log_path.open("a", encoding="utf-8") as log:
+            log.write(text)
+
+
+def _listen() -> socket.socket:
+    """Return a socket that listens in a new folder which only this user may enter."""
+    tried = dict.fromkeys((tempfile.gettempdir(), "/tmp"))  # noqa: S108  mkdtemp makes a folder of our own in it
+    for place in tried:
+        try:
+            folder = tempfile.mkdtemp(prefix="penstock-", dir=place)
+        except OSError:
+            continue
+        path = os.path.join(folder, "control")
+        if len(os.fsencode(path)) > LONGEST_PATH:
+            os.rmdir(folder)
+            continue
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(path)
+            listener.listen()
+        except OSError:
+            listener.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
+        return listener
+    problem = f"found no folder for it in {' or '.join(tried)}, of a name shorter than {LONGEST_PATH} characters"
+    raise PenstockError(f"control socket: {problem}; set TMPDIR to a short one that may be written")

@@ -1,0 +1,147 @@
+"""Slots as Spark jobs: one single-partition job a slot, in a job group and a driver thread of its own.
+
+So slots are added, cancelled and pinned one by one. Spark starts the process, and starts another where it dies or its
+executor is lost; what the process does is the caller's affair.
+"""
+
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from pyspark import RDD, InheritableThread
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import SparkSession
+
+from penstock.runtime.spark.closures import pack
+from penstock.runtime.spark.executors import Executor
+from penstock.runtime.spark.slot import Slot
+
+
+class Job:
+    """A slot's job: `done` is set when it has ended, and `error` then says why, None after a good end or `cancel`."""
+
+    def __init__(self, spark: SparkSession, name: str, group: str, executor: Executor | None) -> None:
+        self.name = name
+        self.group = group
+        self.executor = executor  # the one asked for
+        self.done = threading.Event()
+        self.error: str | None = None
+        self.cancelled = False
+        self._spark = spark
+
+    def cancel(self) -> None:
+        """Have Spark end the job, also where it has not begun; does not wait for `done`.
+
+        Its Python process is killed half a second later, so tell it to stop first.
+        """
+        if not self.done.is_set():
+            self.cancelled = True
+            self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self.group)
+
+    def found_on(self) -> str | None:
+        """Return the id of the executor that the job runs on now, None where it runs on none.
+
+        Spark's own account, a tenth of a second late: the preferred executor is only a wish.
+        """
+        context = self._spark.sparkContext
+        tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+        for number in () if self.done.is_set() else tracker.getJobIdsForGroup(self.group):
+            job = tracker.getJobInfo(number)
+            for stage in () if job is None else job.stageIds:
+                latest = store.taskList(stage, 0, 1)
+                if latest.size() and latest.apply(0).status() == "RUNNING":
+                    return str(latest.apply(0).executorId())
+        return None
+
+
+class SlotJobs:
+    """The jobs of one run."""
+
+    def __init__(self, spark: SparkSession, run: str | None = None) -> None:
+        self.run = run or uuid4().hex[:8]
+        self.jobs: list[Job] = []
+        self._spark = spark
+        self._threads: list[threading.Thread] = []
+
+    def launch(self, name: str, main: Callable[[str], None], argument: str, executor: Executor | None) -> Job:
+        """Call `main(argument)` in a Python process on an executor, any one where None is asked for.
+
+        Returns at once. A `main` that raises is called again in another process, as one whose process died: what
+        nobody can mend by trying again, it must report itself and return.
+        """
+        # Spark never runs a group again that was cancelled before its job began, hence the number.
+        job = Job(self._spark, name, f"penstock-{self.run}-{name}-{len(self.jobs)}", executor)
+        slot = Slot(pack(main), argument)
+        thread = InheritableThread(
+            target=self._hold, args=(job, slot), session=self._spark, name=job.group, daemon=True
+        )
+        self.jobs.append(job)
+        self._threads.append(thread)
+        thread.start()
+        return job
+
+    def stop(self, within_s: float = 10.0) -> bool:
+        """Cancel what still runs and wait for it; say whether all has ended."""
+        deadline = monotonic() + within_s
+        for job in self.jobs:
+            job.cancel()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _hold(self, job: Job, slot: Slot) -> None:
+        """Run a job to its end, in its own thread: Spark's calls block."""
+        try:
+            self._spark.sparkContext.setJobGroup(job.group, f"penstock {job.name}", interruptOnCancel=True)
+            told = _pinned(self._spark, job.executor).mapPartitions(slot).collect()
+            job.error = told[0] if told else None
+        except Exception as error:  # whatever it is, whoever waits for the job has to hear of it
+            job.error = None if job.cancelled else _reason(str(error))
+        finally:
+            job.done.set()
+
+
+def _pinned(spark: SparkSession, executor: Executor | None) -> "RDD[bytes]":
+    """Make a collection of one row in one partition that prefers an executor; PySpark itself has no call for that."""
+    context = spark.sparkContext
+    java: Any = context._jvm
+    wishes = java.java.util.ArrayList()
+    if executor is not None:
+        wishes.add(executor.location)
+    sequence = java.org.apache.spark.api.python.PythonUtils.toSeq
+    rows = java.java.util.ArrayList()
+    rows.add(java.scala.Tuple2(b"slot", sequence(wishes)))
+    kind = java.scala.reflect.ClassTag.apply(java.java.lang.Class.forName("[B"))
+    made = context._jsc.sc().makeRDD(sequence(rows), kind)
+    return RDD(made.toJavaRDD(), context, NoOpSerializer())
+
+
+def _reason(error: str) -> str:
+    """Pick the line that tells a person why out of Spark's pages: what Python raised, else the innermost cause."""
+    _, raised, rest = error.rpartition("Traceback (most recent call last):\n")
+    if raised:
+        return next((line for line in rest.splitlines() if line and not line[0].isspace()), "it did not say why")
+    causes = re.findall(r"SparkException: (.+)", error)
+    return causes[-1].rstrip(": ") if causes else (error.strip().splitlines() or ["it did not say why"])[0]
+
+
+@contextmanager
+def own_interrupt(handler: Callable[[], None]) -> Iterator[None]:
+    """Call `handler` on Ctrl-C while inside, instead of PySpark's own answer, which cancels every job.
+
+    Enter it after the session has started, since that is when PySpark installs its own. Only the main thread hears of
+    Ctrl-C: anywhere else this changes nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: handler())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,125 @@
+"""The user's code on the executors: the modules an application is written in, zipped and handed to Spark.
+
+Modules travel as files and are imported there as they are here. Whatever is installed (`site-packages`, the standard
+library) is expected on the executors too; of Penstock's own needs that is msgspec, numpy and pyarrow, since the package
+itself is shipped to every master that does not run in the driver's own process.
+"""
+
+import ast
+import hashlib
+import io
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from pyspark.sql import SparkSession
+
+from penstock.runtime.spark.executors import is_local
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_LEFT_OUT = {"__pycache__"}  # and whatever begins with a dot
+_SAME_TIME = (1980, 1, 1, 0, 0, 0)  # of all files in a zip, so that equal code gives an equal zip
+
+
+def ship(spark: SparkSession, *modules: ModuleType) -> list[str]:
+    """Make modules of the user's importable on every executor, with all of the user's that they import.
+
+    Imports are followed as they are written in the source, wherever in it; a module of a package takes the whole
+    package along. `__main__`, be it a script or a notebook, travels with its functions, and only what it imports is
+    shipped. Returns the names of the packages and modules sent, and sends nothing twice. Call it before the first slot
+    is launched: a Python process that has imported a module keeps it, and Spark uses its processes again.
+    """
+    sent = []
+    if not is_local(spark):
+        sent.append("penstock")
+        _send(spark, _penstock())
+    found: dict[str, list[Path]] = {}
+    waiting = [name for module in modules for name in _first(module)]
+    while waiting:
+        name = waiting.pop()
+        places = [] if name in found else _own_places(name)
+        if places:
+            found[name] = places
+            files = [file for place in places for file in _files(place) if file.suffix == ".py"]
+            waiting.extend(name for file in files for name in _imported(file))
+    if found:
+        _send(spark, _zipped(place for places in found.values() for place in places))
+    return sorted([*sent, *found])
+
+
+def _first(module: ModuleType) -> Iterable[str]:
+    """Return the names to begin with: a module's own, or those that `__main__` imports."""
+    if module.__name__ != "__main__":
+        return [module.__name__.partition(".")[0]]
+    if getattr(module, "__file__", None):
+        return _imported(Path(str(module.__file__)))
+    # A notebook has no source to read: look at what it holds instead.
+    held = list(vars(module).values())
+    names = [value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) for value in held]
+    return {name.partition(".")[0] for name in names if isinstance(name, str)}
+
+
+def _own_places(name: str) -> list[Path]:
+    """Return the file of a top-level module or the folders of a package, none where it is not the user's."""
+    if name in sys.stdlib_module_names or name in ("__main__", "penstock"):
+        return []
+    found = getattr(sys.modules.get(name), "__spec__", None) or PathFinder.find_spec(name)
+    if found is None:
+        return []
+    places = [Path(place).resolve() for place in found.submodule_search_locations or [str(found.origin)]]
+    return [place for place in places if place.exists() and not _INSTALLED.intersection(place.parts)]
+
+
+def _imported(file: Path) -> set[str]:
+    """Return the top-level names that a source file imports; those within its own package are not among them."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):  # never imported, then, or it would have failed here
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Yield a module's file, or all files of a package, in order."""
+    if place.is_file():
+        yield place
+        return
+    for file in sorted(place.rglob("*")):
+        inside = file.relative_to(place).parts
+        if file.is_file() and not any(part in _LEFT_OUT or part.startswith(".") for part in inside):
+            yield file
+
+
+@cache
+def _penstock() -> bytes:
+    return _zipped([Path(__file__).parents[2]])
+
+
+def _zipped(places: Iterable[Path]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for place in sorted(places):
+            for file in _files(place):
+                archive.writestr(zipfile.ZipInfo(str(file.relative_to(place.parent)), _SAME_TIME), file.read_bytes())
+    return made.getvalue()
+
+
+def _send(spark: SparkSession, archive: bytes) -> None:
+    """Hand a zip to Spark; its name tells its content, since Spark refuses two files of one name in a session."""
+    name = f"penstock-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
+    context = spark.sparkContext
+    if any(listed.endswith(name) for listed in context.listFiles):
+        return
+    file = Path(context._temp_dir, name)  # the session's own folder: executors that come later fetch it from there
+    file.write_bytes(archive)
+    context.addPyFile(str(file))

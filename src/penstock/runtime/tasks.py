@@ -1,0 +1,246 @@
+"""One task: its logic, the receiver's ends of its channels, its out-queues, and what it counts.
+
+A task processes what has come to its inbox, in order. It stops while its out-queues are full, so that pressure works back
+to the sources. It knows no sockets and reads no clock but the one it is given.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
+from penstock.api.dataflow import Logic
+from penstock.model.errors import InvalidInput, choices
+from penstock.model.topology import Component, Kind
+from penstock.runtime.channels import Batch, MarkerOf, OutQueue, Sampled
+from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown
+from penstock.runtime.messages import END, InState, Mark
+
+FULL = 4096  # tuples in an out-queue at which its task stops
+SPENT = 256  # sampled times a report
+
+
+class InChannel:
+    """The receiver's end of one channel.
+
+    `expected` is the number of the next tuple that is to be accepted; a batch with a later number, sent by a new host
+    that overtook the old one, is held until those before it have come.
+    """
+
+    __slots__ = ("consumed", "ended", "expected", "held", "progress", "source", "stream")
+
+    def __init__(self, stream: int, source: int) -> None:
+        self.stream = stream
+        self.source = source
+        self.expected = 0
+        self.consumed = 0  # tuples processed that no credit has been given for
+        self.ended = False
+        self.held: dict[int, deque[Any]] = {}  # by number
+        self.progress: dict[int, int] = {}  # source task -> its tuples that have passed here
+
+
+class Delivery:
+    """A batch in an inbox."""
+
+    __slots__ = ("arrived", "channel", "marks", "sender", "sent", "size", "taken", "values")
+
+    def __init__(
+        self,
+        channel: InChannel,
+        values: list[Any],
+        marks: Sequence[Mark],
+        sent: float,
+        arrived: float,
+        size: int,
+        sender: int,
+    ) -> None:
+        self.channel = channel
+        self.values = values
+        self.marks = marks
+        self.taken = 0  # tuples that have been processed, where they are one by one
+        self.sent = sent
+        self.arrived = arrived
+        self.size = size  # bytes on the wire; 0 within a process
+        self.sender = sender  # worker
+
+    def __len__(self) -> int:
+        return len(self.values) - self.taken
+
+    def take(self) -> tuple[Any, Mark | None]:
+        """Take the next tuple, and its mark where it is sampled."""
+        index = self.taken
+        self.taken += 1
+        marked = next((mark for mark in self.marks if mark.index == index), None)
+        return self.values[index], marked
+
+    def cut(self) -> None:
+        """Forget the tuples that were taken."""
+        if self.taken:
+            del self.values[: self.taken]
+            left = [mark for mark in self.marks if mark.index >= self.taken]
+            self.marks = [Mark(m.index - self.taken, m.root, m.id, m.parent, m.emitted) for m in left]
+            self.taken = 0
+
+
+class Task:
+    """One task, wherever it runs."""
+
+    def __init__(
+        self, number: int, component: Component, context: TaskContext, logic: Logic, outputs: Sequence[str] = ()
+    ) -> None:
+        self.number = number
+        self.component = component
+        self.context = context
+        self.logic = logic
+        self.outputs = outputs
+        self.slot = ""
+        self.inputs: dict[tuple[int, int], InChannel] = {}
+        self.inbox: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()
+        self.queued = 0  # tuples in the inbox
+        self.queues: list[OutQueue] = []
+        self.open_channels = 0  # inputs that have not ended
+        self.ended = False  # closed, and END sent on
+        self.finishing = False  # a source that gives no more
+        self.leaving = -1  # the move that takes it elsewhere
+        self.arriving = -1  # the move that brought it, until all that was on its way has come
+        self.unsettled = 0  # channels of which that is not known yet
+        self.held_since = 0.0  # arriving: when its tuples began to be held up, on this worker's clock
+        self.passing: list[Any] = []  # markers of a move that are to follow the task
+        self.counted = 0  # tuples that it gave (a source) or took
+        self.processed = self.given = 0  # since the last report
+        self.busy = self.blocked = 0.0
+        self.blocked_since: float | None = None
+        self.spent: list[float] = []
+        self.next_poll = 0.0
+        self.progressed = 0  # in-flight limit: tuples of this source that are processed to the end
+        self.marked_progress = 0
+        self.process = batch_process(logic) if isinstance(logic, Operator) else None
+        self.movable: Movable | None = None
+
+    @property
+    def is_source(self) -> bool:
+        """Whether it makes tuples."""
+        return self.component.kind is Kind.SOURCE
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and output."""
+        return self.context.name
+
+    def open(self) -> None:
+        """Open the logic."""
+        call(self.logic.open, self.context)
+        self.movable = Movable(self.logic)
+
+    def full(self) -> bool:
+        """Whether it must wait until its out-queues have room."""
+        return any(queue.backlog >= FULL for queue in self.queues)
+
+    @property
+    def waiting_out(self) -> int:
+        """Tuples in its out-queues."""
+        return sum(queue.backlog for queue in self.queues)
+
+    def poll(self, now: float, limit: int) -> tuple[list[Any], Sequence[float] | None] | None:
+        """Ask a source for tuples and when they were due; None: it has ended."""
+        assert isinstance(self.logic, Source)
+        found = call(self.logic.poll, now, limit)
+        if found is None:
+            return None
+        values, dues = (found.values, found.dues) if isinstance(found, Timed) else (found, None)
+        if not len(values):
+            self.next_poll = call(self.logic.next_due, now)
+        return list(values), dues
+
+    def run(self, values: list[Any]) -> list[Any]:
+        """Process tuples; return what follows from them."""
+        if self.process is not None:
+            return run_batch(self.process, values)
+        if isinstance(self.logic, Sink):
+            call(self.logic.write, values, about=shown(values[0]))
+            return []
+        return values
+
+    def due_timers(self, now: float) -> list[float]:
+        """Take the timers that are due."""
+        timers, due = self.context.timers, []
+        if timers:
+            heapq.heapify(timers)
+            while timers and timers[0] <= now:
+                due.append(heapq.heappop(timers))
+        return due
+
+    def fire(self, when: float) -> list[Any]:
+        """Run the timer that was due at a time."""
+        return listed(call(self.logic.on_timer, when)) if isinstance(self.logic, Operator) else []
+
+    def finish(self) -> list[Any]:
+        """Return the last tuples of an operator."""
+        return listed(call(self.logic.finish)) if isinstance(self.logic, Operator) else []
+
+    def close(self) -> None:
+        """Close the logic."""
+        call(self.logic.close)
+
+    def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> int:
+        """Put tuples into the out-queues; return the exclusive or of the sampled ones' new ids."""
+        ids = 0
+        self.given += len(values)
+        if self.outputs and (unknown := {name for name, _ in values} - set(self.outputs)):
+            problem = f"there is no output {sorted(unknown)[0]!r}; there are {choices(self.outputs)}"
+            raise InvalidInput(f"{self.component.name}.outputs", problem)
+        for queue in self.queues:
+            if queue.output is None:
+                ids ^= queue.put(values, sampled)
+            else:
+                ids ^= queue.put(*_selected(values, sampled, queue.output))
+        return ids
+
+    def put_marker(self, marker: MarkerOf) -> None:
+        """Put a marker into every out-queue."""
+        for queue in self.queues:
+            queue.put_marker(marker)
+
+    def end(self) -> None:
+        """Say on every channel that nothing follows."""
+        self.put_marker(MarkerOf(END, 0, 0))
+
+    def input_state(self) -> tuple[InState, ...]:
+        """Return the receiver's ends, as of what has been processed: the inbox goes after them."""
+        waiting: dict[int, int] = {}
+        for item in self.inbox:
+            channel, count = (item.channel, len(item)) if isinstance(item, Delivery) else (item[0], 1)
+            waiting[id(channel)] = waiting.get(id(channel), 0) + count
+        return tuple(
+            InState(
+                channel.stream,
+                channel.source,
+                channel.expected - waiting.get(id(channel), 0),
+                channel.consumed,
+                channel.ended,
+                tuple(channel.progress.items()),
+            )
+            for channel in self.inputs.values()
+        )
+
+    def load_inputs(self, states: Sequence[InState]) -> None:
+        """Take over the receiver's ends."""
+        for state in states:
+            channel = self.inputs[state.stream, state.source]
+            channel.expected, channel.consumed, channel.ended = state.expected, state.consumed, state.ended
+            channel.progress = dict(state.progress)
+        self.open_channels = sum(not channel.ended for channel in self.inputs.values())
+
+
+def _selected(values: list[Any], sampled: Sequence[Sampled], output: str) -> tuple[list[Any], list[Sampled]]:
+    """Pick the tuples of one named output."""
+    kept: list[Any] = []
+    at = {one.index: one for one in sampled}
+    marks: list[Sampled] = []
+    for index, (name, value) in enumerate(values):
+        if name == output:
+            if index in at:
+                marks.append(at[index]._replace(index=len(kept)))
+            kept.append(value)
+    return kept, marks

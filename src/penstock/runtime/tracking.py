@@ -1,0 +1,135 @@
+"""What a worker notes of sampled tuples: their trees, their hops, and records of both.
+
+Trees follow Storm's acker: every tuple of a tree has 63 random bits, a task tells the exclusive or of the tuple it took
+and those it made, and the tree is complete when all that was told cancels out. Only sampled roots are followed.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.model.telemetry import Record, RecordKind
+from penstock.runtime.channels import Sampled
+from penstock.runtime.messages import Ack, Mark, Root
+from penstock.runtime.tasks import SPENT, Delivery, Task
+
+BUFFERED = 50_000  # records that wait to be written; more are dropped and counted
+
+
+class Sampler:
+    """Picks the tuples of one source task that are followed: about so many a second, evenly spread over its tuples."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._stride = 1
+        self._next = 0  # number of the next tuple that is picked
+        self._since: tuple[float, int] | None = None
+
+    def pick(self, first: int, count: int, now: float) -> list[int]:
+        """Return which of `count` tuples, the first of number `first`, are followed."""
+        if self._per_second < 0:
+            return list(range(count))
+        if self._per_second == 0 or first + count <= self._next:
+            return []
+        self._adapt(first, now)
+        start = max(self._next - first, 0)
+        picked = list(range(start, count, self._stride))
+        if picked:
+            self._next = first + picked[-1] + self._stride
+        return picked
+
+    def _adapt(self, first: int, now: float) -> None:
+        """Follow the source's rate: every so many tuples that the wanted number a second comes out."""
+        if self._since is None:
+            self._since = (now, first)
+            return
+        then, number = self._since
+        if now - then >= 0.25:
+            self._stride = max(1, round((first - number) / (now - then) / self._per_second))
+            self._since = (now, first)
+
+
+class Tracker:
+    """Everything that one worker has noted since it was last asked."""
+
+    def __init__(self, run: str, worker: str, incarnation: int, *, seed: int, keep: bool, emulated: bool) -> None:
+        self.keep = keep  # whether records are written
+        self.records: list[Record] = []
+        self.dropped = 0
+        self._ids = random.Random(f"{seed}/{run}/{worker}/{incarnation}")  # noqa: S311  not for secrets
+        self._always = {"run": run, "worker": worker, "incarnation": incarnation, "emulated": emulated}
+        self._acks: dict[int, tuple[int, float]] = {}
+        self._roots: list[Root] = []
+
+    def new_id(self) -> int:
+        """Return 63 random bits."""
+        return self._ids.getrandbits(63)
+
+    def root(self, task: Task, due: float, emitted: float) -> int:
+        """Begin a tree."""
+        root = self.new_id()
+        self._roots.append(Root(root, task.number, due, emitted))
+        self.record(RecordKind.ROOT, emitted, root=root, id=root, task=task.name, due=due, emitted=emitted)
+        return root
+
+    def ack(self, root: int, ids: int, finished: float) -> None:
+        """Note tuples of a tree that were processed or made."""
+        known, latest = self._acks.get(root, (0, finished))
+        self._acks[root] = (known ^ ids, max(latest, finished))
+
+    def hop(
+        self,
+        task: Task,
+        delivery: Delivery,
+        mark: Mark,
+        started: float,
+        finished: float,
+        names: tuple[str, str, str, int],
+    ) -> None:
+        """Record one tuple's way over a stream and through a task; names: stream, source task, its worker, its start."""
+        if len(task.spent) < SPENT:
+            task.spent.append(finished - delivery.arrived)
+        stream, source, worker, incarnation = names
+        self.record(
+            RecordKind.HOP,
+            finished,
+            root=mark.root,
+            id=mark.id,
+            parent=mark.parent,
+            stream=stream,
+            source=source,
+            task=task.name,
+            source_worker=worker,
+            source_incarnation=incarnation,
+            emitted=mark.emitted,
+            sent=delivery.sent,
+            arrived=delivery.arrived,
+            started=started,
+            finished=finished,
+            bytes=delivery.size // max(1, len(delivery.values)),
+        )
+
+    def record(self, kind: RecordKind, at: float, **fields: Any) -> None:
+        """Keep a record, unless too many wait already."""
+        if not self.keep:
+            return
+        if len(self.records) >= BUFFERED:
+            self.dropped += 1
+            return
+        self.records.append(Record(kind=str(kind), at=at, **self._always, **fields))
+
+    def take(self) -> tuple[tuple[Root, ...], tuple[Ack, ...]]:
+        """Return what was noted of trees since the last call."""
+        roots, acks = tuple(self._roots), tuple(Ack(root, ids, at) for root, (ids, at) in self._acks.items())
+        self._roots, self._acks = [], {}
+        return roots, acks
+
+    def take_records(self) -> list[Record]:
+        """Return the records since the last call."""
+        records, self.records = self.records, []
+        return records
+
+
+def children(made: Sequence[Any], root: int, parent: int, emitted: float) -> list[Sampled]:
+    """Return the marks of all tuples that follow from a sampled one."""
+    return [Sampled(index, root, parent, emitted) for index in range(len(made))]

@@ -1,0 +1,311 @@
+"""A whole cluster in one process, on a clock that a test turns by hand: for testing applications without Spark.
+
+    def test_counts_words():
+        result = testing.run(flow)
+        assert Counter(result["print"]) == ...
+
+The controller and the workers are the real ones; only sockets, processes and the clock are replaced. Every tuple between
+two workers is encoded and decoded, so that a value which cannot travel shows itself here. The order in which frames
+arrive and workers get their turn is random, by a seed: an application must give right results for every one.
+"""
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from penstock.api.contracts import Sink
+from penstock.api.dataflow import Dataflow
+from penstock.model.cluster import Cluster
+from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.plan import Plan, to_placement
+from penstock.model.status import Status
+from penstock.model.telemetry import Record
+from penstock.model.topology import Kind
+from penstock.runtime import messages as wire
+from penstock.runtime.controller import Controller, Operation, Site, Terms, check_placement
+from penstock.runtime.handle import LogLine, Outcome
+from penstock.runtime.layout import Layout
+from penstock.runtime.machine import Worker
+
+START = 1000.0  # no time is zero, so that a time that was never set shows
+
+
+class ManualClock:
+    """A clock that stands until it is told to go on."""
+
+    def __init__(self, now: float = START) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Go on."""
+        self.now += seconds
+
+
+class Captured(Sink[Any]):
+    """A sink that adds what it takes to a list of the test's."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Keep the tuples."""
+        self._values.extend(values)
+
+    def snapshot(self) -> None:
+        """Return nothing: the list stays where it is."""
+
+
+def tiny_cluster(machines: int = 2, slots: int = 1) -> Cluster:
+    """Return machines that differ in speed, for tests."""
+    from penstock.model.cluster import Machine
+
+    return Cluster(
+        name="tiny",
+        machines=tuple(Machine(name=f"m{n}", slots=slots, cores=slots, speed=1.0 + n) for n in range(machines)),
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended, and what its sinks took."""
+
+    outputs: Mapping[str, list[Any]]  # by sink, in the order in which its tasks took them
+    status: Status
+    records: Sequence[Record]
+    log: Sequence[LogLine]
+
+    def __getitem__(self, sink: str) -> list[Any]:
+        return self.outputs[sink]
+
+
+class TestCluster:
+    """A controller and its workers.
+
+    Make one, `start` it, `advance` the time, `move` tasks, `drain`. Workers are named `w0`, `w1`, … with a slot each, or
+    are the machines of the cluster that is emulated. `placement` is the slot of each task, in the plan's order.
+    """
+
+    __test__ = False
+
+    def __init__(
+        self,
+        flow: Dataflow,
+        *,
+        workers: int = 2,
+        placement: Sequence[str] | None = None,
+        plan: Plan | None = None,
+        emulate: Cluster | None = None,
+        capture: bool = True,
+        seed: int = 0,
+        folder: str = ".",
+        telemetry: bool = True,
+        sample_tps: float = -1.0,
+        window: int = 64,
+        in_flight: int = 0,
+    ) -> None:
+        self.outputs: dict[str, list[Any]] = {}
+        self.clock = ManualClock()
+        self.flow = self._captured(flow) if capture else flow
+        self.layout = Layout(self.flow)
+        self.rng = random.Random(seed)  # noqa: S311  not for secrets
+        self.records: list[Record] = []
+        sites = _sites(workers, emulate)
+        check_placement(self.layout, sites, chosen := self._placement(sites, placement, plan, emulate))
+        terms = Terms(
+            run="test",
+            sites=sites,
+            placement=tuple(chosen),
+            folder=folder,
+            telemetry="kept" if telemetry else "",
+            window=window,
+            sample_tps=sample_tps,
+            in_flight=in_flight,
+            seed=seed,
+            emulated=None if emulate is None else msgspec.to_builtins(emulate),
+            emulated_name=None if emulate is None else emulate.name,
+        )
+        self.controller = Controller(self.layout, terms, self.clock())
+        self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
+        self._sites = sites
+        self._wires: dict[tuple[int, int], deque[bytes]] = {}
+        self._commands: list[deque[bytes]] = [deque() for _ in sites]
+
+    def start(self) -> "TestCluster":
+        """Let every worker register and open its tasks."""
+        for number, site in enumerate(self._sites):
+            self.controller.register(wire.Register(site.name, "test", 1, number, "", 0), self.clock())
+        self.settle(lambda: self.controller.phase != "starting")
+        self._raise()
+        return self
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, doing what is due at each moment."""
+        end = self.clock() + seconds
+        while True:
+            self.settle()
+            if self.controller.phase in ("stopped", "failed"):
+                return
+            due = min(self.controller.wakeup(), *(worker.wakeup() for worker in self.workers))
+            if due > end:
+                self.clock.now = max(self.clock.now, end)
+                return
+            self.clock.now = max(self.clock.now, due)
+            self.controller.tick(self.clock())
+
+    def settle(self, until: Callable[[], bool] = lambda: False, steps: int = 10_000_000) -> None:
+        """Do everything that can be done without time passing, in a random order."""
+        for _ in range(steps):
+            if until() or not self._step():
+                return
+        raise RuntimeError(f"not settled after {steps} steps")
+
+    def move(self, task: str, slot: str) -> Outcome:
+        """Move a task, and return when it runs there."""
+        done = self.apply([(task, slot)])
+        return done[0] if done else Outcome(task, slot, slot, 0.0)
+
+    def apply(self, moves: Sequence[tuple[str, str]]) -> list[Outcome]:
+        """Move tasks one after another."""
+        ended: list[Operation] = []
+        self.request(moves, ended.append)
+        for _ in range(1000):
+            self.settle(lambda: bool(ended))
+            if ended:
+                break
+            self.advance(0.001)
+        if not ended:
+            raise RuntimeError("the moves did not end")
+        if ended[0].error is not None:
+            raise ended[0].error
+        return ended[0].done
+
+    def request(self, moves: Sequence[tuple[str, str]], then: Callable[[Operation], None]) -> None:
+        """Ask for moves, and go on."""
+        wanted = [(self.controller.find_task(task), slot) for task, slot in moves]
+        for _, slot in wanted:
+            self.controller.check_slot(slot)
+        self.controller.request(wanted, "move", then)
+
+    def drain(self, seconds: float = 3600.0) -> Result:
+        """Let the sources end, and all that is in flight be processed."""
+        self.controller.drain(self.clock())
+        return self.finish(seconds)
+
+    def finish(self, seconds: float = 3600.0) -> Result:
+        """Go on until the application has ended by itself."""
+        end = self.clock() + seconds
+        while self.controller.phase not in ("stopped", "failed") and self.clock() < end:
+            self.advance(min(1.0, end - self.clock()))
+        self._raise()
+        if self.controller.phase != "stopped":
+            raise RuntimeError(f"not ended after {seconds} s: {self.controller.status(self.clock())}")
+        self.settle()
+        return self.result()
+
+    def result(self) -> Result:
+        """Return what has come out so far."""
+        self.records += self.controller.take_records()
+        return Result(self.outputs, self.controller.status(self.clock()), self.records, self.controller.lines)
+
+    def _captured(self, flow: Dataflow) -> Dataflow:
+        parts = {}
+        for name, part in flow.parts.items():
+            if part.component.kind is Kind.SINK:
+                values = self.outputs.setdefault(name, [])
+                part = replace(part, logic=lambda values=values: Captured(values))  # type: ignore[misc]
+            parts[name] = part
+        return Dataflow(flow.name, parts)
+
+    def _placement(
+        self, sites: Sequence[Site], placement: Sequence[str] | None, plan: Plan | None, emulate: Cluster | None
+    ) -> Sequence[str]:
+        if placement is not None:
+            return placement
+        if plan is not None:
+            if emulate is None:
+                raise InvalidInput("plan", "expected the cluster that it was made for, too; give emulate")
+            return [emulate.slot_names[slot] for slot in to_placement(plan, self.layout.application, emulate).slots]
+        slots = [slot for site in sites for slot in site.slots]
+        return [slots[task % len(slots)] for task in range(len(self.layout.components))]
+
+    def _step(self) -> bool:
+        """Do one thing, chosen at random among those that can be done."""
+        self._collect()
+        ready: list[Callable[[], object]] = []
+        for (_, target), frames in self._wires.items():
+            if frames:
+                ready.append(lambda frames=frames, to=target: self.workers[to].frame(frames.popleft()))  # type: ignore[misc]
+        for number, commands in enumerate(self._commands):
+            if commands:
+                ready.append(
+                    lambda commands=commands, to=number: self.workers[to].command(  # type: ignore[misc]
+                        wire.decode_command(commands.popleft())
+                    )
+                )
+        if ready:
+            self.rng.choice(ready)()
+            if self.rng.random() < 0.5:
+                return True
+        busy = False
+        for worker in self.rng.sample(self.workers, len(self.workers)):
+            if worker.turn() or worker.wakeup() <= self.clock():
+                busy = True
+        return bool(ready) or busy or self._collect()
+
+    def _collect(self) -> bool:
+        """Put what workers and controller want sent on its way."""
+        moved = False
+        for number, worker in enumerate(self.workers):
+            for target, frames in worker.out.items():
+                self._wires.setdefault((number, target), deque()).extend(frames)
+                moved = moved or bool(frames)
+            worker.out = {}
+            told, worker.told = worker.told, []
+            for message in told:
+                self.controller.told(number, wire.decode_telling(wire.encode(message)), self.clock())
+                moved = True
+            if hasattr(worker, "tracker"):
+                self.records += worker.tracker.take_records()
+        out, self.controller.out = self.controller.out, []
+        for number, command in out:
+            self._commands[number].append(wire.encode(command))
+            moved = True
+        return moved
+
+    def _raise(self) -> None:
+        if self.controller.phase == "failed":
+            raise ApplicationFailed(self.controller.error + "\n" + self.controller.traceback)
+
+
+class ApplicationFailed(PenstockError):
+    """An operator raised, or a rule of the runtime was broken; the text ends with the traceback."""
+
+
+def run(flow: Dataflow, *, seconds: float = 3600.0, **options: Any) -> Result:
+    """Run an application to its end: until its sources have none left, or for so many seconds of its clock.
+
+    Options are those of `TestCluster`.
+    """
+    cluster = TestCluster(flow, **options).start()
+    end = cluster.clock() + seconds
+    while cluster.controller.phase == "running" and cluster.clock() < end and math.isfinite(end):
+        cluster.advance(min(1.0, end - cluster.clock()))
+    return cluster.drain() if cluster.controller.phase == "running" else cluster.finish()
+
+
+def _sites(workers: int, emulate: Cluster | None) -> tuple[Site, ...]:
+    if emulate is None:
+        return tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(workers))
+    return tuple(
+        Site(machine.name, tuple(f"{machine.name}/{number}" for number in range(machine.slots)))
+        for machine in emulate.machines
+    )

@@ -1,0 +1,70 @@
+"""Where the tuples of a built-in application come from, and how fast."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.api.contracts import Source
+from penstock.api.sources.generated import Generated
+from penstock.api.sources.lines import Lines
+from penstock.api.sources.pace import Arrivals
+from penstock.model.errors import InvalidInput
+
+DEFAULT_TPS = 100.0
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Generated tuples, or the lines of files, at a pace.
+
+    rate: tuples a second of all sources together; 100 where neither it nor `arrivals` is given.
+    arrivals: an arrival process or its text (`poisson:rate=500`); where there are two sources, each follows it.
+    input: a file or folder to read in place of generated tuples; `repeat` begins it anew at its end.
+    count: how many tuples are generated before the sources end; None: without end.
+    """
+
+    rate: float | None = None
+    arrivals: Arrivals | str | None = None
+    input: str | Path | None = None
+    repeat: bool = False
+    count: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.repeat and self.input is None:
+            raise InvalidInput("repeat", "expected an input beside it, got none; generated tuples do not end")
+        if self.count is not None and self.input is not None:
+            raise InvalidInput("count", f"expected none beside input {str(self.input)!r}, which ends by itself")
+
+    def split(self, shares: dict[str, float]) -> dict[str, "Feed"]:
+        """Return the feed of each of several sources, with its share of the rate and of the count, and its own seed."""
+        rate = DEFAULT_TPS if self.rate is None and self.arrivals is None else self.rate
+        feeds: dict[str, Feed] = {}
+        before = 0.0
+        for position, (name, share) in enumerate(shares.items()):
+            feeds[name] = replace(
+                self,
+                rate=None if rate is None else rate * share,
+                count=_between(self.count, before, before + share),
+                seed=self.seed * len(shares) + position,
+            )
+            before += share
+        return feeds
+
+    def source(self, make: Callable[[int], Any], *, generated: bool = False) -> Source[Any]:
+        """Return the source: of what `make` makes of numbers, or of lines where there is an input."""
+        process = _process(self.arrivals) if isinstance(self.arrivals, str) else self.arrivals
+        if self.input is None or generated:
+            return Generated(make, rate=self.rate, arrivals=process, count=self.count)
+        return Lines(self.input, rate=self.rate, arrivals=process, repeat=self.repeat)
+
+
+def _process(spec: str) -> Arrivals:
+    from penstock.workloads.arrivals import arrivals  # which loads numba
+
+    return arrivals(spec)
+
+
+def _between(count: int | None, first: float, last: float) -> int | None:
+    return None if count is None else round(count * last) - round(count * first)

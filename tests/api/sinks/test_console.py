@@ -1,0 +1,56 @@
+import logging
+
+import pytest
+
+from penstock.api.sinks.console import Console
+from penstock.api.sinks.discard import Discard
+from penstock.model.errors import InvalidInput
+from tests.api.clock import context
+
+
+def shown(caplog: pytest.LogCaptureFixture) -> list[str]:
+    assert {record.name for record in caplog.records} <= {"penstock.output"}
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_shows_component_task_and_value(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.output")
+    sink = Console()
+    sink.open(context(2, 3, component="print"))
+    sink.write(["text", ("a", 1), "100 %s"])
+    assert shown(caplog) == ["print[2] text", "print[2] ('a', 1)", "print[2] 100 %s"]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_shows_no_more_than_its_limit(caplog: pytest.LogCaptureFixture, moved: bool) -> None:
+    caplog.set_level(logging.INFO, "penstock.output")
+    sink = Console(limit=3)
+    sink.open(context(component="print"))
+    for batch in ([1, 2], [3], [4, 5], [6]):
+        sink.write(batch)
+        if moved:
+            state = sink.snapshot()
+            sink.close()
+            sink = Console(limit=3)
+            sink.open(context(component="print"))
+            sink.restore(state)
+    last = "print[0] … more than 3; the rest is not shown"
+    assert shown(caplog) == ["print[0] 1", "print[0] 2", "print[0] 3", last]
+    assert sink.count == 6
+
+
+def test_refuses_a_limit_that_is_none() -> None:
+    with pytest.raises(InvalidInput, match="limit: expected a whole number ≥ 0 or None, got -1"):
+        Console(limit=-1)
+
+
+def test_discard_counts_through_a_move() -> None:
+    sink = Discard()
+    sink.open(context())
+    sink.write([1, 2, 3])
+    moved = Discard()
+    moved.open(context())
+    moved.restore(sink.snapshot())
+    moved.write([4])
+    moved.close()
+    assert moved.count == 4

@@ -1,0 +1,135 @@
+import socket
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from penstock.api.contracts import TaskContext
+from penstock.api.sources import tcp
+from penstock.api.sources.tcp import TcpLines
+from penstock.model.errors import InvalidInput
+from tests.api.clock import context
+
+PATIENCE = 20.0  # s, for what should take none
+
+
+class Reading:
+    """A source that is read whenever it asks to be."""
+
+    def __init__(self, server: socket.socket, ahead: int = 10_000) -> None:
+        self.woken = Event()
+        self.source = TcpLines("127.0.0.1", server.getsockname()[1], ahead)
+        self.source.open(TaskContext("lines", 0, 1, wake=self.woken.set))
+        self.peer, _ = server.accept()
+
+    def until(self, count: int, limit: int = 1000) -> list[str]:
+        """Return lines as they come, at least `count` of them unless the source ends."""
+        lines: list[str] = []
+        while len(lines) < count:
+            polled = self.source.poll(0.0, limit)
+            if polled is None:
+                break
+            lines += polled
+            if not polled:
+                assert self.woken.wait(PATIENCE), "nobody woke the worker"
+                self.woken.clear()
+        return lines
+
+    def close(self) -> None:
+        self.source.close()
+        self.peer.close()
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(PATIENCE)
+        yield listening
+
+
+def test_gives_lines_as_they_come_and_ends_with_the_connection(server: socket.socket) -> None:
+    reading = Reading(server)
+    assert reading.source.poll(0.0, 10) == []
+    reading.peer.sendall(b"eins\nzw")
+    assert reading.until(1) == ["eins"]
+    reading.peer.sendall("ölf\r\n\nletzte".encode())
+    assert reading.until(2) == ["zwölf", ""]
+    reading.peer.close()
+    assert reading.until(2) == ["letzte"]
+    assert reading.source.poll(0.0, 10) is None
+    reading.close()
+
+
+def test_gives_no_more_than_it_is_asked_for(server: socket.socket) -> None:
+    reading = Reading(server)
+    reading.peer.sendall(b"a\n" * 100)
+    first = reading.until(1, limit=7)
+    assert 1 <= len(first) <= 7
+    reading.close()
+
+
+def test_stops_reading_while_nobody_takes_lines(server: socket.socket) -> None:
+    reading = Reading(server, ahead=100)
+    reading.peer.settimeout(0.2)
+    sent = 0
+    piece = b"".join(b"%07d\n" % number for number in range(1 << 16))
+    try:
+        while sent < 1 << 28:  # far more than any socket buffer holds
+            sent += reading.peer.send(piece[sent % len(piece) :])
+    except TimeoutError:
+        pass
+    assert sent < 1 << 28
+    kept = len(reading.source._lines)
+    assert kept < 100 + tcp.RECEIVED // 8 + 1
+    expected = sent // 8
+    assert reading.until(expected)[:expected] == [f"{number % (1 << 16):07}" for number in range(expected)]
+    reading.close()
+
+
+def test_closes_while_it_waits_for_lines_or_for_room(server: socket.socket) -> None:
+    waiting, full = Reading(server), Reading(server, ahead=1)
+    full.peer.sendall(b"a\nb\nc\n")
+    assert full.woken.wait(PATIENCE)
+    for reading in (waiting, full):
+        reading.close()
+        assert not reading.source._thread.is_alive()
+
+
+def test_tells_that_nobody_listens(server: socket.socket) -> None:
+    port = server.getsockname()[1]
+    server.close()
+    woken = Event()
+    source = TcpLines("127.0.0.1", port)
+    source.open(TaskContext("lines", 0, 1, wake=woken.set))
+    assert woken.wait(PATIENCE)
+    with pytest.raises(
+        InvalidInput, match=f"127.0.0.1:{port}: connection refused; see that a server sends lines there"
+    ):
+        source.poll(0.0, 10)
+    source.close()
+
+
+def test_refuses_a_line_without_end(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "LONGEST", 1000)
+    reading = Reading(server)
+    reading.peer.sendall(b"x" * 2000)
+    with pytest.raises(InvalidInput, match="expected lines of at most 1000 bytes"):
+        reading.until(1)
+    reading.close()
+
+
+def test_refuses_more_than_one_task() -> None:
+    with pytest.raises(InvalidInput, match=r"part\.parallelism: expected 1, as there is one connection, got 2"):
+        TcpLines("localhost", 9999).open(context(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "field"), [("", 9999, "host"), ("localhost", 0, "port"), ("localhost", 70000, "port")]
+)
+def test_refuses_what_is_no_address(host: str, port: int, field: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{field}: expected"):
+        TcpLines(host, port)
+
+
+def test_does_not_rewind() -> None:
+    assert not TcpLines.rewinds

@@ -1,0 +1,102 @@
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.model.files import save
+from penstock.model.plan import Plan
+from tests.conftest import Ran
+from tests.fake_run import PLACEMENT, Served
+
+Penstock = Callable[..., Ran]
+
+PLAN = Plan(
+    application="fake",
+    cluster="trio",
+    application_digest="a1",
+    cluster_digest="c1",
+    policy="p",
+    objective="rate",
+    tasks={
+        "in": ("m0/0",),
+        "split": tuple(PLACEMENT[f"split[{number}]"] for number in range(4)),
+        "out": ("m1/0",),
+    },
+)
+BETTER = msgspec.structs.replace(PLAN, tasks={**PLAN.tasks, "in": ("m2/0",), "out": ("m2/1",)})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path / "runs") as served:
+        save(PLAN, served.info.plan_path)
+        yield served
+
+
+@pytest.fixture
+def better(tmp_path: Path) -> Path:
+    save(BETTER, tmp_path / "better.toml")
+    return tmp_path / "better.toml"
+
+
+def test_moves_what_differs_and_prints_it(penstock: Penstock, run: Served, better: Path) -> None:
+    ran = penstock("apply", better, "--run", run.info.path)
+    assert ran.code == 0
+    assert f"2 of 6 tasks moved by {better}" in ran.out
+    rows = [line.split() for line in ran.out.splitlines()[2:]]
+    assert rows == [["in[0]", "m0/0", "m2/0", "1.2", "ms"], ["out[0]", "m1/0", "m2/1", "1.2", "ms"]]
+    assert run.handle.placement["out[0]"] == "m2/1"
+
+
+def test_a_dry_run_only_says_what_would_change(penstock: Penstock, run: Served, better: Path) -> None:
+    ran = penstock("apply", better, "--run", run.info.path, "--dry-run")
+    assert "2 of 6 tasks would move" in ran.out
+    assert run.handle.applied == []
+    assert run.handle.placement == PLACEMENT
+
+
+def test_an_equal_plan_changes_nothing(penstock: Penstock, run: Served) -> None:
+    ran = penstock("apply", run.info.plan_path, "--run", run.info.path)
+    assert ran.out.startswith("nothing to change: all 6 tasks are where ")
+    assert run.handle.applied == []
+
+
+def test_json_holds_changes_and_outcomes(penstock: Penstock, run: Served, better: Path) -> None:
+    answer = json.loads(penstock("apply", better, "--run", run.info.path, "--json").out)
+    assert answer["changes"][0] == {"task": "in[0]", "before": "m0/0", "after": "m2/0"}
+    assert [outcome["after"] for outcome in answer["outcomes"]] == ["m2/0", "m2/1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"application": "other"}, "application: {file} is a plan for 'other', {run} runs 'fake'; plan again"),
+        ({"cluster": "other"}, "cluster: {file} is a plan for 'other', {run} is on 'trio'; plan again"),
+        (
+            {"application_digest": "b2"},
+            "application_digest: 'fake' is not what it was when {file} was made; plan again",
+        ),
+        ({"cluster_digest": "b2"}, "cluster_digest: 'trio' is not what it was when {file} was made; plan again"),
+        ({"tasks": {**PLAN.tasks, "in": ("m0/0",) * 2}}, "tasks: 'in[1]' is in the plan only; plan again"),
+        ({"tasks": {"in": ("m0/0",)}}, "tasks: 'out[0]' is in the run only; plan again"),
+        ({"tasks": {**PLAN.tasks, "in": ("m9/0",)}}, "slot: none is named 'm9/0'; there are six"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_one_line(
+    penstock: Penstock, run: Served, tmp_path: Path, change: dict[str, object], problem: str
+) -> None:
+    file = tmp_path / "odd.toml"
+    save(msgspec.structs.replace(PLAN, **change), file)
+    ran = penstock("apply", file, "--run", run.info.path)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.startswith("error: " + problem.format(file=file, run=run.info.run))
+
+
+def test_a_file_that_is_no_plan_is_one_line(penstock: Penstock, run: Served, tmp_path: Path) -> None:
+    for name, text in (("none.toml", None), ("cluster.toml", 'name = "c"\nmachines = [{ name = "a" }]\n')):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        ran = penstock("apply", tmp_path / name, "--run", run.info.path)
+        assert (ran.code, ran.err.count("\n")) == (2, 1)

@@ -1,0 +1,75 @@
+from io import StringIO
+from pathlib import Path
+from threading import Timer
+
+import msgspec
+
+from penstock.cli.follow import Follower, LineDisplay, TableDisplay
+from penstock.cli.output import Terminal
+from penstock.model.errors import PenstockError
+from penstock.model.status import Status
+from penstock.runtime.folder import create
+from tests.fake_run import FakeHandle
+
+
+def terminal(*, real: bool) -> Terminal:
+    return Terminal(file=StringIO(), force_terminal=real, width=100, height=40, highlight=False, color_system=None)
+
+
+def text(console: Terminal) -> str:
+    found = console.file.getvalue()  # type: ignore[attr-defined]
+    assert isinstance(found, str)
+    return found
+
+
+def test_a_terminal_gets_the_table_and_log_lines_above_it(tmp_path: Path) -> None:
+    handle, console = FakeHandle(create("fake", tmp_path)), terminal(real=True)
+    follower = Follower(handle, TableDisplay(console))
+    handle.say("an odd tuple")
+    ending = Timer(0.3, handle.stop)
+    ending.start()
+    assert follower.follow().phase == "stopped"
+    ending.join()
+    drawn = text(console)
+    assert drawn.index("split[2]: an odd tuple") < drawn.index("end to end")
+    assert "██████░░░░" in drawn
+    assert "fake stopped" in drawn
+    assert not follower.stopped
+
+
+def test_a_flood_of_lines_is_cut_and_said_to_be_in_the_log(tmp_path: Path) -> None:
+    handle, console = FakeHandle(create("fake", tmp_path)), terminal(real=False)
+    follower = Follower(handle, LineDisplay(console))
+    for number in range(1000):
+        handle.say(f"line {number}")
+    handle.stop()
+    follower.follow()
+    lines = text(console).splitlines()
+    assert lines[19] == "split[2]: line 19"
+    assert lines[20] == f"… 980 more lines in {handle.folder / 'run.log'}"
+
+
+def test_what_goes_wrong_while_draining_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
+    class Stuck(FakeHandle):
+        def drain(self, timeout: float | None = None) -> None:
+            Timer(0.3, self.stop).start()
+            raise PenstockError("drain: split[2] holds 7 tuples")
+
+    console = terminal(real=False)
+    Follower(Stuck(create("fake", tmp_path)), LineDisplay(console), duration=0.01).follow()
+    assert "error: drain: split[2] holds 7 tuples\n" in text(console)
+
+
+def test_the_end_keeps_the_rates_of_the_time_before_it(tmp_path: Path) -> None:
+    class Emptied(FakeHandle):
+        def status(self) -> Status:
+            status = super().status()
+            if self.phase == "running":
+                return status
+            return msgspec.structs.replace(status, components=[], latency=None, written=999_999)
+
+    handle, console = Emptied(create("fake", tmp_path)), terminal(real=False)
+    status = Follower(handle, LineDisplay(console), duration=0.3).follow()
+    assert [component.name for component in status.components] == ["in", "split", "out"]
+    assert status.latency is not None
+    assert (status.written, status.phase) == (999_999, "stopped")

@@ -1,0 +1,138 @@
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from penstock.cli.live import clock, milliseconds, place, status_line, summary, task_list, view
+from penstock.model.status import MachineStatus, Status
+from penstock.runtime.folder import create
+from tests.fake_run import FakeHandle
+
+
+@pytest.fixture
+def status(tmp_path: Path) -> Status:
+    return FakeHandle(create("fake", tmp_path)).status()
+
+
+def drawn(status: Status, width: int = 80, height: int | None = None, note: str = "") -> list[str]:
+    console = Console(file=StringIO(), width=width, highlight=False)
+    console.print(view(status, width, height, note))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def row(lines: list[str], name: str) -> list[str]:
+    return next(line for line in lines if line.startswith(name)).split()
+
+
+def many(status: Status, machines: int) -> Status:
+    made = [MachineStatus(name=f"n{k}", host="h", tasks=0, cpu=k / machines) for k in range(machines)]
+    return msgspec.structs.replace(status, machines=made)
+
+
+def test_every_component_has_its_rate_queue_and_times(status: Status) -> None:
+    lines = drawn(status)
+    assert row(lines, "split") == ["split", "4", "1,233", "56", "0.789", "1.50", "9.25", "23%"]
+    assert row(lines, "in ") == ["in", "1", "1,234", "0", "-", "-", "-", "-"]
+
+
+def test_a_wide_terminal_shows_more_and_a_narrow_one_fits(status: Status) -> None:
+    narrow, wide = drawn(status, 80), drawn(status, 120)
+    assert row(wide, "split")[2] == "2"  # machines
+    assert row(wide, "in ") == ["in", "1", "1", "1,234", "0", "7", "-", "-", "-", "-"]
+    assert max(map(len, narrow)) <= 80
+    assert len(wide) < len(narrow)
+
+
+def test_it_says_what_runs_where_and_that_it_is_emulated(status: Status) -> None:
+    lines = drawn(status)
+    assert lines[0] == "fake running 1:05 min under round-robin"
+    assert lines[1] == "emulated on trio (3 machines), Spark on local[4]"
+    assert place(msgspec.structs.replace(status, emulated=None)) == "on local[4] (3 slots)"
+
+
+def test_end_to_end_has_its_times_and_counts(status: Status) -> None:
+    text = " ".join(drawn(status))
+    assert "p50 4.20 ms  p99 12.3 ms  mean 5.10  worst 31.0  512 sampled" in text
+    assert "80,210 in  280,865 out  32 in flight" in text
+    assert "nothing sampled has finished yet" in " ".join(drawn(msgspec.structs.replace(status, latency=None)))
+
+
+def test_machines_have_a_bar_and_their_tasks(status: Status) -> None:
+    lines = drawn(status)
+    assert row(lines, "m0") == ["m0", "3", "██████░░░░", "62%", "0.400", "in[0]", "split[0,2]"]
+    assert row(lines, "m1") == ["m1", "3", "██████████", "97%", "0.400", "split[1,3]", "out[0]"]
+
+
+def test_what_there_is_to_say_is_below(status: Status) -> None:
+    busy = msgspec.structs.replace(status, operation="moving split[2] to m2/0")
+    assert drawn(busy, note="draining; Ctrl-C again stops at once")[-3:] == [
+        "warning: 2 cores are few for 3 machines",
+        "moving split[2] to m2/0 …",
+        "draining; Ctrl-C again stops at once",
+    ]
+
+
+def test_a_machine_that_does_not_answer_says_so_though_it_is_idle(status: Status) -> None:
+    crowd = many(status, 40)
+    crowd.machines[0] = msgspec.structs.replace(crowd.machines[0], alive=False)
+    lines = drawn(crowd, height=30)
+    assert "does not answer" in next(line for line in lines if line.startswith("n0"))
+
+
+@pytest.mark.parametrize("height", [24, 30, 50])
+def test_many_machines_do_not_make_it_higher_than_the_terminal(status: Status, height: int) -> None:
+    lines = drawn(many(status, 40), height=height)
+    assert len(lines) <= height
+    assert any("less busy ones not shown" in line for line in lines)
+    assert any(line.startswith("n39") for line in lines)
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(status: Status) -> None:
+    odd = msgspec.structs.replace(status, warnings=["[red]odd[/red]"], policy="[bold]p")
+    text = "\n".join(drawn(odd))
+    assert "[red]odd[/red]" in text
+    assert "under [bold]p" in text
+
+
+def test_a_plain_line_holds_the_essentials(status: Status) -> None:
+    line = status_line(status)
+    assert line == ("1:05 min running: 1,234/s in, 4,321/s out, p50 4.20 ms, p99 12.3 ms, 58 queued, cpu ≤ 97% (m1)")
+    assert "gone: n1" in status_line(
+        msgspec.structs.replace(status, machines=[MachineStatus(name="n1", host="h", tasks=1, cpu=0.0, alive=False)])
+    )
+
+
+def test_the_summary_gives_means_over_the_run_and_the_next_command(status: Status, tmp_path: Path) -> None:
+    info = create("fake", tmp_path)
+    lines = dict(summary(status, info))
+    assert lines["tuples"] == "80,210 in (1,234/s), 280,865 out (4,321/s)"
+    assert lines["telemetry"] == str(info.telemetry_path)
+    assert "output" not in lines
+    assert lines["next"] == f"penstock report {info.folder}"
+    (info.output_path / "part.jsonl").write_text("")
+    assert dict(summary(status, info))["output"] == str(info.output_path)
+
+
+def test_a_run_among_the_others_is_called_by_its_name(
+    status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    info = create("fake")
+    assert dict(summary(status, info))["next"] == f"penstock report {info.run}"
+
+
+def test_tasks_are_listed_shortly() -> None:
+    assert task_list(["split[0]", "split[2]", "split[1]", "split[5]", "count[1]"]) == "split[0-2,5] count[1]"
+    assert task_list([]) == ""
+
+
+def test_times_are_written_for_people() -> None:
+    assert [clock(seconds) for seconds in (0.9, 59, 60, 3599, 3600, 7385)] == [
+        "0 s", "59 s", "1:00 min", "59:59 min", "1:00:00 h", "2:03:05 h",
+    ]  # fmt: skip
+    assert [milliseconds(value) for value in (None, 0.0041, 1.5, 31.04, 1234.5)] == [
+        "-", "0.004", "1.50", "31.0", "1,234",
+    ]  # fmt: skip

@@ -1,0 +1,105 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.runtime.folder import create
+from tests.conftest import Ran
+from tests.fake_run import PLACEMENT, Served
+
+Penstock = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path / "runs") as served:
+        yield served
+
+
+def test_shows_the_latest_run_with_rates_times_machines_and_tasks(penstock: Penstock, run: Served) -> None:
+    ran = penstock("status", "--runs", run.info.path.parent)
+    assert ran.code == 0
+    for text in ("emulated on trio (3 machines)", "1,233", "p99 12.3 ms", "97%", "split[1,3]", "warning: 2 cores"):
+        assert text in ran.out
+
+
+def test_a_run_can_be_named_or_its_folder_given(penstock: Penstock, run: Served) -> None:
+    runs = run.info.path.parent
+    assert penstock("status", run.info.run, "--runs", runs).code == 0
+    assert penstock("status", run.info.path).code == 0
+
+
+def test_json_holds_all_there_is(penstock: Penstock, run: Served) -> None:
+    answer = json.loads(penstock("status", run.info.path, "--json").out)
+    assert answer["placement"] == PLACEMENT
+    assert answer["components"][1]["p99_ms"] == 9.25
+
+
+def test_watching_ends_with_the_run_and_repeats_what_operators_say(run: Served) -> None:
+    command = [sys.executable, "-c", "from penstock.cli import main; main()", "status", str(run.info.path), "--watch"]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "100"})
+    with watching:
+        assert watching.stdout is not None
+        first = watching.stdout.readline()
+        run.handle.say("an odd tuple")
+        lines = [first, *iter_until(watching.stdout, "an odd tuple")]
+        run.handle.stop()
+        run.server.close()
+        lines += watching.stdout.readlines()
+        assert watching.wait(20) == 0
+    assert any("1,234/s in" in line for line in lines)
+    assert "split[2]: an odd tuple\n" in lines
+    assert lines[-1] == f"run {run.info.run} has ended\n"
+
+
+def iter_until(stream: Iterator[str], text: str) -> Iterator[str]:
+    for line in stream:
+        yield line
+        if text in line:
+            return
+
+
+def test_stopping_drains_and_says_what_to_type_next(penstock: Penstock, run: Served) -> None:
+    ran = penstock("stop", run.info.path)
+    assert ran.code == 0
+    assert run.handle.phase == "stopped"
+    assert ran.err == f"draining {run.info.run}\n"
+    assert f"{run.info.run} has ended; next: penstock report" in ran.out
+
+
+def test_stopping_at_once_does_not_wait_for_one_that_never_drains(penstock: Penstock, tmp_path: Path) -> None:
+    with Served(tmp_path, drains=False) as run:
+        ran = penstock("stop", run.info.path, "--now", "--json")
+        assert json.loads(ran.out)["drained"] is False
+        assert run.handle.wait(0)
+
+
+@pytest.mark.parametrize("command", [["status"], ["stop"], ["move", "split[0]", "m0"]])
+def test_no_run_is_one_line(penstock: Penstock, tmp_path: Path, command: list[str]) -> None:
+    ran = penstock(*command, "--runs", tmp_path)
+    assert ran.code == 2
+    assert ran.err.startswith("error: run: there is none in ")
+    assert ran.err.count("\n") == 1
+
+
+def test_one_that_has_ended_is_one_line(penstock: Penstock, run: Served) -> None:
+    run.handle.stop()
+    run.server.close()
+    ran = penstock("status", run.info.path)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert f"run {run.info.run} has ended" in ran.err
+
+
+def test_a_wrong_name_is_one_line(penstock: Penstock, run: Served) -> None:
+    ran = penstock("status", "other", "--runs", run.info.path.parent)
+    assert (ran.code, ran.err) == (2, f"error: run: no run is named 'other'; there are {run.info.run}\n")
+
+
+def test_one_that_is_still_starting_is_one_line(penstock: Penstock, tmp_path: Path) -> None:
+    ran = penstock("status", create("a", tmp_path).path)
+    assert ran.code == 2
+    assert "is still starting; ask again in a moment" in ran.err

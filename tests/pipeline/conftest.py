@@ -1,0 +1,57 @@
+"""A synthetic run, and what each step of the pipeline makes of it.
+
+Sessions last for a module, because other modules here test how one is started.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.pipeline.clocks import clocks
+from penstock.pipeline.hops import each_once, hops
+from penstock.pipeline.ingest import ingest, read_telemetry
+from penstock.pipeline.session import session
+from penstock.pipeline.tuples import tuples
+from tests.pipeline.synthetic import Synthetic
+
+
+class Steps(NamedTuple):
+    """The tables that each step of the pipeline gives."""
+
+    good: DataFrame
+    quarantined: DataFrame
+    clocks: DataFrame
+    hops: DataFrame
+    tuples: DataFrame
+
+
+def steps(spark: SparkSession, telemetry: Path) -> Steps:
+    good, quarantined = ingest(read_telemetry(spark, telemetry).good)
+    good = good.cache()
+    table = clocks(good).cache()
+    made = each_once(hops(good, table)).cache()
+    return Steps(good, quarantined, table, made, tuples(made, good, table))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("tests", "local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def truth() -> Synthetic:
+    return Synthetic()
+
+
+@pytest.fixture(scope="session")
+def run(truth: Synthetic, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return truth.write(tmp_path_factory.mktemp("runs") / "r1")
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, run: Path) -> Steps:
+    return steps(spark, run / "telemetry")

@@ -1,0 +1,41 @@
+"""Where a run is cut into phases, and what of each counts."""
+
+from penstock.pipeline.phases import Event, cut
+
+
+def spans(events: list[Event], end: float = 30.0, settle: float = 2.0) -> list[tuple[str, float, float, float]]:
+    return [(p.name, p.start, p.settled, p.end) for p in cut(events, 0.0, end, settle, "first")]
+
+
+def test_a_run_without_events_is_one_phase() -> None:
+    assert spans([]) == [("first", 0.0, 2.0, 30.0)]
+
+
+def test_named_phases_cut_and_moves_only_delay_settling() -> None:
+    events = [
+        Event(0.1, "phase", "round-robin"),
+        Event(15.0, "phase", "local-search"),
+        Event(15.5, "move", "a[0] m0/0 -> m1/0"),
+        Event(16.0, "move", "a[1] m0/0 -> m1/0"),
+        Event(28.0, "drain"),
+        Event(29.0, "stop"),
+    ]
+    assert spans(events) == [("round-robin", 0.1, 2.1, 15.0), ("local-search", 15.0, 18.0, 28.0)]
+
+
+def test_moves_in_quick_succession_are_one_change() -> None:
+    events = [Event(at, "move", f"a[{at:g}]") for at in (10.0, 11.0, 12.5, 20.0)]
+    assert spans(events) == [
+        ("first", 0.0, 2.0, 10.0),
+        ("move a[12.5]", 10.0, 14.5, 20.0),
+        ("move a[20]", 20.0, 22.0, 30.0),
+    ]
+
+
+def test_a_move_soon_after_the_start_is_a_change() -> None:
+    assert spans([Event(0.5, "apply", "plan.toml")]) == [("first", 0.0, 0.25, 0.5), ("apply plan.toml", 0.5, 2.5, 30.0)]
+
+
+def test_a_short_phase_keeps_its_second_half() -> None:
+    events = [Event(0.0, "phase", "a"), Event(10.0, "phase", "b"), Event(11.0, "phase", "c")]
+    assert spans(events) == [("a", 0.0, 2.0, 10.0), ("b", 10.0, 10.5, 11.0), ("c", 11.0, 13.0, 30.0)]

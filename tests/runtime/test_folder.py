@@ -1,0 +1,147 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.model.errors import FileProblem, UnknownName
+from penstock.runtime.folder import (
+    LogFile,
+    NoRun,
+    RunInfo,
+    create,
+    ended,
+    find,
+    find_running,
+    keep,
+    latest,
+    load,
+    refuse_unwritable,
+)
+from penstock.runtime.handle import LogLine
+
+
+def later(info: RunInfo, seconds: int) -> RunInfo:
+    """Return a run that began so much later."""
+    from datetime import timedelta
+
+    moved = msgspec.structs.replace(info, started=info.started + timedelta(seconds=seconds))
+    keep(moved)
+    return moved
+
+
+def test_a_new_folder_holds_what_a_run_needs_and_says_what_runs(tmp_path: Path) -> None:
+    info = create("word-count", tmp_path / "runs", master="local[4]", emulated="trio", policy="r-storm")
+    assert info.path.parent == tmp_path / "runs"
+    assert info.run == info.path.name
+    assert info.run.startswith("word-count-")
+    assert info.telemetry_path.is_dir()
+    assert info.output_path.is_dir()
+    assert load(info.path) == info
+    assert (info.master, info.emulated, info.policy, info.pid) == ("local[4]", "trio", "r-storm", os.getpid())
+
+
+def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
+    names = [create("a", tmp_path).run for _ in range(4)]
+    assert len(set(names)) == 4
+
+
+def test_an_application_with_parameters_gives_a_name_that_hadoop_takes(tmp_path: Path) -> None:
+    info = create("word-count:sources=2,splitters=4", tmp_path)
+    assert info.run.startswith("word-count-sources-2-splitters-4-")
+    assert info.application == "word-count:sources=2,splitters=4"
+
+
+def test_telemetry_may_go_elsewhere(tmp_path: Path) -> None:
+    info = create("a", tmp_path / "runs", telemetry=tmp_path / "elsewhere")
+    assert load(info.path).telemetry_path == tmp_path / "elsewhere"
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_a_folder_that_was_moved_is_found_where_it_is(tmp_path: Path) -> None:
+    info = create("a", tmp_path / "runs")
+    moved = info.path.rename(tmp_path / "kept")
+    assert find(moved, tmp_path / "runs").telemetry_path == tmp_path / "kept" / "telemetry"
+
+
+def test_without_a_name_the_latest_is_found_and_by_name_any(tmp_path: Path) -> None:
+    first, second = create("b", tmp_path), create("a", tmp_path)
+    later(second, 5)
+    assert latest(tmp_path).run == second.run
+    assert find(None, tmp_path).run == second.run
+    assert find(first.run, tmp_path).run == first.run
+    assert find(str(first.path), Path("nowhere")).run == first.run
+
+
+def test_the_latest_that_runs_is_found_behind_one_that_has_ended(tmp_path: Path) -> None:
+    first, second = create("a", tmp_path), create("a", tmp_path)
+    ended(later(second, 5))
+    assert find_running(None, tmp_path).run == first.run
+
+
+def test_one_that_has_ended_is_refused_where_a_running_one_is_wanted(tmp_path: Path) -> None:
+    info = ended(create("a", tmp_path))
+    for what in (None, info.run):
+        with pytest.raises(NoRun, match=f"{info.run} has ended, .* its telemetry is in .*telemetry"):
+            find_running(what, tmp_path)
+
+
+def test_a_run_whose_driver_lives_is_preferred_to_a_later_dead_one(tmp_path: Path) -> None:
+    first, second = create("a", tmp_path), create("a", tmp_path)
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    keep(msgspec.structs.replace(later(second, 5), pid=int(gone.stdout)))
+    assert find_running(None, tmp_path).run == first.run
+
+
+def test_no_run_here_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(NoRun, match=r"there is none in .*nowhere; start one with penstock run"):
+        find(None, tmp_path / "nowhere")
+
+
+def test_a_wrong_name_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    info = create("a", tmp_path)
+    with pytest.raises(UnknownName, match=f"no run is named 'b'; there are {info.run}"):
+        find("b", tmp_path)
+    with pytest.raises(NoRun, match=r"is not a run's folder, it has no run\.json"):
+        find(tmp_path, tmp_path)
+
+
+def test_a_file_that_no_run_wrote_is_refused_and_hides_no_other(tmp_path: Path) -> None:
+    info = create("a", tmp_path)
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "run.json").write_text('{"run": 3}')
+    with pytest.raises(FileProblem, match=r"odd/run\.json: not what a run writes"):
+        find("odd", tmp_path)
+    assert latest(tmp_path).run == info.run
+
+
+def test_a_place_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileProblem, match=r"cannot be made, .*file is not a folder; choose another --telemetry"):
+        refuse_unwritable(tmp_path / "file" / "below", "--telemetry")
+    with pytest.raises(FileProblem, match="cannot be made"):
+        create("a", tmp_path / "file")
+    refuse_unwritable(tmp_path / "new" / "below", "--telemetry")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_folder_that_is_not_writable_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(FileProblem, match="is not yours to write; choose another --runs"):
+        refuse_unwritable(tmp_path / "runs", "--runs")
+    with pytest.raises(FileProblem, match="cannot be made, permission denied"):
+        create("a", tmp_path / "runs")
+
+
+def test_the_log_names_who_speaks_and_takes_nothing_after_its_end(tmp_path: Path) -> None:
+    info = create("a", tmp_path)
+    log = LogFile(info)
+    log(LogLine(at=0.25, level="warning", component="split", task=2, worker="m0", text="odd tuple"))
+    log(LogLine(at=0.25, level="info", component="", task=None, worker="m0", text="ready"))
+    log.close()
+    log(LogLine(at=1.0, level="info", component="", task=None, worker="m0", text="late"))
+    lines = info.log_path.read_text().splitlines()
+    assert [line.partition(".250 ")[2] for line in lines] == ["warning split[2]: odd tuple", "info    m0: ready"]

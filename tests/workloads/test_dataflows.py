@@ -1,0 +1,124 @@
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark import cloudpickle
+
+from penstock.api.sources.generated import Generated
+from penstock.model.errors import InvalidInput, UnknownName
+from penstock.workloads.applications import application
+from penstock.workloads.arrivals import Poisson, arrivals
+from penstock.workloads.dataflows import DATAFLOWS, dataflow
+
+SPECS = [
+    *DATAFLOWS,
+    "word-count:sources=2,splitters=2",
+    "word-count-large:databases=3",
+    "word-count-two-sources:sources=1,second_sources=4",
+    "log-processing:rules=2,databases=1",
+]
+
+
+def test_word_count_and_log_processing_run_in_every_size() -> None:
+    assert set(DATAFLOWS) == {
+        "word-count",
+        "word-count-large",
+        "word-count-two-sources",
+        "log-processing",
+        "log-processing-large",
+    }
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_has_the_topology_of_the_same_name(spec: str) -> None:
+    found = dataflow(spec).application
+    assert msgspec.structs.replace(found, rate_tps={}) == application(spec)
+    assert found.offered_tps == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_can_be_shipped_to_workers(spec: str) -> None:
+    flow = dataflow(spec)
+    there = cloudpickle.loads(cloudpickle.dumps(flow))  # type: ignore[no-untyped-call]
+    assert there.application == flow.application
+
+
+def test_every_type_of_tuple_is_known() -> None:
+    for name in DATAFLOWS:
+        flow = dataflow(name)
+        assert Any not in [flow.stream_type(outlet) for outlet, _ in flow.inputs()]
+
+
+def test_a_rate_is_shared_by_the_sources_as_their_tasks_are() -> None:
+    found = dataflow("word-count-two-sources:sources=1,second_sources=3", rate=500).application
+    assert found.rate_tps == {"queue-source": 125.0, "file-source": 375.0}
+
+
+def test_parameters_of_the_run_may_be_in_the_text() -> None:
+    flow = dataflow("word-count:sources=2,rate=40,seed=3,output=false")
+    assert flow.name == "word-count:sources=2"
+    assert flow.application.rate_tps == {"source": 40.0}
+    assert type(flow.parts["database"].logic()).__name__ == "Discard"
+
+
+@pytest.mark.parametrize("process", ["poisson:rate=70", Poisson(rate=70)])
+def test_tuples_may_come_by_an_arrival_process(process: Any) -> None:
+    flow = dataflow("log-processing", arrivals=process)
+    source = flow.parts["source"].logic()
+    assert isinstance(source, Generated)
+    assert source.pace.arrivals == arrivals("poisson:rate=70")
+    assert flow.application.rate_tps == {"source": 70.0}
+
+
+def test_seeds_give_other_tuples() -> None:
+    made = []
+    for seed in (0, 1):
+        source = dataflow("word-count", seed=seed).parts["source"].logic()
+        assert isinstance(source, Generated)
+        made.append(source.make(0))
+    assert made[0] != made[1]
+
+
+def test_an_input_is_read_in_place_of_what_would_be_generated(tmp_path: Path) -> None:
+    file = tmp_path / "some.log"
+    file.write_text("a line\n")
+    source = dataflow("log-processing", input=file).parts["source"].logic()
+    assert type(source).__name__ == "Lines"
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "message"),
+    [
+        ("wordcount", {}, r"^application: 'wordcount' is not known; those that run are log-processing, .*word-count"),
+        ("layered", {}, r"^application: 'layered' can be planned but has no code to run; those that run are log-proc"),
+        ("word-count:splitters=0", {}, r"^application\.word-count\.splitters: expected a whole number ≥ 1, got '0'"),
+        ("word-count:rate=0", {}, r"^application\.word-count\.rate: expected a number > 0, got '0'"),
+        (
+            "word-count:spliters=3",
+            {},
+            r"^application\.word-count: no parameter is named 'spliters'; it has .*splitters",
+        ),
+        ("word-count", {"rate": -3}, r"^application\.word-count\.rate: expected a number > 0.*, got -3"),
+        ("word-count", {"rate": 5, "arrivals": "poisson:rate=5"}, r"expected rate or arrivals"),
+        ("word-count", {"arrivals": "poison:rate=5"}, r"arrivals: nothing here is named 'poison'"),
+        ("word-count", {"count": 5, "input": "x"}, r"count: expected none beside input 'x'"),
+        ("word-count:repeat=true", {}, r"repeat: expected an input beside it"),
+    ],
+)
+def test_says_what_is_wrong(spec: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message) as caught:
+        dataflow(spec, **settings)
+    if "those that run" in message:
+        assert isinstance(caught.value, UnknownName)
+
+
+def test_needs_neither_spark_nor_pandas() -> None:
+    program = (
+        "import sys, penstock.workloads.dataflows\n"
+        "print([name for name in ('pyspark', 'pandas', 'numba', 'scipy', 'matplotlib') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
