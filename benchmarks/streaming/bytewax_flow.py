@@ -16,7 +16,7 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 
 from benchmarks.streaming.work import Recorder, Schedule, Sentence, now
 
-BATCH = 1000
+BATCH = 1_000
 """Sentences at once at most; the batch that bytewax's Kafka source takes by default."""
 
 Word = tuple[str, tuple[int, float]]  # the word; number and due time of its sentence

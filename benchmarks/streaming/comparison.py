@@ -51,12 +51,16 @@ def compare(arguments: list[str]) -> None:
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
-    parser.add_argument("systems", nargs="*", choices=[[], *SYSTEMS], help="those to measure, by default all")
+    parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of {', '.join(SYSTEMS)}; by default all")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SECONDS:g} s each, once")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each run, after the warm-up")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="how many times over")
     parser.add_argument("--json", metavar="FILE", help="where to write every run's figures")
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    for name in asked.systems:
+        if name not in SYSTEMS:
+            parser.error(f"system: none is named {name!r}; there are {', '.join(SYSTEMS)}")
+    return asked
 
 
 def run_all(names: list[str], seconds: float, repeats: int) -> tuple[Results, Refusals]:

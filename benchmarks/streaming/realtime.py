@@ -1,10 +1,11 @@
 """Structured Streaming's real-time mode, given the best case that PySpark alone can run.
 
-Its one documented source is Kafka, whose connector is not in PySpark and which needs a broker; it refuses sockets,
-rates and files. The in-memory source of Spark's own tests looks for input every 10 ms. A sink written in Python gets
-its rows in batches of about a megabyte, seconds late. None of that is what real-time mode is about, so both ends are small
-classes in Java that implement its public interfaces, compiled on first use by the JDK's `javac`. The query is in SQL
-functions as in micro-batches, and the trigger's interval is the default, five minutes between two checkpoints.
+Its one documented source is Kafka, whose connector is not in PySpark and which needs a broker. Of the built-in ones it
+says `STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED`: sockets, rates, files. The in-memory source of Spark's own
+tests looks for input every 10 ms, and a sink written in Python gets its rows in batches of about a megabyte, seconds
+late. None of that is what real-time mode is about, so both ends are small classes in Java that implement its public
+interfaces, compiled on first use by the JDK's `javac`. The query is in SQL functions as in micro-batches, and the
+trigger's interval is the default, five minutes between two checkpoints.
 """
 
 import os

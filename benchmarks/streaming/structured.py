@@ -109,7 +109,7 @@ def measure_paced(spark: SparkSession, folder: Path, rate: float, seconds: float
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         lines = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load()
-        feeder = threading.Thread(target=feed, args=(server, schedule), daemon=True)
+        feeder = threading.Thread(target=feed, args=(server, schedule, sink), daemon=True)
         feeder.start()
         query = start(lines, sink, folder)
         feeder.join()
@@ -117,16 +117,25 @@ def measure_paced(spark: SparkSession, folder: Path, rate: float, seconds: float
         query.stop()
     numbers = np.arange(schedule.taken)
     arrivals = np.array(sink.times)[np.searchsorted(np.maximum.accumulate(sink.lasts), numbers)]
-    if sink.words[-1] != schedule.taken * WORDS:
-        raise RuntimeError(f"{schedule.taken * WORDS} words were sent, {sink.words[-1]} counted")
-    return paced_sentences(schedule.start + numbers / rate, arrivals, sink.words[-1])
+    counted = sink.words[-1] - WORDS  # less the first sentence, which only woke the query
+    if counted != schedule.taken * WORDS:
+        raise RuntimeError(f"{schedule.taken * WORDS} words were sent, {counted} counted")
+    return paced_sentences(schedule.start + numbers / rate, arrivals, counted)
 
 
-def feed(server: socket.socket, schedule: Schedule) -> None:
-    """Send each sentence when it is due to the first that connects, then close."""
+def feed(server: socket.socket, schedule: Schedule, sink: Batches) -> None:
+    """Send each sentence when it is due to the first that connects, then close.
+
+    One sentence goes ahead, and the schedule begins when it has arrived: otherwise all that falls due while the first
+    batch is compiled would still be waiting after the warm-up.
+    """
     connection, _ = server.accept()
     with connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(f"-1 {texts()[0]}\n".encode())
+        deadline = now() + DRAIN_S
+        while not sink.times and now() < deadline:
+            time.sleep(0.05)
         while not schedule.ended(time_now := now()):
             sentences = schedule.take(time_now, POOL)
             connection.sendall("".join(f"{one.number} {one.text}\n" for one in sentences).encode())

@@ -54,8 +54,15 @@ class Move(NamedTuple):
 
 
 def digest(what: Entity) -> str:
-    """Return a short fingerprint of an application or cluster: equal for equal ones."""
-    return hashlib.sha256(msgspec.json.encode(msgspec.to_builtins(what), order="deterministic")).hexdigest()[:16]
+    """Return a short fingerprint of an application or cluster: equal where a plan for one fits the other.
+
+    The offered load and the order in which streams are listed do not matter to that.
+    """
+    fields = msgspec.to_builtins(what)
+    fields.pop("rate_tps", None)
+    if "streams" in fields:
+        fields["streams"] = sorted(fields["streams"], key=lambda stream: (stream["source"], stream["target"]))
+    return hashlib.sha256(msgspec.json.encode(fields, order="deterministic")).hexdigest()[:16]
 
 
 def to_plan(

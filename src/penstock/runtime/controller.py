@@ -226,6 +226,11 @@ class Controller:
         if slot not in self._slots:
             raise UnknownName("slot", f"this run has no slot {slot!r}; it has {choices(self._slots)}")
 
+    def set_policy(self, policy: str, now: float) -> None:
+        """Note that the tasks are placed by another policy from now on."""
+        self.policy = policy
+        self._event("phase", policy, now)
+
     def mark(self, event: str, detail: str, now: float) -> None:
         """Note something in the telemetry, such as a phase of an experiment."""
         self._event(event, detail, now)
@@ -244,6 +249,10 @@ class Controller:
         """End at once."""
         if self.phase not in RESTING:
             self._finish("stopped", now)
+
+    def fail(self, problem: str, now: float) -> None:
+        """End because of something that no worker can tell of."""
+        self._fail(problem, "", now)
 
     # Time
 
@@ -342,7 +351,8 @@ class Controller:
     def _go(self, now: float) -> None:
         self.phase = "running"
         self._went = now
-        self._event("start", self.policy, now)
+        self._event("start", self.layout.application.name, now)
+        self._event("phase", self.policy, now)
         self._tell_all(wire.Go(self.epoch))
 
     def _tell_all(self, command: wire.Command) -> None:

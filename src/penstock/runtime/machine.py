@@ -241,6 +241,7 @@ class Worker(Sender):
 
     def _fail(self, error: Exception) -> None:
         self.told.append(self._failure(self.current, error))
+        self._discard()
         self.phase = "failed"
 
     def _failure(self, task: Task | None, error: Exception) -> wire.Failure:

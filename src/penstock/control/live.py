@@ -1,0 +1,169 @@
+"""Run an application: find where it can run, plan it, start it."""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.dataflow import Dataflow
+from penstock.control.planner import Planner
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.plan import Plan, to_placement
+
+if TYPE_CHECKING:
+    from penstock.runtime.controller import Site
+    from penstock.runtime.run import Progress, Run
+    from penstock.runtime.spark.executors import Executor
+
+POLICY = "round-robin"
+SAMPLE_TPS = 20.0
+
+
+class NoPlacement(PenstockError):
+    """The policy found no place for the application's tasks."""
+
+
+def start(
+    flow: Dataflow,
+    *,
+    master: str | None = None,
+    emulate: Cluster | None = None,
+    policy: str | None = None,
+    plan: Plan | None = None,
+    slots: int | None = None,
+    telemetry: Path | str | bool | None = None,
+    runs: Path | str = "runs",
+    sample_tps: float = SAMPLE_TPS,
+    in_flight: int | None = None,
+    window: int | None = None,
+    seed: int = 0,
+    progress: "Progress | None" = None,
+) -> "Run":
+    """Start an application on Spark, and return once tuples flow.
+
+        with ps.run(flow, emulate=ps.cluster("hetero-small"), policy="r-storm") as run:
+            run.wait(30)
+            print(run.status().latency)
+
+    master: a Spark master's URL; None: embedded, in this process's own Java process.
+    emulate: a described cluster whose machines are emulated, a worker process a machine; None: the executors themselves.
+    policy, plan: where the tasks go; a plan must have been made for this application and cluster.
+    slots: worker processes, where nothing is emulated; None: embedded a core each, else what the executors have.
+    telemetry: a folder; None: in the run's folder; False: none is kept.
+    sample_tps: source tuples a second and task that are followed to their end; below 0: all.
+    in_flight: source tuples that a source task may have under way. window: tuples that a channel may have.
+    The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
+    """
+    from penstock.pipeline.session import session
+    from penstock.runtime import folder as folders
+    from penstock.runtime.run import check_parts, launch
+    from penstock.runtime.spark.executors import embedded_master, is_local, need_cores, spark_settings
+
+    say = progress or (lambda text: None)
+    if policy is not None and plan is not None:
+        raise InvalidInput("policy", f"expected a policy or a plan, got {policy!r} and a plan; leave one out")
+    check_parts(flow)
+    application = flow.application
+    if plan is not None and emulate is not None:
+        to_placement(plan, application, emulate)
+    if emulate is not None and plan is None:
+        plan = _plan(Planner(application, emulate, seed=seed), policy or POLICY)
+    workers = len(emulate.machines) if emulate is not None else slots or os.cpu_count() or 1
+    with ExitStack() as stack:
+        info = folders.create(
+            flow.name,
+            Path(runs),
+            master=master or "embedded",
+            emulated=None if emulate is None else emulate.name,
+            policy=policy or (plan.policy if plan is not None else POLICY),
+            telemetry=Path(telemetry) if isinstance(telemetry, Path | str) else None,
+        )
+        stack.callback(folders.ended, info)
+        say("starting Spark")
+        embedded = master is None
+        spark = stack.enter_context(
+            session(
+                flow.name,
+                embedded_master(workers) if embedded and not _session_runs() else master,
+                settings=spark_settings(workers, embedded),
+                folder=info.path / "spark",
+            )
+        )
+        executors = need_cores(spark, workers if emulate is not None or is_local(spark) else 1)
+        cluster = emulate or discover(executors, is_local(spark), slots)
+        if plan is None:
+            plan = _plan(Planner(application, cluster, seed=seed), policy or POLICY)
+        options: dict[str, Any] = {"sample_tps": sample_tps, "in_flight": in_flight or 0, "seed": seed}
+        options |= {} if window is None else {"window": window}
+        run = launch(
+            spark,
+            flow,
+            cluster,
+            plan,
+            places(cluster, executors, emulated=emulate is not None),
+            stack.pop_all(),
+            emulated=emulate is not None,
+            telemetry=None if telemetry is False else info.telemetry_path,
+            info=info,
+            options=options,
+            progress=say,
+        )
+    return run
+
+
+def discover(executors: Sequence["Executor"], local: bool, slots: int | None = None) -> Cluster:
+    """Describe Spark's executors as a cluster: a machine each, of which one core is kept free."""
+    if local:
+        cores = os.cpu_count() or 1
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
+        machine = Machine(name="local", cores=cores, slots=slots or cores, memory_mb=memory)
+        return Cluster(name="embedded", machines=(machine,))
+    return Cluster(
+        name="spark",
+        machines=tuple(
+            Machine(
+                name=f"{executor.host}-{executor.id}",
+                host=executor.host,
+                cores=max(1, executor.cores - 1),
+                slots=max(1, executor.cores - 1),
+                memory_mb=1e6,  # Spark does not limit what Python processes take
+            )
+            for executor in executors
+        ),
+    )
+
+
+def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) -> list[tuple["Site", "Executor"]]:
+    """Say which worker processes there are, and on which executor each: a machine each, or a slot each."""
+    from penstock.runtime.controller import Site
+
+    if not emulated:
+        return [
+            (Site(slot, (slot,)), executor)
+            for machine, executor in zip(cluster.machines, executors, strict=False)
+            for slot in (f"{machine.name}/{number}" for number in range(machine.slots))
+        ]
+    free = {executor: executor.cores - 1 for executor in executors}
+    found = []
+    for machine in cluster.machines:
+        executor = max(free, key=lambda each: free[each])
+        free[executor] -= 1
+        slots = tuple(f"{machine.name}/{number}" for number in range(machine.slots))
+        found.append((Site(machine.name, slots), executor))
+    return found
+
+
+def _plan(planner: Planner, policy: str) -> Plan:
+    decision = planner.decide(policy)
+    if not decision.placed:
+        reason = getattr(decision.result, "reason", "it gave none")
+        raise NoPlacement(f"policy: {policy} finds no placement on {planner.cluster.name!r}: {reason}")
+    return planner.plan(decision)
+
+
+def _session_runs() -> bool:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None

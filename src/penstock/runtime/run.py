@@ -1,0 +1,274 @@
+"""A run: a dataflow on Spark, from its folder to its last record, and the handle by which it is asked and changed."""
+
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from penstock.api.dataflow import Dataflow
+from penstock.model.cluster import Cluster
+from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.files import save
+from penstock.model.plan import Plan, to_placement
+from penstock.model.status import Status
+from penstock.runtime import folder as folders
+from penstock.runtime.controller import RESTING, Controller, Operation, RunFailed, Site, Terms
+from penstock.runtime.driver import Driver
+from penstock.runtime.handle import LogLine, Outcome
+from penstock.runtime.layout import Layout
+from penstock.runtime.shell import WorkerSettings, main
+from penstock.runtime.socket import ControlServer
+from penstock.runtime.spark.executors import Executor, is_local
+from penstock.runtime.spark.jobs import Job, SlotJobs
+from penstock.runtime.spark.shipping import ship
+
+STOP_S = 15.0  # for Spark to end the workers' jobs
+VERIFY_S = 10.0  # for Spark to say where a job runs
+
+Progress = Callable[[str], None]
+
+
+class Run:
+    """A running application. It may be used from any thread, and as a context, which drains it at the end."""
+
+    def __init__(
+        self, layout: Layout, info: folders.RunInfo, driver: Driver, jobs: SlotJobs, cluster: Cluster, stack: ExitStack
+    ) -> None:
+        self.info = info
+        self.cluster = cluster  # that it runs on, or that is emulated
+        self._layout = layout
+        self._driver = driver
+        self._jobs = jobs
+        self._stack = stack
+        self._ended = threading.Event()
+        self._log = folders.LogFile(info)
+        driver.on_log(self._log)
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.info.path
+
+    def status(self) -> Status:
+        """Return how it is going; after the end, how it went."""
+        return self._driver.ask(self._driver.controller.status)
+
+    def move(self, task: str, slot: str) -> Outcome:
+        """Move one task, and return when it runs there."""
+        done = self._operate([(task, slot)], f"move {task} to {slot}")
+        return done[0] if done else Outcome(task, slot, slot, 0.0)
+
+    def apply(self, plan: Plan) -> list[Outcome]:
+        """Move the tasks that a plan puts elsewhere, and return when all run there."""
+        placement = to_placement(plan, self._layout.application, self.cluster)
+        wanted = [self.cluster.slot_names[slot] for slot in placement.slots]
+        done = self._operate(list(zip(self._layout.names, wanted, strict=True)), f"apply {plan.policy}")
+        self._driver.ask(lambda now: self._driver.controller.set_policy(plan.policy, now))
+        return done
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Stop the sources, process everything in flight, end; return when it has ended or the time is over."""
+        self._driver.ask(self._driver.controller.drain)
+        self.wait(timeout)
+
+    def stop(self) -> None:
+        """End at once, whatever is in flight."""
+        self._driver.ask(self._driver.controller.stop)
+        self.wait()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end; return whether it has come."""
+        return self._ended.wait(timeout)
+
+    def mark(self, event: str, detail: str = "") -> None:
+        """Note something in the telemetry, such as the beginning of a phase of an experiment."""
+        self._driver.ask(lambda now: self._driver.controller.mark(event, detail, now))
+
+    def on_log(self, listener: Callable[[LogLine], None]) -> None:
+        """Have a function called for every log line, from a thread of the run's own."""
+        self._driver.on_log(listener)
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if raised[0] is None:
+            self.drain()
+            if error := self.status().error:
+                raise RunFailed(error)
+        else:
+            self.stop()
+
+    def begin(self, progress: Progress) -> None:
+        """Wait until tuples flow; raise `RunFailed` where they never will."""
+        threading.Thread(target=self._watch, name="penstock run", daemon=True).start()
+        controller, said = self._driver.controller, ""
+        while (phase := controller.phase) == "starting":
+            there = sum(member.registered for member in controller.members)
+            text = f"starting workers: {there} of {len(controller.members)}"
+            if text != said:
+                progress(text)
+                said = text
+            time.sleep(0.05)
+        if phase == "failed":
+            self.wait()
+            raise RunFailed(controller.error)
+        self._verify()
+
+    def _operate(self, moves: Sequence[tuple[str, str]], label: str) -> list[Outcome]:
+        ended: threading.Event = threading.Event()
+        result: list[Operation] = []
+
+        def then(operation: Operation) -> None:
+            result.append(operation)
+            ended.set()
+
+        def request(now: float) -> None:
+            controller = self._driver.controller
+            wanted = [(controller.find_task(task), slot) for task, slot in moves]
+            for _, slot in wanted:
+                controller.check_slot(slot)
+            controller.request(wanted, label, then)
+
+        self._driver.ask(request)
+        ended.wait()
+        if (error := result[0].error) is not None:
+            raise error
+        return result[0].done
+
+    def _verify(self) -> None:
+        """Refuse a run whose workers are not on the executors that the plan means."""
+        deadline = time.monotonic() + VERIFY_S
+        for job in self._jobs.jobs:
+            if job.executor is None:
+                continue
+            while (found := job.found_on()) is None and time.monotonic() < deadline and not job.done.is_set():
+                time.sleep(0.1)
+            if found is not None and found != job.executor.id:
+                problem = f"worker {job.name} runs on executor {found}, not on {job.executor.id} as planned"
+                self._driver.ask(lambda now, p=problem: self._driver.controller.fail(f"{p}; are its cores taken?", now))
+                self.wait()
+                raise RunFailed(problem)
+
+    def _watch(self) -> None:
+        """See that a job which Spark has given up ends the run, and clean up when it has ended."""
+        controller = self._driver.controller
+        while not self._driver.ended.wait(0.2):
+            for job in self._jobs.jobs:
+                if job.error and controller.phase not in RESTING:
+                    problem = f"worker {job.name}: {job.error}"
+                    self._driver.ask(lambda now, p=problem: controller.fail(p, now))
+        if controller.traceback:
+            self._log.write(controller.traceback)
+        self._finish_jobs(self._jobs.jobs)
+        self._jobs.stop(STOP_S)
+        self._stack.close()
+        self._log.close()
+        self._ended.set()
+
+    @staticmethod
+    def _finish_jobs(jobs: Iterable[Job]) -> None:
+        """Give workers that were told to stop the time to go by themselves."""
+        deadline = time.monotonic() + 5.0
+        for job in jobs:
+            job.done.wait(max(0.0, deadline - time.monotonic()))
+
+
+def launch(
+    spark: SparkSession,
+    flow: Dataflow,
+    cluster: Cluster,
+    plan: Plan,
+    places: Sequence[tuple[Site, Executor]],
+    stack: ExitStack,
+    *,
+    emulated: bool,
+    telemetry: Path | None,
+    info: folders.RunInfo,
+    options: Mapping[str, Any],
+    progress: Progress,
+) -> Run:
+    """Start the workers of a run and return when tuples flow.
+
+    `places` are the workers and the executor of each; `stack` is closed when the run has ended.
+    """
+    layout = Layout(flow)
+    placement = to_placement(plan, layout.application, cluster)
+    save(plan, info.plan_path)
+    terms = Terms(
+        run=info.run,
+        sites=tuple(site for site, _ in places),
+        placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
+        folder=str(info.path.absolute()),
+        telemetry="" if telemetry is None else str(telemetry.absolute()),
+        master=spark.sparkContext.master,
+        policy=plan.policy,
+        emulated=msgspec.to_builtins(cluster) if emulated else None,
+        emulated_name=cluster.name if emulated else None,
+        routes=tuple((route.stream, route.source, route.target, route.links) for route in plan.routes),
+        **options,
+    )
+    secret = secrets.token_bytes(32)
+    host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
+    controller = Controller(layout, terms, time.monotonic())
+    driver = Driver(controller, secret, host)
+    jobs = SlotJobs(spark, info.run)
+    run = Run(layout, info, driver, jobs, cluster, stack)
+    driver.start()
+    ship(spark, *modules_of(flow))
+    work = partial(main, flow)
+    for site, executor in places:
+        settings = WorkerSettings(info.run, site.name, *driver.address, secret.hex(), "")
+        argument = msgspec.json.encode(settings).decode()
+        jobs.launch(site.name, work, argument, None if is_local(spark) else executor)
+    try:
+        run.begin(progress)
+        stack.push(ControlServer(run))
+    except BaseException:
+        run.stop()
+        raise
+    return run
+
+
+def check_parts(flow: Dataflow) -> None:
+    """Have every source and sink say now whether it could run."""
+    for name, part in flow.parts.items():
+        check = getattr(part.logic(), "check", None)
+        if check is not None:
+            try:
+                check()
+            except InvalidInput as error:
+                raise error.below(name) from None
+
+
+def modules_of(flow: Dataflow) -> list[ModuleType]:
+    """Return the modules in which the dataflow's functions and classes are written."""
+    names: set[str] = set()
+    waiting: list[Any] = [value for part in flow.parts.values() for value in (part.logic, part.gives)]
+    waiting += [key for part in flow.parts.values() for outlet in part.inputs for key in outlet.keys]
+    for _ in range(10_000):
+        if not waiting:
+            break
+        value = waiting.pop()
+        if isinstance(value, partial):
+            waiting += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif not isinstance(value, str | int | float | bytes | None):
+            names.add(getattr(value, "__module__", None) or type(value).__module__)
+            names.add(type(value).__module__)
+            waiting += (
+                [one for one in vars(value).values() if callable(one)]
+                if hasattr(value, "__dict__") and not isinstance(value, type | ModuleType)
+                else []
+            )
+    return [sys.modules[name] for name in sorted(names) if name in sys.modules]

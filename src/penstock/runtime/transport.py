@@ -1,0 +1,190 @@
+"""Connections between workers and controller: raw TCP, frames with a length and a number, both ends authenticated.
+
+A connection opens with three messages in which each end proves that it knows the run's secret without telling it.
+Nothing here ever waits: what cannot be sent is kept, and what has come is cut into frames. A number that is missing, or a
+connection that breaks, is a failure of the epoch; there is no reconnecting.
+"""
+
+import hmac
+import secrets
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.runtime import messages as wire
+
+HEADER = struct.Struct("<II")  # length of the frame, its number on this connection
+LARGEST = 256 * 1024 * 1024  # bytes of a frame
+READ = 256 * 1024
+PIECE = 1024 * 1024  # bytes handed to the socket at once
+
+
+class ConnectionLost(Exception):
+    """The other end has gone, or is not who it should be."""
+
+
+class Connection:
+    """One end of a connection.
+
+    The end that calls is given its `hello`; the end that answers learns the caller's, in `caller`. Until `opened`, frames
+    that are written wait.
+    """
+
+    def __init__(self, sock: socket.socket, secret: bytes, hello: wire.Hello | None = None) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = sock
+        self.caller = hello
+        self.opened = False
+        self._calls = hello is not None
+        self._secret = secret
+        self._nonce = hello.nonce if hello is not None else secrets.token_bytes(16)
+        self._received = bytearray()
+        self._start = 0  # of what has not been cut yet
+        self._expected = 0
+        self._sent = 0
+        self._waiting: deque[bytes] = deque()  # until the connection is open
+        self._unsent = bytearray()
+        if hello is not None:
+            self._put(wire.encode(hello))
+
+    def fileno(self) -> int:
+        """Return the socket's number, for a selector."""
+        return self.socket.fileno()
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Whether something waits for the socket."""
+        return bool(self._unsent)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for the socket."""
+        return len(self._unsent)
+
+    def read(self) -> list[bytes]:
+        """Return the frames that have come; raise `ConnectionLost` where no more can."""
+        try:
+            got = self.socket.recv(READ)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError as error:
+            raise ConnectionLost(error.strerror or str(error)) from None
+        if not got:
+            raise ConnectionLost("it closed the connection")
+        self._received += got
+        frames = self._cut()
+        while not self.opened and frames:
+            self._greet(frames.pop(0))
+        return frames
+
+    def write(self, frames: Iterable[bytes]) -> None:
+        """Send frames, or as much of them as the socket takes now."""
+        if self.opened:
+            for frame in frames:
+                self._put(frame)
+            self.flush()
+        else:
+            self._waiting.extend(frames)
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits for the socket."""
+        while self._unsent:
+            try:
+                sent = self.socket.send(memoryview(self._unsent)[:PIECE])
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if not self.opened and error.errno in (107, 115):  # still connecting
+                    return
+                raise ConnectionLost(error.strerror or str(error)) from None
+            del self._unsent[:sent]
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self.socket.close()
+
+    def _put(self, frame: bytes) -> None:
+        self._unsent += HEADER.pack(len(frame), self._sent & 0xFFFFFFFF)
+        self._unsent += frame
+        self._sent += 1
+
+    def _cut(self) -> list[bytes]:
+        frames, start, buffer = [], 0, self._received
+        view = memoryview(buffer)
+        try:
+            while len(buffer) - start >= HEADER.size:
+                length, number = HEADER.unpack_from(buffer, start)
+                if length > LARGEST or (not self.opened and length > 4096):
+                    raise ConnectionLost(f"it sent a frame of {length} bytes")
+                if len(buffer) - start - HEADER.size < length:
+                    break
+                if number != self._expected & 0xFFFFFFFF:
+                    raise ConnectionLost(f"frame {self._expected} is missing, frame {number} came")
+                self._expected += 1
+                start += HEADER.size
+                frames.append(bytes(view[start : start + length]))
+                start += length
+        finally:
+            view.release()
+        if start:
+            del buffer[:start]
+        return frames
+
+    def _greet(self, frame: bytes) -> None:
+        """Take the next message of the greeting."""
+        try:
+            message = wire.decode_greeting(frame)
+        except msgspec.DecodeError:
+            raise ConnectionLost("it does not speak the protocol") from None
+        match message:
+            case wire.Hello() if not self._calls and self.caller is None:
+                if message.protocol != wire.PROTOCOL:
+                    raise ConnectionLost(f"it speaks protocol {message.protocol}, this end {wire.PROTOCOL}")
+                self.caller = message
+                self._put(wire.encode(wire.Welcome(self._prove(b"answer", message.nonce), self._nonce)))
+            case wire.Welcome() if self._calls:
+                self._check(message.proof, b"answer", self._nonce)
+                self._put(wire.encode(wire.Proof(self._prove(b"call", message.nonce))))
+                self._open()
+            case wire.Proof() if not self._calls and self.caller is not None:
+                self._check(message.proof, b"call", self._nonce)
+                self._open()
+            case _:
+                raise ConnectionLost("it does not keep to the greeting")
+        self.flush()
+
+    def _open(self) -> None:
+        self.opened = True
+        waiting, self._waiting = self._waiting, deque()
+        for frame in waiting:
+            self._put(frame)
+
+    def _prove(self, role: bytes, nonce: bytes) -> bytes:
+        return hmac.digest(self._secret, role + nonce, "sha256")
+
+    def _check(self, proof: bytes, role: bytes, nonce: bytes) -> None:
+        if not hmac.compare_digest(proof, self._prove(role, nonce)):
+            raise ConnectionLost("it does not know the run's secret")
+
+
+def hello(run: str, worker: int, incarnation: int, heart: bool = False) -> wire.Hello:
+    """Return the first message of a connection, with a number that was never used."""
+    return wire.Hello(wire.PROTOCOL, run, worker, incarnation, secrets.token_bytes(16), heart)
+
+
+def call(host: str, port: int, secret: bytes, greeting: wire.Hello, within_s: float = 10.0) -> Connection:
+    """Connect, waiting at most so long for the other end to accept."""
+    sock = socket.create_connection((host, port), within_s)
+    return Connection(sock, secret, greeting)
+
+
+def listen(host: str, port: int = 0) -> socket.socket:
+    """Listen on an address; port 0 takes a free one."""
+    sock = socket.create_server((host, port), backlog=256)
+    sock.setblocking(False)
+    return sock
