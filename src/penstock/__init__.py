@@ -5,6 +5,9 @@
     planner = ps.Planner(ps.application("log-processing"), ps.cluster("hetero-small"))
     decision = planner.decide("r-storm")
 
+    with ps.run(ps.dataflow("log-processing"), emulate=ps.cluster("hetero-small"), policy="r-storm") as run:
+        run.wait(30)
+
 The names below are imported when first used: importing `penstock` reads no file and starts no JVM.
 """
 
@@ -12,7 +15,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
+    from penstock.api.dataflow import Dataflow
+    from penstock.api.keys import Named
+    from penstock.api.sinks.console import Console
+    from penstock.api.sinks.discard import Discard
+    from penstock.api.sinks.json_lines import JsonLines
+    from penstock.api.sinks.parquet import Parquet
+    from penstock.api.sources.generated import Generated
+    from penstock.api.sources.landed import Landed
+    from penstock.api.sources.lines import Lines
+    from penstock.api.sources.tcp import TcpLines
     from penstock.control.advice import advise
+    from penstock.control.live import start as run
     from penstock.control.planner import Decision, Planner
     from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
     from penstock.model.cluster import Cluster, Distances, Link, Machine
@@ -20,39 +35,63 @@ if TYPE_CHECKING:
     from penstock.model.files import load_application, load_cluster, load_plan, save
     from penstock.model.placement import Infeasible, Placement
     from penstock.model.plan import Plan, moves
+    from penstock.model.status import Status
     from penstock.model.topology import Application, Component, Grouping, Kind, ServiceTime, Stream
     from penstock.policies.registry import make as policy
+    from penstock.runtime.handle import Handle
     from penstock.workloads.applications import application
+    from penstock.workloads.arrivals import arrivals
     from penstock.workloads.clusters import cluster
+    from penstock.workloads.dataflows import dataflow
 
 _WHERE = {
     "Application": "penstock.model.topology",
     "Cluster": "penstock.model.cluster",
     "Component": "penstock.model.topology",
+    "Console": "penstock.api.sinks.console",
+    "Dataflow": "penstock.api.dataflow",
     "Decision": "penstock.control.planner",
+    "Discard": "penstock.api.sinks.discard",
     "Distances": "penstock.model.cluster",
     "Evaluation": "penstock.estimate.evaluator",
     "Evaluator": "penstock.estimate.evaluator",
+    "Generated": "penstock.api.sources.generated",
     "Grouping": "penstock.model.topology",
+    "Handle": "penstock.runtime.handle",
     "Infeasible": "penstock.model.placement",
+    "JsonLines": "penstock.api.sinks.json_lines",
     "Kind": "penstock.model.topology",
+    "Landed": "penstock.api.sources.landed",
+    "Lines": "penstock.api.sources.lines",
     "Link": "penstock.model.cluster",
     "Machine": "penstock.model.cluster",
+    "Named": "penstock.api.keys",
     "Objective": "penstock.estimate.evaluator",
+    "Operator": "penstock.api.contracts",
+    "Parquet": "penstock.api.sinks.parquet",
     "PenstockError": "penstock.model.errors",
     "Placement": "penstock.model.placement",
     "Plan": "penstock.model.plan",
     "Planner": "penstock.control.planner",
     "ServiceTime": "penstock.model.topology",
+    "Sink": "penstock.api.contracts",
+    "Source": "penstock.api.contracts",
+    "Status": "penstock.model.status",
     "Stream": "penstock.model.topology",
+    "TaskContext": "penstock.api.contracts",
+    "TcpLines": "penstock.api.sources.tcp",
+    "Timed": "penstock.api.contracts",
     "advise": "penstock.control.advice",
     "application": "penstock.workloads.applications",
+    "arrivals": "penstock.workloads.arrivals",
     "cluster": "penstock.workloads.clusters",
+    "dataflow": "penstock.workloads.dataflows",
     "load_application": "penstock.model.files",
     "load_cluster": "penstock.model.files",
     "load_plan": "penstock.model.files",
     "moves": "penstock.model.plan",
     "policy": "penstock.policies.registry:make",
+    "run": "penstock.control.live:start",
     "save": "penstock.model.files",
 }
 
@@ -60,30 +99,50 @@ __all__ = [
     "Application",
     "Cluster",
     "Component",
+    "Console",
+    "Dataflow",
     "Decision",
+    "Discard",
     "Distances",
     "Evaluation",
     "Evaluator",
+    "Generated",
     "Grouping",
+    "Handle",
     "Infeasible",
+    "JsonLines",
     "Kind",
+    "Landed",
+    "Lines",
     "Link",
     "Machine",
+    "Named",
     "Objective",
+    "Operator",
+    "Parquet",
     "PenstockError",
     "Placement",
     "Plan",
     "Planner",
     "ServiceTime",
+    "Sink",
+    "Source",
+    "Status",
     "Stream",
+    "TaskContext",
+    "TcpLines",
+    "Timed",
     "advise",
     "application",
+    "arrivals",
     "cluster",
+    "dataflow",
     "load_application",
     "load_cluster",
     "load_plan",
     "moves",
     "policy",
+    "run",
     "save",
 ]
 

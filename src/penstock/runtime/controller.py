@@ -81,6 +81,7 @@ class Operation:
     step: str = ""  # preparing, moving
     number: int = -1  # of the move that is under way
     deadline: float = 0.0
+    began: float = 0.0  # when the workers were told of the move
 
 
 @dataclass
@@ -418,7 +419,7 @@ class Controller:
         if message.problem:
             self._give_up(f"task {self.layout.names[task]}: {message.problem}")
             return
-        operation.step, operation.deadline = "moving", now + MOVE_S
+        operation.step, operation.deadline, operation.began = "moving", now + MOVE_S, now
         self._tell_all(wire.Move(self.epoch, operation.number, task, slot))
 
     def _moved(self, message: wire.Moved, now: float) -> None:
@@ -430,7 +431,7 @@ class Controller:
         self.placement[task] = slot
         if task in self._progressed:  # what was told its old host may have come too late to go along
             self._tell_progress(task)
-        operation.done.append(Outcome(name, before, slot, message.held))
+        operation.done.append(Outcome(name, before, slot, now - operation.began))
         self._event("move", f"{name} {before} -> {slot}", now)
         self._next_move(now)
 

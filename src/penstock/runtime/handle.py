@@ -16,7 +16,7 @@ class Outcome(msgspec.Struct, frozen=True):
     task: str
     before: str  # slot
     after: str  # slot
-    seconds: float  # how long the task's tuples were held up
+    seconds: float  # from the command to the last tuple that came over the old slot: no tuple was held up longer
 
 
 class LogLine(msgspec.Struct, frozen=True):
