@@ -26,6 +26,8 @@ class System:
 
 
 SYSTEMS = {
+    "penstock": System("Penstock, 3 workers", "penstock", {"workers": 3}),
+    "penstock_one": System("Penstock, all in one worker", "penstock", {"workers": 1}),
     "bytewax_one": System("bytewax 0.21, 1 process", "bytewax_cluster", {"processes": 1}),
     "bytewax_two": System("bytewax 0.21, 2 processes", "bytewax_cluster", {"processes": 2}),
     "structured": System("Structured Streaming, micro-batches", "structured"),

@@ -41,7 +41,7 @@ def test_the_slowest_way_leads_from_the_source_to_the_last_hop(made: Steps, trut
         way = slowest_way(truth, row["root"])
         assert [step["id"] for step in row["path"]] == [hop["id"] for hop in way]
         lengths.add(len(way))
-    assert lengths == {2, 3}
+    assert lengths >= {2, 3}
 
 
 def test_parts_of_the_latency_add_up_to_it(made: Steps, truth: Synthetic) -> None:

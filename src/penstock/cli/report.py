@@ -143,14 +143,10 @@ def _before_after(report: "Report") -> list[Any] | None:
         rows.add_row(f"latency {name}", *_compared(shown, name, _latency(name), _time))
     rows.add_row("between machines, tuples/s", *_compared(shown, "remote_tps", lambda p: p.remote_tps, number))
     rows.add_row("tasks moved", *("-" if p.moved is None else str(p.moved) for p in shown))
-    note = f"{settled_note(report)}; × is relative to {first.name}"
+    rows.add_row("seconds counted", *(number(p.end - p.settled) for p in shown))
+    note = f"the first {report.settle_s:g} s after each change do not count; × is relative to {first.name}"
     left_out = len(report.phases) - len(shown)
     return [rows, f"[dim]{note}{f'; {left_out} more phases are in report.json' if left_out else ''}[/]"]
-
-
-def settled_note(report: "Report") -> str:
-    """Say how phases are counted."""
-    return f"the first {report.settle_s:g} s after each change do not count"
 
 
 def _compared(
@@ -336,4 +332,6 @@ def _time(seconds: float | None) -> str:
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}" if 0.1 <= value < 10 else f"{value:.3g}"
+    from penstock.cli.output import number
+
+    return f"{value:.2f}" if 0.1 <= value < 10 else number(value)

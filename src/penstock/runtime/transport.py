@@ -18,6 +18,7 @@ from penstock.runtime import messages as wire
 
 HEADER = struct.Struct("<II")  # length of the frame, its number on this connection
 LARGEST = 256 * 1024 * 1024  # bytes of a frame
+LARGEST_GREETING = 4096  # bytes of a frame from whom nothing is known yet
 READ = 256 * 1024
 PIECE = 1024 * 1024  # bytes handed to the socket at once
 
@@ -43,7 +44,6 @@ class Connection:
         self._secret = secret
         self._nonce = hello.nonce if hello is not None else secrets.token_bytes(16)
         self._received = bytearray()
-        self._start = 0  # of what has not been cut yet
         self._expected = 0
         self._sent = 0
         self._waiting: deque[bytes] = deque()  # until the connection is open
@@ -76,10 +76,12 @@ class Connection:
         if not got:
             raise ConnectionLost("it closed the connection")
         self._received += got
-        frames = self._cut()
-        while not self.opened and frames:
-            self._greet(frames.pop(0))
-        return frames
+        while not self.opened:
+            greeting = self._cut(most=1)
+            if not greeting:
+                return []
+            self._greet(greeting[0])
+        return self._cut()
 
     def write(self, frames: Iterable[bytes]) -> None:
         """Send frames, or as much of them as the socket takes now."""
@@ -113,13 +115,16 @@ class Connection:
         self._unsent += frame
         self._sent += 1
 
-    def _cut(self) -> list[bytes]:
-        frames, start, buffer = [], 0, self._received
+    def _cut(self, most: int | None = None) -> list[bytes]:
+        """Take whole frames off what was received; greetings one by one, since what follows may be larger."""
+        frames: list[bytes] = []
+        start, buffer = 0, self._received
+        largest = LARGEST if self.opened else LARGEST_GREETING
         view = memoryview(buffer)
         try:
-            while len(buffer) - start >= HEADER.size:
+            while len(buffer) - start >= HEADER.size and len(frames) != most:
                 length, number = HEADER.unpack_from(buffer, start)
-                if length > LARGEST or (not self.opened and length > 4096):
+                if length > largest:
                     raise ConnectionLost(f"it sent a frame of {length} bytes")
                 if len(buffer) - start - HEADER.size < length:
                     break

@@ -1,0 +1,259 @@
+"""Connections over loopback: frames survive any splitting, and whoever is not of the run is turned away."""
+
+import ast
+import inspect
+import select
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.runtime import messages as wire
+from penstock.runtime import transport
+from penstock.runtime.transport import HEADER, LARGEST, LARGEST_GREETING, Connection, ConnectionLost, hello, listen
+
+SECRET = b"s" * 32
+
+
+@contextmanager
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Give the two ends of a TCP connection."""
+    with (
+        listen("127.0.0.1") as listener,
+        socket.create_connection(listener.getsockname()[:2]) as one,
+    ):
+        select.select([listener], [], [], 5)
+        other, _ = listener.accept()
+        with other:
+            yield one, other
+
+
+@contextmanager
+def greeting(caller_secret: bytes = SECRET, other_secret: bytes = SECRET) -> Iterator[tuple[Connection, Connection]]:
+    """Give the two ends of a connection that has just been made; nothing was read yet."""
+    with sockets() as (one, other):
+        yield Connection(one, caller_secret, hello("run", 3, 7)), Connection(other, other_secret)
+
+
+@contextmanager
+def opened() -> Iterator[tuple[Connection, Connection]]:
+    with greeting() as (caller, other):
+        caller.flush()
+        exchange(caller, other)
+        yield caller, other
+
+
+def exchange(*ends: Connection, until: int | None = None) -> list[list[bytes]]:
+    """Let both ends read and write until neither has anything to do, or the second has got so many frames."""
+    got: list[list[bytes]] = [[] for _ in ends]
+    while True:
+        writing = [end for end in ends if end.wants_to_write]
+        readable, writable, _ = select.select(ends, writing, [], 0.05 if until is None else 5.0)
+        for end in writable:
+            end.flush()
+        for number, end in enumerate(ends):
+            if end in readable:
+                got[number] += end.read()
+        if until is not None and len(got[1]) >= until:
+            return got
+        if until is None and not readable and not writing:
+            return got
+
+
+def frame(content: bytes, number: int) -> bytes:
+    return HEADER.pack(len(content), number) + content
+
+
+def read(end: Connection) -> list[bytes]:
+    """Read once something has come."""
+    select.select([end], [], [], 5)
+    return end.read()
+
+
+def test_both_ends_open_and_the_one_that_answers_learns_who_calls() -> None:
+    with opened() as (caller, other):
+        assert caller.opened
+        assert other.opened
+        assert other.caller is not None
+        assert (other.caller.run, other.caller.worker, other.caller.incarnation) == ("run", 3, 7)
+
+
+def test_frames_written_before_the_greeting_follow_it_in_order_whatever_their_size() -> None:
+    frames = [b"first", b"x" * (LARGEST_GREETING + 1), b"", b"y" * 3_000_000]
+    with greeting() as (caller, other):
+        caller.write(frames)
+        answered = [b"z" * (2 * LARGEST_GREETING)]
+        other.write(answered)
+        assert exchange(caller, other, until=4) == [answered, frames]
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.one_of(st.binary(max_size=40), st.integers(4_000, 400_000).map(bytes)), max_size=12),
+    st.lists(st.integers(1, 70_000), max_size=40),
+)
+def test_frames_survive_any_splitting(frames: list[bytes], cuts: list[int]) -> None:
+    sent = b"".join(frame(content, number) for number, content in enumerate(frames, 2))  # after Hello and Proof
+    with sockets() as (one, two):
+        other = Connection(two, SECRET)
+        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0))
+        read(other)
+        one.settimeout(5)
+        welcome = wire.decode_greeting(one.recv(4096)[HEADER.size :])
+        assert isinstance(welcome, wire.Welcome)
+        prover = Connection(one.dup(), SECRET)
+        sent = frame(wire.encode(wire.Proof(prover._prove(b"call", welcome.nonce))), 1) + sent
+        prover.close()
+        got: list[bytes] = []
+        one.setblocking(True)
+        for cut in [*cuts, len(sent)]:
+            piece, sent = sent[:cut], sent[cut:]
+            while piece:
+                some, piece = piece[:50_000], piece[50_000:]
+                one.sendall(some)
+                got += read(other)
+        one.shutdown(socket.SHUT_WR)
+        with pytest.raises(ConnectionLost, match="it closed the connection"):
+            while True:
+                got += read(other)
+        assert got == frames
+
+
+def test_what_a_slow_reader_does_not_take_is_kept_and_told_of() -> None:
+    big = bytes(20_000_000)
+    with opened() as (caller, other):
+        caller.write([big])
+        assert caller.wants_to_write
+        assert 0 < caller.unsent < len(big)
+        assert exchange(caller, other, until=1)[1] == [big]
+        assert caller.unsent == 0
+
+
+def test_the_answering_end_refuses_a_caller_without_the_secret() -> None:
+    with sockets() as (one, two):
+        other = Connection(two, SECRET)
+        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0) + frame(wire.encode(wire.Proof(b"guess")), 1))
+        with pytest.raises(ConnectionLost, match="it does not know the run's secret"):
+            read(other)
+        assert not other.opened
+
+
+def test_the_calling_end_refuses_who_answers_without_the_secret_and_proves_nothing_to_it() -> None:
+    with greeting(other_secret=b"another") as (caller, other):
+        caller.flush()
+        read(other)
+        with pytest.raises(ConnectionLost, match="it does not know the run's secret"):
+            read(caller)
+        assert not caller.opened
+        assert not caller.wants_to_write
+
+
+def test_a_proof_that_was_overheard_opens_nothing_a_second_time() -> None:
+    with opened() as (_, other):
+        overheard = other._prove(b"call", other._nonce)
+    with sockets() as (one, two):
+        again = Connection(two, SECRET)
+        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0) + frame(wire.encode(wire.Proof(overheard)), 1))
+        with pytest.raises(ConnectionLost, match="secret"):
+            read(again)
+
+
+def test_the_answer_to_a_call_is_no_proof_of_a_caller() -> None:
+    """An end that is sent its own answer back must not take it for a proof."""
+    with sockets() as (one, two):
+        other = Connection(two, SECRET)
+        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0))
+        read(other)
+        one.settimeout(5)
+        welcome = wire.decode_greeting(one.recv(4096)[HEADER.size :])
+        assert isinstance(welcome, wire.Welcome)
+        one.sendall(frame(wire.encode(wire.Proof(welcome.proof)), 1))
+        with pytest.raises(ConnectionLost, match="secret"):
+            read(other)
+
+
+def test_another_protocol_is_refused_with_both_numbers() -> None:
+    with sockets() as (one, two):
+        other = Connection(two, SECRET)
+        ahead = msgspec.structs.replace(hello("run", 0, 0), protocol=wire.PROTOCOL + 1)
+        one.sendall(frame(wire.encode(ahead), 0))
+        with pytest.raises(ConnectionLost, match=f"it speaks protocol {wire.PROTOCOL + 1}, this end {wire.PROTOCOL}"):
+            read(other)
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"\xff" * 64, frame(b"\x80\x04K*.", 0)])
+def test_garbage_in_place_of_a_greeting_ends_the_connection(garbage: bytes) -> None:
+    with sockets() as (one, two):
+        other = Connection(two, SECRET)
+        one.sendall(garbage)
+        with pytest.raises(ConnectionLost):
+            read(other)
+        assert not other.opened
+
+
+def test_a_frame_before_the_proof_is_refused() -> None:
+    with sockets() as (one, two):
+        other = Connection(two, SECRET)
+        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0) + frame(wire.encode(wire.Stop()), 1))
+        with pytest.raises(ConnectionLost, match="it does not speak the protocol"):
+            read(other)
+
+
+def test_a_large_frame_from_a_stranger_is_refused_before_it_comes() -> None:
+    with sockets() as (one, two):
+        other = Connection(two, SECRET)
+        one.sendall(HEADER.pack(LARGEST_GREETING + 1, 0))
+        with pytest.raises(ConnectionLost, match="it sent a frame of 4097 bytes"):
+            read(other)
+
+
+def test_an_oversized_frame_is_refused_before_it_comes() -> None:
+    with opened() as (caller, other):
+        caller.socket.send(HEADER.pack(LARGEST + 1, 2))
+        with pytest.raises(ConnectionLost, match=f"it sent a frame of {LARGEST + 1} bytes"):
+            read(other)
+
+
+@pytest.mark.parametrize("number", [1, 3, 2**32 - 1])
+def test_a_gap_or_a_repetition_in_the_numbers_ends_the_connection(number: int) -> None:
+    with opened() as (caller, other):
+        caller.socket.send(frame(b"x", number))
+        with pytest.raises(ConnectionLost, match=f"frame 2 is missing, frame {number} came"):
+            read(other)
+
+
+def test_numbers_go_on_after_the_largest() -> None:
+    with opened() as (caller, other):
+        caller._sent = other._expected = 2**32 - 1
+        caller.write([b"last", b"first"])
+        assert exchange(caller, other, until=2)[1] == [b"last", b"first"]
+
+
+def test_an_end_that_goes_away_is_a_lost_connection_for_reader_and_writer() -> None:
+    with opened() as (caller, other):
+        other.close()
+        with pytest.raises(ConnectionLost):
+            for _ in range(100):
+                caller.write([bytes(100_000)])
+        with pytest.raises(ConnectionLost):
+            read(caller)
+
+
+def test_nothing_from_the_network_is_unpickled_or_evaluated() -> None:
+    for module in (transport, wire):
+        tree = ast.parse(inspect.getsource(module))
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        called = {
+            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        assert not imported & {"pickle", "marshal", "shelve", "cloudpickle", "yaml"}
+        assert not called & {"eval", "exec", "__import__"}
+
+
+def test_a_port_that_is_taken_is_an_error_of_its_own() -> None:
+    with listen("127.0.0.1") as first, pytest.raises(OSError, match="in use"):
+        listen("127.0.0.1", first.getsockname()[1])
