@@ -26,6 +26,7 @@ SLOW = "count[2]"  # a straggler
 FIRST_S = 0.01  # when the first phase begins
 CHANGE_S = 10.0  # when the second phase begins
 END_S = 20.0
+LAGS_S = (0.002, 0.25)  # of the loops in each phase, at worst
 
 
 class Segment(NamedTuple):
@@ -143,6 +144,9 @@ class Synthetic:
 
     def _tell_tasks(self) -> None:
         for second in range(int(END_S)):
+            for worker in WORKERS:
+                lag = {"interval": 1.0, "busy": 0.5, "lag": LAGS_S[second >= CHANGE_S] * (1 if worker == "m0" else 0.5)}
+                self.add("machine", worker, at=self.shown(worker, second + 0.9), **lag)
             for task in TASKS:
                 worker = self.placed(task, second)
                 done = sum(hop["task"] == task and second <= hop["finished"] < second + 1 for hop in self.hops)

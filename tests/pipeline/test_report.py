@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.model.errors import PenstockError
 from penstock.pipeline.report import Report, run_report
-from tests.pipeline.synthetic import CHANGE_S, FIRST_S, RATE_TPS, SLOW, TASKS, Row, Synthetic, write_records
+from tests.pipeline.synthetic import CHANGE_S, FIRST_S, LAGS_S, RATE_TPS, SLOW, TASKS, Row, Synthetic, write_records
 
 pytestmark = pytest.mark.spark
 CLOSE = 2e-6
@@ -74,6 +74,7 @@ def test_phases_are_compared_with_the_first(report: Report, truth: Synthetic) ->
     assert second.latency is not None
     assert second.ratios["p99"] == pytest.approx((second.latency.p99 or 0) / (first.latency.p99 or 1))
     assert second.ratios["remote_tps"] == 0.0
+    assert (first.lag, second.lag) == LAGS_S
     assert set(first.ratios.values()) == {1.0}
 
 

@@ -74,6 +74,18 @@ def read(end: Connection) -> list[bytes]:
     return end.read()
 
 
+def read_on(end: Connection, got: list[bytes]) -> None:
+    """Read until the connection breaks."""
+    while True:
+        got += read(end)
+
+
+def write_on(end: Connection) -> None:
+    """Write until the connection breaks, or too much was written."""
+    for _ in range(1000):
+        end.write([bytes(100_000)])
+
+
 def test_both_ends_open_and_the_one_that_answers_learns_who_calls() -> None:
     with opened() as (caller, other):
         assert caller.opened
@@ -118,8 +130,7 @@ def test_frames_survive_any_splitting(frames: list[bytes], cuts: list[int]) -> N
                 got += read(other)
         one.shutdown(socket.SHUT_WR)
         with pytest.raises(ConnectionLost, match="it closed the connection"):
-            while True:
-                got += read(other)
+            read_on(other, got)
         assert got == frames
 
 
@@ -237,8 +248,7 @@ def test_an_end_that_goes_away_is_a_lost_connection_for_reader_and_writer() -> N
     with opened() as (caller, other):
         other.close()
         with pytest.raises(ConnectionLost):
-            for _ in range(100):
-                caller.write([bytes(100_000)])
+            write_on(caller)
         with pytest.raises(ConnectionLost):
             read(caller)
 

@@ -5,7 +5,7 @@ threads of their own, so that the display goes on and the next Ctrl-C is heard. 
 """
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
@@ -154,13 +154,21 @@ class Interrupts:
 class Follower:
     """Stays with one run."""
 
-    def __init__(self, handle: "Handle", display: Display, duration: float | None = None) -> None:
+    def __init__(
+        self,
+        handle: "Handle",
+        display: Display,
+        duration: float | None = None,
+        changes: Sequence[Callable[[], str]] = (),
+    ) -> None:
         self.stopped = False  # at once, with tuples in flight
+        self._changes = _spread(changes, duration or 0.0, monotonic())
         self._handle = handle
         self._display = display
         self._until = None if duration is None else monotonic() + duration
         self._lines: SimpleQueue[LogLine] = SimpleQueue()
         self._problems: SimpleQueue[str] = SimpleQueue()
+        self._said: SimpleQueue[str] = SimpleQueue()  # by changes that were made
         self._draining = False
         self._patience = 2  # times Ctrl-C before it is stopped at once
         self._note = ""
@@ -195,6 +203,9 @@ class Follower:
     def _heed(self, interrupts: int) -> bool:
         """Drain or stop where that is asked for and not under way; return whether it was just begun."""
         over = self._until is not None and monotonic() >= self._until
+        if self._changes and monotonic() >= self._changes[0][0] and not (over or interrupts):
+            _, change = self._changes.pop(0)
+            self._begin(lambda: self._said.put(change()))
         if interrupts >= self._patience and not self.stopped:
             self.stopped, self._note = True, STOPPING
             self._begin(self._handle.stop)
@@ -222,8 +233,18 @@ class Follower:
         if len(lines) > MOST_LINES:
             log = self._handle.folder / "run.log"
             self._display.say(Text(f"… {len(lines) - MOST_LINES:,} more lines in {log}", style="dim"))
+        for text in _taken(self._said):
+            self._display.say(Text(text, style="green"))
         for problem in _taken(self._problems):
             self._display.say(Text(f"error: {problem}", style="red"))
+
+
+def _spread(
+    changes: Sequence[Callable[[], str]], duration: float, start: float
+) -> list[tuple[float, Callable[[], str]]]:
+    """Say when each change is made: the time before, between and after them is equal."""
+    part = duration / (len(changes) + 1)
+    return [(start + part * number, change) for number, change in enumerate(changes, 1)]
 
 
 def log_text(line: "LogLine") -> Text:

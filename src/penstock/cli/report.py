@@ -26,6 +26,7 @@ EXAMPLES = """Examples:
 MOST_PHASES = 4  # beside each other in 80 columns: the first and the last ones
 MOST_ROWS = 5  # of lists that may be long; all of them are in report.json
 NAME_WIDTH = 18
+LATE_S = 0.05  # from which a worker's lateness is told
 
 R = TypeVar("R")
 
@@ -124,9 +125,12 @@ def _header(report: "Report") -> list[Any]:
     missing = report.sampled - report.complete
     sampled = f"{report.sampled:,} sampled source tuples" + (f", {missing:,} of them not complete" if missing else "")
     about = f"{number(report.seconds)} s, {sampled}, {report.records:,} records"
+    lag = max((phase.lag or 0.0 for phase in report.phases), default=0.0)
+    late = f"workers were up to {_time(lag)} late for want of cores on their host; latencies include that"
     return [
         f"[bold]{escape(report.application)}[/]{where}: {escape(policies or report.policy)}",
         f"[dim]{escape(report.run)}: {about}[/]",
+        *([f"[yellow]{late}[/]"] if lag > LATE_S else []),
     ]
 
 
@@ -143,6 +147,7 @@ def _before_after(report: "Report") -> list[Any] | None:
         rows.add_row(f"latency {name}", *_compared(shown, name, _latency(name), _time))
     rows.add_row("between machines, tuples/s", *_compared(shown, "remote_tps", lambda p: p.remote_tps, number))
     rows.add_row("tasks moved", *("-" if p.moved is None else str(p.moved) for p in shown))
+    rows.add_row("workers late, at worst", *(_time(p.lag) for p in shown))
     rows.add_row("seconds counted", *(number(p.end - p.settled) for p in shown))
     note = f"the first {report.settle_s:g} s after each change do not count; × is relative to {first.name}"
     left_out = len(report.phases) - len(shown)

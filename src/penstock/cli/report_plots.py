@@ -23,6 +23,8 @@ PARTS = {
 COLOURS = ("#c9d6e4", "#8fb0cf", "#e3a587", BAR)
 BAR_WIDTH = 0.8
 CLOSE = 20  # highest to lowest latency up to which there is room for all labels of a logarithmic axis
+LABEL_WIDTH = 0.15  # of the picture, that the name of a phase takes
+RAISED = 1.05  # where the name of a phase goes that would cover the one before
 MOST_BARS = 4  # phases in the lower part: the first and the last ones
 
 
@@ -49,19 +51,22 @@ def _draw_timeline(axis: Axes, report: "Report") -> None:
     axis.set_xlim(0, max(report.seconds, 1.0))
     axis.set_xlabel("seconds since the first tuple was due (grey: settling, not counted)")
     axis.set_ylabel("latency (ms)")
-    for phase in report.phases:
-        _mark(axis, phase, several=len(report.phases) > 1)
+    raised = False
+    for before, phase in zip([None, *report.phases], report.phases, strict=False):
+        close = before is not None and phase.start - before.start < LABEL_WIDTH * report.seconds
+        raised = close and not raised
+        _mark(axis, phase, several=len(report.phases) > 1, height=RAISED if raised else 1.01)
     _tidy(axis)
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _mark(axis: Axes, phase: "PhaseResult", several: bool) -> None:
+def _mark(axis: Axes, phase: "PhaseResult", several: bool, height: float) -> None:
     """Mark where a phase begins, and shade the time that it needed to settle."""
     axis.axvspan(phase.start, phase.settled, color=GREY, alpha=0.12, linewidth=0)
     if several:
         axis.axvline(phase.start, color=GREY, linewidth=0.9, linestyle="--")
         place = axis.get_xaxis_transform()
-        axis.text(phase.start, 1.01, f" {phase.name}", transform=place, fontsize=8, color="#444444", va="bottom")
+        axis.text(phase.start, height, f" {phase.name}", transform=place, fontsize=8, color="#444444", va="bottom")
 
 
 def _draw_components(axis: Axes, report: "Report") -> None:

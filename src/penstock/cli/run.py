@@ -1,6 +1,7 @@
 """`penstock run`: run an application, watch it, and end it well."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,16 +9,17 @@ import typer
 
 from penstock.cli.app import app
 from penstock.cli.flows import flow_names
-from penstock.cli.inputs import JsonOption, cluster_names, policy_names
+from penstock.cli.inputs import JsonOption, chosen_objective, cluster_names, objective_names, policy_names
 
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
     from penstock.cli.follow import Display
+    from penstock.estimate.evaluator import Objective
     from penstock.model.cluster import Cluster
     from penstock.model.plan import Plan
     from penstock.model.status import Status
     from penstock.runtime.folder import RunInfo
-    from penstock.runtime.handle import Handle
+    from penstock.runtime.run import Run
 
 EXAMPLES = """Examples:
 
@@ -55,7 +57,22 @@ def run(
             autocompletion=policy_names,
         ),
     ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="What a policy makes the most of: throughput, rate, delay, traffic or balanced.",
+            autocompletion=objective_names,
+        ),
+    ] = "throughput",
     plan: Annotated[Path | None, typer.Option(help="A plan file to run by, in place of a policy.")] = None,
+    then: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A policy to change to while it runs, after an equal part of --duration; repeat for more.",
+            autocompletion=policy_names,
+        ),
+    ] = None,
+    report: Annotated[bool, typer.Option("--report", help="When it has ended, report on its telemetry.")] = False,
     rate: Annotated[float | None, typer.Option(help="Tuples a second that the sources give.")] = None,
     arrivals: Annotated[
         str | None, typer.Option(help="How they come: poisson, on-off, replay:path=FILE, …, with --rate or rate=.")
@@ -85,11 +102,16 @@ def run(
     flow = find_flow(application, rate=rate if process is None else None, arrivals=process, input=input, seed=seed)
     cluster = None if emulate is None else find_cluster(emulate)
     planned = _planned(flow, cluster, policy, plan)
+    chosen = chosen_objective(objective)
+    changes = _changes(then or [], duration)
     settings: dict[str, Any] = {"master": master, "emulate": cluster, "policy": policy, "plan": planned}
+    settings |= {"objective": chosen}
     settings |= {"telemetry": telemetry, "runs": runs, "in_flight": in_flight, "seed": seed}
     settings |= {} if sample is None else {"sample_tps": sample}
     handle = _start(flow, settings, quiet=as_json)
-    _follow(handle, duration, as_json)
+    _follow(handle, duration, as_json, [_change(handle, name, chosen, seed) for name in changes])
+    if report:
+        _report(handle, as_json)
 
 
 def _refuse_numbers(**options: float | None) -> None:
@@ -98,6 +120,38 @@ def _refuse_numbers(**options: float | None) -> None:
     for name, value in options.items():
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name.replace('_', '-')}")
+
+
+def _changes(policies: list[str], duration: float | None) -> list[str]:
+    """Return the policies to change to, refusing those that nobody knows, or that would never have their turn."""
+    from penstock.model.errors import InvalidInput
+    from penstock.policies.registry import make
+
+    for name in policies:
+        make(name)
+    if policies and duration is None:
+        raise InvalidInput("then", f"expected --duration beside it, which says when to change to {policies[0]}")
+    return policies
+
+
+def _change(handle: "Run", policy: str, objective: "Objective", seed: int) -> Callable[[], str]:
+    """Return what has a policy place a running application's tasks anew."""
+    from penstock.control.live import replan
+
+    def change() -> str:
+        plan = replan(handle, policy, objective, seed)
+        moved = handle.apply(plan)
+        if not moved:
+            return f"{policy} leaves all tasks where they are"
+        return f"{policy} moved {len(moved)} tasks in {1e3 * sum(outcome.seconds for outcome in moved):.0f} ms"
+
+    return change
+
+
+def _report(handle: "Run", as_json: bool) -> None:
+    from penstock.cli.report import report
+
+    report(str(handle.folder), as_json=as_json)
 
 
 def _refuse_places(master: str | None, source: Path | None, folders: dict[str, Path | None]) -> None:
@@ -140,7 +194,7 @@ def _planned(flow: "Dataflow", cluster: "Cluster | None", policy: str | None, fi
     return plan
 
 
-def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Handle":
+def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
     """Start the application, saying meanwhile what is being waited for."""
     from rich.markup import escape
 
@@ -155,13 +209,13 @@ def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Handle":
         return start(flow, progress=lambda text: spinner.update(escape(text)), **settings)
 
 
-def _follow(handle: "Handle", duration: float | None, as_json: bool) -> None:
+def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[Callable[[], str]]) -> None:
     """Show the run until it ends, then say how it went; the exit code is 1 where the application failed."""
     from penstock.cli.follow import Follower
     from penstock.cli.output import errors, print_json
     from penstock.runtime.folder import load
 
-    follower = Follower(handle, _display(as_json), duration)
+    follower = Follower(handle, _display(as_json), duration, changes)
     status = follower.follow()
     info = load(handle.folder)
     if as_json:

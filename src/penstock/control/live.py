@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.dataflow import Dataflow
 from penstock.control.planner import Planner
+from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.plan import Plan, to_placement
@@ -31,6 +32,7 @@ def start(
     master: str | None = None,
     emulate: Cluster | None = None,
     policy: str | None = None,
+    objective: Objective = Objective.THROUGHPUT,
     plan: Plan | None = None,
     slots: int | None = None,
     telemetry: Path | str | bool | None = None,
@@ -50,6 +52,7 @@ def start(
     master: a Spark master's URL; None: embedded, in this process's own Java process.
     emulate: a described cluster whose machines are emulated, a worker process a machine; None: the executors themselves.
     policy, plan: where the tasks go; a plan must have been made for this application and cluster.
+    objective: what a policy that searches is to make the most of.
     slots: worker processes, where nothing is emulated; None: embedded a core each, else what the executors have.
     telemetry: a folder; None: in the run's folder; False: none is kept.
     sample_tps: source tuples a second and task that are followed to their end; below 0: all.
@@ -69,7 +72,7 @@ def start(
     if plan is not None and emulate is not None:
         to_placement(plan, application, emulate)
     if emulate is not None and plan is None:
-        plan = _plan(Planner(application, emulate, seed=seed), policy or POLICY)
+        plan = _plan(Planner(application, emulate, objective, seed), policy or POLICY)
     workers = len(emulate.machines) if emulate is not None else slots or os.cpu_count() or 1
     with ExitStack() as stack:
         info = folders.create(
@@ -94,7 +97,7 @@ def start(
         executors = need_cores(spark, workers if emulate is not None or is_local(spark) else 1)
         cluster = emulate or discover(executors, is_local(spark), slots)
         if plan is None:
-            plan = _plan(Planner(application, cluster, seed=seed), policy or POLICY)
+            plan = _plan(Planner(application, cluster, objective, seed), policy or POLICY)
         options: dict[str, Any] = {"sample_tps": sample_tps, "in_flight": in_flight or 0, "seed": seed}
         options |= {} if window is None else {"window": window}
         run = launch(
@@ -111,6 +114,11 @@ def start(
             progress=say,
         )
     return run
+
+
+def replan(run: "Run", policy: str, objective: Objective = Objective.THROUGHPUT, seed: int = 0) -> Plan:
+    """Return what a policy would do with a running application, for `Run.apply`."""
+    return _plan(Planner(run.application, run.cluster, objective, seed), policy)
 
 
 def discover(executors: Sequence["Executor"], local: bool, slots: int | None = None) -> Cluster:

@@ -1,7 +1,7 @@
 """Phases: a run cut where it was changed, so that before can be compared with after.
 
-Events named `phase` cut a run, their detail being the name; a run without any is cut by `apply` and `move`. After a
-change a run needs time to settle, which belongs to no phase.
+Events named `phase` cut a run, their detail being the name; a run without any is cut by `apply`, whose detail is the
+policy, and by `move`. After a change a run needs time to settle, which belongs to no phase.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ def _unnamed(changes: Sequence[Event], start: float, settle_s: float, first: str
     starts = [(start, first)]
     last = start
     for change in changes:
-        name = f"{change.event} {change.detail}" if change.detail else change.event
+        name = change.detail or change.event if change.event == "apply" else f"{change.event} {change.detail or ''}"
         if change.at - last <= settle_s and len(starts) > 1:
             starts[-1] = (starts[-1][0], name)
         elif change.at > start:

@@ -67,6 +67,7 @@ class PhaseResult(Row, frozen=True):
     remote_tps: float | None  # tuples a second between machines: those of a sampled source tuple times the throughput
     moved: int | None  # tasks on another worker than in the phase before; None for the first
     latency: Latencies | None
+    lag: float | None = None  # s that a worker's loop was late at worst, for want of cores on its host
     ratios: dict[str, float] = {}  # to the first phase
 
 
@@ -229,6 +230,7 @@ def _summed_up(
     happened = [Event(*row) for row in events(good, clocks).collect()]
     phases = cut(happened, start, math.nextafter(last, math.inf), settle_s, about["policy"])
     rates = [row.asDict() for row in tables.task_rates(good, clocks, phases).collect()]
+    lags = dict(tables.worst_lags(good, clocks, phases).collect())
     latency = _rows(tables.latencies(tuples, phases), Latencies)
     whole = next(row for row in latency if row.phase is None)
     edges = _rows(tables.edge_times(hops, phases), EdgeTimes)
@@ -242,7 +244,10 @@ def _summed_up(
         complete=whole.count,
         settle_s=settle_s,
         end_to_end=whole,
-        phases=_phase_results(phases, start, {row.phase: row for row in latency}, rates, sources),
+        phases=[
+            msgspec.structs.replace(result, lag=lags.get(result.number))
+            for result in _phase_results(phases, start, {row.phase: row for row in latency}, rates, sources)
+        ],
         components=_components(_rows(tables.component_times(hops, phases), ComponentTimes), rates, depth),
         streams=[row for row in edges if row.source_machine is None],
         edges=[row for row in edges if row.source_machine is not None],

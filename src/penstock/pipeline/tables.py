@@ -144,6 +144,13 @@ def slow_machines(tails: DataFrame) -> DataFrame:
     return machines.where(sf.col("ratio") > STRAGGLES).orderBy("phase", sf.desc("ratio"), "machine")
 
 
+def worst_lags(good: DataFrame, clocks: DataFrame, phases: Sequence[Phase]) -> DataFrame:
+    """Return a row a phase: how late the loop of any worker was at worst, for want of cores on its host."""
+    rows = on_controller_clock(good.where(sf.col("kind") == RecordKind.MACHINE.value), clocks, ("at",))
+    placed = rows.withColumn("phase", phase_of("at", phases)).where(sf.col("phase").isNotNull())
+    return placed.groupBy("phase").agg(sf.max("lag").alias("lag"))
+
+
 def _task_records(good: DataFrame, clocks: DataFrame) -> DataFrame:
     rows = on_controller_clock(good.where(sf.col("kind") == RecordKind.TASK.value), clocks, ("at",))
     return rows.withColumn("middle", sf.col("at") - sf.col("interval") / 2)

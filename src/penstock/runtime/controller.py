@@ -230,7 +230,7 @@ class Controller:
     def set_policy(self, policy: str, now: float) -> None:
         """Note that the tasks are placed by another policy from now on."""
         self.policy = policy
-        self._event("phase", policy, now)
+        self._event("apply", policy, now)
 
     def mark(self, event: str, detail: str, now: float) -> None:
         """Note something in the telemetry, such as a phase of an experiment."""
@@ -352,8 +352,7 @@ class Controller:
     def _go(self, now: float) -> None:
         self.phase = "running"
         self._went = now
-        self._event("start", self.layout.application.name, now)
-        self._event("phase", self.policy, now)
+        self._event("start", self.policy, now)
         self._tell_all(wire.Go(self.epoch))
 
     def _tell_all(self, command: wire.Command) -> None:

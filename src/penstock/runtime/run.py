@@ -20,6 +20,7 @@ from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
+from penstock.model.topology import Application
 from penstock.runtime import folder as folders
 from penstock.runtime.controller import RESTING, Controller, Operation, RunFailed, Site, Terms
 from penstock.runtime.driver import Driver
@@ -52,6 +53,11 @@ class Run:
         self._ended = threading.Event()
         self._log = folders.LogFile(info)
         driver.on_log(self._log)
+
+    @property
+    def application(self) -> Application:
+        """The topology that runs."""
+        return self._layout.application
 
     @property
     def folder(self) -> Path:

@@ -1,8 +1,8 @@
 """Connections between workers and controller: raw TCP, frames with a length and a number, both ends authenticated.
 
 A connection opens with three messages in which each end proves that it knows the run's secret without telling it.
-Nothing here ever waits: what cannot be sent is kept, and what has come is cut into frames. A number that is missing, or a
-connection that breaks, is a failure of the epoch; there is no reconnecting.
+Nothing here ever waits: what cannot be sent is kept, and what has come is cut into frames. A number that is missing, or
+a connection that breaks, is a failure of the epoch; there is no reconnecting.
 """
 
 import hmac
@@ -30,8 +30,8 @@ class ConnectionLost(Exception):
 class Connection:
     """One end of a connection.
 
-    The end that calls is given its `hello`; the end that answers learns the caller's, in `caller`. Until `opened`, frames
-    that are written wait.
+    The end that calls is given its `hello`; the end that answers learns the caller's, in `caller`. Until `opened`,
+    frames that are written wait.
     """
 
     def __init__(self, sock: socket.socket, secret: bytes, hello: wire.Hello | None = None) -> None:
