@@ -12,8 +12,9 @@ PYTEST_ARGS ?=
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(READY) java ## Compare every placement policy on heterogeneous clusters, as a job on embedded Spark
-	@$(BIN)/penstock sweep log-processing --policy all --policy optimal:seconds=2 --policy local-search:seconds=0.5
+run: $(READY) java ## Run word count on embedded Spark over an emulated cluster, improve its plan live, report
+	@$(BIN)/penstock run word-count --emulate hetero-small --rate 100 --policy round-robin \
+		--then local-search --objective delay --duration 30 --report
 
 test: $(READY) java ## Run the tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -1,7 +1,7 @@
 """Word count as a Penstock dataflow on embedded Spark, not emulated: a component a worker, or all in one.
 
-The counter's counts go to a sink in the same slot. Telemetry and sampled tracking are off unless asked for, as the other
-systems keep none; what they cost is measured by `benchmarks.tracking`.
+The counter's counts go to a sink in the same slot. Telemetry and sampled tracking are off unless asked for, as the
+other systems keep none; what they cost is measured by `benchmarks.tracking`.
 """
 
 import tempfile

@@ -33,7 +33,12 @@ def test_moves_in_quick_succession_are_one_change() -> None:
 
 
 def test_a_move_soon_after_the_start_is_a_change() -> None:
-    assert spans([Event(0.5, "apply", "plan.toml")]) == [("first", 0.0, 0.25, 0.5), ("apply plan.toml", 0.5, 2.5, 30.0)]
+    assert spans([Event(0.5, "apply", "heft")]) == [("first", 0.0, 0.25, 0.5), ("heft", 0.5, 2.5, 30.0)]
+
+
+def test_an_apply_names_its_phase_whatever_moves_come_with_it() -> None:
+    events = [Event(10.0, "move", "a[0]"), Event(10.5, "apply", "heft"), Event(11.0, "move", "a[1]")]
+    assert spans(events) == [("first", 0.0, 2.0, 10.0), ("heft", 10.0, 13.0, 30.0)]
 
 
 def test_a_short_phase_keeps_its_second_half() -> None:

@@ -1,8 +1,12 @@
 """Run an application: find where it can run, plan it, start it."""
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+import shutil
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +19,7 @@ from penstock.model.plan import Plan, to_placement
 
 if TYPE_CHECKING:
     from penstock.runtime.controller import Site
+    from penstock.runtime.folder import RunInfo
     from penstock.runtime.run import Progress, Run
     from penstock.runtime.spark.executors import Executor
 
@@ -40,6 +45,7 @@ def start(
     sample_tps: float = SAMPLE_TPS,
     in_flight: int | None = None,
     window: int | None = None,
+    listen: str | None = None,
     seed: int = 0,
     progress: "Progress | None" = None,
 ) -> "Run":
@@ -50,21 +56,23 @@ def start(
             print(run.status().latency)
 
     master: a Spark master's URL; None: embedded, in this process's own Java process.
-    emulate: a described cluster whose machines are emulated, a worker process a machine; None: the executors themselves.
+    emulate: a described cluster whose machines are emulated, a process each; None: the executors themselves.
     policy, plan: where the tasks go; a plan must have been made for this application and cluster.
     objective: what a policy that searches is to make the most of.
     slots: worker processes, where nothing is emulated; None: embedded a core each, else what the executors have.
     telemetry: a folder; None: in the run's folder; False: none is kept.
     sample_tps: source tuples a second and task that are followed to their end; below 0: all.
     in_flight: source tuples that a source task may have under way. window: tuples that a channel may have.
+    listen: where workers call, HOST or HOST:PORT; None: loopback, or for another master the driver's host, a free port.
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
     """
     from penstock.pipeline.session import session
     from penstock.runtime import folder as folders
+    from penstock.runtime.driver import listen_for_workers
     from penstock.runtime.run import check_parts, launch
     from penstock.runtime.spark.executors import embedded_master, is_local, need_cores, spark_settings
 
-    say = progress or (lambda text: None)
+    say = progress or (lambda _: None)
     if policy is not None and plan is not None:
         raise InvalidInput("policy", f"expected a policy or a plan, got {policy!r} and a plan; leave one out")
     check_parts(flow)
@@ -75,6 +83,9 @@ def start(
         plan = _plan(Planner(application, emulate, objective, seed), policy or POLICY)
     workers = len(emulate.machines) if emulate is not None else slots or os.cpu_count() or 1
     with ExitStack() as stack:
+        listener = None if listen is None else listen_for_workers(*_address(listen))
+        if listener is not None:
+            stack.callback(listener.close)
         info = folders.create(
             flow.name,
             Path(runs),
@@ -83,37 +94,38 @@ def start(
             policy=policy or (plan.policy if plan is not None else POLICY),
             telemetry=Path(telemetry) if isinstance(telemetry, Path | str) else None,
         )
-        stack.callback(folders.ended, info)
+        stack.push(partial(_leave, info))
         say("starting Spark")
         embedded = master is None
-        spark = stack.enter_context(
-            session(
-                flow.name,
-                embedded_master(workers) if embedded and not _session_runs() else master,
-                settings=spark_settings(workers, embedded),
-                folder=info.path / "spark",
+        with _same_interrupt():
+            spark = stack.enter_context(
+                session(
+                    flow.name,
+                    embedded_master(workers) if embedded and not _session_runs() else master,
+                    settings=spark_settings(workers, embedded),
+                    folder=info.path / "spark",
+                )
             )
-        )
         executors = need_cores(spark, workers if emulate is not None or is_local(spark) else 1)
         cluster = emulate or discover(executors, is_local(spark), slots)
         if plan is None:
             plan = _plan(Planner(application, cluster, objective, seed), policy or POLICY)
         options: dict[str, Any] = {"sample_tps": sample_tps, "in_flight": in_flight or 0, "seed": seed}
         options |= {} if window is None else {"window": window}
-        run = launch(
+        return launch(
             spark,
             flow,
             cluster,
             plan,
             places(cluster, executors, emulated=emulate is not None),
-            stack.pop_all(),
+            stack,
             emulated=emulate is not None,
             telemetry=None if telemetry is False else info.telemetry_path,
             info=info,
             options=options,
             progress=say,
+            listener=listener,
         )
-    return run
 
 
 def replan(run: "Run", policy: str, objective: Objective = Objective.THROUGHPUT, seed: int = 0) -> Plan:
@@ -169,6 +181,35 @@ def _plan(planner: Planner, policy: str) -> Plan:
         reason = getattr(decision.result, "reason", "it gave none")
         raise NoPlacement(f"policy: {policy} finds no placement on {planner.cluster.name!r}: {reason}")
     return planner.plan(decision)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Return the host and port of `HOST` or `HOST:PORT`; port 0 is any."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        return text, 0
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput("listen", f"expected HOST or HOST:PORT, got {text!r}")
+    return host, int(port)
+
+
+def _leave(info: "RunInfo", failure: type[BaseException] | None, *_: object) -> None:
+    """Write down that a run has ended; one that never began leaves no folder."""
+    from penstock.runtime.folder import ended
+
+    if failure is None:
+        ended(info)
+    else:
+        shutil.rmtree(info.path, ignore_errors=True)
+
+
+@contextmanager
+def _same_interrupt() -> Iterator[None]:
+    """Keep what Ctrl-C does: a new Spark session would have it cancel every job."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
 
 
 def _session_runs() -> bool:

@@ -78,14 +78,19 @@ def phase_of(time: str, phases: Sequence[Phase]) -> Column:
 
 
 def _unnamed(changes: Sequence[Event], start: float, settle_s: float, first: str) -> list[tuple[float, str]]:
+    """Return where phases begin that only changes tell of; an apply names its phase, whatever moves come with it."""
     starts = [(start, first)]
-    last = start
+    last, applied = start, False
     for change in changes:
-        name = change.detail or change.event if change.event == "apply" else f"{change.event} {change.detail or ''}"
+        apply = change.event == "apply"
+        name = change.detail or change.event if apply else " ".join(filter(None, (change.event, change.detail)))
         if change.at - last <= settle_s and len(starts) > 1:
-            starts[-1] = (starts[-1][0], name)
+            if apply or not applied:
+                starts[-1] = (starts[-1][0], name)
+            applied |= apply
         elif change.at > start:
             starts.append((change.at, name))
+            applied = apply
         last = max(last, change.at)
     return starts
 

@@ -230,7 +230,7 @@ def _summed_up(
     happened = [Event(*row) for row in events(good, clocks).collect()]
     phases = cut(happened, start, math.nextafter(last, math.inf), settle_s, about["policy"])
     rates = [row.asDict() for row in tables.task_rates(good, clocks, phases).collect()]
-    lags = dict(tables.worst_lags(good, clocks, phases).collect())
+    lags = {row["phase"]: row["lag"] for row in tables.worst_lags(good, clocks, phases).collect()}
     latency = _rows(tables.latencies(tuples, phases), Latencies)
     whole = next(row for row in latency if row.phase is None)
     edges = _rows(tables.edge_times(hops, phases), EdgeTimes)

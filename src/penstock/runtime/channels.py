@@ -1,8 +1,8 @@
-"""The sender's end of channels: out-queues, one a task and stream, whose tuples are bound to a target when they are sent.
+"""The sender's end of channels: out-queues, one a task and stream, whose tuples get a target when they are sent.
 
 A *lane* is the sender's end of one channel. It may send as many tuples as its receiver has given credit for. Where the
-grouping leaves the choice (shuffle, partial-key), tuples wait unbound in the queue until a lane can take them; where the
-key, the sender or the task decides, they wait in their lane. Markers need no credit, and overtake nothing.
+grouping leaves the choice (shuffle, partial-key), tuples wait unbound in the queue until a lane can take them; where
+the key, the sender or the task decides, they wait in their lane. Markers need no credit, and overtake nothing.
 """
 
 from collections import deque
@@ -21,13 +21,13 @@ class Batch(NamedTuple):
     """Tuples on their way, and those of them that are sampled."""
 
     values: list[Any]
-    marks: list[Mark]  # in order of index
+    marks: list[Mark]  # in order of place
 
 
 class Sampled(NamedTuple):
     """A sampled tuple that has just been made, before it has an id of its own."""
 
-    index: int
+    place: int  # among those made with it
     root: int
     parent: int
     emitted: float
@@ -44,8 +44,8 @@ class MarkerOf(NamedTuple):
 class Lane:
     """The sender's end of one channel.
 
-    `number` is that of the next tuple or marker to be sent; `waiting` holds batches and markers in the order in which they leave;
-    `fresh` is where a queue collects tuples while it binds a batch, and empty otherwise.
+    `number` is that of the next tuple or marker to be sent; `waiting` holds batches and markers in the order in which
+    they leave; `fresh` is where a queue collects tuples while it binds a batch, and empty otherwise.
     """
 
     __slots__ = ("backlog", "credits", "fresh", "marked", "number", "target", "waiting", "window")
@@ -74,6 +74,18 @@ class Lane:
             last.values.extend(batch.values)
         else:
             self.waiting.append(batch)
+
+    def collect(self, value: Any, mark: Mark | None) -> None:
+        """Take a tuple that its queue binds to it, and its mark where it is sampled."""
+        if mark is not None:
+            self.marked.append(_moved(mark, len(self.fresh)))
+        self.fresh.append(value)
+
+    def take_fresh(self) -> Batch:
+        """Return what was collected."""
+        batch = Batch(self.fresh, self.marked)
+        self.fresh, self.marked = [], []
+        return batch
 
 
 class Sender:
@@ -141,10 +153,10 @@ class OutQueue:
             ids = self._bind_all(values, sampled)
         else:
             marks = []
-            for index, root, parent, emitted in sampled:
+            for place, root, parent, emitted in sampled:
                 new = self._sender.new_id()
                 ids ^= new
-                marks.append(Mark(index, root, new, parent, emitted))
+                marks.append(Mark(place, root, new, parent, emitted))
             if self._bind is None:
                 self.marks.extend(_shifted(marks, len(self.values)))
                 self.values.extend(values)
@@ -194,12 +206,16 @@ class OutQueue:
             ready = [lane for lane in self._in_turn() if lane.credits > 0 and not lane.waiting]
             if not ready:
                 return
-            share = -(-len(self.values) // len(ready))
-            for lane in ready:
-                if not self.values:
-                    break
+            for lane, share in self._shares(ready):
                 self._sender.send(self, lane, self._take_unbound(min(share, lane.credits)))
-                self.turn = (self.lanes.index(lane) + 1) % len(self.lanes)
+
+    def _shares(self, lanes: list[Lane]) -> list[tuple[Lane, int]]:
+        """Share the unbound tuples out as one by one in turn would; the turn goes on behind those that get one more."""
+        share, extra = divmod(len(self.values), len(lanes))
+        if extra:
+            self.turn = (self.lanes.index(lanes[extra - 1]) + 1) % len(self.lanes)
+        counts = [share + (place < extra) for place in range(len(lanes))]
+        return [(lane, count) for lane, count in zip(lanes, counts, strict=True) if count]
 
     def _in_turn(self) -> list[Lane]:
         lanes = self.lanes[self.turn :] + self.lanes[: self.turn]
@@ -210,26 +226,17 @@ class OutQueue:
 
     def _pump_partial(self) -> None:
         """Bind each tuple to the less loaded of its key's two lanes, until neither has credit."""
-        bound = 0
+        bound, marks = 0, _by_place(self.marks)
         for value in self.values:
             ready = [lane for lane in self._two(value) if len(lane.fresh) < lane.credits and not lane.waiting]
             if not ready:
                 break
-            self._bind_to(min(ready, key=_load), bound)
+            min(ready, key=_load).collect(value, marks.get(bound))
             bound += 1
-        del self.values[:bound]
-        self.marks = _shifted([mark for mark in self.marks if mark.index >= bound], -bound)
+        _take(self.values, self.marks, bound)
         for lane in self.lanes:
             if lane.fresh:
-                batch = Batch(lane.fresh, lane.marked)
-                lane.fresh, lane.marked = [], []
-                self._sender.send(self, lane, batch)
-
-    def _bind_to(self, lane: Lane, index: int) -> None:
-        for mark in self.marks:
-            if mark.index == index:
-                lane.marked.append(_moved(mark, len(lane.fresh)))
-        lane.fresh.append(self.values[index])
+                self._sender.send(self, lane, lane.take_fresh())
 
     def _two(self, value: Any) -> tuple[Lane, Lane]:
         key = value if self._key is None else self._key(value)
@@ -254,21 +261,19 @@ class OutQueue:
     def _bind_the_rest(self) -> None:
         """Bind tuples that nobody had credit for, so that a marker can go behind them."""
         if self.values and self.grouping is Grouping.PARTIAL_KEY:
-            for index, value in enumerate(self.values):
-                self._bind_to(min(self._two(value), key=_load), index)
+            marks = _by_place(self.marks)
+            for place, value in enumerate(self.values):
+                min(self._two(value), key=_load).collect(value, marks.get(place))
             self.values, self.marks = [], []
             self._hold_fresh()
-        while self.values:
-            lanes = self._in_turn()
-            share = -(-len(self.values) // len(lanes))
-            for lane in lanes:
-                if self.values:
-                    lane.hold(self._take_unbound(share))
+        elif self.values:
+            for lane, share in self._shares(self._in_turn()):
+                lane.hold(self._take_unbound(share))
 
     def _bind_fields(self, values: list[Any], marks: list[Mark]) -> None:
         owners, key, start = self._owners, self._key, 0
         for mark in [*marks, None]:
-            end = len(values) if mark is None else mark.index
+            end = len(values) if mark is None else mark.place
             part = values if start == 0 and end == len(values) else values[start:end]
             for value in part:
                 name = value if key is None else key(value)
@@ -277,10 +282,8 @@ class OutQueue:
                     lane = self._own(name)
                 lane.fresh.append(value)
             if mark is not None:
-                value = values[mark.index]
-                lane = self._own(value if key is None else key(value))
-                lane.marked.append(_moved(mark, len(lane.fresh)))
-                lane.fresh.append(value)
+                value = values[mark.place]
+                self._own(value if key is None else key(value)).collect(value, mark)
                 end += 1
             start = end
         self._hold_fresh()
@@ -294,18 +297,17 @@ class OutQueue:
     def _hold_fresh(self) -> None:
         for lane in self.lanes:
             if lane.fresh:
-                lane.hold(Batch(lane.fresh, lane.marked))
-                lane.fresh, lane.marked = [], []
+                lane.hold(lane.take_fresh())
 
     def _bind_all(self, values: list[Any], sampled: Sequence[Sampled]) -> int:
         """Give each copy of a sampled tuple an id of its own."""
         ids = 0
         for lane in self.lanes:
             marks = []
-            for index, root, parent, emitted in sampled:
+            for place, root, parent, emitted in sampled:
                 new = self._sender.new_id()
                 ids ^= new
-                marks.append(Mark(index, root, new, parent, emitted))
+                marks.append(Mark(place, root, new, parent, emitted))
             lane.hold(Batch(list(values), marks))
         return ids
 
@@ -313,12 +315,10 @@ class OutQueue:
         self.lanes[0].hold(Batch(list(values), marks))
 
     def _bind_direct(self, values: list[Any], marks: list[Mark]) -> None:
-        by_index = {mark.index: mark for mark in marks}
-        for index, pair in enumerate(values):
+        by_place = _by_place(marks)
+        for place, pair in enumerate(values):
             lane, value = self._direct_lane(pair)
-            if index in by_index:
-                lane.marked.append(_moved(by_index[index], len(lane.fresh)))
-            lane.fresh.append(value)
+            lane.collect(value, by_place.get(place))
         self._hold_fresh()
 
     def _direct_lane(self, pair: Any) -> tuple[Lane, Any]:
@@ -334,7 +334,9 @@ class OutQueue:
             raise InvalidInput("direct", problem) from None
 
     def save(self, encode: Callable[[list[Any]], bytes]) -> QueueState:
-        """Return all of it for another worker."""
+        """Return all of it for another worker, whose copies of untyped tuples have no keys to take any more."""
+        if self.grouping is Grouping.PARTIAL_KEY:
+            self._bind_the_rest()
         lanes = tuple(
             LaneState(
                 lane.target, lane.credits, lane.number, tuple(_saved(item, encode, self, lane) for item in lane.waiting)
@@ -368,17 +370,21 @@ def _saved(item: Batch | MarkerOf, encode: Callable[[list[Any]], bytes], queue: 
     return Waiting(marker=marker)
 
 
+def _by_place(marks: Iterable[Mark]) -> dict[int, Mark]:
+    return {mark.place: mark for mark in marks}
+
+
 def _take(values: list[Any], marks: list[Mark], count: int) -> Batch:
     """Cut the first tuples off a list, in place."""
-    taken = Batch(values[:count], [mark for mark in marks if mark.index < count])
+    taken = Batch(values[:count], [mark for mark in marks if mark.place < count])
     del values[:count]
-    marks[:] = _shifted([mark for mark in marks if mark.index >= count], -count)
+    marks[:] = _shifted([mark for mark in marks if mark.place >= count], -count)
     return taken
 
 
 def _shifted(marks: Iterable[Mark], by: int) -> list[Mark]:
-    return [_moved(mark, mark.index + by) for mark in marks]
+    return [_moved(mark, mark.place + by) for mark in marks]
 
 
-def _moved(mark: Mark, index: int) -> Mark:
-    return Mark(index, mark.root, mark.id, mark.parent, mark.emitted)
+def _moved(mark: Mark, place: int) -> Mark:
+    return Mark(place, mark.root, mark.id, mark.parent, mark.emitted)

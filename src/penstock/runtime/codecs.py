@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from penstock.model.errors import InvalidInput
+from penstock.runtime.logic import shown
 
-EMPTY = b"\x90"  # an array of nothing
+ARRAY_OF_ONE = b"\x91"  # how such a one begins
 
 
 class Codec:
@@ -32,16 +33,28 @@ class Codec:
         try:
             return self._encode(values)
         except (TypeError, OverflowError, ValueError) as error:
-            problem = f"a tuple cannot be sent, {error}; emit numbers (64 bits), texts, bytes, lists, dicts or structs"
-            raise InvalidInput(self.stream, problem) from None
+            remedy = "emit numbers (64 bits), texts, bytes, lists, dicts or structs"
+            culprit = next(value for value in values if _fails(self._encode, value))
+            raise InvalidInput(self.stream, f"tuple {shown(culprit)} cannot be sent, {error}; {remedy}") from None
 
     def decode(self, values: bytes) -> list[Any]:
         """Decode a batch; raise `InvalidInput` for a value that is not of the declared type."""
         try:
             return self._decode(values)
         except msgspec.ValidationError as error:
-            raise InvalidInput(f"{self.stream}.gives", f"a tuple is not of the declared type: {error}") from None
+            parts = [bytes(part) for part in msgspec.msgpack.decode(values, type=list[msgspec.Raw])]
+            culprit = next(part for part in parts if _fails(self._decode, ARRAY_OF_ONE + part))
+            value = shown(msgspec.msgpack.decode(culprit))
+            raise InvalidInput(f"{self.stream}.gives", f"tuple {value} is not of the declared type: {error}") from None
 
     def hand_over(self, values: list[Any]) -> list[Any]:
         """Return a batch as the other end of the stream gets it in the same process."""
         return values if self.typed else self.decode(self.encode(values))
+
+
+def _fails(function: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        function(value)
+    except (TypeError, OverflowError, ValueError, msgspec.ValidationError):
+        return True
+    return False

@@ -1,15 +1,20 @@
 """The controller's shell: its sockets and its clock, in a thread of the driver."""
 
 import contextlib
+import errno
 import selectors
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+import msgspec
+
+from penstock.model.errors import InvalidInput
 from penstock.runtime import messages as wire
 from penstock.runtime.controller import RESTING, Controller
 from penstock.runtime.handle import LogLine
@@ -21,15 +26,29 @@ TICK_S = 0.1
 T = TypeVar("T")
 
 
+def listen_for_workers(host: str, port: int = 0) -> socket.socket:
+    """Listen on an address; refuse one that cannot be had. Port 0 takes a free one."""
+    try:
+        return listen(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            problem = f"port {port} on {host} is taken"
+        elif error.errno == errno.EACCES:
+            problem = f"port {port} on {host} is not yours to take"
+        else:
+            problem = f"{host!r} is not an address of this machine, {(error.strerror or str(error)).lower()}"
+        raise InvalidInput("listen", f"{problem}; choose another") from None
+
+
 class Driver:
     """Runs a controller until its application has ended and its workers have hung up."""
 
-    def __init__(self, controller: Controller, secret: bytes, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, controller: Controller, secret: bytes, listener: socket.socket) -> None:
         self.controller = controller
         self.ended = threading.Event()
         self._secret = secret
-        self._listener = listen(host, port)
-        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self._listener = listener
+        self.address: tuple[str, int] = listener.getsockname()[:2]
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, Connection] = {}
         self._names: dict[Connection, int] = {}
@@ -74,6 +93,9 @@ class Driver:
     def _run(self) -> None:
         try:
             self._loop()
+        except Exception as error:  # a defect: whoever waits for the run has to hear of it
+            self.controller.fail(f"controller: {type(error).__name__}: {error}", time.monotonic())
+            self.controller.traceback = traceback.format_exc()
         finally:
             self._close()
 
@@ -94,10 +116,10 @@ class Driver:
 
     def _ready(self, ready: object, events: int) -> None:
         if ready is self._listener:
-            sock, _ = self._listener.accept()
-            stranger = Connection(sock, self._secret)
-            self._strangers.add(stranger)
-            self._selector.register(stranger, selectors.EVENT_READ)
+            with contextlib.suppress(OSError):  # who called has hung up already
+                stranger = Connection(self._listener.accept()[0], self._secret)
+                self._strangers.add(stranger)
+                self._selector.register(stranger, selectors.EVENT_READ)
         elif ready is self._woken:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
@@ -113,12 +135,15 @@ class Driver:
 
     def _read(self, connection: Connection) -> None:
         frames = connection.read()
-        if connection.opened and connection in self._strangers and connection.caller is not None:
-            if connection.caller.heart:
-                self._strangers.discard(connection)
-                self._hearts[connection] = connection.caller.worker
+        caller = connection.caller if connection.opened and connection in self._strangers else None
+        if caller is not None and caller.heart:
+            self._strangers.discard(connection)
+            self._hearts[connection] = caller.worker
         for frame in frames:
-            message = wire.decode_telling(frame)
+            try:
+                message = wire.decode_telling(frame)
+            except msgspec.DecodeError as error:
+                raise ConnectionLost(f"it does not speak the protocol, {error}") from None
             now = time.monotonic()
             if isinstance(message, wire.Register):
                 self._register(connection, message, now)
@@ -156,12 +181,22 @@ class Driver:
                 self._watch(connection)
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))
-        lines, self.controller.lines = self.controller.lines, []
-        for line in lines:
-            for listener in self._listeners:
-                listener(line)
         if self._recorder is not None:
             self._recorder.add(self.controller.take_records())
+            if self._recorder.problem:
+                self._warn(self._recorder.problem)
+                self._recorder.problem = ""
+        lines, self.controller.lines = self.controller.lines, []
+        for line in lines:
+            for listener in list(self._listeners):
+                try:
+                    listener(line)
+                except Exception as error:  # its own affair, and no reason to end the run
+                    self._listeners.remove(listener)
+                    self._warn(f"a listener to the log is called no more, it raised {type(error).__name__}: {error}")
+
+    def _warn(self, text: str) -> None:
+        self.controller.lines.append(LogLine(time.time(), "warning", "", None, "controller", text))
 
     def _watch(self, connection: Connection) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.wants_to_write else 0)
@@ -179,9 +214,10 @@ class Driver:
             self.controller.lost(number, reason, time.monotonic())
 
     def _close(self) -> None:
-        self._carry()
         if self._recorder is not None:
+            self._recorder.add(self.controller.take_records())
             self._recorder.close()
+        self._carry()
         for connection in [*self._workers.values(), *self._strangers, *self._hearts]:
             connection.close()
         for sock in (self._listener, self._waker, self._woken):

@@ -244,15 +244,15 @@ class Direct(Runner):
         """Run a batch with sampled tuples in it: each of those alone, the others together."""
         clock, tracker, start = self.worker.clock, self.worker.tracker, 0
         for mark in item.marks:
-            if mark.index > start and (made := task.run(item.values[start : mark.index])):
+            if mark.place > start and (made := task.run(item.values[start : mark.place])):
                 task.put(made)
             started = clock()
-            made = task.run([item.values[mark.index]])
+            made = task.run([item.values[mark.place]])
             finished = clock()
             ids = task.put(made, children(made, mark.root, mark.id, finished)) if made else 0
             tracker.ack(mark.root, mark.id ^ ids, finished)
             self.hop(task, item, mark, started, finished)
-            start = mark.index + 1
+            start = mark.place + 1
         if start < len(item.values) and (made := task.run(item.values[start:])):
             task.put(made)
 

@@ -39,6 +39,7 @@ class Layout:
             for number, (stream, (outlet, _)) in enumerate(zip(self.application.streams, flow.inputs(), strict=True))
         ]
         self.keys = [extractor(stream.outlet.keys) for stream in self.streams]
+        self._ways: dict[tuple[int, int], list[tuple[int, int]]] = {}  # kept as they are asked for often
 
     def _codec(self, label: str, outlet: Outlet) -> Codec:
         return Codec(label, self.flow.stream_type(outlet))
@@ -82,27 +83,29 @@ class Layout:
         ]
 
     @cached_property
-    def sinks(self) -> list[int]:
-        """The tasks of sinks."""
-        return [task for task, component in enumerate(self.components) if component.kind is Kind.SINK]
+    def reached(self) -> dict[int, frozenset[int]]:
+        """The tasks that tuples of each source task can come to, and the task itself."""
+        return {task: self._reached(task) for task, of in enumerate(self.components) if of.kind is Kind.SOURCE}
+
+    def _reached(self, source: int) -> frozenset[int]:
+        found = {source}
+        for task in range(source, len(self.components)):  # in topological order
+            if task in found:
+                found.update(target for stream in self.outputs(task) for target in self.targets(stream, task))
+        return frozenset(found)
 
     @cached_property
-    def origins(self) -> dict[str, frozenset[str]]:
-        """The source components from which the tuples of each component can come."""
-        found: dict[str, frozenset[str]] = {}
-        for position in self.application.order:
-            name = self.application.components[position].name
-            above = [found[stream.source] for stream in self.streams if stream.target == name]
-            own = frozenset([name]) if self.application[name].kind is Kind.SOURCE else frozenset[str]()
-            found[name] = own.union(*above)
-        return found
+    def sinks(self) -> dict[int, list[int]]:
+        """The tasks of sinks that tuples of each source task can come to."""
+        return {
+            source: sorted(task for task in tasks if self.components[task].kind is Kind.SINK)
+            for source, tasks in self.reached.items()
+        }
 
-    def progress_channels(self, task: int, origin: int) -> list[tuple[int, int]]:
+    def progress_channels(self, task: int, source: int) -> list[tuple[int, int]]:
         """Return the channels into a task that tuples of a source task can come by."""
-        source = self.components[origin].name
-        return [
-            (stream, upstream)
-            for stream, upstream in self.channels_in(task)
-            if source in self.origins[self.components[upstream].name]
-            and (self.components[upstream].name != source or upstream == origin)
-        ]
+        found = self._ways.get((task, source))
+        if found is None:
+            found = [channel for channel in self.channels_in(task) if channel[1] in self.reached[source]]
+            self._ways[task, source] = found
+        return found

@@ -3,14 +3,17 @@
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, get_type_hints
 
 import msgspec
 
-from penstock.api.contracts import Operator, Sink, Source
+from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.dataflow import FilterOperator, FlatMapOperator, Logic, MapOperator
 
 Process = Callable[[Iterator[Any]], list[Any]]
+
+STATELESS = (MapOperator, FlatMapOperator, FilterOperator)  # but for what their functions hide
 
 
 class UserError(Exception):
@@ -81,22 +84,22 @@ class Movable:
     """What of a task's logic moves with it.
 
     An operator or sink without a `snapshot` of its own moves as it was made, which is right only while nothing in it
-    has changed: a fingerprint taken when it was opened tells.
+    has changed: a fingerprint taken when it was opened tells. Where none can be taken, it stays.
     """
 
     def __init__(self, logic: Logic) -> None:
         self._logic = logic
-        self._fresh = _fingerprint(logic)
+        self._guessed = not (isinstance(logic, Source) or _has_own_snapshot(logic) or type(logic) in STATELESS)
+        self._fresh = _fingerprint(logic) if self._guessed else None
 
     def problem(self) -> str:
         """Say why the logic cannot move; empty where it can."""
         if isinstance(self._logic, Source):
             return "" if self._logic.rewinds else f"{_kind(self._logic)} cannot rewind, so it stays where it is"
-        if _has_own_snapshot(self._logic) or type(self._logic) in (MapOperator, FlatMapOperator, FilterOperator):
+        if not self._guessed or (self._fresh is not None and _fingerprint(self._logic) == self._fresh):
             return ""
-        if _fingerprint(self._logic) == self._fresh:
-            return ""
-        return f"{_kind(self._logic)} has state but no snapshot; give it snapshot and restore"
+        has = "may have" if self._fresh is None else "has"
+        return f"{_kind(self._logic)} {has} state but no snapshot; give it snapshot and restore"
 
     def save(self) -> bytes:
         """Return the logic's state, encoded."""
@@ -122,9 +125,17 @@ def _has_own_snapshot(logic: Logic) -> bool:
 
 
 def _fingerprint(logic: Logic) -> bytes | None:
-    """Return something that changes when the logic's attributes do; None where that cannot be told."""
+    """Return something that changes when the logic's attributes do; None where that cannot be told.
+
+    The context does not count, as its timers move along, nor does which function an attribute is.
+    """
+    kept = {
+        name: value
+        for name, value in vars(logic).items()
+        if not isinstance(value, TaskContext | FunctionType | BuiltinFunctionType)
+    }
     try:
-        return pickle.dumps(vars(logic))  # compared, never loaded
+        return pickle.dumps(kept)  # compared, never loaded
     except Exception:  # an author's attribute may refuse in any way
         return None
 

@@ -2,8 +2,9 @@
 
 *Frames* travel between workers and carry tuples, markers and credits of *channels*: a channel joins one task to another
 over one stream. Tuples and markers on a channel are numbered from 0 in each epoch, so that a receiver sees at once
-whether any was lost or overtaken; only the marker of a move has no number of its own, as it says where others go. Every frame carries its epoch; one of another epoch is dropped. *Reports* and *commands* travel
-between a worker and the controller.
+whether any was lost or overtaken; only the marker of a move has no number of its own, as it says where others go. Every
+frame carries its epoch; one of another epoch is dropped. *Reports* and *commands* travel between a worker and the
+controller.
 """
 
 from typing import Any
@@ -19,14 +20,14 @@ END = 2  # nothing comes after it
 PROGRESS = 3  # a source's count of tuples, so that its in-flight limit can follow
 
 
-class Wire(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class Wire(msgspec.Struct, array_like=True, gc=False):
     """Anything on the wire."""
 
 
 class Mark(Wire):
     """A sampled tuple within a frame, or waiting to be sent: which it is, and the tuple it follows from."""
 
-    index: int  # its place in the frame
+    place: int  # in the frame, or among those that wait
     root: int
     id: int
     parent: int

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -16,7 +17,8 @@ ROWS = 20_000
 class Recorder:
     """Collects records and writes a file every few seconds, in a thread of its own.
 
-    A file that cannot be written is given up and told of, once, in `problem`: the application goes on.
+    A file that cannot be written is given up and counted in `lost`; the first is told of in `problem`. The application
+    goes on.
     """
 
     def __init__(self, folder: str, name: str, every_s: float = EVERY_S) -> None:
@@ -73,7 +75,10 @@ class Recorder:
             pq.write_table(pa.table(columns, schema=arrow_schema()), temporary)
             os.replace(temporary, final)
             self._files += 1
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
+            if not self.lost:
+                reason = " ".join((getattr(error, "strerror", None) or str(error)).split())
+                self.problem = f"telemetry: records are lost, {final} cannot be written: {reason}"
             self.lost += len(records)
-            self.problem = f"telemetry: {len(records)} records are lost, {final} cannot be written: {error}"
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)

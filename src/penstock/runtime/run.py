@@ -1,6 +1,7 @@
 """A run: a dataflow on Spark, from its folder to its last record, and the handle by which it is asked and changed."""
 
 import secrets
+import socket
 import sys
 import threading
 import time
@@ -16,14 +17,14 @@ from pyspark.sql import SparkSession
 
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster
-from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.errors import InvalidInput
 from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
 from penstock.model.topology import Application
 from penstock.runtime import folder as folders
 from penstock.runtime.controller import RESTING, Controller, Operation, RunFailed, Site, Terms
-from penstock.runtime.driver import Driver
+from penstock.runtime.driver import Driver, listen_for_workers
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
 from penstock.runtime.shell import WorkerSettings, main
@@ -34,6 +35,7 @@ from penstock.runtime.spark.shipping import ship
 
 STOP_S = 15.0  # for Spark to end the workers' jobs
 VERIFY_S = 10.0  # for Spark to say where a job runs
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  addresses to listen on that nobody can call
 
 Progress = Callable[[str], None]
 
@@ -50,7 +52,10 @@ class Run:
         self._driver = driver
         self._jobs = jobs
         self._stack = stack
-        self._ended = threading.Event()
+        self._server: ControlServer | None = None
+        self._lock = threading.Lock()  # of the server
+        self._over = threading.Event()  # the jobs and the session have ended
+        self._ended = threading.Event()  # and who asked for that has been answered
         self._log = folders.LogFile(info)
         driver.on_log(self._log)
 
@@ -83,13 +88,11 @@ class Run:
 
     def drain(self, timeout: float | None = None) -> None:
         """Stop the sources, process everything in flight, end; return when it has ended or the time is over."""
-        self._driver.ask(self._driver.controller.drain)
-        self.wait(timeout)
+        self._end(self._driver.controller.drain, self._ended, timeout)
 
     def stop(self) -> None:
         """End at once, whatever is in flight."""
-        self._driver.ask(self._driver.controller.stop)
-        self.wait()
+        self._end(self._driver.controller.stop, self._ended)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; return whether it has come."""
@@ -116,7 +119,6 @@ class Run:
 
     def begin(self, progress: Progress) -> None:
         """Wait until tuples flow; raise `RunFailed` where they never will."""
-        threading.Thread(target=self._watch, name="penstock run", daemon=True).start()
         controller, said = self._driver.controller, ""
         while (phase := controller.phase) == "starting":
             there = sum(member.registered for member in controller.members)
@@ -129,6 +131,18 @@ class Run:
             self.wait()
             raise RunFailed(controller.error)
         self._verify()
+        with self._lock:
+            if not self._over.is_set():  # sources may have come to their end by now
+                self._server = ControlServer(_FromOutside(self))
+
+    def start(self) -> None:
+        """Begin to listen to workers; from now on, `stop` ends what there is."""
+        self._driver.start()
+        threading.Thread(target=self._watch, name="penstock run", daemon=True).start()
+
+    def _end(self, how: Callable[[float], None], until: threading.Event, timeout: float | None = None) -> None:
+        self._driver.ask(how)
+        until.wait(timeout)
 
     def _operate(self, moves: Sequence[tuple[str, str]], label: str) -> list[Outcome]:
         ended: threading.Event = threading.Event()
@@ -138,7 +152,7 @@ class Run:
             result.append(operation)
             ended.set()
 
-        def request(now: float) -> None:
+        def request(_: float) -> None:
             controller = self._driver.controller
             wanted = [(controller.find_task(task), slot) for task, slot in moves]
             for _, slot in wanted:
@@ -161,25 +175,43 @@ class Run:
                 time.sleep(0.1)
             if found is not None and found != job.executor.id:
                 problem = f"worker {job.name} runs on executor {found}, not on {job.executor.id} as planned"
-                self._driver.ask(lambda now, p=problem: self._driver.controller.fail(f"{p}; are its cores taken?", now))
+                self._fail(f"{problem}; are its cores taken?")
                 self.wait()
                 raise RunFailed(problem)
 
     def _watch(self) -> None:
-        """See that a job which Spark has given up ends the run, and clean up when it has ended."""
+        """See that a job which has ended too early ends the run, and clean up when it has ended."""
         controller = self._driver.controller
         while not self._driver.ended.wait(0.2):
-            for job in self._jobs.jobs:
-                if job.error and controller.phase not in RESTING:
-                    problem = f"worker {job.name}: {job.error}"
-                    self._driver.ask(lambda now, p=problem: controller.fail(p, now))
-        if controller.traceback:
-            self._log.write(controller.traceback)
-        self._finish_jobs(self._jobs.jobs)
-        self._jobs.stop(STOP_S)
-        self._stack.close()
-        self._log.close()
-        self._ended.set()
+            for job in list(self._jobs.jobs):
+                if job.done.is_set() and controller.phase not in RESTING and (problem := self._problem_of(job)):
+                    self._fail(problem)
+        try:
+            if controller.traceback:
+                self._log.write(controller.traceback)
+            self._finish_jobs(self._jobs.jobs)
+            self._jobs.stop(STOP_S)
+            self._stack.close()
+        finally:
+            with self._lock:
+                self._over.set()
+            if self._server is not None:
+                self._server.close()
+            self._log.close()
+            self._ended.set()
+
+    def _fail(self, problem: str) -> None:
+        self._driver.ask(lambda now: self._driver.controller.fail(problem, now))
+
+    def _problem_of(self, job: Job) -> str:
+        """Say why a job that has ended should not have; empty where its worker has told for itself."""
+        if job.error:
+            return f"worker {job.name!r}: {job.error}"
+        members = {member.site.name: member for member in self._driver.controller.members}
+        if members[job.name].registered:
+            return ""
+        host, port = self._driver.address
+        return f"worker {job.name!r} did not reach the controller at {host}:{port}; choose an address by --listen"
 
     @staticmethod
     def _finish_jobs(jobs: Iterable[Job]) -> None:
@@ -187,6 +219,27 @@ class Run:
         deadline = time.monotonic() + 5.0
         for job in jobs:
             job.done.wait(max(0.0, deadline - time.monotonic()))
+
+
+class _FromOutside:
+    """The run as its control socket has it: over before the socket is closed, which waits for those who asked."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.folder = run.folder
+        self.status, self.move, self.apply, self.on_log = run.status, run.move, run.apply, run.on_log
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Drain the run, and return when its jobs have ended."""
+        self._run._end(self._run._driver.controller.drain, self._run._over, timeout)
+
+    def stop(self) -> None:
+        """Stop the run, and return when its jobs have ended."""
+        self._run._end(self._run._driver.controller.stop, self._run._over)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end of the jobs."""
+        return self._run._over.wait(timeout)
 
 
 def launch(
@@ -202,10 +255,12 @@ def launch(
     info: folders.RunInfo,
     options: Mapping[str, Any],
     progress: Progress,
+    listener: socket.socket | None = None,
 ) -> Run:
     """Start the workers of a run and return when tuples flow.
 
-    `places` are the workers and the executor of each; `stack` is closed when the run has ended.
+    `places` are the workers and the executor of each. What `stack` holds is taken over, and closed when the run has
+    ended. `listener` is where workers call; None: an address that every executor should reach.
     """
     layout = Layout(flow)
     placement = to_placement(plan, layout.application, cluster)
@@ -216,7 +271,7 @@ def launch(
         placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
         folder=str(info.path.absolute()),
         telemetry="" if telemetry is None else str(telemetry.absolute()),
-        master=spark.sparkContext.master,
+        master=str(spark.sparkContext.master),
         policy=plan.policy,
         emulated=msgspec.to_builtins(cluster) if emulated else None,
         emulated_name=cluster.name if emulated else None,
@@ -226,19 +281,20 @@ def launch(
     secret = secrets.token_bytes(32)
     host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
     controller = Controller(layout, terms, time.monotonic())
-    driver = Driver(controller, secret, host)
+    driver = Driver(controller, secret, listener or listen_for_workers(host))
+    bound, port = driver.address
     jobs = SlotJobs(spark, info.run)
-    run = Run(layout, info, driver, jobs, cluster, stack)
-    driver.start()
-    ship(spark, *modules_of(flow))
-    work = partial(main, flow)
-    for site, executor in places:
-        settings = WorkerSettings(info.run, site.name, *driver.address, secret.hex(), "")
-        argument = msgspec.json.encode(settings).decode()
-        jobs.launch(site.name, work, argument, None if is_local(spark) else executor)
+    run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
+    run.start()
     try:
+        ship(spark, *modules_of(flow))
+        work = partial(main, flow)
+        for site, executor in places:
+            reached = host if bound in EVERYWHERE else bound
+            settings = WorkerSettings(info.run, site.name, reached, port, secret.hex(), "")
+            argument = msgspec.json.encode(settings).decode()
+            jobs.launch(site.name, work, argument, None if is_local(spark) else executor)
         run.begin(progress)
-        stack.push(ControlServer(run))
     except BaseException:
         run.stop()
         raise

@@ -70,6 +70,7 @@ class Shell:
         self._recorder: Recorder | None = None
         self._waker, self._woken = socket.socketpair()
         self._gone = ""
+        self._told_to_stop = False
         self._heart: threading.Thread | None = None
         self._ended = threading.Event()
         self.worker: Worker | None = None
@@ -86,6 +87,8 @@ class Shell:
                 self._register()
                 if self.worker is not None:
                     self._loop(self.worker)
+                    self.worker.command(wire.Stop())  # closes what is open where the controller has gone
+                    self._end_telemetry(self.worker)
                     self._say_last_words(self.worker)
         except ConnectionLost:
             pass  # the controller has gone, and with it the run
@@ -104,6 +107,10 @@ class Shell:
         except PenstockError as error:
             failure = wire.Failure(0, "", -1, "", str(error), "")
             self._control.write([wire.encode(failure)])
+            deadline = time.monotonic() + LAST_WORDS_S
+            while not self._control.opened and time.monotonic() < deadline:
+                self._selector.select(0.1)
+                self._control.read()
 
     def _loop(self, worker: Worker) -> None:
         busy = False
@@ -141,6 +148,7 @@ class Shell:
         if connection is self._control:
             for frame in frames:
                 self._command(worker, wire.decode_command(frame))
+            self._watch(connection)
             return
         for frame in frames:
             worker.frame(frame)
@@ -150,6 +158,7 @@ class Shell:
     def _command(self, worker: Worker, command: wire.Command) -> None:
         if isinstance(command, wire.Assign):
             self._begin(worker, command)
+        self._told_to_stop = self._told_to_stop or isinstance(command, wire.Stop)
         worker.command(command)
 
     def _begin(self, worker: Worker, assign: wire.Assign) -> None:
@@ -183,11 +192,22 @@ class Shell:
             while self._lines:
                 told.append(self._lines.popleft())
             self._send(worker, self._control, [wire.encode(message) for message in told])
-        if self._recorder is not None and worker.tracker.records:
+        if self._recorder is not None:
+            if worker.tracker.records:
+                self._recorder.add(worker.tracker.take_records())
+            self._tell_of_telemetry(self._recorder)
+
+    def _tell_of_telemetry(self, recorder: Recorder) -> None:
+        if recorder.problem:
+            self._lines.append(wire.Log(time.time(), "warning", "", -1, recorder.problem))
+            recorder.problem = ""
+
+    def _end_telemetry(self, worker: Worker) -> None:
+        """Write what is left of it, as long as the controller can be told that this failed."""
+        if self._recorder is not None:
             self._recorder.add(worker.tracker.take_records())
-            if self._recorder.problem:
-                self._lines.append(wire.Log(time.time(), "warning", "", -1, self._recorder.problem))
-                self._recorder.problem = ""
+            self._recorder.close()
+            self._tell_of_telemetry(self._recorder)
 
     def _send(self, worker: Worker, connection: Connection, frames: list[bytes]) -> None:
         try:
@@ -219,17 +239,16 @@ class Shell:
             self._waker.send(b"!")
 
     def _say_last_words(self, worker: Worker) -> None:
-        """Let what was told before the end reach the controller, and its telemetry its files."""
+        """Let what was told before the end reach the controller."""
         if self._gone:
             return
-        worker.command(wire.Stop())
         self._carry(worker)
         deadline = time.monotonic() + LAST_WORDS_S
         if worker.phase == "failed":  # the controller answers with Stop; until then the others may need this end
-            while time.monotonic() < deadline and not self._gone:
+            while time.monotonic() < deadline and not self._gone and not self._told_to_stop:
                 for key, events in self._selector.select(0.1):
                     self._ready(worker, key.fileobj, events)
-        while self._control.wants_to_write and time.monotonic() < deadline:
+        while not self._gone and self._control.wants_to_write and time.monotonic() < deadline:
             self._control.flush()
             time.sleep(0.001)
 
@@ -274,8 +293,6 @@ class Shell:
     def _close(self) -> None:
         self._ended.set()
         if self._recorder is not None:
-            if self.worker is not None and hasattr(self.worker, "tracker"):
-                self._recorder.add(self.worker.tracker.take_records())
             self._recorder.close()
         for connection in [self._control, *self._peers.values(), *self._callers]:
             connection.close()

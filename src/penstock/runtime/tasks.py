@@ -1,7 +1,7 @@
 """One task: its logic, the receiver's ends of its channels, its out-queues, and what it counts.
 
-A task processes what has come to its inbox, in order. It stops while its out-queues are full, so that pressure works back
-to the sources. It knows no sockets and reads no clock but the one it is given.
+A task processes what has come to its inbox, in order. It stops while its out-queues are full, so that pressure works
+back to the sources. It knows no sockets and reads no clock but the one it is given.
 """
 
 import heapq
@@ -13,7 +13,7 @@ from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
 from penstock.api.dataflow import Logic
 from penstock.model.errors import InvalidInput, choices
 from penstock.model.topology import Component, Kind
-from penstock.runtime.channels import Batch, MarkerOf, OutQueue, Sampled
+from penstock.runtime.channels import MarkerOf, OutQueue, Sampled
 from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown
 from penstock.runtime.messages import END, InState, Mark
 
@@ -43,7 +43,7 @@ class InChannel:
 class Delivery:
     """A batch in an inbox."""
 
-    __slots__ = ("arrived", "channel", "marks", "sender", "sent", "size", "taken", "values")
+    __slots__ = ("arrived", "channel", "marks", "passed", "sender", "sent", "size", "taken", "values")
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Delivery:
         self.values = values
         self.marks = marks
         self.taken = 0  # tuples that have been processed, where they are one by one
+        self.passed = 0  # marks of those
         self.sent = sent
         self.arrived = arrived
         self.size = size  # bytes on the wire; 0 within a process
@@ -69,18 +70,20 @@ class Delivery:
 
     def take(self) -> tuple[Any, Mark | None]:
         """Take the next tuple, and its mark where it is sampled."""
-        index = self.taken
+        place = self.taken
         self.taken += 1
-        marked = next((mark for mark in self.marks if mark.index == index), None)
-        return self.values[index], marked
+        if self.passed < len(self.marks) and self.marks[self.passed].place == place:
+            self.passed += 1
+            return self.values[place], self.marks[self.passed - 1]
+        return self.values[place], None
 
     def cut(self) -> None:
         """Forget the tuples that were taken."""
         if self.taken:
             del self.values[: self.taken]
-            left = [mark for mark in self.marks if mark.index >= self.taken]
-            self.marks = [Mark(m.index - self.taken, m.root, m.id, m.parent, m.emitted) for m in left]
-            self.taken = 0
+            left = self.marks[self.passed :]
+            self.marks = [Mark(m.place - self.taken, m.root, m.id, m.parent, m.emitted) for m in left]
+            self.taken = self.passed = 0
 
 
 class Task:
@@ -165,7 +168,7 @@ class Task:
     def due_timers(self, now: float) -> list[float]:
         """Take the timers that are due."""
         timers, due = self.context.timers, []
-        if timers:
+        if timers and min(timers) <= now:
             heapq.heapify(timers)
             while timers and timers[0] <= now:
                 due.append(heapq.heappop(timers))
@@ -180,22 +183,33 @@ class Task:
         return listed(call(self.logic.finish)) if isinstance(self.logic, Operator) else []
 
     def close(self) -> None:
-        """Close the logic."""
+        """Close the logic; timers that are not due yet never will be."""
+        self.context.timers.clear()
         call(self.logic.close)
 
     def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> int:
         """Put tuples into the out-queues; return the exclusive or of the sampled ones' new ids."""
         ids = 0
         self.given += len(values)
-        if self.outputs and (unknown := {name for name, _ in values} - set(self.outputs)):
-            problem = f"there is no output {sorted(unknown)[0]!r}; there are {choices(self.outputs)}"
-            raise InvalidInput(f"{self.component.name}.outputs", problem)
+        if self.outputs:
+            self._check_outputs(values)
         for queue in self.queues:
             if queue.output is None:
                 ids ^= queue.put(values, sampled)
             else:
                 ids ^= queue.put(*_selected(values, sampled, queue.output))
         return ids
+
+    def _check_outputs(self, values: list[Any]) -> None:
+        """Refuse tuples that do not name one of the outputs."""
+        path, known = f"{self.component.name}.outputs", self.outputs
+        for pair in values:
+            try:
+                name, _ = pair
+            except (TypeError, ValueError):
+                raise InvalidInput(path, f"expected pairs (output, value), got {shown(pair)}") from None
+            if name not in known:
+                raise InvalidInput(path, f"there is no output {name!r}, got {shown(pair)}; there are {choices(known)}")
 
     def put_marker(self, marker: MarkerOf) -> None:
         """Put a marker into every out-queue."""
@@ -236,11 +250,11 @@ class Task:
 def _selected(values: list[Any], sampled: Sequence[Sampled], output: str) -> tuple[list[Any], list[Sampled]]:
     """Pick the tuples of one named output."""
     kept: list[Any] = []
-    at = {one.index: one for one in sampled}
+    at = {one.place: one for one in sampled}
     marks: list[Sampled] = []
-    for index, (name, value) in enumerate(values):
+    for place, (name, value) in enumerate(values):
         if name == output:
-            if index in at:
-                marks.append(at[index]._replace(index=len(kept)))
+            if place in at:
+                marks.append(at[place]._replace(place=len(kept)))
             kept.append(value)
     return kept, marks
