@@ -1,7 +1,7 @@
 """Alerts: the mean of each sensor's readings, second by second, and a warning where it is too high.
 
 Windows are of the time that a reading carries. A timer closes each, a while after its first reading, so that readings
-that come late still count. The operator has two outputs.
+that come late still count; one that comes later still opens its window anew. The operator has two outputs.
 
     python alerts.py                                              in this process, on a manual clock
     penstock run alerts:flow --emulate hetero-small --duration 20 on Spark, over emulated machines
@@ -49,7 +49,7 @@ def reading(number: int) -> Reading:
     sensor = SENSORS[number % len(SENSORS)]
     at = number / 30
     warm = 6.0 if sensor == "kitchen" and 3 <= at < 5 else 0.0
-    return Reading(sensor, at, 20.0 + number % 5 + warm)
+    return Reading(sensor, at, 20.0 + 0.5 * (number % 7) + warm)
 
 
 class Means(ps.Operator[Reading, tuple[str, Mean]]):

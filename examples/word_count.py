@@ -7,11 +7,11 @@
 import penstock as ps
 from penstock import testing
 
-TEXT = """the fog comes in on little feet
-it sits and looks over the harbour and the town
-and then it moves on
-the harbour is there and the town is there
-and the fog has gone"""
+TEXT = """water comes down the pipe
+the gate at the end of the pipe is open
+the wheel turns as long as water comes
+the gate is shut and the wheel stands
+no water is lost"""
 
 
 def line(number: int) -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.model.plan import Plan, moves
     from penstock.model.status import Status
     from penstock.model.topology import Application, Component, Grouping, Kind, ServiceTime, Stream
+    from penstock.pipeline.landing import land
     from penstock.policies.registry import make as policy
     from penstock.runtime.handle import Handle
     from penstock.workloads.applications import application
@@ -86,6 +87,7 @@ _WHERE = {
     "arrivals": "penstock.workloads.arrivals",
     "cluster": "penstock.workloads.clusters",
     "dataflow": "penstock.workloads.dataflows",
+    "land": "penstock.pipeline.landing",
     "load_application": "penstock.model.files",
     "load_cluster": "penstock.model.files",
     "load_plan": "penstock.model.files",
@@ -137,6 +139,7 @@ __all__ = [
     "arrivals",
     "cluster",
     "dataflow",
+    "land",
     "load_application",
     "load_cluster",
     "load_plan",

@@ -4,9 +4,9 @@
         result = testing.run(flow)
         assert Counter(result["print"]) == ...
 
-The controller and the workers are the real ones; only sockets, processes and the clock are replaced. Every tuple between
-two workers is encoded and decoded, so that a value which cannot travel shows itself here. The order in which frames
-arrive and workers get their turn is random, by a seed: an application must give right results for every one.
+The controller and the workers are the real ones; only sockets, processes and the clock are replaced. Every tuple
+between two workers is encoded and decoded, so that a value which cannot travel shows itself here. The order in which
+frames arrive and workers get their turn is random, by a seed: an application must give right results for every one.
 """
 
 import math
@@ -33,6 +33,7 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.machine import Worker
 
 START = 1000.0  # no time is zero, so that a time that was never set shows
+CONTROLLER = -1
 
 
 class ManualClock:
@@ -90,8 +91,8 @@ class Result:
 class TestCluster:
     """A controller and its workers.
 
-    Make one, `start` it, `advance` the time, `move` tasks, `drain`. Workers are named `w0`, `w1`, … with a slot each, or
-    are the machines of the cluster that is emulated. `placement` is the slot of each task, in the plan's order.
+    Make one, `start` it, `advance` the time, `move` tasks, `drain`. Workers are named `w0`, `w1`, … with a slot each,
+    or are the machines of the cluster that is emulated. `placement` is the slot of each task, in the plan's order.
     """
 
     __test__ = False
@@ -136,8 +137,9 @@ class TestCluster:
         self.controller = Controller(self.layout, terms, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
         self._sites = sites
-        self._wires: dict[tuple[int, int], deque[bytes]] = {}
-        self._commands: list[deque[bytes]] = [deque() for _ in sites]
+        self._wires: dict[tuple[int, int], deque[bytes]] = {}  # what is on its way, by sender and receiver
+        self._awake = dict.fromkeys(range(len(sites)))  # workers that have something to do
+        self._due = [math.inf] * len(sites)  # when each has, if nothing comes before
 
     def start(self) -> "TestCluster":
         """Let every worker register and open its tasks."""
@@ -154,17 +156,19 @@ class TestCluster:
             self.settle()
             if self.controller.phase in ("stopped", "failed"):
                 return
-            due = min(self.controller.wakeup(), *(worker.wakeup() for worker in self.workers))
+            due = min(self.controller.wakeup(), *self._due)
             if due > end:
                 self.clock.now = max(self.clock.now, end)
                 return
             self.clock.now = max(self.clock.now, due)
-            self.controller.tick(self.clock())
+            self._awake |= dict.fromkeys(number for number, at in enumerate(self._due) if at <= self.clock())
+            if self.controller.wakeup() <= self.clock():
+                self.controller.tick(self.clock())
 
     def settle(self, until: Callable[[], bool] = lambda: False, steps: int = 10_000_000) -> None:
         """Do everything that can be done without time passing, in a random order."""
         for _ in range(steps):
-            if until() or not self._step():
+            if until() or not self.step():
                 return
         raise RuntimeError(f"not settled after {steps} steps")
 
@@ -237,49 +241,60 @@ class TestCluster:
         slots = [slot for site in sites for slot in site.slots]
         return [slots[task % len(slots)] for task in range(len(self.layout.components))]
 
-    def _step(self) -> bool:
-        """Do one thing, chosen at random among those that can be done."""
-        self._collect()
-        ready: list[Callable[[], object]] = []
-        for (_, target), frames in self._wires.items():
-            if frames:
-                ready.append(lambda frames=frames, to=target: self.workers[to].frame(frames.popleft()))  # type: ignore[misc]
-        for number, commands in enumerate(self._commands):
-            if commands:
-                ready.append(
-                    lambda commands=commands, to=number: self.workers[to].command(  # type: ignore[misc]
-                        wire.decode_command(commands.popleft())
-                    )
-                )
-        if ready:
-            self.rng.choice(ready)()
-            if self.rng.random() < 0.5:
-                return True
-        busy = False
-        for worker in self.rng.sample(self.workers, len(self.workers)):
-            if worker.turn() or worker.wakeup() <= self.clock():
-                busy = True
-        return bool(ready) or busy or self._collect()
+    def step(self) -> bool:
+        """Do one thing, chosen at random among those that can be done; return whether there was any.
 
-    def _collect(self) -> bool:
-        """Put what workers and controller want sent on its way."""
-        moved = False
-        for number, worker in enumerate(self.workers):
-            for target, frames in worker.out.items():
-                self._wires.setdefault((number, target), deque()).extend(frames)
-                moved = moved or bool(frames)
-            worker.out = {}
-            told, worker.told = worker.told, []
-            for message in told:
-                self.controller.told(number, wire.decode_telling(wire.encode(message)), self.clock())
-                moved = True
-            if hasattr(worker, "tracker"):
-                self.records += worker.tracker.take_records()
+        A frame or a command arrives, or a worker gets its turn.
+        """
+        self._take_commands()
+        choices = [*self._wires, *self._awake]
+        if not choices:
+            return False
+        chosen = self.rng.choice(choices)
+        number = chosen if isinstance(chosen, int) else chosen[1]
+        worker = self.workers[number]
+        if isinstance(chosen, int):
+            busy = worker.turn()
+        else:
+            busy = True
+            arrived = self._wires[chosen].popleft()
+            if not self._wires[chosen]:
+                del self._wires[chosen]
+            if chosen[0] == CONTROLLER:
+                worker.command(wire.decode_command(arrived))
+            else:
+                worker.frame(arrived)
+        self._due[number] = worker.wakeup()
+        if busy or self._due[number] <= self.clock():
+            self._awake[number] = None
+        else:
+            self._awake.pop(number, None)
+        self._collect(number)
+        return True
+
+    def _take_commands(self) -> None:
         out, self.controller.out = self.controller.out, []
         for number, command in out:
-            self._commands[number].append(wire.encode(command))
-            moved = True
-        return moved
+            self._put(CONTROLLER, number, wire.encode(command))
+
+    def _collect(self, number: int) -> None:
+        """Put what a worker wants sent on its way."""
+        worker = self.workers[number]
+        out, worker.out = worker.out, {}
+        for target, frames in out.items():
+            for frame in frames:
+                self._put(number, target, frame)
+        told, worker.told = worker.told, []
+        for message in told:
+            self.controller.told(number, wire.decode_telling(wire.encode(message)), self.clock())
+        if hasattr(worker, "tracker"):
+            self.records += worker.tracker.take_records()
+
+    def _put(self, sender: int, receiver: int, message: bytes) -> None:
+        way = self._wires.get((sender, receiver))
+        if way is None:
+            way = self._wires[sender, receiver] = deque()
+        way.append(message)
 
     def _raise(self) -> None:
         if self.controller.phase == "failed":
@@ -297,7 +312,7 @@ def run(flow: Dataflow, *, seconds: float = 3600.0, **options: Any) -> Result:
     """
     cluster = TestCluster(flow, **options).start()
     end = cluster.clock() + seconds
-    while cluster.controller.phase == "running" and cluster.clock() < end and math.isfinite(end):
+    while cluster.controller.phase == "running" and cluster.clock() < end:
         cluster.advance(min(1.0, end - cluster.clock()))
     return cluster.drain() if cluster.controller.phase == "running" else cluster.finish()
 

@@ -4,6 +4,7 @@ Ctrl-C once drains the run, twice stops it at once, three times leaves it to its
 threads of their own, so that the display goes on and the next Ctrl-C is heard. SIGTERM counts as Ctrl-C.
 """
 
+import re
 import signal
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -94,10 +95,11 @@ class LineDisplay:
         return None
 
     def show(self, status: "Status", note: str) -> None:
-        """Print a line; warnings and notes once."""
+        """Print a line; notes once, and warnings that differ in more than their figures."""
         for warning in status.warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
+            kind = re.sub(r"[\d.]+ ms", "", warning)
+            if kind not in self._warned:
+                self._warned.add(kind)
                 self.say(Text(f"warning: {warning}"))
         if note and note != self._noted:
             self.say(Text(note))

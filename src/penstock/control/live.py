@@ -75,6 +75,7 @@ def start(
     say = progress or (lambda _: None)
     if policy is not None and plan is not None:
         raise InvalidInput("policy", f"expected a policy or a plan, got {policy!r} and a plan; leave one out")
+    _refuse_below_one(slots=slots, in_flight=in_flight, window=window)
     check_parts(flow)
     application = flow.application
     if plan is not None and emulate is not None:
@@ -106,7 +107,7 @@ def start(
                     folder=info.path / "spark",
                 )
             )
-        executors = need_cores(spark, workers if emulate is not None or is_local(spark) else 1)
+        executors = need_cores(spark, workers if emulate or slots or is_local(spark) else 1)
         cluster = emulate or discover(executors, is_local(spark), slots)
         if plan is None:
             plan = _plan(Planner(application, cluster, objective, seed), policy or POLICY)
@@ -134,7 +135,10 @@ def replan(run: "Run", policy: str, objective: Objective = Objective.THROUGHPUT,
 
 
 def discover(executors: Sequence["Executor"], local: bool, slots: int | None = None) -> Cluster:
-    """Describe Spark's executors as a cluster: a machine each, of which one core is kept free."""
+    """Describe Spark's executors as a cluster: a machine each, of which one core is kept free.
+
+    So many `slots` are dealt to the executors in turn; None: as many as they have cores for.
+    """
     if local:
         cores = os.cpu_count() or 1
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
@@ -144,13 +148,14 @@ def discover(executors: Sequence["Executor"], local: bool, slots: int | None = N
         name="spark",
         machines=tuple(
             Machine(
-                name=f"{executor.host}-{executor.id}",
+                name=_machine_name(executor),
                 host=executor.host,
                 cores=max(1, executor.cores - 1),
-                slots=max(1, executor.cores - 1),
+                slots=share,
                 memory_mb=1e6,  # Spark does not limit what Python processes take
             )
-            for executor in executors
+            for executor, share in zip(executors, _shares(executors, slots), strict=True)
+            if share
         ),
     )
 
@@ -160,9 +165,10 @@ def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) ->
     from penstock.runtime.controller import Site
 
     if not emulated:
+        named = {_machine_name(executor): executor for executor in executors}
         return [
-            (Site(slot, (slot,)), executor)
-            for machine, executor in zip(cluster.machines, executors, strict=False)
+            (Site(slot, (slot,)), named.get(machine.name, executors[0]))
+            for machine in cluster.machines
             for slot in (f"{machine.name}/{number}" for number in range(machine.slots))
         ]
     free = {executor: executor.cores - 1 for executor in executors}
@@ -173,6 +179,27 @@ def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) ->
         slots = tuple(f"{machine.name}/{number}" for number in range(machine.slots))
         found.append((Site(machine.name, slots), executor))
     return found
+
+
+def _machine_name(executor: "Executor") -> str:
+    return f"{executor.host}-{executor.id}"
+
+
+def _shares(executors: Sequence["Executor"], slots: int | None) -> list[int]:
+    """Return how many slots each executor has."""
+    room = [max(1, executor.cores - 1) for executor in executors]
+    if slots is None:
+        return room
+    shares = [0] * len(room)
+    for _ in range(min(slots, sum(room))):
+        shares[min((number for number, most in enumerate(room) if shares[number] < most), key=shares.__getitem__)] += 1
+    return shares
+
+
+def _refuse_below_one(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise InvalidInput(name, f"expected a whole number ≥ 1, got {count!r}")
 
 
 def _plan(planner: Planner, policy: str) -> Plan:
@@ -187,7 +214,7 @@ def _address(text: str) -> tuple[str, int]:
     """Return the host and port of `HOST` or `HOST:PORT`; port 0 is any."""
     host, colon, port = text.rpartition(":")
     if not colon:
-        return text, 0
+        host, port = text, "0"
     if not host or not port.isdecimal() or int(port) > 65535:
         raise InvalidInput("listen", f"expected HOST or HOST:PORT, got {text!r}")
     return host, int(port)

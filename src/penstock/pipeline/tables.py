@@ -145,7 +145,7 @@ def slow_machines(tails: DataFrame) -> DataFrame:
 
 
 def worst_lags(good: DataFrame, clocks: DataFrame, phases: Sequence[Phase]) -> DataFrame:
-    """Return a row a phase: how late the loop of any worker was at worst, for want of cores on its host."""
+    """Return a row a phase: how late the loop of any worker was at worst, whatever held it up."""
     rows = on_controller_clock(good.where(sf.col("kind") == RecordKind.MACHINE.value), clocks, ("at",))
     placed = rows.withColumn("phase", phase_of("at", phases)).where(sf.col("phase").isNotNull())
     return placed.groupBy("phase").agg(sf.max("lag").alias("lag"))

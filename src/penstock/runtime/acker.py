@@ -3,6 +3,7 @@
 It never replays: a tree that does not finish in time is counted and forgotten.
 """
 
+import math
 from typing import NamedTuple
 
 TIMEOUT_S = 30.0
@@ -25,7 +26,7 @@ class _Tree:
         self.ids = 0
         self.task = -1  # not known until its source has told
         self.due = 0.0
-        self.finished = 0.0
+        self.finished = -math.inf
 
 
 class Acker:
@@ -59,7 +60,7 @@ class Acker:
             if now - tree.since < self._timeout:
                 return
             del self._trees[root]
-            self.timed_out += 1
+            self.timed_out += tree.task >= 0  # else it is the rest of one that was counted before
 
     def _tree(self, root: int, now: float) -> _Tree:
         tree = self._trees.get(root)
@@ -68,7 +69,7 @@ class Acker:
         return tree
 
     def _complete(self, root: int, tree: _Tree) -> Done | None:
-        if tree.ids or tree.task < 0 or tree.finished == 0.0:
+        if tree.ids or tree.task < 0 or tree.finished == -math.inf:
             return None
         del self._trees[root]
         return Done(root, tree.task, tree.due, tree.finished)

@@ -8,6 +8,7 @@
 It alone issues epochs and incarnations. What it wants said to workers it leaves in `out`; a shell carries it.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from penstock.model.status import Status
 from penstock.model.telemetry import Record, RecordKind
 from penstock.runtime import messages as wire
 from penstock.runtime.acker import Acker, Done
-from penstock.runtime.clocks import WorkerClock
+from penstock.runtime.clocks import ClockEstimate, WorkerClock
 from penstock.runtime.gauges import Gauges
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
@@ -78,10 +79,9 @@ class Operation:
     label: str = ""
     done: list[Outcome] = field(default_factory=list)
     error: PenstockError | None = None
-    step: str = ""  # preparing, moving
+    step: str = ""  # preparing, moving; empty between moves
     number: int = -1  # of the move that is under way
     deadline: float = 0.0
-    began: float = 0.0  # when the workers were told of the move
 
 
 @dataclass
@@ -135,6 +135,19 @@ class Controller:
         self._next_ping = now
         self._next_clock = now
         self._now = now
+        self._takes: dict[type, Callable[[int, Any, float], None]] = {
+            wire.Beat: self._beat,
+            wire.Pong: self._pong,
+            wire.Log: self._log,
+            wire.Ready: self._ready,
+            wire.Report: self._report,
+            wire.Failure: self._failure,
+            wire.Prepared: self._prepared,
+            wire.Moved: self._moved,
+            wire.Passed: self._pass,
+            wire.Ended: self._end,
+            wire.Lost: self._lost_peer,
+        }
 
     # What workers say
 
@@ -155,43 +168,10 @@ class Controller:
         return number
 
     def told(self, worker: int, message: wire.Telling, now: float) -> None:
-        """Take in what a worker says."""
+        """Take in what a worker says; what it says of another epoch is no use any more."""
         self._now = now
-        member = self.members[worker]
-        match message:
-            case wire.Beat():
-                member.last_beat = now
-            case wire.Pong():
-                if worker in self._asked and self._asked[worker][0] == message.number:
-                    member.clock.add(self._asked[worker][1], now, message.at)
-            case wire.Log():
-                where = message.task if message.task >= 0 else None
-                line = LogLine(message.at, message.level, message.component, where, member.site.name, message.text)
-                self.lines.append(line)
-            case _ if getattr(message, "epoch", self.epoch) != self.epoch:
-                return
-            case wire.Ready():
-                member.ready = True
-                if self.phase == "starting" and all(each.ready for each in self.members):
-                    self._go(now)
-            case wire.Report():
-                self._report(worker, message, now)
-            case wire.Failure():
-                self._fail(_explained(message), message.traceback, now)
-            case wire.Prepared():
-                self._prepared(message, now)
-            case wire.Moved():
-                self._moved(message, now)
-            case wire.Passed():
-                self._pass(message)
-            case wire.Ended():
-                self._ended.add(message.task)
-                if len(self._ended) == len(self.layout.components):
-                    self._finish("stopped", now)
-            case wire.Lost():
-                peer = self.members[message.peer].site.name
-                problem = f"worker {member.site.name!r} lost its connection to {peer!r}: {message.reason}"
-                self._fail(problem, "", now)
+        if getattr(message, "epoch", 0) in (0, self.epoch):  # 0: said outside any epoch
+            self._takes[type(message)](worker, message, now)
 
     def lost(self, worker: int, reason: str, now: float) -> None:
         """Take note that the connection to a worker broke."""
@@ -240,7 +220,7 @@ class Controller:
         """Let the sources end and everything in flight be processed."""
         if self.phase == "running":
             self.phase = "draining"
-            self._abandon("the application is ending")
+            self._abandon("the application is ending", all_of_them=False)
             self._event("drain", "", now)
             self._tell_all(wire.Drain(self.epoch))
         elif self.phase == "starting":
@@ -280,11 +260,11 @@ class Controller:
             self._next_clock = now + CLOCK_S
             self._record_clocks()
         if self._operations and now > self._operations[0].deadline:
-            self._give_up("it took too long")
+            self._overdue(self._operations[0])
 
     def wakeup(self) -> float:
         """Return when `tick` is due."""
-        return self._next_ping
+        return math.inf if self.phase in RESTING else self._next_ping
 
     # Results
 
@@ -358,6 +338,34 @@ class Controller:
     def _tell_all(self, command: wire.Command) -> None:
         self.out += [(number, command) for number, member in enumerate(self.members) if member.alive]
 
+    def _beat(self, worker: int, _: wire.Beat, now: float) -> None:
+        self.members[worker].last_beat = now
+
+    def _pong(self, worker: int, message: wire.Pong, now: float) -> None:
+        if worker in self._asked and self._asked[worker][0] == message.number:
+            self.members[worker].clock.add(self._asked[worker][1], now, message.at)
+
+    def _log(self, worker: int, message: wire.Log, _: float) -> None:
+        task, site = message.task if message.task >= 0 else None, self.members[worker].site.name
+        self.lines.append(LogLine(message.at, message.level, message.component, task, site, message.text))
+
+    def _ready(self, worker: int, _: wire.Ready, now: float) -> None:
+        self.members[worker].ready = True
+        if self.phase == "starting" and all(each.ready for each in self.members):
+            self._go(now)
+
+    def _failure(self, _: int, message: wire.Failure, now: float) -> None:
+        self._fail(_explained(message), message.traceback, now)
+
+    def _end(self, _: int, message: wire.Ended, now: float) -> None:
+        self._ended.add(message.task)
+        if self.phase not in RESTING and len(self._ended) == len(self.layout.components):
+            self._finish("stopped", now)
+
+    def _lost_peer(self, worker: int, message: wire.Lost, now: float) -> None:
+        name, peer = self.members[worker].site.name, self.members[message.peer].site.name
+        self._fail(f"worker {name!r} lost its connection to {peer!r}: {message.reason}", "", now)
+
     def _report(self, worker: int, report: wire.Report, now: float) -> None:
         self.gauges.report(worker, report, now)
         clock = self.members[worker].clock.estimate
@@ -374,13 +382,11 @@ class Controller:
             fields = {"root": done.root, "due": done.due, "finished": done.finished}
             self._record(RecordKind.DONE, done.finished, task=self.layout.names[done.task], **fields)
 
-    def _pass(self, message: wire.Passed) -> None:
+    def _pass(self, _: int, message: wire.Passed, now: float) -> None:
         """Learn how far a source's tuples have come: as far as at the sink that is furthest behind."""
         key = (message.sink, message.source)
         self._passed[key] = max(self._passed.get(key, 0), message.value)
-        origin = self.layout.components[message.source].name
-        sinks = [s for s in self.layout.sinks if origin in self.layout.origins[self.layout.components[s].name]]
-        least = min(self._passed.get((sink, message.source), 0) for sink in sinks)
+        least = min(self._passed.get((sink, message.source), 0) for sink in self.layout.sinks[message.source])
         if least > self._progressed.get(message.source, 0):
             self._progressed[message.source] = least
             self._tell_progress(message.source)
@@ -396,7 +402,7 @@ class Controller:
 
     def _next_move(self, now: float) -> None:
         """Begin the next move of the first operation, skipping tasks that are there already."""
-        while self._operations:
+        while self._operations and not self._operations[0].step:
             operation = self._operations[0]
             while operation.moves and self.placement[operation.moves[0][0]] == operation.moves[0][1]:
                 operation.moves.popleft()
@@ -408,9 +414,8 @@ class Controller:
             operation.number, operation.step, operation.deadline = self._moves, "preparing", now + PREPARE_S
             host = self._slots[self.placement[task]]
             self.out.append((host, wire.Prepare(self.epoch, operation.number, task)))
-            return
 
-    def _prepared(self, message: wire.Prepared, now: float) -> None:
+    def _prepared(self, _: int, message: wire.Prepared, now: float) -> None:
         operation = self._operations[0] if self._operations else None
         if operation is None or operation.number != message.move or operation.step != "preparing":
             return
@@ -418,10 +423,10 @@ class Controller:
         if message.problem:
             self._give_up(f"task {self.layout.names[task]}: {message.problem}")
             return
-        operation.step, operation.deadline, operation.began = "moving", now + MOVE_S, now
+        operation.step, operation.deadline = "moving", now + MOVE_S
         self._tell_all(wire.Move(self.epoch, operation.number, task, slot))
 
-    def _moved(self, message: wire.Moved, now: float) -> None:
+    def _moved(self, worker: int, message: wire.Moved, now: float) -> None:
         operation = self._operations[0] if self._operations else None
         if operation is None or operation.number != message.move:
             return
@@ -430,9 +435,15 @@ class Controller:
         self.placement[task] = slot
         if task in self._progressed:  # what was told its old host may have come too late to go along
             self._tell_progress(task)
-        operation.done.append(Outcome(name, before, slot, now - operation.began))
+        left = self._clock(self._slots[before]).controller_time(message.left)
+        held = max(0.0, self._clock(worker).controller_time(message.settled) - left)
+        operation.done.append(Outcome(name, before, slot, held))
+        operation.step = ""
         self._event("move", f"{name} {before} -> {slot}", now)
         self._next_move(now)
+
+    def _clock(self, worker: int) -> ClockEstimate:
+        return self.members[worker].clock.estimate
 
     def _conclude(self) -> None:
         operation = self._operations.popleft()
@@ -444,11 +455,34 @@ class Controller:
         self._conclude()
         self._next_move(self._now)
 
-    def _abandon(self, reason: str) -> None:
-        while self._operations:
-            operation = self._operations.popleft()
+    def _overdue(self, operation: Operation) -> None:
+        """Give up, but go on to wait for a task that is on its way: nothing else can be moved before it has come."""
+        name = self.layout.names[operation.moves[0][0]]
+        if operation.step == "preparing":
+            self._give_up(f"task {name} did not answer in {PREPARE_S:g} s")
+            return
+        self._cut_short(operation, "")
+        operation.error = CannotMove(f"{operation.label}: task {name} is still on its way after {MOVE_S:g} s")
+        operation.deadline = math.inf
+        then, operation.then = operation.then, lambda _: None
+        then(operation)
+
+    def _abandon(self, reason: str, *, all_of_them: bool) -> None:
+        """End operations; a move that is under way cannot be undone, and comes to its end while there is time."""
+        operations, self._operations = self._operations, deque()
+        for operation in operations:
+            if operation.step == "moving" and not all_of_them:
+                self._cut_short(operation, reason)
+                self._operations.append(operation)
+            else:
+                operation.error = operation.error or CannotMove(f"{operation.label}: {reason}")
+                operation.then(operation)
+
+    def _cut_short(self, operation: Operation, reason: str) -> None:
+        """Let no move follow the one that is under way."""
+        if len(operation.moves) > 1:
             operation.error = CannotMove(f"{operation.label}: {reason}")
-            operation.then(operation)
+        operation.moves = deque([operation.moves[0]])
 
     def _fail(self, problem: str, traceback: str, now: float) -> None:
         if self.phase in RESTING:
@@ -459,7 +493,7 @@ class Controller:
 
     def _finish(self, phase: str, now: float) -> None:
         self.phase, self._ended_at = phase, now
-        self._abandon("the application has ended")
+        self._abandon("the application has ended", all_of_them=True)
         self._event("stop", phase, now)
         self._record_clocks()
         self._tell_all(wire.Stop())

@@ -110,8 +110,8 @@ class Emulated(Runner):
         return due
 
     def room(self, task: Task) -> int:
-        """Return how many more tuples a source may give, counting those that wait for its slot."""
-        return super().room(task) - len(self._polled[task.number])
+        """Return how many more tuples a source may give, counting those that wait for its slot or are in it."""
+        return super().room(task) - len(self._polled[task.number]) - self._in_service(task)
 
     def _poll_due(self, task: Task) -> float:
         """Return when a source is to be polled: not while enough waits, or it must wait itself."""
@@ -124,10 +124,13 @@ class Emulated(Runner):
         return len(waiting) < POLLED and not (task.finishing and (waiting or not self.idle(task)))
 
     def _poll(self, task: Task, now: float) -> None:
-        waiting = self._polled[task.number]
-        if not self._pollable(task):
+        if task.ended:
             return
         self._time = now
+        self.tell_progress(task, now)
+        if not self._pollable(task):
+            return
+        waiting = self._polled[task.number]
         found = self.poll(task, now)
         if found is not None:
             waiting.extend(zip(*found, strict=True))
@@ -155,7 +158,7 @@ class Emulated(Runner):
     def _next(self, slot_name: str) -> tuple[Task | None, float]:
         best: tuple[Task | None, float] = (None, math.inf)
         for task in self.worker.tasks.values():
-            if task.slot != slot_name or (task.leaving >= 0 and not task.is_source):
+            if task.slot != slot_name or (task.leaving >= 0 and not task.is_source) or self._in_service(task):
                 continue
             arrived = self._first_arrival(task)
             if arrived < best[1] and not task.full():
@@ -207,7 +210,8 @@ class Emulated(Runner):
             self.worker.processed(task, job.delivery.channel, 1)
         if task.leaving >= 0 and self.idle(task):
             self.worker.depart(task)
-        self._start(f"{self._name}/{slot}", at)
+        for slot_name in {f"{self._name}/{slot}": None, task.slot: None}:  # it may have been given another meanwhile
+            self._start(slot_name, at)
 
     def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
         """Send a frame over the virtual links to a task's slot."""
@@ -262,7 +266,10 @@ class Emulated(Runner):
 
     def idle(self, task: Task) -> bool:
         """Say whether a task is between two tuples."""
-        return task not in self._serving.values() and not self._polled.get(task.number)
+        return not self._in_service(task) and not self._polled.get(task.number)
+
+    def _in_service(self, task: Task) -> bool:
+        return task in self._serving.values()
 
     def arrived(self, task: Task) -> None:
         """Let the task's slot take up what has come."""

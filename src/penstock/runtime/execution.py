@@ -93,9 +93,10 @@ class Runner:
             return None
         worker.current = task
         if task.finishing:
+            self.tell_progress(task, math.inf)
             worker.end(task)
             return None
-        self._tell_progress(task, now)
+        self.tell_progress(task, now)
         room = self.room(task)
         if room <= 0 or task.full() or now < task.next_poll:
             _note_blocked(task, now, room <= 0 or task.full())
@@ -114,8 +115,8 @@ class Runner:
         limit = self.worker.assigned.in_flight
         return limit - (task.counted - task.progressed) if limit else CHUNK
 
-    def _tell_progress(self, task: Task, now: float) -> None:
-        """Send a source's count along with its tuples, so that it is known when they are through."""
+    def tell_progress(self, task: Task, now: float) -> None:
+        """Send a source's count along with its tuples where that is due, so that it is known when they are through."""
         limit, ahead = self.worker.assigned.in_flight, task.counted - task.marked_progress
         due = now >= self._progress_due.get(task.number, 0.0) or ahead >= max(1, limit // 8)
         if limit and ahead and due:

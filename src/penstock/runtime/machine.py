@@ -1,9 +1,9 @@
 """A worker without I/O: frames and commands in, frames and reports out.
 
-A shell hands it what comes over the network (`frame`, `command`), gives it time (`turn`) and carries away what it leaves
-in `out`, `told` and the tracker's records. Several of them, a controller and a clock in one process make a whole cluster
-that a test can replay. Tasks are run to completion, in topological order, so that a tuple passes through all tasks of a
-slot in one turn.
+A shell hands it what comes over the network (`frame`, `command`), gives it time (`turn`) and carries away what it
+leaves in `out`, `told` and the tracker's records. Several of them, a controller and a clock in one process make a whole
+cluster that a test can replay. Tasks are run to completion, in topological order, so that a tuple passes through all
+tasks of a slot in one turn.
 """
 
 import math
@@ -74,6 +74,8 @@ class Worker(Sender):
         self.turns = 0
         self._cpu_seconds = cpu_seconds
         self._wake = wake
+        self._last_report = self._last_cpu = 0.0
+        self._next_report = self._next_flush = math.inf
 
     def command(self, message: wire.Command) -> None:
         """Do what the controller says."""
@@ -90,14 +92,15 @@ class Worker(Sender):
                 self._go()
             case wire.Prepare():
                 task = self.tasks.get(message.task)
-                problem = "it is not here" if task is None or task.movable is None else task.movable.problem()
+                problem = "it is not here" if task is None else task.obstacle()
                 self.told.append(wire.Prepared(self.epoch, message.move, problem))
             case wire.Move():
                 self.execution.begin()
                 self._guarded(lambda: self._move(message))
             case wire.Drain():
+                self.draining = True
                 for task in self.tasks.values():
-                    task.finishing = task.finishing or task.is_source
+                    task.finishing = task.is_source
             case wire.Progressed():
                 if message.task in self.tasks:
                     task = self.tasks[message.task]
@@ -153,10 +156,15 @@ class Worker(Sender):
             assign.peers[assign.worker].name,
             assign.incarnation,
             seed=assign.seed,
+            epoch=assign.epoch,
             keep=bool(assign.telemetry),
             emulated=assign.emulated is not None,
         )
+        self.draining = False
+        self.moved = 0  # the last move that was commanded
+        self.ahead: State | None = None  # a task that came before the command which says so
         self.early: dict[int, list[wire.Frame | Local]] = {}  # for tasks that are on their way here
+        self.departed: list[wire.TaskReport] = []  # of tasks that have left since the last report
         self.samplers: dict[int, Sampler] = {}
         self.execution: Execution = Direct(self) if assign.emulated is None else Emulated(self)
         for task, worker in enumerate(self.where):
@@ -165,7 +173,8 @@ class Worker(Sender):
         self.phase = "assigned"
         self.told.append(wire.Ready(self.epoch))
 
-    def _open(self, number: int, slot: str) -> Task:
+    def _open(self, number: int, slot: str, ended: bool = False) -> Task:
+        """Make a task; the logic of one that has ended elsewhere stays closed."""
         layout, component = self.layout, self.layout.components[number]
         context = TaskContext(
             component.name,
@@ -194,7 +203,9 @@ class Worker(Sender):
             )
             for stream in layout.outputs(number)
         ]
-        task.open()
+        task.ended = ended
+        if not ended:
+            task.open()
         return task
 
     def _add(self, task: Task) -> None:
@@ -336,11 +347,14 @@ class Worker(Sender):
         self._accept(task, channel, frame.number, delivery)
 
     def _deliver_elsewhere(self, frame: Data | Marker) -> None:
-        worker = self.where[frame.target]
-        if worker == self.me:
+        if self._comes_here(frame.target):
             self.early.setdefault(frame.target, []).append(frame)
         else:
+            worker = self.where[frame.target]
             self.execution.carry(frame, self._slot_here(), self.placement[frame.target], worker)
+
+    def _comes_here(self, task: int) -> bool:
+        return self.where[task] == self.me or (self.ahead is not None and self.ahead.task == task)
 
     def _slot_here(self) -> str:
         return next(slot for slot, worker in self.assigned.slots.items() if worker == self.me)
@@ -378,18 +392,19 @@ class Worker(Sender):
         """Add credit to a lane, wherever its task is."""
         task = self.tasks.get(frame.source)
         if task is None:
-            worker = self.where[frame.source]
-            if worker == self.me:
+            if self._comes_here(frame.source):
                 self.early.setdefault(frame.source, []).append(frame)
             else:
-                self.post(worker, frame)
+                self.post(self.where[frame.source], frame)
             return
+        before, self.current = self.current, task  # whose tuples it is that are sent now
         for queue in task.queues:
             if queue.stream == frame.stream:
                 for lane in queue.lanes:
                     if lane.target == frame.target:
                         lane.credits += frame.amount
                 queue.pump()
+        self.current = before
         self.execution.relieved(task)
 
     # What execution calls
@@ -452,11 +467,12 @@ class Worker(Sender):
         old_slot, old = self.placement[move.task], self.where[move.task]
         new = self.assigned.slots[move.slot]
         self.placement[move.task], self.where[move.task] = move.slot, new
+        self.moved = move.move
         task = self.tasks.get(move.task)
         if old == new:
             if task is not None:
                 self.execution.reslot(task, move.slot)
-                self.told.append(wire.Moved(self.epoch, move.move, 0.0))
+                self.told.append(wire.Moved(self.epoch, move.move, now := self.execution.now(), now))
             return
         if task is not None:
             task.leaving = move.move
@@ -467,10 +483,12 @@ class Worker(Sender):
                         self._marker_to(queue, lane, MarkerOf(wire.MOVE, move.move, 0), old_slot, old)
         if task is not None and self.execution.idle(task):
             self.depart(task)
+        if self.ahead is not None:
+            state, self.ahead = self.ahead, None
+            self._arrive(state)
 
     def depart(self, task: Task) -> None:
         """Send a task to where it goes, and after it all that has come for it."""
-        assert task.movable is not None
         self.current = task
         now, new_slot = self.execution.now(), self.placement[task.number]
         worker, old_slot = self.where[task.number], task.slot
@@ -481,7 +499,7 @@ class Worker(Sender):
             task.number,
             new_slot,
             now,
-            task.movable.save(),
+            task.movable.save() if task.movable is not None and not task.ended else b"",
             tuple(when - now for when in task.context.timers),
             task.ended,
             task.counted,
@@ -496,6 +514,8 @@ class Worker(Sender):
         self.execution.carry(state, old_slot, new_slot, worker)
         for frame in self._left_behind(task, state):
             self.execution.carry(frame, old_slot, new_slot, worker)
+        task.leave()
+        self.departed.append(self._task_report(task, self.clock()))
 
     def _left_behind(self, task: Task, state: State) -> list[Data | Marker]:
         """Return what had come for a task that leaves: its inbox, batches held for their turn, markers of the move."""
@@ -527,19 +547,23 @@ class Worker(Sender):
 
     def _arrive(self, state: State) -> None:
         """Go on with a task that was elsewhere."""
-        if self.where[state.task] != self.me:  # it has been sent on since
+        if state.move > self.moved:
+            self.ahead = state
+            return
+        if self.where[state.task] != self.me:  # a machine on its way did not know better
             self.execution.carry(state, self._slot_here(), self.placement[state.task], self.where[state.task])
             return
-        task = self._open(state.task, state.slot)
-        assert task.movable is not None
-        task.movable.load(state.logic)
+        task = self._open(state.task, state.slot, state.ended)
+        if task.movable is not None:
+            task.movable.load(state.logic)
         now = self.execution.now()
         task.context.timers = [now + after for after in state.timers]
-        task.ended, task.counted, task.progressed = state.ended, state.counted, state.progressed
+        task.counted, task.progressed = state.counted, state.progressed
+        task.finishing = self.draining and task.is_source
         task.load_inputs(state.inputs)
         for queue, saved in zip(task.queues, state.outputs, strict=True):
             queue.load(saved, self.layout.streams[queue.stream].codec.decode)
-        task.arriving, task.unsettled, task.held_since = state.move, len(task.inputs), now
+        task.arriving, task.unsettled, task.left = state.move, len(task.inputs), state.left
         self._add(task)
         self._settled(task)
         for early in self.early.pop(task.number, []):
@@ -567,44 +591,15 @@ class Worker(Sender):
 
     def _settled(self, task: Task) -> None:
         if task.unsettled == 0 and task.arriving >= 0:
-            self.told.append(wire.Moved(self.epoch, task.arriving, self.execution.now() - task.held_since))
+            self.told.append(wire.Moved(self.epoch, task.arriving, task.left, self.execution.now()))
             task.arriving = -1
 
     # Reporting
 
     def _report(self, now: float) -> None:
         interval = max(now - self._last_report, 1e-9)
-        tasks = []
-        for task in self.tasks.values():
-            if task.blocked_since is not None:
-                task.blocked += now - task.blocked_since
-                task.blocked_since = now
-            report = wire.TaskReport(
-                task.number,
-                task.processed,
-                task.given,
-                task.busy,
-                task.blocked,
-                task.queued,
-                task.waiting_out,
-                tuple(task.spent),
-            )
-            tasks.append(report)
-            self.tracker.record(
-                RecordKind.TASK,
-                now,
-                task=task.name,
-                interval=interval,
-                processed=report.processed,
-                given=report.given,
-                queue=report.queue,
-                waiting_out=report.waiting_out,
-                busy=report.busy,
-                blocked=report.blocked,
-            )
-            task.processed = task.given = 0
-            task.busy = task.blocked = 0.0
-            task.spent.clear()
+        tasks = [*self.departed, *(self._task_report(task, now) for task in self.tasks.values())]
+        self.departed = []
         roots, acks = self.tracker.take()
         cpu_now = self._cpu_seconds()
         cpu, lag, warning = self.execution.load(now, interval, (cpu_now - self._last_cpu) / interval)
@@ -612,3 +607,20 @@ class Worker(Sender):
         self.told.append(wire.Report(self.epoch, now, interval, tuple(tasks), roots, acks, cpu, lag, warning))
         self._last_report, self._last_cpu = now, cpu_now
         self._next_report = now + REPORT_S
+
+    def _task_report(self, task: Task, now: float) -> wire.TaskReport:
+        """Return what a task did since the last report, and begin to count anew."""
+        report = task.report(now)
+        self.tracker.record(
+            RecordKind.TASK,
+            now,
+            task=task.name,
+            interval=max(now - self._last_report, 1e-9),
+            processed=report.processed,
+            given=report.given,
+            queue=report.queue,
+            waiting_out=report.waiting_out,
+            busy=report.busy,
+            blocked=report.blocked,
+        )
+        return report

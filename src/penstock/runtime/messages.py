@@ -123,7 +123,7 @@ class State(Wire, tag=4):
     move: int
     task: int
     slot: str
-    held: float  # when its tuples began to be held up; clock of the worker that it leaves
+    left: float  # when it did; clock of the worker that it leaves
     logic: bytes
     timers: tuple[float, ...]  # seconds from now
     ended: bool
@@ -256,11 +256,12 @@ class Prepared(Wire, tag=25):
 
 
 class Moved(Wire, tag=26):
-    """A task has arrived, with every tuple that was on its way."""
+    """A task has arrived, with every tuple that was on its way; until then its tuples were held up."""
 
     epoch: int
     move: int
-    held: float  # s in which its tuples were held up
+    left: float  # clock of the worker that it left
+    settled: float  # clock of the worker that tells
 
 
 class Ended(Wire, tag=27):

@@ -15,7 +15,7 @@ from penstock.model.errors import InvalidInput, choices
 from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import MarkerOf, OutQueue, Sampled
 from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown
-from penstock.runtime.messages import END, InState, Mark
+from penstock.runtime.messages import END, InState, Mark, TaskReport
 
 FULL = 4096  # tuples in an out-queue at which its task stops
 SPENT = 256  # sampled times a report
@@ -97,6 +97,7 @@ class Task:
         self.context = context
         self.logic = logic
         self.outputs = outputs
+        self.is_source = component.kind is Kind.SOURCE
         self.slot = ""
         self.inputs: dict[tuple[int, int], InChannel] = {}
         self.inbox: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()
@@ -108,7 +109,7 @@ class Task:
         self.leaving = -1  # the move that takes it elsewhere
         self.arriving = -1  # the move that brought it, until all that was on its way has come
         self.unsettled = 0  # channels of which that is not known yet
-        self.held_since = 0.0  # arriving: when its tuples began to be held up, on this worker's clock
+        self.left = 0.0  # arriving: when it left, on the clock of the worker that it left
         self.passing: list[Any] = []  # markers of a move that are to follow the task
         self.counted = 0  # tuples that it gave (a source) or took
         self.processed = self.given = 0  # since the last report
@@ -122,11 +123,6 @@ class Task:
         self.movable: Movable | None = None
 
     @property
-    def is_source(self) -> bool:
-        """Whether it makes tuples."""
-        return self.component.kind is Kind.SOURCE
-
-    @property
     def name(self) -> str:
         """Its name in plans and output."""
         return self.context.name
@@ -135,6 +131,15 @@ class Task:
         """Open the logic."""
         call(self.logic.open, self.context)
         self.movable = Movable(self.logic)
+
+    def obstacle(self) -> str:
+        """Say why it cannot move; empty where it can, as one that has ended and has no logic left to move."""
+        return "" if self.ended or self.movable is None else self.movable.problem()
+
+    def leave(self) -> None:
+        """Let go of all that has gone elsewhere with it."""
+        self.inbox.clear()
+        self.queued, self.queues = 0, []
 
     def full(self) -> bool:
         """Whether it must wait until its out-queues have room."""
@@ -219,6 +224,18 @@ class Task:
     def end(self) -> None:
         """Say on every channel that nothing follows."""
         self.put_marker(MarkerOf(END, 0, 0))
+
+    def report(self, now: float) -> TaskReport:
+        """Return what it did since the last report, and begin to count anew."""
+        if self.blocked_since is not None:
+            self.blocked += now - self.blocked_since
+            self.blocked_since = now
+        figures = (self.processed, self.given, self.busy, self.blocked, self.queued, self.waiting_out)
+        report = TaskReport(self.number, *figures, tuple(self.spent))
+        self.processed = self.given = 0
+        self.busy = self.blocked = 0.0
+        self.spent.clear()
+        return report
 
     def input_state(self) -> tuple[InState, ...]:
         """Return the receiver's ends, as of what has been processed: the inbox goes after them."""

@@ -13,6 +13,7 @@ from penstock.runtime.channels import Sampled
 from penstock.runtime.messages import Ack, Mark, Root
 from penstock.runtime.tasks import SPENT, Delivery, Task
 
+ADAPT_S = 0.25  # over which a source's rate is taken, at least
 BUFFERED = 50_000  # records that wait to be written; more are dropped and counted
 
 
@@ -29,35 +30,47 @@ class Sampler:
         """Return which of `count` tuples, the first of number `first`, are followed."""
         if self._per_second < 0:
             return list(range(count))
-        if self._per_second == 0 or first + count <= self._next:
+        if self._per_second == 0:
             return []
-        self._adapt(first, now)
+        self._adapt(first, count, now)
         start = max(self._next - first, 0)
         picked = list(range(start, count, self._stride))
         if picked:
             self._next = first + picked[-1] + self._stride
         return picked
 
-    def _adapt(self, first: int, now: float) -> None:
-        """Follow the source's rate: every so many tuples that the wanted number a second comes out."""
+    def _adapt(self, first: int, count: int, now: float) -> None:
+        """Follow the source's rate: every so many tuples that the wanted number a second comes out.
+
+        Until the rate is known, it is one a batch.
+        """
         if self._since is None:
-            self._since = (now, first)
+            self._since, self._stride = (now, first), max(1, count)
             return
         then, number = self._since
-        if now - then >= 0.25:
+        if now - then >= ADAPT_S:
             self._stride = max(1, round((first - number) / (now - then) / self._per_second))
+            self._next = min(self._next, first + self._stride)
             self._since = (now, first)
 
 
 class Tracker:
     """Everything that one worker has noted since it was last asked."""
 
-    def __init__(self, run: str, worker: str, incarnation: int, *, seed: int, keep: bool, emulated: bool) -> None:
+    def __init__(
+        self, run: str, worker: str, incarnation: int, *, seed: int, epoch: int, keep: bool, emulated: bool
+    ) -> None:
         self.keep = keep  # whether records are written
         self.records: list[Record] = []
         self.dropped = 0
         self._ids = random.Random(f"{seed}/{run}/{worker}/{incarnation}")  # noqa: S311  not for secrets
-        self._always = {"run": run, "worker": worker, "incarnation": incarnation, "emulated": emulated}
+        self._always: dict[str, Any] = {
+            "run": run,
+            "worker": worker,
+            "incarnation": incarnation,
+            "epoch": epoch,
+            "emulated": emulated,
+        }
         self._acks: dict[int, tuple[int, float]] = {}
         self._roots: list[Root] = []
 
@@ -86,7 +99,10 @@ class Tracker:
         finished: float,
         names: tuple[str, str, str, int],
     ) -> None:
-        """Record one tuple's way over a stream and through a task; names: stream, source task, its worker, its start."""
+        """Record one tuple's way over a stream and through a task.
+
+        names: the stream, the source task, its worker and that worker's incarnation.
+        """
         if len(task.spent) < SPENT:
             task.spent.append(finished - delivery.arrived)
         stream, source, worker, incarnation = names

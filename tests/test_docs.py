@@ -1,0 +1,102 @@
+"""What the guide to writing applications shows runs, and does what it says."""
+
+import re
+import sqlite3
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock import testing
+from penstock.cli.flows import find_flow
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TEXT = (DOCS / "writing-applications.md").read_text()
+
+
+@pytest.fixture
+def guide(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Execute all Python of the page, in order, as one module."""
+    module = ModuleType("guide")
+    monkeypatch.setitem(sys.modules, "guide", module)  # where annotations are looked up
+    for code in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+        exec(compile(code, "writing-applications.md", "exec"), module.__dict__)
+    return module.__dict__
+
+
+def test_its_first_dataflow_runs_and_takes_a_rate(guide: dict[str, Any]) -> None:
+    flow = find_flow("guide:make", rate=500.0)
+    assert flow.application.rate_tps == {"lines": 500.0}
+    stored = testing.run(guide["make"](count=50))["store"]
+    assert len(stored) == 45
+    assert stored[0].page.startswith("/page")
+
+
+def test_its_own_tests_pass(guide: dict[str, Any]) -> None:
+    guide["test_counts_pages_every_second"]()
+    for seed in range(3):
+        guide["test_loses_nothing_when_tasks_move"](seed)
+    guide["test_emulates_machines"]()
+
+
+def test_its_counter_gives_a_row_a_second_and_page(guide: dict[str, Any]) -> None:
+    rows = testing.run(guide["flow"])["table"]
+    assert len(rows) >= 3 * 9  # pages and whole seconds
+    assert {page for page, _ in rows} == {"/page0", "/page1", "/page2"}
+
+
+def test_its_direct_stream_goes_where_the_sender_says(guide: dict[str, Any]) -> None:
+    cluster = testing.TestCluster(guide["laned"], telemetry=True, sample_tps=-1).start()
+    hops = [record for record in cluster.finish().records if record.kind == "hop"]
+    taken = [sum(record.task == f"lanes[{task}]" for record in hops) for task in range(3)]
+    expected = [guide["to_lane"](guide["Visit"](f"user{i % 5}", "/" * (i % 4)))[0] for i in range(100)]
+    assert taken == [expected.count(task) for task in range(3)]
+
+
+def test_its_source_goes_on_where_it_was_when_it_moves(guide: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    with sqlite3.connect(path) as database:
+        database.execute("create table notes (text text)")
+        database.executemany("insert into notes values (?)", [(f"note {number}",) for number in range(20)])
+    flow = ps.Dataflow("notes")
+    rows = flow.source("rows", guide["Rows"](str(path)), parallelism=2)
+    flow.sink("out", ps.Discard(), rows)
+    cluster = testing.TestCluster(flow, workers=2).start()
+    cluster.advance(1.0)
+    cluster.move("rows[0]", "w1/0")
+    with sqlite3.connect(path) as database:
+        database.execute("insert into notes values ('the last')")
+    database.close()
+    cluster.advance(1.0)
+    given = cluster.drain()["out"]
+    assert sorted(given) == [*((number + 1, f"note {number}") for number in range(20)), (21, "the last")]
+
+
+def test_its_source_is_refused_where_there_is_nothing_to_read(guide: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ps.PenstockError, match="no such database"):
+        guide["Rows"](str(tmp_path / "none.db")).check()
+
+
+def test_its_sink_keeps_what_it_wrote_when_it_moves(guide: dict[str, Any], tmp_path: Path) -> None:
+    flow = ps.Dataflow("latest")
+    pairs = flow.source("pairs", ps.Generated(lambda i: (f"n{i % 4}", i), rate=100, count=100), gives=tuple[str, int])
+    flow.sink("out", guide["Table"]("latest"), pairs.fields(0), parallelism=2)
+    cluster = testing.TestCluster(flow, workers=2, capture=False, folder=str(tmp_path)).start()
+    cluster.advance(0.5)
+    cluster.move("out[0]", "w0/0")
+    cluster.move("out[1]", "w0/0")
+    cluster.finish()
+    kept: dict[str, int] = {}
+    for file in tmp_path.glob("latest-*.db"):
+        database = sqlite3.connect(file)
+        kept.update(database.execute("select name, number from latest").fetchall())
+        database.close()
+    assert kept == {"n0": 96, "n1": 97, "n2": 98, "n3": 99}
+
+
+def test_links_lead_to_files() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", TEXT):
+        assert (DOCS / target).exists(), target
