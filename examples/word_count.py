@@ -1,7 +1,7 @@
 """Word count: how often each word has come, over a text that is split by two tasks and counted by three.
 
-    python word_count.py                                          in this process, without Spark
-    penstock run word_count:flow --emulate hetero-small           on Spark, over emulated machines
+python word_count.py                                          in this process, without Spark
+penstock run word_count:flow --emulate hetero-small           on Spark, over emulated machines
 """
 
 import penstock as ps

@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md, executed: the policy, its row in the table, its test."""
+"""The worked examples of CONTRIBUTING.md, executed: a policy, its row and its test; a test of the protocol."""
 
 import re
 import sys
@@ -18,9 +18,13 @@ from penstock.workloads.clusters import cluster
 TEXT = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 
 
+def blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", TEXT.read_text(), re.DOTALL)
+
+
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    policy, row, test = re.findall(r"```python\n(.*?)```", TEXT.read_text(), re.DOTALL)
+    policy, row, test, _ = blocks()
     name = "penstock.policies.placement.longest_first"
     module = ModuleType(name)
     monkeypatch.setitem(sys.modules, name, module)  # where dataclasses look up the annotations
@@ -42,3 +46,9 @@ def test_it_is_found_by_name_and_its_placements_are_valid(example: dict[str, Any
     view = PlacementView(application("throughput-test"), cluster(machines))
     result = registry.make("longest-first:headroom=0.1").place(view, np.random.default_rng(0))
     assert violations(view, result) == []  # type: ignore[arg-type]
+
+
+def test_its_test_of_the_protocol_passes() -> None:
+    scope: dict[str, Any] = {}
+    exec(compile(blocks()[-1], "CONTRIBUTING.md", "exec"), scope)
+    scope["test_keeps_the_order_of_a_channel_while_its_task_moves"]()

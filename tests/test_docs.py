@@ -58,17 +58,16 @@ def test_its_direct_stream_goes_where_the_sender_says(guide: dict[str, Any]) -> 
 
 def test_its_source_goes_on_where_it_was_when_it_moves(guide: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
-    with sqlite3.connect(path) as database:
-        database.execute("create table notes (text text)")
-        database.executemany("insert into notes values (?)", [(f"note {number}",) for number in range(20)])
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("create table notes (text text)")
+    database.executemany("insert into notes values (?)", [(f"note {number}",) for number in range(20)])
     flow = ps.Dataflow("notes")
     rows = flow.source("rows", guide["Rows"](str(path)), parallelism=2)
     flow.sink("out", ps.Discard(), rows)
     cluster = testing.TestCluster(flow, workers=2).start()
     cluster.advance(1.0)
     cluster.move("rows[0]", "w1/0")
-    with sqlite3.connect(path) as database:
-        database.execute("insert into notes values ('the last')")
+    database.execute("insert into notes values ('the last')")
     database.close()
     cluster.advance(1.0)
     given = cluster.drain()["out"]
@@ -95,6 +94,31 @@ def test_its_sink_keeps_what_it_wrote_when_it_moves(guide: dict[str, Any], tmp_p
         kept.update(database.execute("select name, number from latest").fetchall())
         database.close()
     assert kept == {"n0": 96, "n1": 97, "n2": 98, "n3": 99}
+
+
+def test_an_operator_that_raises_fails_as_it_says(guide: dict[str, Any]) -> None:
+    flow = ps.Dataflow("broken")
+    numbers = flow.source("numbers", ps.Generated(lambda i: i - 3, count=10), gives=int)
+    flow.sink("out", ps.Discard(), flow.map("inverse", lambda number: 1 / number, numbers, gives=float))
+    with pytest.raises(testing.ApplicationFailed, match=r"(?s)inverse\[0\].*ZeroDivisionError.* on tuple 0.*Traceback"):
+        testing.run(flow)
+
+
+def test_an_operator_with_state_and_no_snapshot_is_not_moved(guide: dict[str, Any]) -> None:
+    class Forgetful(ps.Operator[int, int]):
+        def __init__(self) -> None:
+            self.total = 0
+
+        def process(self, value: int) -> None:
+            self.total += value
+
+    flow = ps.Dataflow("forgetful")
+    numbers = flow.source("numbers", ps.Generated(lambda i: i, rate=100), gives=int)
+    flow.sink("out", ps.Discard(), flow.operator("sum", Forgetful, numbers))
+    cluster = testing.TestCluster(flow, workers=2).start()
+    cluster.advance(1.0)
+    with pytest.raises(ps.PenstockError, match="no snapshot"):
+        cluster.move("sum[0]", "w0/0")
 
 
 def test_links_lead_to_files() -> None:

@@ -66,13 +66,14 @@ def test_what_was_asked_reaches_the_run(
     ran = penstock(
         "run", FLOW, "--runs", tmp_path, "--emulate", trio, "--policy", "r-storm", "--telemetry", tmp_path / "t",
         "--sample", 50, "--in-flight", 100, "--seed", 7, "--master", "local[3]", "--rate", 4,
+        "--objective", "delay", "--listen", "127.0.0.1:4040",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     (settings,) = fake_run.SETTINGS
     assert settings.pop("progress") is not None
     assert settings == {
         "master": "local[3]", "emulate": load_cluster(trio), "policy": "r-storm", "plan": None, "sample_tps": 50.0,
-        "in_flight": 100, "seed": 7,
+        "in_flight": 100, "seed": 7, "objective": "delay", "listen": "127.0.0.1:4040",
     }  # fmt: skip
     assert started[0].info.telemetry_path == tmp_path / "t"
 

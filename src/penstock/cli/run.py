@@ -85,6 +85,9 @@ def run(
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
     sample: Annotated[float | None, typer.Option(help="Source tuples a second that are followed to the end.")] = None,
     in_flight: Annotated[int | None, typer.Option(help="Most source tuples under way at once.")] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Where workers call, HOST or HOST:PORT; loopback, or the driver's host.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="For everything that is drawn by lot.", min=0)] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,7 +108,7 @@ def run(
     chosen = chosen_objective(objective)
     changes = _changes(then or [], duration)
     settings: dict[str, Any] = {"master": master, "emulate": cluster, "policy": policy, "plan": planned}
-    settings |= {"objective": chosen}
+    settings |= {"objective": chosen, "listen": listen}
     settings |= {"telemetry": telemetry, "runs": runs, "in_flight": in_flight, "seed": seed}
     settings |= {} if sample is None else {"sample_tps": sample}
     handle = _start(flow, settings, quiet=as_json)

@@ -66,7 +66,7 @@ def start(
     listen: where workers call, HOST or HOST:PORT; None: loopback, or for another master the driver's host, a free port.
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
     """
-    from penstock.pipeline.session import session
+    from penstock.pipeline.session import running_session, session
     from penstock.runtime import folder as folders
     from penstock.runtime.driver import listen_for_workers
     from penstock.runtime.run import check_parts, launch
@@ -82,6 +82,9 @@ def start(
         to_placement(plan, application, emulate)
     if emulate is not None and plan is None:
         plan = _plan(Planner(application, emulate, objective, seed), policy or POLICY)
+    for name, place in {"telemetry": telemetry, "runs": runs}.items():
+        if isinstance(place, Path | str):
+            folders.refuse_unwritable(Path(place), name)
     workers = len(emulate.machines) if emulate is not None else slots or os.cpu_count() or 1
     with ExitStack() as stack:
         listener = None if listen is None else listen_for_workers(*_address(listen))
@@ -102,7 +105,7 @@ def start(
             spark = stack.enter_context(
                 session(
                     flow.name,
-                    embedded_master(workers) if embedded and not _session_runs() else master,
+                    embedded_master(workers) if embedded and running_session() is None else master,
                     settings=spark_settings(workers, embedded),
                     folder=info.path / "spark",
                 )
@@ -237,9 +240,3 @@ def _same_interrupt() -> Iterator[None]:
     yield
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, before)
-
-
-def _session_runs() -> bool:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession() is not None

@@ -46,7 +46,7 @@ def session(
     are temporary. Where this process has a session already, that one is given as it is, and left running: Spark allows
     no second.
     """
-    running = SparkSession.getActiveSession()
+    running = running_session()
     if running is not None:
         if master is not None and master != running.sparkContext.master:
             raise NoSpark(f"master: a session on {running.sparkContext.master!r} is running; stop it to use {master!r}")
@@ -66,6 +66,12 @@ def session(
             yield spark
         finally:
             spark.stop()
+
+
+def running_session() -> SparkSession | None:
+    """Return the session that this process has, whichever thread has started it."""
+    made = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    return made if made is not None and made.sparkContext._jsc is not None else None
 
 
 @contextmanager
@@ -122,7 +128,7 @@ def _start(conf: SparkConf, folder: Path) -> SparkSession:
             with said.open("wb") as log:
                 SparkContext._ensure_initialized(gateway=_launch(conf, log), conf=conf)
         return SparkSession(SparkContext(conf=conf))
-    except (PySparkException, Py4JError, RuntimeError) as error:
+    except (PySparkException, Py4JError, RuntimeError, ValueError) as error:
         master, reason = conf.get("spark.master"), _reason(str(error), _text(said))
         raise NoSpark(f"master: {master!r} gave no Spark session, {reason}; check the URL and that it runs") from None
 

@@ -149,6 +149,8 @@ class OutQueue:
     def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> int:
         """Take tuples and send what can be sent; return the exclusive or of the ids that sampled ones were given."""
         ids = 0
+        if not values:  # none of them is for this output
+            return ids
         if self.grouping is Grouping.ALL:
             ids = self._bind_all(values, sampled)
         else:

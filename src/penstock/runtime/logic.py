@@ -56,6 +56,15 @@ def run_batch(process: Process, values: list[Any]) -> list[Any]:
         raise UserError(shown(values[max(at, 0)])) from error
 
 
+def write(sink: Sink[Any], values: list[Any]) -> None:
+    """Let a sink take a batch; an exception becomes a `UserError` that shows its first tuple."""
+    try:
+        sink.write(values)
+    except Exception as error:
+        first = shown(values[0])
+        raise UserError(first if len(values) == 1 else f"{first} or one of the {len(values) - 1} after it") from error
+
+
 def call(function: Callable[..., Any], *arguments: Any, about: str = "") -> Any:
     """Call an author's method; an exception becomes a `UserError`."""
     try:

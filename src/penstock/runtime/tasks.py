@@ -14,7 +14,7 @@ from penstock.api.dataflow import Logic
 from penstock.model.errors import InvalidInput, choices
 from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import MarkerOf, OutQueue, Sampled
-from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown
+from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown, write
 from penstock.runtime.messages import END, InState, Mark, TaskReport
 
 FULL = 4096  # tuples in an out-queue at which its task stops
@@ -166,7 +166,7 @@ class Task:
         if self.process is not None:
             return run_batch(self.process, values)
         if isinstance(self.logic, Sink):
-            call(self.logic.write, values, about=shown(values[0]))
+            write(self.logic, values)
             return []
         return values
 
