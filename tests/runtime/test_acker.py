@@ -1,5 +1,7 @@
 """Trees of sampled tuples, put together from what is told in any order."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +11,7 @@ from penstock.runtime.acker import Acker, Done
 def tree(ids: list[int]) -> list[tuple[str, int]]:
     """Return what is told of a chain of tuples: the root, its first tuple, and each tuple with the next."""
     told = [("root", 0), ("ack", ids[0])]
-    told += [("ack", taken ^ made) for taken, made in zip(ids, ids[1:], strict=False)]
+    told += [("ack", taken ^ made) for taken, made in pairwise(ids)]
     return [*told, ("ack", ids[-1])]
 
 

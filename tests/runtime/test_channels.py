@@ -187,7 +187,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
     put: list[int] = []
     sampled: dict[int, int] = {}  # value -> parent
     ids = markers = 0
-    credits = [window] * 3
+    allowed = [window] * 3
     since = [0]  # how many had been put when each marker was
     for what, how in steps:
         if what == "put":
@@ -202,15 +202,15 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
             out.put_marker(MarkerOf(PROGRESS, markers, 0))
         elif what == "credit":
             lane, amount = how
-            credits[lane] += amount
+            allowed[lane] += amount
             out.lanes[lane].credits += amount
             out.pump()
         else:
             out = moved(out, sender)
     out.put_marker(MarkerOf(END, 0, 0))
     for lane in range(3):
-        assert len(sender.values(lane)) <= credits[lane]
-        assert out.lanes[lane].credits == credits[lane] - len(sender.values(lane))
+        assert len(sender.values(lane)) <= allowed[lane]
+        assert out.lanes[lane].credits == allowed[lane] - len(sender.values(lane))
         out.lanes[lane].credits += len(put)
     out.pump()
     check_all_sent(grouping, sender, put, since, ids, sampled)
@@ -278,6 +278,16 @@ def test_a_queue_moves_with_what_waits_in_it() -> None:
     fresh.lanes[0].credits = 5
     fresh.pump()
     assert sender.values(0) == [1, 2, 3, 4]
+
+
+def test_untyped_tuples_that_have_no_lane_yet_keep_their_keys_over_a_move() -> None:
+    out, sender = queue(Grouping.PARTIAL_KEY, 3, window=1)
+    out.put([("hot", number) for number in range(10)])
+    fresh = moved(out, sender)  # where they are lists, which cannot be keys
+    for lane in fresh.lanes:
+        lane.credits += 10
+    fresh.pump()
+    assert sorted(number for target in range(3) for _, number in sender.values(target)) == list(range(10))
 
 
 def test_puts_nothing_where_there_is_nothing() -> None:

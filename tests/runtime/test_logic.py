@@ -208,7 +208,7 @@ def test_names_a_tuple_that_cannot_be_sent(value: Any) -> None:
 
 def test_names_a_tuple_that_is_not_of_the_declared_type() -> None:
     sent = Codec("a->b", Any).encode([1, "two", 3])
-    with pytest.raises(InvalidInput, match="a->b.gives: tuple 'two' is not of the declared type"):
+    with pytest.raises(InvalidInput, match=r"a->b\.gives: tuple 'two' is not of the declared type"):
         Codec("a->b", int).decode(sent)
 
 
@@ -221,11 +221,8 @@ def picked(rate: float, wanted: float, seconds: float, batch: int = 1) -> list[i
     return found
 
 
-@pytest.mark.parametrize("batch", [1, 10, 1000])
-@pytest.mark.parametrize("rate", [5.0, 100.0, 20_000.0])
+@pytest.mark.parametrize(("rate", "batch"), [(5.0, 1), (100.0, 1), (100.0, 10), (20_000.0, 10), (20_000.0, 1000)])
 def test_follows_about_the_wanted_number_a_second(rate: float, batch: int) -> None:
-    if batch > rate:
-        pytest.skip("a poll would bring more than a second")
     found = picked(rate, 20.0, 10.0, batch)
     late = [number for number in found if number >= rate * 2.0]
     assert len(late) / 8.0 == pytest.approx(min(rate, 20.0), rel=0.1)

@@ -11,6 +11,7 @@ from penstock.api.contracts import Operator, Source, TaskContext
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.errors import UnknownName
+from penstock.model.topology import Distribution, ServiceTime
 from penstock.runtime import messages as wire
 from penstock.runtime.controller import CannotMove, Operation
 from penstock.testing import Captured, TestCluster, tiny_cluster
@@ -63,9 +64,9 @@ def test_keeps_the_order_of_every_key_over_moves(setting: str) -> None:
 def test_random_applications_give_the_same_over_moves(seed: int) -> None:
     rng = random.Random(seed)
     nodes = flows.draw(seed)
-    options = {"seed": seed, "window": rng.choice([1, 3, 64]), "in_flight": rng.choice([0, 2, 30])}
-    slots: dict[str, Any] = {"workers": rng.randint(2, 4)} if seed % 2 else {"emulate": tiny_cluster(2, 2)}
-    cluster = TestCluster(flows.build(nodes), **options, **slots).start()
+    options: dict[str, Any] = {"window": rng.choice([1, 3, 64]), "in_flight": rng.choice([0, 2, 30])}
+    options |= {"workers": rng.randint(2, 4)} if seed % 2 else {"emulate": tiny_cluster(2, 2)}
+    cluster = TestCluster(flows.build(nodes), seed=seed, **options).start()
     flows.move_about(cluster, 25, seed, pause=0.0 if seed % 2 else 0.004)
     result = cluster.finish()
     assert {sink: Counter(map(repr, values)) for sink, values in result.outputs.items()} == flows.evaluate(nodes)
@@ -106,8 +107,10 @@ def test_a_task_that_is_there_already_does_not_move() -> None:
 
 
 def test_a_move_to_another_slot_of_its_machine_keeps_order() -> None:
+    uneven = ServiceTime(distribution=Distribution.EXPONENTIAL)
     for seed in range(5):
-        cluster = TestCluster(flows.ordered(300, cpu=1e-3), emulate=tiny_cluster(1, 4), seed=seed).start()
+        flow = flows.ordered(300, cpu=1e-3, service=uneven)
+        cluster = TestCluster(flow, emulate=tiny_cluster(1, 4), seed=seed).start()
         rng = random.Random(seed)
         for _ in range(40):
             cluster.advance(0.002 * rng.random())
@@ -124,11 +127,15 @@ class Forgetful(Operator[str, str]):
         return (value,)
 
 
+def shout(text: str) -> str:
+    return text.upper()
+
+
 class Careless(Operator[str, str]):
     """Keeps its context, and nothing else that changes."""
 
     def open(self, context: TaskContext) -> None:
-        self.context, self.shout = context, lambda text: text.upper()
+        self.context, self.shout = context, shout
 
     def process(self, value: str) -> Iterable[str]:
         return (self.shout(value),)
@@ -212,6 +219,15 @@ def test_a_drain_in_the_middle_of_moves_loses_nothing(emulated: bool) -> None:
         assert len({tuple(worker.placement) for worker in cluster.workers}) == 1
         assert list(result.status.placement.values()) == cluster.workers[0].placement
         flows.check_telemetry(result)
+
+
+def test_a_source_that_is_on_its_way_when_the_drain_begins_ends_too() -> None:
+    cluster = TestCluster(flows.word_count(5_000, most=1), workers=3).start()
+    cluster.request([("lines[0]", "w2/0")], lambda _: None)
+    cluster.settle(lambda: not any(0 in worker.tasks for worker in cluster.workers))
+    result = cluster.drain()
+    assert result.status.emitted < 500
+    assert result.status.written == 3 * result.status.emitted
 
 
 def test_tasks_that_have_ended_move_without_their_logic() -> None:

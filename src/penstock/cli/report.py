@@ -146,7 +146,7 @@ def _before_after(report: "Report") -> list[Any] | None:
     for name in ("p50", "p95", "p99", "mean"):
         rows.add_row(f"latency {name}", *_compared(shown, name, _latency(name), _time))
     rows.add_row("between machines, tuples/s", *_compared(shown, "remote_tps", lambda p: p.remote_tps, number))
-    rows.add_row("tasks moved", *("-" if p.moved is None else str(p.moved) for p in shown))
+    rows.add_row("tasks on another machine", *("-" if p.moved is None else str(p.moved) for p in shown))
     rows.add_row("workers late, at worst", *(_time(p.lag) for p in shown))
     rows.add_row("seconds counted", *(number(p.end - p.settled) for p in shown))
     note = f"the first {report.settle_s:g} s after each change do not count; × is relative to {first.name}"

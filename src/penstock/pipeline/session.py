@@ -7,9 +7,11 @@ is wrong. On another master the executors need the same Python packages as the d
 
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,7 +127,7 @@ def _start(conf: SparkConf, folder: Path) -> SparkSession:
     said = folder / "spark.log"
     try:
         if SparkContext._gateway is None:  # a process keeps its Java process, whatever became of earlier sessions
-            with said.open("wb") as log:
+            with said.open("wb") as log, _interrupts_wait():
                 SparkContext._ensure_initialized(gateway=_launch(conf, log), conf=conf)
         return SparkSession(SparkContext(conf=conf))
     except (PySparkException, Py4JError, RuntimeError, ValueError) as error:
@@ -137,6 +139,22 @@ def _reason(error: str, log: str) -> str:
     """Pick the line that tells a person why: Spark's stated reason, else the first exception."""
     found = re.search(r"Reason: (.+?)[.!]*$", log, re.MULTILINE) or re.search(r"[\w.]+(?:Exception|Error): (.+)", error)
     return found[1] if found else (error.strip().splitlines() or ["it did not say why"])[0]
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Have Ctrl-C wait until Java's process is up and ours: interrupted before, PySpark leaves it behind, running."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
 
 
 def _launch(conf: SparkConf, log: BinaryIO) -> JavaGateway:

@@ -130,6 +130,7 @@ class OutQueue:
         self.values: list[Any] = []  # not bound to a lane yet
         self.marks: list[Mark] = []
         self.turn = 0  # the lane that is next where any will do
+        self._bound = 0  # tuples that wait in lanes
         self._key = key
         self._sender = sender
         self._owners: dict[Hashable, Lane] = {}
@@ -144,7 +145,7 @@ class OutQueue:
     @property
     def backlog(self) -> int:
         """How many tuples wait."""
-        return len(self.values) + sum(lane.backlog for lane in self.lanes)
+        return len(self.values) + self._bound
 
     def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> int:
         """Take tuples and send what can be sent; return the exclusive or of the ids that sampled ones were given."""
@@ -166,6 +167,10 @@ class OutQueue:
                 self._bind(values, marks)
         self.pump()
         return ids
+
+    def _hold(self, lane: Lane, batch: Batch) -> None:
+        self._bound += len(batch.values)
+        lane.hold(batch)
 
     def put_marker(self, marker: MarkerOf) -> None:
         """Send a marker on every lane, behind every tuple that came before it."""
@@ -200,6 +205,7 @@ class OutQueue:
             else:
                 batch = _take(head.values, head.marks, lane.credits)
             lane.backlog -= len(batch.values)
+            self._bound -= len(batch.values)
             self._sender.send(self, lane, batch)
 
     def _pump_shuffle(self) -> None:
@@ -270,7 +276,7 @@ class OutQueue:
             self._hold_fresh()
         elif self.values:
             for lane, share in self._shares(self._in_turn()):
-                lane.hold(self._take_unbound(share))
+                self._hold(lane, self._take_unbound(share))
 
     def _bind_fields(self, values: list[Any], marks: list[Mark]) -> None:
         owners, key, start = self._owners, self._key, 0
@@ -299,7 +305,7 @@ class OutQueue:
     def _hold_fresh(self) -> None:
         for lane in self.lanes:
             if lane.fresh:
-                lane.hold(lane.take_fresh())
+                self._hold(lane, lane.take_fresh())
 
     def _bind_all(self, values: list[Any], sampled: Sequence[Sampled]) -> int:
         """Give each copy of a sampled tuple an id of its own."""
@@ -310,11 +316,11 @@ class OutQueue:
                 new = self._sender.new_id()
                 ids ^= new
                 marks.append(Mark(place, root, new, parent, emitted))
-            lane.hold(Batch(list(values), marks))
+            self._hold(lane, Batch(list(values), marks))
         return ids
 
     def _bind_first(self, values: list[Any], marks: list[Mark]) -> None:
-        self.lanes[0].hold(Batch(list(values), marks))
+        self._hold(self.lanes[0], Batch(list(values), marks))
 
     def _bind_direct(self, values: list[Any], marks: list[Mark]) -> None:
         by_place = _by_place(marks)
@@ -356,7 +362,7 @@ class OutQueue:
             lane.credits, lane.number = saved.credits, saved.number
             for item in saved.waiting:
                 if item.marker is None:
-                    lane.hold(Batch(decode(item.values), list(item.marks)))
+                    self._hold(lane, Batch(decode(item.values), list(item.marks)))
                 else:
                     lane.waiting.append(MarkerOf(item.marker.kind, item.marker.value, item.marker.origin))
 

@@ -53,13 +53,13 @@ class WorkerClock:
             return SAME
         least = min(reading.error for reading in self._readings)
         quick = [reading for reading in self._readings if reading.error <= QUICK * least]
-        latest = quick[-1].at
+        latest, worst = quick[-1].at, max(reading.error for reading in quick)
         if all(abs(reading.offset) <= reading.error for reading in quick):
-            return ClockEstimate(latest, 0.0, 0.0, least)
+            return ClockEstimate(latest, 0.0, 0.0, worst)
         mean_at = sum(reading.at for reading in quick) / len(quick)
         mean = sum(reading.offset for reading in quick) / len(quick)
         spread = sum((reading.at - mean_at) ** 2 for reading in quick)
         slope = sum((r.at - mean_at) * (r.offset - mean) for r in quick) / spread if spread > 0 else 0.0
         if spread == 0 or abs(slope) * (quick[-1].at - quick[0].at) <= 2 * least:  # not more than the readings' noise
             slope = 0.0
-        return ClockEstimate(latest, mean + slope * (latest - mean_at), slope, least)
+        return ClockEstimate(latest, mean + slope * (latest - mean_at), slope, worst)

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.model.cluster import Cluster
 from penstock.runtime.emulation import ServiceTimes, Truth, VirtualCpu, VirtualNetwork
-from penstock.runtime.execution import Runner
+from penstock.runtime.execution import Runner, note_blocked
 from penstock.runtime.messages import Data, Mark, Marker, State
 from penstock.runtime.tasks import Delivery, Task
 from penstock.runtime.tracking import children
@@ -161,7 +161,10 @@ class Emulated(Runner):
             if task.slot != slot_name or (task.leaving >= 0 and not task.is_source) or self._in_service(task):
                 continue
             arrived = self._first_arrival(task)
-            if arrived < best[1] and not task.full():
+            if arrived == math.inf:
+                continue
+            note_blocked(task, self._time, full := task.full())
+            if arrived < best[1] and not full:
                 best = (task, arrived)
         return best
 
@@ -227,7 +230,7 @@ class Emulated(Runner):
         A fixed latency comes after the sender's own links, so that these are charged in the order of time.
         """
         at, rest = self._network.cross(links, _size(frame), at)
-        frame = msgspec.structs.replace(frame, at=at + latency, links=rest)
+        frame.at, frame.links = at + latency, rest
         here = self._workers[self._network.owner(rest[0])] if rest else worker
         if here == self.worker.me:
             self._at(frame.at, lambda when: self._land(frame, when))
@@ -254,6 +257,11 @@ class Emulated(Runner):
         self._truth.mean_service = busiest / self._speed
         self._at(self._time, lambda at: self._start(task.slot, at))
 
+    def _start_soon(self, task: Task) -> None:
+        """Let the task's slot go on; one that serves does so by itself when it is done."""
+        if self._slots[task.slot] not in self._serving:
+            self._at(self._time, lambda at: self._start(task.slot, at))
+
     def removed(self, task: Task) -> None:
         """Forget a task; its slot may have others waiting."""
         self._services.pop(task.number, None)
@@ -273,11 +281,11 @@ class Emulated(Runner):
 
     def arrived(self, task: Task) -> None:
         """Let the task's slot take up what has come."""
-        self._at(self._time, lambda at: self._start(task.slot, at))
+        self._start_soon(task)
 
     def relieved(self, task: Task) -> None:
         """Let the task's slot go on where it had to wait."""
-        self._at(self._time, lambda at: self._start(task.slot, at))
+        self._start_soon(task)
 
     def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
         """Return the share of the emulated cores used, how late events were, and what that means."""

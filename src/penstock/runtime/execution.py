@@ -99,9 +99,9 @@ class Runner:
         self.tell_progress(task, now)
         room = self.room(task)
         if room <= 0 or task.full() or now < task.next_poll:
-            _note_blocked(task, now, room <= 0 or task.full())
+            note_blocked(task, now, room <= 0 or task.full())
             return None
-        _note_blocked(task, now, False)
+        note_blocked(task, now, False)
         task.next_poll = 0.0
         found = task.poll(now, min(self.chunk, room))
         if found is None:
@@ -222,9 +222,9 @@ class Direct(Runner):
         worker.current = task
         while task.inbox and left > 0:
             if task.full():
-                _note_blocked(task, clock(), True)
+                note_blocked(task, clock(), True)
                 return False
-            _note_blocked(task, clock(), False)
+            note_blocked(task, clock(), False)
             item = task.inbox.popleft()
             if not isinstance(item, Delivery):
                 worker.take_marker(task, *item)
@@ -294,11 +294,11 @@ class Direct(Runner):
         return cpu, lag, ""
 
 
-def _note_blocked(task: Task, now: float, blocked: bool) -> None:
+def note_blocked(task: Task, now: float, blocked: bool) -> None:
     """Keep the time in which a task could not go on for lack of credit."""
     if blocked:
         if task.blocked_since is None:
             task.blocked_since = now
     elif task.blocked_since is not None:
-        task.blocked += now - task.blocked_since
+        task.blocked += max(0.0, now - task.blocked_since)
         task.blocked_since = None

@@ -101,7 +101,7 @@ class Gauges:
             alive=alive,
             lag_ms=1e3 * report.lag if report else 0.0,
             offset_ms=1e3 * offset,
-            note=report.warning if report else "",
+            note="late" if report and report.warning else "",
         )
 
     def warnings(self) -> list[str]:

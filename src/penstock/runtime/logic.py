@@ -141,7 +141,8 @@ def _fingerprint(logic: Logic) -> bytes | None:
     kept = {
         name: value
         for name, value in vars(logic).items()
-        if not isinstance(value, TaskContext | FunctionType | BuiltinFunctionType)
+        if not isinstance(value, FunctionType | BuiltinFunctionType)
+        and not isinstance(getattr(value, "__self__", value), TaskContext)  # it, or a method of it
     }
     try:
         return pickle.dumps(kept)  # compared, never loaded

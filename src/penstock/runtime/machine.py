@@ -440,8 +440,8 @@ class Worker(Sender):
         if made:
             task.put(made)
         task.end()
-        task.close()
         task.ended = True
+        task.close()
         self.told.append(wire.Ended(self.epoch, task.number, task.counted))
 
     def _progress(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
@@ -507,9 +507,9 @@ class Worker(Sender):
             task.input_state(),
             tuple(queue.save(streams[queue.stream].codec.encode) for queue in task.queues),
         )
+        del self.tasks[task.number]
         if not task.ended:
             task.close()
-        del self.tasks[task.number]
         self.execution.removed(task)
         self.execution.carry(state, old_slot, new_slot, worker)
         for frame in self._left_behind(task, state):

@@ -4,6 +4,7 @@ Trees follow Storm's acker: every tuple of a tree has 63 random bits, a task tel
 and those it made, and the tree is complete when all that was told cancels out. Only sampled roots are followed.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -22,8 +23,9 @@ class Sampler:
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
-        self._stride = 1
+        self._stride = 0  # 0: the source's rate is not known yet
         self._next = 0  # number of the next tuple that is picked
+        self._next_at = -math.inf  # when, while the rate is not known
         self._since: tuple[float, int] | None = None
 
     def pick(self, first: int, count: int, now: float) -> list[int]:
@@ -32,20 +34,24 @@ class Sampler:
             return list(range(count))
         if self._per_second == 0:
             return []
-        self._adapt(first, count, now)
-        start = max(self._next - first, 0)
-        picked = list(range(start, count, self._stride))
+        self._adapt(first, now)
+        if not self._stride:
+            return self._pick_by_time(now)
+        picked = list(range(max(self._next - first, 0), count, self._stride))
         if picked:
             self._next = first + picked[-1] + self._stride
         return picked
 
-    def _adapt(self, first: int, count: int, now: float) -> None:
-        """Follow the source's rate: every so many tuples that the wanted number a second comes out.
+    def _pick_by_time(self, now: float) -> list[int]:
+        if now < self._next_at:
+            return []
+        self._next_at = now + 1.0 / self._per_second
+        return [0]
 
-        Until the rate is known, it is one a batch.
-        """
+    def _adapt(self, first: int, now: float) -> None:
+        """Follow the source's rate: every so many tuples that the wanted number a second comes out."""
         if self._since is None:
-            self._since, self._stride = (now, first), max(1, count)
+            self._since = (now, first)
             return
         then, number = self._since
         if now - then >= ADAPT_S:

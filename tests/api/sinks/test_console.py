@@ -13,12 +13,12 @@ def shown(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_shows_component_task_and_value(caplog: pytest.LogCaptureFixture) -> None:
+def test_shows_each_value_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock.output")
     sink = Console()
     sink.open(context(2, 3, component="print"))
     sink.write(["text", ("a", 1), "100 %s"])
-    assert shown(caplog) == ["print[2] text", "print[2] ('a', 1)", "print[2] 100 %s"]
+    assert shown(caplog) == ["text", "('a', 1)", "100 %s"]
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -34,8 +34,8 @@ def test_shows_no_more_than_its_limit(caplog: pytest.LogCaptureFixture, moved: b
             sink = Console(limit=3)
             sink.open(context(component="print"))
             sink.restore(state)
-    last = "print[0] … more than 3; the rest is not shown"
-    assert shown(caplog) == ["print[0] 1", "print[0] 2", "print[0] 3", last]
+    last = "… more than 3; the rest is not shown"
+    assert shown(caplog) == ["1", "2", "3", last]
     assert sink.count == 6
 
 

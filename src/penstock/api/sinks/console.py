@@ -8,14 +8,14 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.api.contracts import Sink, TaskContext
+from penstock.api.contracts import Sink
 from penstock.model.errors import InvalidInput
 
 _OUTPUT = logging.getLogger("penstock.output")
 
 
 class Console(Sink[Any]):
-    """Shows each tuple in a line, `component[task] value`.
+    """Shows each tuple in a line; the run puts the task's name before it, `component[task]: value`.
 
     limit: how many tuples a task shows before it says that there are more, and shows no more. None: all of them.
     """
@@ -26,17 +26,13 @@ class Console(Sink[Any]):
         self.limit = limit
         self.count = 0
 
-    def open(self, context: TaskContext) -> None:
-        """Take the task's name."""
-        self._name = context.name
-
     def write(self, values: Sequence[Any]) -> None:
         """Show a batch, as far as the limit allows."""
         left = len(values) if self.limit is None else max(0, self.limit - self.count)
         for value in values[:left]:
-            _OUTPUT.info("%s %s", self._name, value)
+            _OUTPUT.info("%s", value)
         if len(values) > left and self.limit is not None and self.count <= self.limit:
-            _OUTPUT.info("%s … more than %d; the rest is not shown", self._name, self.limit)
+            _OUTPUT.info("… more than %d; the rest is not shown", self.limit)
         self.count += len(values)
 
     def snapshot(self) -> int:
