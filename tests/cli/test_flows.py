@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.flows import arrival_process, find_flow, flow_names
+from penstock.cli.inputs import application
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.workloads.arrivals import Poisson, Replay
 
@@ -58,6 +59,21 @@ def test_a_module_of_the_current_folder_gives_a_dataflow_or_makes_one(module: Pa
     assert find_flow("my_flows:make", rate=7.0).name == "mine-7"
 
 
+def test_what_is_only_described_runs_as_it_says() -> None:
+    flow = find_flow("face-detection", rate=2.0)
+    assert flow.application.offered_tps == pytest.approx(2)
+    assert set(flow.parts) == set(application("face-detection").index)
+
+
+def test_what_is_only_described_takes_no_input(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="input: face-detection is only described, its tuples are made up"):
+        find_flow("face-detection", input=tmp_path)
+
+
+def test_a_dataflow_of_ones_own_can_be_planned(module: Path) -> None:
+    assert application("my_flows:whole") == find_flow("my_flows:whole").application
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -68,8 +84,7 @@ def test_a_module_of_the_current_folder_gives_a_dataflow_or_makes_one(module: Pa
         ("my_flows:needs", "rate: my_flows:needs has no default for its parameter 'rate'; give --rate"),
         ("my_nothing:flow", "app: no module 'my_nothing' is in .* or installed; go to its folder, or choose one of"),
         ("my_flows.py", r"app: expected module:object, got 'my_flows.py'; write my_flows:NAME"),
-        ("my-app.toml", "app: my-app.toml describes an application but has no code to run"),
-        ("face-detection", "app: 'face-detection' can be planned but not run, it has no code; there are word-count"),
+        ("my-app.toml", "my-app.toml: cannot be read"),
         ("word-cuont", "app: nothing that can be run is named 'word-cuont'; there are word-count"),
         ("word-cuont:sources=2", "app: nothing that can be run is named 'word-cuont'"),
         ("my_flows:", "app: nothing that can be run is named 'my_flows'"),

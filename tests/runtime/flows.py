@@ -17,7 +17,7 @@ import msgspec
 from penstock.api.contracts import Operator, Source, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.model.telemetry import REQUIRED, Record, RecordKind
-from penstock.model.topology import Grouping, ServiceTime
+from penstock.model.topology import Grouping
 from penstock.runtime.controller import CannotMove
 from penstock.testing import Captured, Result, TestCluster
 
@@ -113,13 +113,13 @@ class Ascending(Operator[tuple[str, int], tuple[str, int]]):
         self.last = state
 
 
-def ordered(count: int, cpu: float = 1e-4, most: int = 7, service: ServiceTime = ServiceTime()) -> Dataflow:
+def ordered(count: int, cpu: float = 1e-4, most: int = 7) -> Dataflow:
     """Return an application in which the numbers of each key, all from one source task, come by one way."""
     flow = Dataflow("ordered")
     pairs = [(f"k{number % 2}-{number % 6}", number) for number in range(count)]
     numbers = flow.source("numbers", Given(pairs, most), parallelism=2, cpu=cpu, gives=tuple[str, int])
     kept = flow.filter("keep", bool, numbers.forward(), parallelism=2, cpu=cpu)
-    checked = flow.operator("check", Ascending, kept.fields(0), parallelism=3, cpu=cpu, service=service)
+    checked = flow.operator("check", Ascending, kept.fields(0), parallelism=3, cpu=cpu)
     again = flow.operator("again", Ascending, checked.fields(0), parallelism=2, cpu=cpu)
     flow.sink("out", Captured([]), again.to_first(), parallelism=1, cpu=cpu / 10)
     return flow

@@ -21,7 +21,7 @@ SETTINGS = ("rate", "arrivals", "input")  # the options that a user's function m
 
 
 def flow_names(incomplete: str) -> list[str]:
-    """Complete the name of a built-in application that can be run."""
+    """Complete the name of a built-in application that has code."""
     from penstock.workloads.dataflows import DATAFLOWS
 
     return [name for name in DATAFLOWS if name.startswith(incomplete)]
@@ -38,7 +38,8 @@ def find_flow(
     """Return the dataflow that a text names, its sources set as asked; refuse what it has no setting for.
 
     The text is a built-in name, with parameters where wanted (`word-count:sources=2`), or `module:object`, a dataflow
-    or a function that returns one. Settings are handed to the function as `rate`, `arrivals` and `input`.
+    or a function that returns one. Settings are handed to the function as `rate`, `arrivals` and `input`. An
+    application that is only described, by name or in a file, runs with operators that pass tuples on as it says.
     """
     given = {name: v for name, v in zip(SETTINGS, (rate, arrivals, input), strict=True) if v is not None}
     name, _, rest = text.partition(":")
@@ -46,9 +47,30 @@ def find_flow(
         from penstock.workloads.dataflows import dataflow
 
         return dataflow(text, rate=rate, arrivals=arrivals, input=input, seed=seed)
+    if is_described(text):
+        return _described(text, given)
     if not rest or "=" in rest:
         raise _unknown(text, name)
     return _own(text, given)
+
+
+def is_described(text: str) -> bool:
+    """Whether a text names an application that is described, in a file or by a built-in name, without code."""
+    from penstock.workloads.applications import APPLICATIONS
+
+    return text.endswith((".toml", ".json")) or text.partition(":")[0] in APPLICATIONS
+
+
+def _described(text: str, given: Mapping[str, Any]) -> "Dataflow":
+    """Return a dataflow that behaves as an application is described to."""
+    from penstock.cli.inputs import application
+    from penstock.workloads.dataflows import any_dataflow
+
+    for option in given:
+        if option != "rate":
+            problem = f"{text} is only described, its tuples are made up and take no --{option}; leave it out"
+            raise InvalidInput(option, problem)
+    return any_dataflow(application(text), given.get("rate"))
 
 
 def arrival_process(spec: str | None, rate: float | None) -> "Arrivals | None":
@@ -72,13 +94,7 @@ def arrival_process(spec: str | None, rate: float | None) -> "Arrivals | None":
 
 
 def _unknown(text: str, name: str) -> PenstockError:
-    from penstock.workloads.applications import APPLICATIONS
-
     ready = f"there are {', '.join(flow_names(''))}, or module:object for your own"
-    if name in APPLICATIONS:
-        return UnknownName("app", f"{name!r} can be planned but not run, it has no code; {ready}")
-    if text.endswith((".toml", ".json")):
-        return UnknownName("app", f"{text} describes an application but has no code to run; {ready}")
     if text.endswith(".py"):
         return UnknownName("app", f"expected module:object, got {text!r}; write {Path(text).stem}:NAME")
     return UnknownName("app", f"nothing that can be run is named {name!r}; {ready}")

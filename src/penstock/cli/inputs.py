@@ -58,10 +58,16 @@ def is_network(text: str) -> bool:
 
 
 def application(text: str) -> "Application":
-    """Return the application that a file or a built-in name gives."""
+    """Return the application that a file, a built-in name or a dataflow of the user's, `module:object`, gives."""
     from penstock.model.files import load_application
+    from penstock.workloads.applications import APPLICATIONS
     from penstock.workloads.applications import application as built_in
 
+    name, colon, rest = text.partition(":")
+    if colon and "=" not in rest and name not in APPLICATIONS and not is_file(text):
+        from penstock.cli.flows import find_flow
+
+        return find_flow(text).application
     return load_application(text) if is_file(text) else built_in(text)
 
 

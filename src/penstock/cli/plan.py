@@ -35,7 +35,10 @@ EXAMPLES = """Examples:
 @app.command(epilog=EXAMPLES)
 def plan(
     application: Annotated[
-        str, typer.Argument(help="A file (.toml, .json) or a built-in name.", autocompletion=application_names)
+        str,
+        typer.Argument(
+            help="A file (.toml, .json), a built-in name, or module:object.", autocompletion=application_names
+        ),
     ],
     cluster: Annotated[
         str, typer.Argument(help="A file (.toml, .json; .graph) or a built-in name.", autocompletion=cluster_names)

@@ -41,7 +41,8 @@ def run(
         str,
         typer.Argument(
             metavar="APP",
-            help="A built-in name, NAME or NAME:PARAMETER=VALUE, or module:object, a Dataflow or what makes one.",
+            help="A built-in name, NAME or NAME:PARAMETER=VALUE, a file that describes an application, "
+            "or module:object, a Dataflow or what makes one.",
             autocompletion=flow_names,
         ),
     ],

@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,15 +99,14 @@ def start(
         stack.push(partial(_leave, info))
         say("starting Spark")
         embedded = master is None
-        with _same_interrupt():
-            spark = stack.enter_context(
-                session(
-                    flow.name,
-                    embedded_master(workers) if embedded and running_session() is None else master,
-                    settings=spark_settings(workers, embedded),
-                    folder=info.path / "spark",
-                )
+        spark = stack.enter_context(
+            session(
+                flow.name,
+                embedded_master(workers) if embedded and running_session() is None else master,
+                settings=spark_settings(workers, embedded),
+                folder=info.path / "spark",
             )
+        )
         executors = need_cores(spark, workers if emulate or slots or is_local(spark) else 1)
         cluster = emulate or discover(executors, is_local(spark), slots)
         if plan is None:
@@ -231,12 +228,3 @@ def _leave(info: "RunInfo", failure: type[BaseException] | None, *_: object) -> 
         ended(info)
     else:
         shutil.rmtree(info.path, ignore_errors=True)
-
-
-@contextmanager
-def _same_interrupt() -> Iterator[None]:
-    """Keep what Ctrl-C does: a new Spark session would have it cancel every job."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, before)

@@ -63,11 +63,14 @@ def session(
         conf = _settings(name, master or f"local[{os.cpu_count() or 1}]", home)
         for key, value in (settings or {}).items():
             conf.set(key, value)
-        spark = _start(conf, home)
+        spark = None
         try:
+            with _interrupts_wait():
+                spark = _start(conf, home)
             yield spark
         finally:
-            spark.stop()
+            if spark is not None:
+                spark.stop()
 
 
 def running_session() -> SparkSession | None:
@@ -127,7 +130,7 @@ def _start(conf: SparkConf, folder: Path) -> SparkSession:
     said = folder / "spark.log"
     try:
         if SparkContext._gateway is None:  # a process keeps its Java process, whatever became of earlier sessions
-            with said.open("wb") as log, _interrupts_wait():
+            with said.open("wb") as log:
                 SparkContext._ensure_initialized(gateway=_launch(conf, log), conf=conf)
         return SparkSession(SparkContext(conf=conf))
     except (PySparkException, Py4JError, RuntimeError, ValueError) as error:
@@ -143,12 +146,21 @@ def _reason(error: str, log: str) -> str:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Have Ctrl-C wait until Java's process is up and ours: interrupted before, PySpark leaves it behind, running."""
+    """Have the first Ctrl-C wait for the session, and let PySpark not change what later ones do.
+
+    Interrupted before, PySpark leaves Java's process behind, running. Afterwards it would have Ctrl-C cancel all jobs.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+
+    def hear(number: int, _: object) -> None:
+        heard.append(number)
+        if len(heard) > 1:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, hear)
     try:
         yield
     finally:

@@ -30,6 +30,7 @@ PING_S = 0.5
 CLOCK_S = 5.0  # between records of a worker's clock
 PREPARE_S = 5.0  # for a task to say whether it can move
 MOVE_S = 30.0  # for it to arrive
+SILENT_S = 5.0  # without a heartbeat, after which a worker is warned of
 RESTING = ("stopped", "failed")
 
 
@@ -169,7 +170,7 @@ class Controller:
 
     def told(self, worker: int, message: wire.Telling, now: float) -> None:
         """Take in what a worker says; what it says of another epoch is no use any more."""
-        self._now = now
+        self._now = self.members[worker].last_beat = now
         if getattr(message, "epoch", 0) in (0, self.epoch):  # 0: said outside any epoch
             self._takes[type(message)](worker, message, now)
 
@@ -295,9 +296,17 @@ class Controller:
             in_flight=self._in_flight(),
             timed_out=self.acker.timed_out,
             operation=self._operations[0].label if self._operations else "",
-            warnings=self.gauges.warnings(),
+            warnings=[*self.gauges.warnings(), *self._silent(now)],
             error=self.error,
         )
+
+    def _silent(self, now: float) -> list[str]:
+        """Say which workers give no sign of life, though their connection stands: stopped, or cut off."""
+        return [
+            f"worker {m.site.name!r} (pid {m.pid} on {m.host}) has given no sign of life for {now - m.last_beat:.0f} s"
+            for m in self.members
+            if m.alive and self.phase not in RESTING and now - m.last_beat > SILENT_S
+        ]
 
     def take_records(self) -> list[Record]:
         """Return the telemetry since the last call."""
