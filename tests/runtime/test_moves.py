@@ -80,7 +80,7 @@ def test_waits_with_a_task_that_comes_before_the_command_which_says_so() -> None
         ended: list[Operation] = []
         cluster.request([("count[1]", "w0/0"), ("lines[0]", "w2/0"), ("split[2]", "w0/0")], ended.append)
         while not ended and cluster.step():
-            ahead += any(worker.ahead is not None for worker in cluster.workers)
+            ahead += any(worker.moves.ahead is not None for worker in cluster.workers)
         assert ended
         assert ended[0].error is None
         flows.check_counts(cluster.finish()["out"], 60)

@@ -212,7 +212,7 @@ class Emulated(Runner):
                 self.hop(task, job.delivery, job.mark, job.started, at)
             self.worker.processed(task, job.delivery.channel, 1)
         if task.leaving >= 0 and self.idle(task):
-            self.worker.depart(task)
+            self.worker.moves.depart(task)
         for slot_name in {f"{self._name}/{slot}": None, task.slot: None}:  # it may have been given another meanwhile
             self._start(slot_name, at)
 

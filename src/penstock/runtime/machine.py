@@ -10,7 +10,7 @@ import math
 import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.api.contracts import Sink, TaskContext
 from penstock.api.dataflow import Dataflow
@@ -23,6 +23,7 @@ from penstock.runtime.execution import Direct, Execution
 from penstock.runtime.layout import Layout
 from penstock.runtime.logic import UserError
 from penstock.runtime.messages import Credit, Data, Marker, State
+from penstock.runtime.moving import Local, Moves
 from penstock.runtime.tasks import Delivery, InChannel, Task
 from penstock.runtime.tracking import Sampler, Tracker
 
@@ -30,17 +31,6 @@ REPORT_S = 0.25
 FLUSH_S = 1.0
 
 Envelope = Data | Marker | State  # what is routed to a task's host
-
-
-class Local(NamedTuple):
-    """Tuples handed over within the process to a task that is on its way here."""
-
-    stream: int
-    source: int
-    number: int
-    values: list[Any]
-    marks: list[wire.Mark]
-    sent: float
 
 
 class BrokenProtocol(RuntimeError):
@@ -96,7 +86,7 @@ class Worker(Sender):
                 self.told.append(wire.Prepared(self.epoch, message.move, problem))
             case wire.Move():
                 self.execution.begin()
-                self._guarded(lambda: self._move(message))
+                self._guarded(lambda: self.moves.begin(message))
             case wire.Drain():
                 self.draining = True
                 for task in self.tasks.values():
@@ -115,7 +105,7 @@ class Worker(Sender):
             return
         self.execution.begin()
         if isinstance(frame, Credit):
-            self._guarded(lambda: self._credit(frame))
+            self._guarded(lambda: self.credit(frame))
         else:
             self._guarded(lambda: self.execution.receive(frame, len(data)))
 
@@ -161,19 +151,17 @@ class Worker(Sender):
             emulated=assign.emulated is not None,
         )
         self.draining = False
-        self.moved = 0  # the last move that was commanded
-        self.ahead: State | None = None  # a task that came before the command which says so
-        self.early: dict[int, list[wire.Frame | Local]] = {}  # for tasks that are on their way here
+        self.moves = Moves(self)
         self.departed: list[wire.TaskReport] = []  # of tasks that have left since the last report
         self.samplers: dict[int, Sampler] = {}
         self.execution: Execution = Direct(self) if assign.emulated is None else Emulated(self)
         for task, worker in enumerate(self.where):
             if worker == self.me:
-                self._add(self._open(task, self.placement[task]))
+                self.add_task(self.open_task(task, self.placement[task]))
         self.phase = "assigned"
         self.told.append(wire.Ready(self.epoch))
 
-    def _open(self, number: int, slot: str, ended: bool = False) -> Task:
+    def open_task(self, number: int, slot: str, ended: bool = False) -> Task:
         """Make a task; the logic of one that has ended elsewhere stays closed."""
         layout, component = self.layout, self.layout.components[number]
         context = TaskContext(
@@ -208,7 +196,8 @@ class Worker(Sender):
             task.open()
         return task
 
-    def _add(self, task: Task) -> None:
+    def add_task(self, task: Task) -> None:
+        """Begin to run a task that is open."""
         self.tasks[task.number] = task
         self.tasks = dict(sorted(self.tasks.items()))
         self.samplers.setdefault(task.number, Sampler(self.assigned.sample_tps))
@@ -303,10 +292,11 @@ class Worker(Sender):
 
     def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerOf) -> None:
         """Send a marker to a task, wherever it is; it has a number as a tuple has."""
-        self._marker_to(queue, lane, marker, self.placement[lane.target], self.where[lane.target])
+        self.send_marker_to(queue, lane, marker, self.placement[lane.target], self.where[lane.target])
         lane.number += 1
 
-    def _marker_to(self, queue: OutQueue, lane: Lane, marker: MarkerOf, slot: str, worker: int) -> None:
+    def send_marker_to(self, queue: OutQueue, lane: Lane, marker: MarkerOf, slot: str, worker: int) -> None:
+        """Send a marker to a slot where its task is, or was."""
         kind, value, origin = marker
         frame = Marker(self.epoch, queue.stream, queue.source, lane.target, lane.number, kind, value, origin, self.me)
         self.execution.carry(frame, self.placement[queue.source], slot, worker)
@@ -316,10 +306,10 @@ class Worker(Sender):
     ) -> None:
         task = self.tasks.get(target)
         if task is None:  # it is on its way here
-            self.early.setdefault(target, []).append(Local(queue.stream, queue.source, number, values, marks, now))
+            self.moves.keep(target, Local(queue.stream, queue.source, number, values, marks, now))
             return
         channel = task.inputs[queue.stream, queue.source]
-        self._accept(task, channel, number, Delivery(channel, values, marks, now, now, 0, self.me))
+        self.accept(task, channel, number, Delivery(channel, values, marks, now, now, 0, self.me))
 
     def post(self, worker: int, frame: wire.Frame) -> None:
         """Leave a frame for the shell to send."""
@@ -330,7 +320,7 @@ class Worker(Sender):
     def deliver(self, frame: Envelope, size: int, now: float) -> None:
         """Take a frame that has reached this worker for good, or pass it on to where its task has gone."""
         if isinstance(frame, State):
-            self._arrive(frame)
+            self.moves.arrive(frame)
             return
         task = self.tasks.get(frame.target)
         if task is None:
@@ -339,27 +329,25 @@ class Worker(Sender):
         channel = task.inputs[frame.stream, frame.source]
         if isinstance(frame, Marker):
             marker = MarkerOf(frame.kind, frame.value, frame.origin)
-            self._accept(task, channel, frame.number, marker)
+            self.accept(task, channel, frame.number, marker)
             return
         self.current = task
         values = self.layout.streams[frame.stream].codec.decode(frame.values)
         delivery = Delivery(channel, values, frame.marks, frame.sent, now, size, frame.sender)
-        self._accept(task, channel, frame.number, delivery)
+        self.accept(task, channel, frame.number, delivery)
 
     def _deliver_elsewhere(self, frame: Data | Marker) -> None:
-        if self._comes_here(frame.target):
-            self.early.setdefault(frame.target, []).append(frame)
+        if self.moves.awaits(frame.target):
+            self.moves.keep(frame.target, frame)
         else:
             worker = self.where[frame.target]
-            self.execution.carry(frame, self._slot_here(), self.placement[frame.target], worker)
+            self.execution.carry(frame, self.slot_here(), self.placement[frame.target], worker)
 
-    def _comes_here(self, task: int) -> bool:
-        return self.where[task] == self.me or (self.ahead is not None and self.ahead.task == task)
-
-    def _slot_here(self) -> str:
+    def slot_here(self) -> str:
+        """Return a slot of this worker."""
         return next(slot for slot, worker in self.assigned.slots.items() if worker == self.me)
 
-    def _accept(self, task: Task, channel: InChannel, number: int, item: Delivery | MarkerOf) -> None:
+    def accept(self, task: Task, channel: InChannel, number: int, item: Delivery | MarkerOf) -> None:
         """Put what came on a channel into the inbox, in the order of its numbers.
 
         The marker of a move comes over the old host, so that later tuples may have come before it.
@@ -382,18 +370,18 @@ class Worker(Sender):
             task.queued += len(item.values)
             task.inbox.append(item)
         elif item.kind == wire.MOVE:
-            self._settle(task, channel, item)
+            self.moves.settle(task, channel, item)
         else:
             channel.expected += 1
             task.inbox.append((channel, item))
         self.execution.arrived(task)
 
-    def _credit(self, frame: Credit) -> None:
+    def credit(self, frame: Credit) -> None:
         """Add credit to a lane, wherever its task is."""
         task = self.tasks.get(frame.source)
         if task is None:
-            if self._comes_here(frame.source):
-                self.early.setdefault(frame.source, []).append(frame)
+            if self.moves.awaits(frame.source):
+                self.moves.keep(frame.source, frame)
             else:
                 self.post(self.where[frame.source], frame)
             return
@@ -420,7 +408,7 @@ class Worker(Sender):
 
     def give_credit(self, task: Task, channel: InChannel, amount: int) -> None:
         """Let a channel's sender send more."""
-        self._credit(Credit(self.epoch, channel.stream, channel.source, task.number, amount, task.queued))
+        self.credit(Credit(self.epoch, channel.stream, channel.source, task.number, amount, task.queued))
 
     def take_marker(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
         """Act on a marker that has come to the head of an inbox."""
@@ -461,144 +449,11 @@ class Worker(Sender):
         channels = self.layout.progress_channels(task.number, origin)
         return min(task.inputs[channel].progress.get(origin, 0) for channel in channels)
 
-    # Moving
-
-    def _move(self, move: wire.Move) -> None:
-        old_slot, old = self.placement[move.task], self.where[move.task]
-        new = self.assigned.slots[move.slot]
-        self.placement[move.task], self.where[move.task] = move.slot, new
-        self.moved = move.move
-        task = self.tasks.get(move.task)
-        if old == new:
-            if task is not None:
-                self.execution.reslot(task, move.slot)
-                self.told.append(wire.Moved(self.epoch, move.move, now := self.execution.now(), now))
-            return
-        if task is not None:
-            task.leaving = move.move
-        for upstream in self.tasks.values():
-            for queue in upstream.queues:
-                for lane in queue.lanes:
-                    if lane.target == move.task:
-                        self._marker_to(queue, lane, MarkerOf(wire.MOVE, move.move, 0), old_slot, old)
-        if task is not None and self.execution.idle(task):
-            self.depart(task)
-        if self.ahead is not None:
-            state, self.ahead = self.ahead, None
-            self._arrive(state)
-
-    def depart(self, task: Task) -> None:
-        """Send a task to where it goes, and after it all that has come for it."""
-        self.current = task
-        now, new_slot = self.execution.now(), self.placement[task.number]
-        worker, old_slot = self.where[task.number], task.slot
-        streams = self.layout.streams
-        state = State(
-            self.epoch,
-            task.leaving,
-            task.number,
-            new_slot,
-            now,
-            task.movable.save() if task.movable is not None and not task.ended else b"",
-            tuple(when - now for when in task.context.timers),
-            task.ended,
-            task.counted,
-            task.progressed,
-            task.input_state(),
-            tuple(queue.save(streams[queue.stream].codec.encode) for queue in task.queues),
-        )
-        del self.tasks[task.number]
-        if not task.ended:
-            task.close()
-        self.execution.removed(task)
-        self.execution.carry(state, old_slot, new_slot, worker)
-        for frame in self._left_behind(task, state):
-            self.execution.carry(frame, old_slot, new_slot, worker)
-        task.leave()
-        self.departed.append(self._task_report(task, self.clock()))
-
-    def _left_behind(self, task: Task, state: State) -> list[Data | Marker]:
-        """Return what had come for a task that leaves: its inbox, batches held for their turn, markers of the move."""
-        numbers = {(one.stream, one.source): one.expected for one in state.inputs}
-        frames: list[Data | Marker] = []
-
-        def add(channel: InChannel, number: int, item: Delivery | MarkerOf) -> int:
-            way = (channel.stream, channel.source, task.number, number)
-            if isinstance(item, MarkerOf):
-                frames.append(Marker(self.epoch, *way, item.kind, item.value, item.origin, self.me))
-                return int(item.kind != wire.MOVE)
-            item.cut()
-            values = self.layout.streams[channel.stream].codec.encode(item.values)
-            count = len(item.values)
-            frames.append(Data(self.epoch, *way, count, item.sent, values, tuple(item.marks), item.sender))
-            return count
-
-        for item in task.inbox:
-            channel, content = (item.channel, item) if isinstance(item, Delivery) else item
-            key = (channel.stream, channel.source)
-            numbers[key] += add(channel, numbers[key], content)
-        for channel, marker in task.passing:
-            add(channel, channel.expected, marker)
-        for channel in task.inputs.values():
-            for number, held in sorted(channel.held.items()):
-                for content in held:
-                    number += add(channel, number, content)
-        return frames
-
-    def _arrive(self, state: State) -> None:
-        """Go on with a task that was elsewhere."""
-        if state.move > self.moved:
-            self.ahead = state
-            return
-        if self.where[state.task] != self.me:  # a machine on its way did not know better
-            self.execution.carry(state, self._slot_here(), self.placement[state.task], self.where[state.task])
-            return
-        task = self._open(state.task, state.slot, state.ended)
-        if task.movable is not None:
-            task.movable.load(state.logic)
-        now = self.execution.now()
-        task.context.timers = [now + after for after in state.timers]
-        task.counted, task.progressed = state.counted, state.progressed
-        task.finishing = self.draining and task.is_source
-        task.load_inputs(state.inputs)
-        for queue, saved in zip(task.queues, state.outputs, strict=True):
-            queue.load(saved, self.layout.streams[queue.stream].codec.decode)
-        task.arriving, task.unsettled, task.left = state.move, len(task.inputs), state.left
-        self._add(task)
-        self._settled(task)
-        for early in self.early.pop(task.number, []):
-            self._deliver_early(task, early)
-        for queue in task.queues:
-            queue.pump()
-
-    def _deliver_early(self, task: Task, early: "wire.Frame | Local") -> None:
-        if isinstance(early, Credit):
-            self._credit(early)
-        elif isinstance(early, Local):
-            channel = task.inputs[early.stream, early.source]
-            delivery = Delivery(channel, early.values, early.marks, early.sent, self.execution.now(), 0, self.me)
-            self._accept(task, channel, early.number, delivery)
-        else:
-            self.deliver(early, 0, self.execution.now())
-
-    def _settle(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
-        """Note that all that a channel had sent to a task's old host has come."""
-        if task.arriving != marker.value:
-            task.passing.append((channel, marker))  # this is the old host
-            return
-        task.unsettled -= 1
-        self._settled(task)
-
-    def _settled(self, task: Task) -> None:
-        if task.unsettled == 0 and task.arriving >= 0:
-            self.told.append(wire.Moved(self.epoch, task.arriving, task.left, self.execution.now()))
-            task.arriving = -1
-
     # Reporting
 
     def _report(self, now: float) -> None:
         interval = max(now - self._last_report, 1e-9)
-        tasks = [*self.departed, *(self._task_report(task, now) for task in self.tasks.values())]
+        tasks = [*self.departed, *(self.task_report(task, now) for task in self.tasks.values())]
         self.departed = []
         roots, acks = self.tracker.take()
         cpu_now = self._cpu_seconds()
@@ -608,7 +463,7 @@ class Worker(Sender):
         self._last_report, self._last_cpu = now, cpu_now
         self._next_report = now + REPORT_S
 
-    def _task_report(self, task: Task, now: float) -> wire.TaskReport:
+    def task_report(self, task: Task, now: float) -> wire.TaskReport:
         """Return what a task did since the last report, and begin to count anew."""
         report = task.report(now)
         self.tracker.record(
