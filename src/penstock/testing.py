@@ -27,10 +27,12 @@ from penstock.model.status import Status
 from penstock.model.telemetry import Record
 from penstock.model.topology import Kind
 from penstock.runtime import messages as wire
-from penstock.runtime.controller import Controller, Operation, Site, Terms, check_placement
+from penstock.runtime.controller import Controller
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
 from penstock.runtime.machine import Worker
+from penstock.runtime.operations import Operation
+from penstock.runtime.terms import Site, Terms, check_placement
 
 START = 1000.0  # no time is zero, so that a time that was never set shows
 CONTROLLER = -1
@@ -197,7 +199,7 @@ class TestCluster:
         wanted = [(self.controller.find_task(task), slot) for task, slot in moves]
         for _, slot in wanted:
             self.controller.check_slot(slot)
-        self.controller.request(wanted, "move", then)
+        self.controller.operations.request(wanted, "move", then)
 
     def drain(self, seconds: float = 3600.0) -> Result:
         """Let the sources end, and all that is in flight be processed."""

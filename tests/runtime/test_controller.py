@@ -9,17 +9,10 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.telemetry import REQUIRED, RecordKind
 from penstock.runtime import messages as wire
-from penstock.runtime.controller import (
-    MOVE_S,
-    PREPARE_S,
-    CannotMove,
-    Controller,
-    Operation,
-    Site,
-    Terms,
-    check_placement,
-)
+from penstock.runtime.controller import Controller
 from penstock.runtime.layout import Layout
+from penstock.runtime.operations import MOVE_S, PREPARE_S, CannotMove, Operation
+from penstock.runtime.terms import Site, Terms, check_placement
 from penstock.testing import Captured
 from tests.runtime.flows import Given
 
@@ -160,7 +153,7 @@ def test_a_drain_before_the_start_stops() -> None:
 
 def moving(one: Controller, *moves: tuple[int, str]) -> list[Operation]:
     ended: list[Operation] = []
-    one.request(moves, "move", ended.append)
+    one.operations.request(moves, "move", ended.append)
     return ended
 
 
@@ -220,7 +213,7 @@ def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() ->
 def test_an_operation_asked_for_at_the_end_of_another_begins_once() -> None:
     one = running()
     again: list[Operation] = []
-    one.request([(1, "w1/0")], "move", lambda _: one.request([(1, "w0/0")], "back", again.append))
+    one.operations.request([(1, "w1/0")], "move", lambda _: one.operations.request([(1, "w0/0")], "back", again.append))
     one.told(0, wire.Prepared(1, 1, ""), 2.0)
     one.told(1, wire.Moved(1, 1, 2.0, 2.0), 2.1)
     assert len(commands(one, wire.Prepare)) == 2

@@ -13,7 +13,7 @@ from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.errors import UnknownName
 from penstock.model.topology import Distribution, ServiceTime
 from penstock.runtime import messages as wire
-from penstock.runtime.controller import CannotMove, Operation
+from penstock.runtime.operations import CannotMove, Operation
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from tests.runtime import flows
 

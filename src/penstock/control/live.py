@@ -16,10 +16,10 @@ from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.plan import Plan, to_placement
 
 if TYPE_CHECKING:
-    from penstock.runtime.controller import Site
     from penstock.runtime.folder import RunInfo
     from penstock.runtime.run import Progress, Run
     from penstock.runtime.spark.executors import Executor
+    from penstock.runtime.terms import Site
 
 POLICY = "round-robin"
 SAMPLE_TPS = 20.0
@@ -162,7 +162,7 @@ def discover(executors: Sequence["Executor"], local: bool, slots: int | None = N
 
 def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) -> list[tuple["Site", "Executor"]]:
     """Say which worker processes there are, and on which executor each: a machine each, or a slot each."""
-    from penstock.runtime.controller import Site
+    from penstock.runtime.terms import Site
 
     if not emulated:
         named = {_machine_name(executor): executor for executor in executors}

@@ -9,80 +9,32 @@ It alone issues epochs and incarnations. What it wants said to workers it leaves
 """
 
 import math
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from penstock.model.errors import InvalidInput, PenstockError, UnknownName, choices
+from penstock.model.errors import PenstockError, UnknownName, choices
 from penstock.model.status import Status
 from penstock.model.telemetry import Record, RecordKind
 from penstock.runtime import messages as wire
 from penstock.runtime.acker import Acker, Done
 from penstock.runtime.clocks import ClockEstimate, WorkerClock
 from penstock.runtime.gauges import Gauges
-from penstock.runtime.handle import LogLine, Outcome
+from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
+from penstock.runtime.operations import Operations
+from penstock.runtime.terms import Site, Terms
 
 PING_S = 0.5
 CLOCK_S = 5.0  # between records of a worker's clock
-PREPARE_S = 5.0  # for a task to say whether it can move
-MOVE_S = 30.0  # for it to arrive
 SILENT_S = 5.0  # without a heartbeat, after which a worker is warned of
 RESTING = ("stopped", "failed")
 
 
 class RunFailed(PenstockError):
     """A run that ended by an error: an operator's, or a worker's."""
-
-
-class CannotMove(PenstockError):
-    """A move that was refused or did not come to its end."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """A worker that the plan needs: one slot, or an emulated machine with all of its slots."""
-
-    name: str
-    slots: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How a run is to be run."""
-
-    run: str
-    sites: tuple[Site, ...]
-    placement: tuple[str, ...]  # slot of each task
-    folder: str = "."
-    telemetry: str = ""
-    window: int = 2048
-    sample_tps: float = 20.0
-    in_flight: int = 0
-    seed: int = 0
-    master: str = ""
-    policy: str = ""
-    emulated: Mapping[str, Any] | None = None  # the cluster
-    emulated_name: str | None = None
-    routes: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
-    start_s: float = 120.0  # for all workers to come
-
-
-@dataclass
-class Operation:
-    """Moves that are done one after another; `then` is called at the end, with an error or None."""
-
-    moves: deque[tuple[int, str]]  # task, slot
-    then: Callable[["Operation"], None]
-    label: str = ""
-    done: list[Outcome] = field(default_factory=list)
-    error: PenstockError | None = None
-    step: str = ""  # preparing, moving; empty between moves
-    number: int = -1  # of the move that is under way
-    deadline: float = 0.0
 
 
 @dataclass
@@ -121,12 +73,11 @@ class Controller:
         self.gauges = Gauges(layout)
         self.acker = Acker()
         self._by_name = {site.name: number for number, site in enumerate(terms.sites)}
-        self._slots = {slot: number for number, site in enumerate(terms.sites) for slot in site.slots}
+        self.slots = {slot: number for number, site in enumerate(terms.sites) for slot in site.slots}
         self._ended: set[int] = set()
         self._passed: dict[tuple[int, int], int] = {}
-        self._progressed: dict[int, int] = {}
-        self._operations: deque[Operation] = deque()
-        self._moves = 0
+        self.progressed: dict[int, int] = {}
+        self.operations = Operations(self)
         self._incarnations = 0
         self._started = now
         self._went: float | None = None
@@ -135,7 +86,7 @@ class Controller:
         self._pings = 0
         self._next_ping = now
         self._next_clock = now
-        self._now = now
+        self.now = now
         self._takes: dict[type, Callable[[int, Any, float], None]] = {
             wire.Beat: self._beat,
             wire.Pong: self._pong,
@@ -143,8 +94,8 @@ class Controller:
             wire.Ready: self._ready,
             wire.Report: self._report,
             wire.Failure: self._failure,
-            wire.Prepared: self._prepared,
-            wire.Moved: self._moved,
+            wire.Prepared: self.operations.prepared,
+            wire.Moved: self.operations.moved,
             wire.Passed: self._pass,
             wire.Ended: self._end,
             wire.Lost: self._lost_peer,
@@ -163,14 +114,14 @@ class Controller:
         member.executor, member.incarnation = message.executor, self._incarnations
         member.registered = member.alive = True
         member.last_beat = now
-        self._event("registered", f"{message.worker} pid {message.pid} on {message.host}", now)
+        self.event("registered", f"{message.worker} pid {message.pid} on {message.host}", now)
         if all(each.registered for each in self.members):
             self._assign()
         return number
 
     def told(self, worker: int, message: wire.Telling, now: float) -> None:
         """Take in what a worker says; what it says of another epoch is no use any more."""
-        self._now = self.members[worker].last_beat = now
+        self.now = self.members[worker].last_beat = now
         if getattr(message, "epoch", 0) in (0, self.epoch):  # 0: said outside any epoch
             self._takes[type(message)](worker, message, now)
 
@@ -186,17 +137,6 @@ class Controller:
 
     # What the user says
 
-    def request(self, moves: Sequence[tuple[int, str]], label: str, then: Callable[[Operation], None]) -> None:
-        """Begin an operation, after those that are under way."""
-        operation = Operation(deque(moves), then, label)
-        if self.phase != "running":
-            operation.error = CannotMove(f"{label}: the application is {self.phase}; only a running one can be changed")
-            then(operation)
-            return
-        self._operations.append(operation)
-        if len(self._operations) == 1:
-            self._next_move(self._now)
-
     def find_task(self, name: str) -> int:
         """Return the number of a task, by its name."""
         if name not in self.layout.by_name:
@@ -205,25 +145,21 @@ class Controller:
 
     def check_slot(self, slot: str) -> None:
         """Refuse a slot that the run does not have."""
-        if slot not in self._slots:
-            raise UnknownName("slot", f"this run has no slot {slot!r}; it has {choices(self._slots)}")
+        if slot not in self.slots:
+            raise UnknownName("slot", f"this run has no slot {slot!r}; it has {choices(self.slots)}")
 
     def set_policy(self, policy: str, now: float) -> None:
         """Note that the tasks are placed by another policy from now on."""
         self.policy = policy
-        self._event("apply", policy, now)
-
-    def mark(self, event: str, detail: str, now: float) -> None:
-        """Note something in the telemetry, such as a phase of an experiment."""
-        self._event(event, detail, now)
+        self.event("apply", policy, now)
 
     def drain(self, now: float) -> None:
         """Let the sources end and everything in flight be processed."""
         if self.phase == "running":
             self.phase = "draining"
-            self._abandon("the application is ending", all_of_them=False)
-            self._event("drain", "", now)
-            self._tell_all(wire.Drain(self.epoch))
+            self.operations.abandon("the application is ending", all_of_them=False)
+            self.event("drain", "", now)
+            self.tell_all(wire.Drain(self.epoch))
         elif self.phase == "starting":
             self.stop(now)
 
@@ -240,7 +176,7 @@ class Controller:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        self._now = now
+        self.now = now
         if self.phase == "starting" and now - self._started > self.terms.start_s:
             missing = [m.site.name for m in self.members if not m.registered] or [
                 m.site.name for m in self.members if not m.ready
@@ -260,8 +196,7 @@ class Controller:
         if now >= self._next_clock:
             self._next_clock = now + CLOCK_S
             self._record_clocks()
-        if self._operations and now > self._operations[0].deadline:
-            self._overdue(self._operations[0])
+        self.operations.tick(now)
 
     def wakeup(self) -> float:
         """Return when `tick` is due."""
@@ -275,7 +210,7 @@ class Controller:
         machines = [slot.rpartition("/")[0] for slot in self.placement]
         counts = [0] * len(self.members)
         for slot in self.placement:
-            counts[self._slots[slot]] += 1
+            counts[self.slots[slot]] += 1
         return Status(
             run=self.terms.run,
             application=self.layout.application.name,
@@ -295,7 +230,7 @@ class Controller:
             written=self.gauges.written,
             in_flight=self._in_flight(),
             timed_out=self.acker.timed_out,
-            operation=self._operations[0].label if self._operations else "",
+            operation=self.operations.current,
             warnings=[*self.gauges.warnings(), *self._silent(now)],
             error=self.error,
         )
@@ -325,7 +260,7 @@ class Controller:
                 number,
                 member.incarnation,
                 peers,
-                self._slots,
+                self.slots,
                 tuple(self.placement),
                 terms.window,
                 terms.sample_tps,
@@ -341,10 +276,11 @@ class Controller:
     def _go(self, now: float) -> None:
         self.phase = "running"
         self._went = now
-        self._event("start", self.policy, now)
-        self._tell_all(wire.Go(self.epoch))
+        self.event("start", self.policy, now)
+        self.tell_all(wire.Go(self.epoch))
 
-    def _tell_all(self, command: wire.Command) -> None:
+    def tell_all(self, command: wire.Command) -> None:
+        """Say something to every worker."""
         self.out += [(number, command) for number, member in enumerate(self.members) if member.alive]
 
     def _beat(self, worker: int, _: wire.Beat, now: float) -> None:
@@ -396,118 +332,40 @@ class Controller:
         key = (message.sink, message.source)
         self._passed[key] = max(self._passed.get(key, 0), message.value)
         least = min(self._passed.get((sink, message.source), 0) for sink in self.layout.sinks[message.source])
-        if least > self._progressed.get(message.source, 0):
-            self._progressed[message.source] = least
-            self._tell_progress(message.source)
+        if least > self.progressed.get(message.source, 0):
+            self.progressed[message.source] = least
+            self.tell_progress(message.source)
 
-    def _tell_progress(self, source: int) -> None:
-        worker = self._slots[self.placement[source]]
-        self.out.append((worker, wire.Progressed(self.epoch, source, self._progressed[source])))
+    def tell_progress(self, source: int) -> None:
+        """Let a source know how many of its tuples are processed to the end."""
+        worker = self.slots[self.placement[source]]
+        self.out.append((worker, wire.Progressed(self.epoch, source, self.progressed[source])))
 
     def _in_flight(self) -> int | None:
         if not self.terms.in_flight:
             return None
-        return max(0, self.gauges.emitted - sum(self._progressed.values()))
+        return max(0, self.gauges.emitted - sum(self.progressed.values()))
 
-    def _next_move(self, now: float) -> None:
-        """Begin the next move of the first operation, skipping tasks that are there already."""
-        while self._operations and not self._operations[0].step:
-            operation = self._operations[0]
-            while operation.moves and self.placement[operation.moves[0][0]] == operation.moves[0][1]:
-                operation.moves.popleft()
-            if not operation.moves:
-                self._conclude()
-                continue
-            task, _ = operation.moves[0]
-            self._moves += 1
-            operation.number, operation.step, operation.deadline = self._moves, "preparing", now + PREPARE_S
-            host = self._slots[self.placement[task]]
-            self.out.append((host, wire.Prepare(self.epoch, operation.number, task)))
-
-    def _prepared(self, _: int, message: wire.Prepared, now: float) -> None:
-        operation = self._operations[0] if self._operations else None
-        if operation is None or operation.number != message.move or operation.step != "preparing":
-            return
-        task, slot = operation.moves[0]
-        if message.problem:
-            self._give_up(f"task {self.layout.names[task]}: {message.problem}")
-            return
-        operation.step, operation.deadline = "moving", now + MOVE_S
-        self._tell_all(wire.Move(self.epoch, operation.number, task, slot))
-
-    def _moved(self, worker: int, message: wire.Moved, now: float) -> None:
-        operation = self._operations[0] if self._operations else None
-        if operation is None or operation.number != message.move:
-            return
-        task, slot = operation.moves.popleft()
-        before, name = self.placement[task], self.layout.names[task]
-        self.placement[task] = slot
-        if task in self._progressed:  # what was told its old host may have come too late to go along
-            self._tell_progress(task)
-        left = self._clock(self._slots[before]).controller_time(message.left)
-        held = max(0.0, self._clock(worker).controller_time(message.settled) - left)
-        operation.done.append(Outcome(name, before, slot, held))
-        operation.step = ""
-        self._event("move", f"{name} {before} -> {slot}", now)
-        self._next_move(now)
-
-    def _clock(self, worker: int) -> ClockEstimate:
+    def clock(self, worker: int) -> ClockEstimate:
+        """Return how far a worker's clock is from this one's."""
         return self.members[worker].clock.estimate
-
-    def _conclude(self) -> None:
-        operation = self._operations.popleft()
-        operation.then(operation)
-
-    def _give_up(self, reason: str) -> None:
-        operation = self._operations[0]
-        operation.error = CannotMove(f"{operation.label}: {reason}")
-        self._conclude()
-        self._next_move(self._now)
-
-    def _overdue(self, operation: Operation) -> None:
-        """Give up, but go on to wait for a task that is on its way: nothing else can be moved before it has come."""
-        name = self.layout.names[operation.moves[0][0]]
-        if operation.step == "preparing":
-            self._give_up(f"task {name} did not answer in {PREPARE_S:g} s")
-            return
-        self._cut_short(operation, "")
-        operation.error = CannotMove(f"{operation.label}: task {name} is still on its way after {MOVE_S:g} s")
-        operation.deadline = math.inf
-        then, operation.then = operation.then, lambda _: None
-        then(operation)
-
-    def _abandon(self, reason: str, *, all_of_them: bool) -> None:
-        """End operations; a move that is under way cannot be undone, and comes to its end while there is time."""
-        operations, self._operations = self._operations, deque()
-        for operation in operations:
-            if operation.step == "moving" and not all_of_them:
-                self._cut_short(operation, reason)
-                self._operations.append(operation)
-            else:
-                operation.error = operation.error or CannotMove(f"{operation.label}: {reason}")
-                operation.then(operation)
-
-    def _cut_short(self, operation: Operation, reason: str) -> None:
-        """Let no move follow the one that is under way."""
-        if len(operation.moves) > 1:
-            operation.error = CannotMove(f"{operation.label}: {reason}")
-        operation.moves = deque([operation.moves[0]])
 
     def _fail(self, problem: str, traceback: str, now: float) -> None:
         if self.phase in RESTING:
             return
         self.error, self.traceback = problem, traceback
-        self._event("failure", problem, now)
+        self.event("failure", problem, now)
         self._finish("failed", now)
 
     def _finish(self, phase: str, now: float) -> None:
         self.phase, self._ended_at = phase, now
-        self._abandon("the application has ended", all_of_them=True)
-        self._event("stop", phase, now)
+        self.operations.abandon("the application has ended", all_of_them=True)
+        self.event("stop", phase, now)
         self._record_clocks()
-        self._tell_all(wire.Stop())
+        self.tell_all(wire.Stop())
 
-    def _event(self, event: str, detail: str, now: float) -> None:
+    def event(self, event: str, detail: str, now: float) -> None:
+        """Note something in the telemetry, such as a phase of an experiment."""
         self._record(RecordKind.EVENT, now, event=event, detail=detail)
 
     def _record_clocks(self) -> None:
@@ -544,13 +402,3 @@ def _explained(failure: wire.Failure) -> str:
     where = f"{failure.component}[{failure.task}]" if failure.component else "worker"
     on = f" on tuple {failure.value}" if failure.value else ""
     return " ".join(f"{where}: {failure.error}{on}".split())
-
-
-def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[str]) -> None:
-    """Refuse a placement that names slots which no worker has."""
-    slots = {slot for site in sites for slot in site.slots}
-    if len(placement) != len(layout.components):
-        raise InvalidInput("plan", f"expected {len(layout.components)} tasks, got {len(placement)}; plan again")
-    for task, slot in enumerate(placement):
-        if slot not in slots:
-            raise UnknownName(f"plan.{layout.names[task]}", f"no worker has slot {slot!r}; there are {choices(slots)}")

@@ -23,15 +23,17 @@ from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
 from penstock.model.topology import Application
 from penstock.runtime import folder as folders
-from penstock.runtime.controller import RESTING, Controller, Operation, RunFailed, Site, Terms
+from penstock.runtime.controller import RESTING, Controller, RunFailed
 from penstock.runtime.driver import Driver, listen_for_workers
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
+from penstock.runtime.operations import Operation
 from penstock.runtime.shell import WorkerSettings, main
 from penstock.runtime.socket import ControlServer
 from penstock.runtime.spark.executors import Executor, is_local
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.spark.shipping import ship
+from penstock.runtime.terms import Site, Terms
 
 STOP_S = 15.0  # for Spark to end the workers' jobs
 VERIFY_S = 10.0  # for Spark to say where a job runs
@@ -100,7 +102,7 @@ class Run:
 
     def mark(self, event: str, detail: str = "") -> None:
         """Note something in the telemetry, such as the beginning of a phase of an experiment."""
-        self._driver.ask(lambda now: self._driver.controller.mark(event, detail, now))
+        self._driver.ask(lambda now: self._driver.controller.event(event, detail, now))
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
         """Have a function called for every log line, from a thread of the run's own."""
@@ -157,7 +159,7 @@ class Run:
             wanted = [(controller.find_task(task), slot) for task, slot in moves]
             for _, slot in wanted:
                 controller.check_slot(slot)
-            controller.request(wanted, label, then)
+            controller.operations.request(wanted, label, then)
 
         self._driver.ask(request)
         ended.wait()

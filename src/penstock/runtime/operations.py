@@ -1,0 +1,154 @@
+"""Operations on a running application: moves of tasks, one after another, one operation at a time.
+
+Each move is prepared with the task's host, then told to every worker, and over when the new host has all that was on
+its way. Each step has a deadline. A move that was told cannot be undone: nothing else moves before it has ended.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.model.errors import PenstockError
+from penstock.runtime import messages as wire
+from penstock.runtime.handle import Outcome
+
+if TYPE_CHECKING:
+    from penstock.runtime.controller import Controller
+
+PREPARE_S = 5.0  # for a task to say whether it can move
+MOVE_S = 30.0  # for it to arrive
+
+
+class CannotMove(PenstockError):
+    """A move that was refused or did not come to its end."""
+
+
+@dataclass
+class Operation:
+    """Moves that are done one after another; `then` is called at the end, with an error or None."""
+
+    moves: deque[tuple[int, str]]  # task, slot
+    then: Callable[["Operation"], None]
+    label: str = ""
+    done: list[Outcome] = field(default_factory=list)
+    error: PenstockError | None = None
+    step: str = ""  # preparing, moving; empty between moves
+    number: int = -1  # of the move that is under way
+    deadline: float = 0.0
+
+
+class Operations:
+    """The operations of one run that have not ended, in order."""
+
+    def __init__(self, controller: "Controller") -> None:
+        self.controller = controller
+        self._waiting: deque[Operation] = deque()
+        self._moves = 0  # so far
+
+    @property
+    def current(self) -> str:
+        """What is being done."""
+        return self._waiting[0].label if self._waiting else ""
+
+    def tick(self, now: float) -> None:
+        """Give up what is overdue."""
+        if self._waiting and now > self._waiting[0].deadline:
+            self._overdue(self._waiting[0])
+
+    def request(self, moves: Sequence[tuple[int, str]], label: str, then: Callable[[Operation], None]) -> None:
+        """Begin an operation, after those that are under way."""
+        operation = Operation(deque(moves), then, label)
+        if self.controller.phase != "running":
+            operation.error = CannotMove(
+                f"{label}: the application is {self.controller.phase}; only a running one can be changed"
+            )
+            then(operation)
+            return
+        self._waiting.append(operation)
+        if len(self._waiting) == 1:
+            self._next_move(self.controller.now)
+
+    def _next_move(self, now: float) -> None:
+        """Begin the next move of the first operation, skipping tasks that are there already."""
+        while self._waiting and not self._waiting[0].step:
+            operation = self._waiting[0]
+            while operation.moves and self.controller.placement[operation.moves[0][0]] == operation.moves[0][1]:
+                operation.moves.popleft()
+            if not operation.moves:
+                self._conclude()
+                continue
+            task, _ = operation.moves[0]
+            self._moves += 1
+            operation.number, operation.step, operation.deadline = self._moves, "preparing", now + PREPARE_S
+            host = self.controller.slots[self.controller.placement[task]]
+            self.controller.out.append((host, wire.Prepare(self.controller.epoch, operation.number, task)))
+
+    def prepared(self, _: int, message: wire.Prepared, now: float) -> None:
+        """Take a host's answer on whether a task can move: let it go, or give up."""
+        operation = self._waiting[0] if self._waiting else None
+        if operation is None or operation.number != message.move or operation.step != "preparing":
+            return
+        task, slot = operation.moves[0]
+        if message.problem:
+            self._give_up(f"task {self.controller.layout.names[task]}: {message.problem}")
+            return
+        operation.step, operation.deadline = "moving", now + MOVE_S
+        self.controller.tell_all(wire.Move(self.controller.epoch, operation.number, task, slot))
+
+    def moved(self, worker: int, message: wire.Moved, now: float) -> None:
+        """Take note that a task has come where it goes."""
+        operation = self._waiting[0] if self._waiting else None
+        if operation is None or operation.number != message.move:
+            return
+        task, slot = operation.moves.popleft()
+        before, name = self.controller.placement[task], self.controller.layout.names[task]
+        self.controller.placement[task] = slot
+        if task in self.controller.progressed:  # what was told its old host may have come too late to go along
+            self.controller.tell_progress(task)
+        left = self.controller.clock(self.controller.slots[before]).controller_time(message.left)
+        held = max(0.0, self.controller.clock(worker).controller_time(message.settled) - left)
+        operation.done.append(Outcome(name, before, slot, held))
+        operation.step = ""
+        self.controller.event("move", f"{name} {before} -> {slot}", now)
+        self._next_move(now)
+
+    def _conclude(self) -> None:
+        operation = self._waiting.popleft()
+        operation.then(operation)
+
+    def _give_up(self, reason: str) -> None:
+        operation = self._waiting[0]
+        operation.error = CannotMove(f"{operation.label}: {reason}")
+        self._conclude()
+        self._next_move(self.controller.now)
+
+    def _overdue(self, operation: Operation) -> None:
+        """Give up, but go on to wait for a task that is on its way: nothing else can be moved before it has come."""
+        name = self.controller.layout.names[operation.moves[0][0]]
+        if operation.step == "preparing":
+            self._give_up(f"task {name} did not answer in {PREPARE_S:g} s")
+            return
+        self._cut_short(operation, "")
+        operation.error = CannotMove(f"{operation.label}: task {name} is still on its way after {MOVE_S:g} s")
+        operation.deadline = math.inf
+        then, operation.then = operation.then, lambda _: None
+        then(operation)
+
+    def abandon(self, reason: str, *, all_of_them: bool) -> None:
+        """End operations; a move that is under way cannot be undone, and comes to its end while there is time."""
+        operations, self._waiting = self._waiting, deque()
+        for operation in operations:
+            if operation.step == "moving" and not all_of_them:
+                self._cut_short(operation, reason)
+                self._waiting.append(operation)
+            else:
+                operation.error = operation.error or CannotMove(f"{operation.label}: {reason}")
+                operation.then(operation)
+
+    def _cut_short(self, operation: Operation, reason: str) -> None:
+        """Let no move follow the one that is under way."""
+        if len(operation.moves) > 1:
+            operation.error = CannotMove(f"{operation.label}: {reason}")
+        operation.moves = deque([operation.moves[0]])

@@ -1,0 +1,47 @@
+"""How a run is to be run: its workers, where its tasks begin, and what it keeps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.runtime.layout import Layout
+
+
+@dataclass(frozen=True)
+class Site:
+    """A worker that the plan needs: one slot, or an emulated machine with all of its slots."""
+
+    name: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a run is to be run."""
+
+    run: str
+    sites: tuple[Site, ...]
+    placement: tuple[str, ...]  # slot of each task
+    folder: str = "."
+    telemetry: str = ""
+    window: int = 2048
+    sample_tps: float = 20.0
+    in_flight: int = 0
+    seed: int = 0
+    master: str = ""
+    policy: str = ""
+    emulated: Mapping[str, Any] | None = None  # the cluster
+    emulated_name: str | None = None
+    routes: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    start_s: float = 120.0  # for all workers to come
+
+
+def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[str]) -> None:
+    """Refuse a placement that names slots which no worker has."""
+    slots = {slot for site in sites for slot in site.slots}
+    if len(placement) != len(layout.components):
+        raise InvalidInput("plan", f"expected {len(layout.components)} tasks, got {len(placement)}; plan again")
+    for task, slot in enumerate(placement):
+        if slot not in slots:
+            raise UnknownName(f"plan.{layout.names[task]}", f"no worker has slot {slot!r}; there are {choices(slots)}")
