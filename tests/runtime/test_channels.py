@@ -25,6 +25,7 @@ class Recorded(Sender):
         self.sent: dict[int, list[Any]] = {}  # by target: tuples, with the mark's id where there is one, and markers
         self.local = local or set()
         self.ids = 0
+        self.made = 0  # exclusive or of all ids
 
     def send(self, queue: OutQueue, lane: Lane, batch: Batch) -> None:
         assert 0 < len(batch.values) <= lane.credits
@@ -43,8 +44,9 @@ class Recorded(Sender):
     def is_local(self, task: int) -> bool:
         return task in self.local
 
-    def new_id(self) -> int:
+    def new_id(self, root: int) -> int:
         self.ids += 1
+        self.made ^= 1 << self.ids
         return 1 << self.ids
 
     def values(self, target: int) -> list[Any]:
@@ -100,10 +102,10 @@ def test_all_sends_every_tuple_to_every_task() -> None:
 
 def test_all_gives_each_copy_of_a_sampled_tuple_an_id_of_its_own() -> None:
     out, sender = queue(Grouping.ALL)
-    ids = out.put(["a", "b"], [Sampled(1, 5, 6, 0.5)])
+    out.put(["a", "b"], [Sampled(1, 5, 6, 0.5)])
     marks = [item[1] for items in sender.sent.values() for item in items if item[1] is not None]
     assert len({mark.id for mark in marks}) == 3
-    assert ids == marks[0].id ^ marks[1].id ^ marks[2].id
+    assert sender.made == marks[0].id ^ marks[1].id ^ marks[2].id
     assert {(mark.root, mark.parent, mark.emitted) for mark in marks} == {(5, 6, 0.5)}
 
 
@@ -186,7 +188,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
     out, sender = queue(grouping, 3, window)
     put: list[int] = []
     sampled: dict[int, int] = {}  # value -> parent
-    ids = markers = 0
+    markers = 0
     allowed = [window] * 3
     since = [0]  # how many had been put when each marker was
     for what, how in steps:
@@ -195,7 +197,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
             marks = [Sampled(place, 1, values[place], 0.0) for place, is_one in enumerate(how) if is_one]
             sampled.update((mark.parent, mark.parent) for mark in marks)
             put += values
-            ids ^= out.put([(value % 3, value) if grouping is Grouping.DIRECT else value for value in values], marks)
+            out.put([(value % 3, value) if grouping is Grouping.DIRECT else value for value in values], marks)
         elif what == "marker":
             markers += 1
             since.append(len(put))
@@ -213,7 +215,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
         assert out.lanes[lane].credits == allowed[lane] - len(sender.values(lane))
         out.lanes[lane].credits += len(put)
     out.pump()
-    check_all_sent(grouping, sender, put, since, ids, sampled)
+    check_all_sent(grouping, sender, put, since, sampled)
     assert out.backlog == 0
 
 
@@ -230,7 +232,7 @@ def moved(out: OutQueue, sender: Recorded) -> OutQueue:
 
 
 def check_all_sent(
-    grouping: Grouping, sender: Recorded, put: list[int], since: list[int], ids: int, sampled: dict[int, int]
+    grouping: Grouping, sender: Recorded, put: list[int], since: list[int], sampled: dict[int, int]
 ) -> None:
     copies = 3 if grouping is Grouping.ALL else 1
     assert Counter(value for lane in range(3) for value in sender.values(lane)) == Counter(put * copies)
@@ -250,7 +252,7 @@ def check_all_sent(
             told ^= mark.id if mark is not None else 0
         assert seen == len(since) - 1
         assert sender.sent[lane][-1] == MarkerOf(END, 0, 0)
-    assert told == ids
+    assert told == sender.made
 
 
 def test_markers_need_no_credit_and_wait_only_for_tuples_before_them() -> None:
@@ -293,5 +295,5 @@ def test_untyped_tuples_that_have_no_lane_yet_keep_their_keys_over_a_move() -> N
 def test_puts_nothing_where_there_is_nothing() -> None:
     for grouping in SPREADING + FIXED:
         out, sender = queue(grouping)
-        assert out.put([]) == 0
+        out.put([])
         assert not sender.sent

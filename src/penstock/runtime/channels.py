@@ -103,8 +103,8 @@ class Sender:
         """Say whether a task runs in this process."""
         raise NotImplementedError
 
-    def new_id(self) -> int:
-        """Return an id for a sampled tuple: 63 random bits."""
+    def new_id(self, root: int) -> int:
+        """Return an id for a sampled tuple that was made, 63 random bits, and note that it belongs to a tree."""
         raise NotImplementedError
 
 
@@ -147,26 +147,25 @@ class OutQueue:
         """How many tuples wait."""
         return len(self.values) + self._bound
 
-    def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> int:
-        """Take tuples and send what can be sent; return the exclusive or of the ids that sampled ones were given."""
-        ids = 0
+    def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> None:
+        """Take tuples and send what can be sent."""
         if not values:  # none of them is for this output
-            return ids
+            return
         if self.grouping is Grouping.ALL:
-            ids = self._bind_all(values, sampled)
+            for lane in self.lanes:  # each copy of a sampled tuple has an id of its own
+                self._hold(lane, Batch(list(values), self._marked(sampled)))
         else:
-            marks = []
-            for place, root, parent, emitted in sampled:
-                new = self._sender.new_id()
-                ids ^= new
-                marks.append(Mark(place, root, new, parent, emitted))
+            marks = self._marked(sampled)
             if self._bind is None:
                 self.marks.extend(_shifted(marks, len(self.values)))
                 self.values.extend(values)
             else:
                 self._bind(values, marks)
         self.pump()
-        return ids
+
+    def _marked(self, sampled: Sequence[Sampled]) -> list[Mark]:
+        new_id = self._sender.new_id
+        return [Mark(place, root, new_id(root), parent, emitted) for place, root, parent, emitted in sampled]
 
     def _hold(self, lane: Lane, batch: Batch) -> None:
         self._bound += len(batch.values)
@@ -306,18 +305,6 @@ class OutQueue:
         for lane in self.lanes:
             if lane.fresh:
                 self._hold(lane, lane.take_fresh())
-
-    def _bind_all(self, values: list[Any], sampled: Sequence[Sampled]) -> int:
-        """Give each copy of a sampled tuple an id of its own."""
-        ids = 0
-        for lane in self.lanes:
-            marks = []
-            for place, root, parent, emitted in sampled:
-                new = self._sender.new_id()
-                ids ^= new
-                marks.append(Mark(place, root, new, parent, emitted))
-            self._hold(lane, Batch(list(values), marks))
-        return ids
 
     def _bind_first(self, values: list[Any], marks: list[Mark]) -> None:
         self._hold(self.lanes[0], Batch(list(values), marks))

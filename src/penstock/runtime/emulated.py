@@ -201,15 +201,13 @@ class Emulated(Runner):
         if job.delivery is None:
             self.give(task, job.made, [job.due], at)
         else:
-            ids = 0
-            if job.mark is None:
-                if job.made:
-                    task.put(job.made)
-            else:
-                if job.made:
-                    ids = task.put(job.made, children(job.made, job.mark.root, job.mark.id, at))
-                tracker.ack(job.mark.root, job.mark.id ^ ids, at)
-                self.hop(task, job.delivery, job.mark, job.started, at)
+            mark, sampled = job.mark, []
+            if mark is not None:
+                sampled = children(range(len(job.made)), mark.root, mark.id, at)
+                tracker.ack(mark.root, mark.id, at)
+                self.hop(task, job.delivery, mark, job.started, at)
+            if job.made:
+                task.put(job.made, sampled)
             self.worker.processed(task, job.delivery.channel, 1)
         if task.leaving >= 0 and self.idle(task):
             self.worker.moves.depart(task)

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.runtime import messages as wire
-from penstock.runtime.channels import MarkerOf
+from penstock.runtime.channels import MarkerOf, Sampled
 from penstock.runtime.messages import Data, Mark, Marker, State
 from penstock.runtime.tasks import Delivery, Task
 from penstock.runtime.tracking import children
@@ -141,18 +141,14 @@ class Runner:
         """Put what a source gave into its out-queues, sampling some."""
         worker, tracker = self.worker, self.worker.tracker
         picked = worker.samplers[task.number].pick(task.counted, len(values), emitted)
-        first = task.counted
         task.counted += len(values)
-        start = 0
-        for index in picked:
-            if index > start:
-                task.put(values[start:index])
-            root = tracker.root(task, dues[index], emitted)
-            tracker.ack(root, task.put([values[index]], children((None,), root, root, emitted)), emitted)
-            start = index + 1
-        if start < len(values):
-            task.put(values[start:] if start else values)
-        task.processed += task.counted - first
+        task.processed += len(values)
+        sampled: list[Sampled] = []
+        for place in picked:
+            root = tracker.root(task, dues[place], emitted)
+            tracker.ack(root, 0, emitted)
+            sampled += children(range(place, place + 1), root, root, emitted)
+        task.put(values, sampled)
 
     def hop(self, task: Task, delivery: Delivery, mark: Mark, started: float, finished: float) -> None:
         """Note what became of a sampled tuple."""
@@ -244,18 +240,22 @@ class Direct(Runner):
     def _run_marked(self, task: Task, item: Delivery) -> None:
         """Run a batch with sampled tuples in it: each of those alone, the others together."""
         clock, tracker, start = self.worker.clock, self.worker.tracker, 0
+        made: list[Any] = []
+        sampled: list[Sampled] = []
         for mark in item.marks:
-            if mark.place > start and (made := task.run(item.values[start : mark.place])):
-                task.put(made)
-            started = clock()
-            made = task.run([item.values[mark.place]])
+            if mark.place > start:
+                made += task.run(item.values[start : mark.place])
+            started, before = clock(), len(made)
+            made += task.run([item.values[mark.place]])
             finished = clock()
-            ids = task.put(made, children(made, mark.root, mark.id, finished)) if made else 0
-            tracker.ack(mark.root, mark.id ^ ids, finished)
+            sampled += children(range(before, len(made)), mark.root, mark.id, finished)
+            tracker.ack(mark.root, mark.id, finished)
             self.hop(task, item, mark, started, finished)
             start = mark.place + 1
-        if start < len(item.values) and (made := task.run(item.values[start:])):
-            task.put(made)
+        if start < len(item.values):
+            made += task.run(item.values[start:])
+        if made:
+            task.put(made, sampled)
 
     def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
         """Post a frame, or deliver it where its task is here."""

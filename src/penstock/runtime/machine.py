@@ -258,9 +258,9 @@ class Worker(Sender):
 
     # Sending
 
-    def new_id(self) -> int:
-        """Return an id for a sampled tuple."""
-        return self.tracker.new_id()
+    def new_id(self, root: int) -> int:
+        """Return an id for a sampled tuple that was made."""
+        return self.tracker.made(root)
 
     def is_local(self, task: int) -> bool:
         """Say whether a task runs in this process."""

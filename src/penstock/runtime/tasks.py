@@ -192,18 +192,16 @@ class Task:
         self.context.timers.clear()
         call(self.logic.close)
 
-    def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> int:
-        """Put tuples into the out-queues; return the exclusive or of the sampled ones' new ids."""
-        ids = 0
+    def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> None:
+        """Put tuples into the out-queues."""
         self.given += len(values)
         if self.outputs:
             self._check_outputs(values)
         for queue in self.queues:
             if queue.output is None:
-                ids ^= queue.put(values, sampled)
+                queue.put(values, sampled)
             else:
-                ids ^= queue.put(*_selected(values, sampled, queue.output))
-        return ids
+                queue.put(*_selected(values, sampled, queue.output))
 
     def _check_outputs(self, values: list[Any]) -> None:
         """Refuse tuples that do not name one of the outputs."""

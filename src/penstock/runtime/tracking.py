@@ -6,7 +6,6 @@ and those it made, and the tree is complete when all that was told cancels out. 
 
 import math
 import random
-from collections.abc import Sequence
 from typing import Any
 
 from penstock.model.telemetry import Record, RecordKind
@@ -80,21 +79,23 @@ class Tracker:
         self._acks: dict[int, tuple[int, float]] = {}
         self._roots: list[Root] = []
 
-    def new_id(self) -> int:
-        """Return 63 random bits."""
-        return self._ids.getrandbits(63)
+    def made(self, root: int) -> int:
+        """Return an id for a tuple of a tree that was made, 63 random bits, and note it."""
+        new = self._ids.getrandbits(63)
+        self.ack(root, new, 0.0)
+        return new
 
     def root(self, task: Task, due: float, emitted: float) -> int:
         """Begin a tree."""
-        root = self.new_id()
+        root = self._ids.getrandbits(63)
         self._roots.append(Root(root, task.number, due, emitted))
         self.record(RecordKind.ROOT, emitted, root=root, id=root, task=task.name, due=due, emitted=emitted)
         return root
 
     def ack(self, root: int, ids: int, finished: float) -> None:
-        """Note tuples of a tree that were processed or made."""
-        known, latest = self._acks.get(root, (0, finished))
-        self._acks[root] = (known ^ ids, max(latest, finished))
+        """Note tuples of a tree that were processed or made; `finished` is 0 for those that were only made."""
+        noted = self._acks.get(root)
+        self._acks[root] = (ids, finished) if noted is None else (noted[0] ^ ids, max(noted[1], finished))
 
     def hop(
         self,
@@ -152,6 +153,6 @@ class Tracker:
         return records
 
 
-def children(made: Sequence[Any], root: int, parent: int, emitted: float) -> list[Sampled]:
-    """Return the marks of all tuples that follow from a sampled one."""
-    return [Sampled(index, root, parent, emitted) for index in range(len(made))]
+def children(places: range, root: int, parent: int, emitted: float) -> list[Sampled]:
+    """Return the marks of all tuples that follow from a sampled one, by their places in what was made."""
+    return [Sampled(place, root, parent, emitted) for place in places]
