@@ -32,7 +32,7 @@ from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
 from penstock.runtime.machine import Worker
 from penstock.runtime.operations import Operation
-from penstock.runtime.terms import Site, Terms, check_placement
+from penstock.runtime.terms import Site, Terms, check_placement, routes_of
 
 START = 1000.0  # no time is zero, so that a time that was never set shows
 CONTROLLER = -1
@@ -135,6 +135,7 @@ class TestCluster:
             seed=seed,
             emulated=None if emulate is None else msgspec.to_builtins(emulate),
             emulated_name=None if emulate is None else emulate.name,
+            routes=() if plan is None else routes_of(plan),
         )
         self.controller = Controller(self.layout, terms, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
@@ -146,7 +147,7 @@ class TestCluster:
     def start(self) -> "TestCluster":
         """Let every worker register and open its tasks."""
         for number, site in enumerate(self._sites):
-            self.controller.register(wire.Register(site.name, "test", 1, number, "", 0), self.clock())
+            self.controller.register(wire.Register(site.name, "test", 1, number), self.clock())
         self.settle(lambda: self.controller.phase != "starting")
         self._raise()
         return self
@@ -179,10 +180,10 @@ class TestCluster:
         done = self.apply([(task, slot)])
         return done[0] if done else Outcome(task, slot, slot, 0.0)
 
-    def apply(self, moves: Sequence[tuple[str, str]]) -> list[Outcome]:
-        """Move tasks one after another."""
+    def apply(self, moves: Sequence[tuple[str, str]], routes: tuple[wire.Route, ...] | None = None) -> list[Outcome]:
+        """Move tasks one after another; `routes` replace those of the plan."""
         ended: list[Operation] = []
-        self.request(moves, ended.append)
+        self.request(moves, ended.append, routes)
         for _ in range(1000):
             self.settle(lambda: bool(ended))
             if ended:
@@ -194,26 +195,33 @@ class TestCluster:
             raise ended[0].error
         return ended[0].done
 
-    def request(self, moves: Sequence[tuple[str, str]], then: Callable[[Operation], None]) -> None:
+    def request(
+        self,
+        moves: Sequence[tuple[str, str]],
+        then: Callable[[Operation], None],
+        routes: tuple[wire.Route, ...] | None = None,
+    ) -> None:
         """Ask for moves, and go on."""
         wanted = [(self.controller.find_task(task), slot) for task, slot in moves]
         for _, slot in wanted:
             self.controller.check_slot(slot)
-        self.controller.operations.request(wanted, "move", then)
+        self.controller.operations.request(wanted, "move", then, routes)
 
     def drain(self, seconds: float = 3600.0) -> Result:
-        """Let the sources end, and all that is in flight be processed."""
+        """Tell the sources to end, and let all that is in flight be processed."""
         self.controller.drain(self.clock())
         return self.finish(seconds)
 
-    def finish(self, seconds: float = 3600.0) -> Result:
-        """Go on until the application has ended by itself."""
+    def finish(self, seconds: float = 600.0) -> Result:
+        """Go on until the sources have no more to give; those that always have are for `drain`."""
         end = self.clock() + seconds
         while self.controller.phase not in ("stopped", "failed") and self.clock() < end:
             self.advance(min(1.0, end - self.clock()))
         self._raise()
         if self.controller.phase != "stopped":
-            raise RuntimeError(f"not ended after {seconds} s: {self.controller.status(self.clock())}")
+            going = [task.name for worker in self.workers for task in worker.tasks.values() if not task.ended]
+            problem = f"not ended after {seconds:g} s of its clock: {', '.join(going)} go on"
+            raise RuntimeError(f"{problem}; sources that never end are told to by drain()")
         self.settle()
         return self.result()
 

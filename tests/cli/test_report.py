@@ -57,7 +57,7 @@ def test_refuses_what_is_no_run(penstock: Callable[..., Ran], tmp_path: Path) ->
         ((tmp_path / "empty",), "holds no telemetry"),
         ((tmp_path / "nowhere", "--runs", tmp_path), "no run is named"),
         (("--runs", tmp_path), "there is none in"),
-        ((tmp_path / "empty", "--output", __file__), "is not a folder that may be written"),
+        ((tmp_path / "empty", "--output", __file__), "is not a folder; choose another --output"),
     ):
         ran = penstock("report", *arguments)
         assert ran.code == 2

@@ -105,7 +105,7 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--duration", "0"], "duration: expected a number > 0, got 0; choose another --duration"),
         (["--duration", "nan"], "duration: expected a number > 0, got nan"),
         (["--rate", "-3"], "rate: expected a number > 0, got -3"),
-        (["--sample", "0"], "sample: expected a number > 0"),
+        (["--sample", "some"], "sample: expected a number ≥ 0, all or none, got 'some'; choose another --sample"),
         (["--in-flight", "0"], "in_flight: expected a number > 0, got 0; choose another --in-flight"),
         (["--policy", "fish"], "policy: no policy is named 'fish'; there are"),
         (["--policy", "heft:fins=2"], "policy.heft: no parameter is named 'fins'"),

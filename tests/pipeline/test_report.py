@@ -138,3 +138,15 @@ def test_telemetry_without_a_sampled_tuple_is_refused(spark: SparkSession, tmp_p
         PenstockError, match="no sampled tuple among 139 records, 1 in quarantine, mostly: queue is neg"
     ):
         run_report(spark, tmp_path)
+
+
+def test_runs_that_share_a_folder_are_told_apart(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
+    telemetry = tmp_path / "shared"
+    telemetry.mkdir()
+    write_records(telemetry / "a.parquet", truth.records)
+    write_records(telemetry / "b.parquet", [record | {"run": "r2"} for record in truth.records])
+    with pytest.raises(PenstockError, match="holds the telemetry of 2 runs, r1, r2; name one of the runs"):
+        run_report(spark, telemetry)
+    (tmp_path / "run.json").write_text('{"run": "r2", "telemetry": "shared"}')
+    found = run_report(spark, tmp_path)
+    assert (found.run, found.sampled) == ("r2", len(truth.roots))

@@ -34,7 +34,7 @@ def controller(**terms: Any) -> Controller:
 
 
 def register(one: Controller, name: str, now: float = 0.0) -> int | None:
-    return one.register(wire.Register(name, "host", 1, 42, "", 0), now)
+    return one.register(wire.Register(name, "host", 1, 42), now)
 
 
 def running(**terms: Any) -> Controller:
@@ -100,7 +100,7 @@ def test_a_lost_worker_ends_the_run_with_one_line() -> None:
     one = running()
     one.lost(1, "connection reset", 5.0)
     assert one.phase == "failed"
-    assert one.error == "worker 'w1' (pid 42 on host) was lost: connection reset; see its log in the run folder"
+    assert one.error == "worker 'w1' (pid 42 on host) was lost: connection reset"
     assert [number for number, _ in commands(one, wire.Stop)] == [0]
     machines = {machine.name: machine.alive for machine in one.status(6.0).machines}
     assert machines == {"w0": True, "w1": False}
@@ -175,6 +175,7 @@ def test_gives_up_a_move_that_is_not_answered() -> None:
     ended = moving(one, (1, "w1/0"))
     one.tick(PREPARE_S + 2.0)
     assert "same[0] did not answer in 5 s" in str(ended[0].error)
+    assert commands(one, wire.Release) == [(0, wire.Release(1, 1, 1))]
     one.told(0, wire.Prepared(1, 1, ""), 9.0)
     assert not commands(one, wire.Move)
 
@@ -208,6 +209,27 @@ def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() ->
     assert one.placement[1] == "w1/0"
     assert len(first[0].done) == 1
     assert "the application is ending" in str(first[0].error)
+
+
+def test_a_drain_lets_a_task_go_on_that_was_asked_to_move() -> None:
+    one = running()
+    ended = moving(one, (1, "w1/0"))
+    one.drain(2.5)
+    assert "the application is ending" in str(ended[0].error)
+    assert commands(one, wire.Release) == [(0, wire.Release(1, 1, 1))]
+    said = [type(command) for _, command in one.out]
+    assert said.index(wire.Release) < said.index(wire.Drain)
+
+
+def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> None:
+    one = running()
+    moving(one, (1, "w1/0"))
+    route = ("numbers->same", "w0", "w1", ("w0-w1",))
+    one.operations.request([(1, "w1/0")], "apply", lambda _: None, (route,))
+    assert not commands(one, wire.Routes)
+    one.told(0, wire.Prepared(1, 1, ""), 2.0)
+    one.told(1, wire.Moved(1, 1, 2.0, 2.5), 3.0)
+    assert commands(one, wire.Routes) == [(number, wire.Routes(1, (route,))) for number in (0, 1)]
 
 
 def test_an_operation_asked_for_at_the_end_of_another_begins_once() -> None:

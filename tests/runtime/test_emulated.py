@@ -143,6 +143,30 @@ def test_frames_take_the_links_between_machines() -> None:
     assert time(hop.arrived) - time(hop.sent) == pytest.approx(0.012 + 3 * time(hop.bytes) / 1e6)
 
 
+def test_an_apply_sends_tuples_over_the_links_of_the_new_plan() -> None:
+    links = (
+        Link(source="a", target="b", bandwidth_mbps=800.0, latency_ms=5.0),
+        Link(source="b", target="c", bandwidth_mbps=800.0, latency_ms=7.0),
+        Link(source="a", target="c", bandwidth_mbps=8.0, latency_ms=30.0),
+    )
+    machines = tuple(Machine(name=name) for name in "abc")
+    flow = Dataflow("routed")
+    flow.sink("out", Captured([]), flow.source("numbers", Generated(int, rate=20.0)))
+    cluster = TestCluster(
+        flow, emulate=Cluster(name="triangle", machines=machines, links=links), placement=["a/0", "c/0"]
+    ).start()
+    cluster.advance(1.0)
+    assert cluster.apply([], (("numbers->out", "a", "c", (links[2].label,)),)) == []
+    turned = cluster.clock()
+    cluster.advance(1.0)
+    hops = flows.of_kind(cluster.drain().records, RecordKind.HOP)
+    before = [time(hop.arrived) - time(hop.sent) for hop in hops if time(hop.sent) < turned]
+    after = [time(hop.arrived) - time(hop.sent) for hop in hops if time(hop.sent) > turned]
+    assert before == pytest.approx([0.012] * 20, abs=0.002)
+    assert after == pytest.approx([0.030] * len(after), abs=0.002)
+    assert len(after) >= 19
+
+
 def test_words_are_counted_right_over_routed_links_and_moves() -> None:
     machines = tuple(Machine(name=name, slots=2) for name in "abc")
     links = (

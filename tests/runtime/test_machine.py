@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.api.contracts import Operator, Sink, TaskContext
+from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.telemetry import RecordKind
@@ -232,6 +232,121 @@ def test_an_error_shows_where_the_authors_code_raised() -> None:
         run(failing(lambda: Emits(KeyError("lost"))))
 
 
+class Mistaken(Source[int]):
+    """Gives what it is told to, once, and says when it is to be asked again."""
+
+    def __init__(self, given: Any, due: Any = 0.0) -> None:
+        self.given, self.due = given, due
+
+    def poll(self, now: float, limit: int) -> Any:
+        return self.given
+
+    def next_due(self, now: float) -> Any:
+        return self.due
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "no next due": (Mistaken([], None), r"odd\[0\]: next_due: expected a time in seconds, got None"),
+    "not a number": (Mistaken([], float("nan")), r"odd\[0\]: next_due: expected a time in seconds, got nan"),
+    "a text": (Mistaken([], "soon"), r"odd\[0\]: next_due: expected a time in seconds, got 'soon'"),
+    "too few dues": (Mistaken(Timed([1, 2], [1.0])), r"odd\[0\]: poll: expected a due for each of 2 values, got 1"),
+    "a due of none": (Mistaken(Timed([1], [None])), r"odd\[0\]: poll: expected times in seconds as dues, got \[None\]"),  # type: ignore[list-item]
+    "a due of nan": (Mistaken(Timed([1], [float("nan")])), r"odd\[0\]: poll: expected times in seconds as dues"),
+}
+
+
+@pytest.mark.parametrize("options", [{"workers": 2}, {"emulate": tiny_cluster(2)}])
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_sources_mistake_ends_the_run_and_names_it(case: str, options: dict[str, Any]) -> None:
+    source, expected = MISTAKES[case]
+    flow = Dataflow("mistaken")
+    flow.sink("out", Captured([]), flow.source("odd", source, gives=int))
+    cluster = TestCluster(flow, **options).start()
+    with pytest.raises(ApplicationFailed, match=expected):
+        cluster.finish()
+    assert "\n" not in cluster.controller.error
+
+
+class Untimely(Operator[int, int]):
+    def __init__(self, when: Any) -> None:
+        self.when = when
+
+    def open(self, context: TaskContext) -> None:
+        self.context = context
+
+    def process(self, value: int) -> None:
+        self.context.at(self.when)
+
+
+@pytest.mark.parametrize("when", ["x", None, float("nan")])
+def test_a_timer_at_no_time_ends_the_run_and_names_who_asked_for_it(when: Any) -> None:
+    with pytest.raises(
+        ApplicationFailed, match=rf"odd\[[01]\]: at: expected a time in seconds, got {when!r}; .* on tuple"
+    ):
+        run(failing(lambda: Untimely(when), gives=int))
+
+
+class Bursting(Operator[int, int]):
+    """Gives nothing but by its timers, many of which are due at the same time, and twenty tuples each."""
+
+    def open(self, context: TaskContext) -> None:
+        self.context = context
+
+    def process(self, value: int) -> None:
+        self.context.at(self.context.now() // 0.5 * 0.5 + 0.5)
+
+    def on_timer(self, when: float) -> Iterable[int]:
+        return range(20)
+
+
+@pytest.mark.parametrize("options", [{"workers": 2}, {"emulate": tiny_cluster(2)}])
+def test_timers_wait_for_room(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "FULL", 30)
+    flow = Dataflow("bursting")
+    numbers = flow.source("numbers", Generated(int, rate=400.0), cpu=1e-4)
+    burst = flow.operator("burst", Bursting, numbers, gives=int, cpu=1e-4)
+    flow.sink("out", Captured([]), burst, cpu=0.005)
+    most = 0
+
+    def look(found: list[Task]) -> None:
+        nonlocal most
+        most = max(most, *(queue.backlog for task in found for queue in task.queues), 0)
+
+    cluster = Watched(look, flow, window=4, sample_tps=0.0, **options).start()
+    cluster.advance(2.0)
+    assert 20 <= most < 50
+    assert len(cluster.outputs["out"]) > 250
+
+
+class Restless(Operator[int, int]):
+    """Asks for a timer at once, again and again."""
+
+    def open(self, context: TaskContext) -> None:
+        self.context, self.left = context, 1000
+
+    def process(self, value: int) -> None:
+        self.context.at(0.0)
+
+    def on_timer(self, when: float) -> Iterable[int]:
+        self.left -= 1
+        if self.left > 0:
+            self.context.at(when)
+        return (self.left,)
+
+
+@pytest.mark.parametrize("options", [{"workers": 1}, {"emulate": tiny_cluster(1)}])
+def test_a_timer_that_asks_for_another_at_once_lets_others_have_their_turn(options: dict[str, Any]) -> None:
+    flow = Dataflow("restless")
+    restless = flow.operator("restless", Restless, flow.source("numbers", Generated(int, rate=1.0)), gives=int)
+    flow.sink("out", Captured([]), restless)
+    cluster = TestCluster(flow, **options).start()
+    cluster.settle(lambda: bool(cluster.outputs["out"]) and cluster.outputs["out"][-1] < 990, steps=5_000)
+    before = cluster.workers[0].turns
+    cluster.advance(2.0)
+    assert cluster.workers[0].turns > before + 900
+    assert cluster.outputs["out"][:1000] == list(range(999, -1, -1))
+
+
 class Shut(Sink[Any]):
     """Notes when it is opened and closed."""
 
@@ -292,6 +407,14 @@ def test_a_run_that_is_stopped_closes_what_it_opened() -> None:
     assert notes[-1] == "close"
     assert notes.count("flush") >= 2
     assert all(worker.phase == "stopped" for worker in cluster.workers)
+
+
+def test_the_status_names_the_slots_of_every_machine_the_empty_ones_too() -> None:
+    cluster = TestCluster(flows.word_count(30), emulate=tiny_cluster(2, 3), placement=["m0/0"] * 9).start()
+    status = cluster.controller.status(cluster.clock())
+    assert {machine.name: machine.slots for machine in status.machines} == {
+        f"m{number}": tuple(f"m{number}/{slot}" for slot in range(3)) for number in range(2)
+    }
 
 
 def test_forward_streams_have_their_own_progress() -> None:

@@ -13,6 +13,7 @@ from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.errors import UnknownName
 from penstock.model.topology import Distribution, ServiceTime
 from penstock.runtime import messages as wire
+from penstock.runtime import tasks
 from penstock.runtime.operations import CannotMove, Operation
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from tests.runtime import flows
@@ -180,6 +181,74 @@ def test_moves_an_operator_that_keeps_only_its_context_and_functions() -> None:
     cluster = refused(Careless)
     cluster.move("keep[0]", "w0/0")
     assert sorted(cluster.finish()["out"]) == sorted(f"W{number}" for number in range(50))
+
+
+class Numbering(Operator[int, int]):
+    """Numbers what comes, and forgets how far it was when it moves."""
+
+    def open(self, context: TaskContext) -> None:
+        self.n = 0
+
+    def process(self, value: int) -> Iterable[int]:
+        self.n += 1
+        return (self.n,)
+
+
+def numbering() -> Dataflow:
+    flow = Dataflow("numbering")
+    numbers = flow.source("numbers", flows.Given(range(40), most=1), gives=int, cpu=0.0)
+    numbered = flow.operator("number", Numbering, numbers, cpu=0.0)
+    flow.sink("out", Captured([]), numbered)
+    return flow
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+def test_state_without_snapshot_is_never_lost_whenever_the_move_comes(emulated: bool) -> None:
+    moved = refusals = 0
+    near = Distances(same_slot_ms=0.0, same_process_ms=0.0, same_host_ms=0.0, other_host_ms=0.0)
+    machines = tuple(Machine(name=f"m{number}") for number in range(2))
+    cluster_of_two = Cluster(name="near", machines=machines, distances=near)  # all happens at the same time
+    slots: dict[str, Any] = {"emulate": cluster_of_two} if emulated else {"workers": 2}
+    for seed in range(60):
+        cluster = TestCluster(numbering(), seed=seed, **slots).start()
+        for _ in range(random.Random(seed).randrange(12)):
+            cluster.step()
+        try:
+            cluster.move("number[0]", cluster.controller.placement[0])
+            moved += 1
+        except CannotMove:
+            refusals += 1
+        assert cluster.finish()["out"] == list(range(1, 41))
+    assert moved
+    assert refusals
+
+
+@pytest.mark.parametrize("task", ["numbers[0]", "number[0]", "out[0]"])
+@pytest.mark.parametrize("options", [{"workers": 2}, {"emulate": tiny_cluster(2)}])
+def test_a_task_stands_still_between_its_answer_and_its_release(options: dict[str, Any], task: str) -> None:
+    cluster = TestCluster(numbering(), in_flight=5, **options).start()
+    number = cluster.controller.find_task(task)
+    host = next(worker for worker in cluster.workers if number in worker.tasks)
+    host.command(wire.Prepare(host.epoch, 1, number))
+    assert host.tasks[number].stands
+    cluster.advance(3.0)
+    assert cluster.outputs["out"] == []
+    host.command(wire.Release(host.epoch, 2, number))
+    assert host.tasks[number].stands
+    cluster.controller.out.append((host.me, wire.Release(host.epoch, 1, number)))
+    assert cluster.finish()["out"] == list(range(1, 41))
+
+
+def test_refuses_to_move_a_state_that_no_frame_can_hold_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "LARGEST_STATE", 100)
+    flow = Dataflow("large")
+    counted = flow.operator("count", flows.Count, flow.source("words", flows.Given(["x" * 300] * 40), gives=str))
+    flow.sink("out", Captured([]), counted)
+    cluster = TestCluster(flow).start()
+    cluster.settle(lambda: len(cluster.outputs["out"]) > 0)
+    with pytest.raises(CannotMove, match=r"count\[0\]: its state takes 0\.0 MiB, and at most 0\.0 MiB can move"):
+        cluster.move("count[0]", "w0/0")
+    assert cluster.finish()["out"][-1] == ("x" * 300, 40)
 
 
 def test_refuses_tasks_and_slots_that_there_are_not() -> None:

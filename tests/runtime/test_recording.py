@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.model.telemetry import Record, RecordKind, arrow_schema
+from penstock.runtime import recording
 from penstock.runtime.recording import ROWS, Recorder
 
 LONG = 3600.0  # s between files: only `close`, or many records, make one
@@ -121,3 +122,29 @@ def test_a_folder_that_may_not_be_written_loses_records_and_nothing_else(tmp_pat
     tmp_path.chmod(0o700)
     assert recorder.lost == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_records_that_come_faster_than_they_are_written_are_bounded_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "WAITING", 5)
+    recorder = Recorder(str(tmp_path), "a", LONG)
+    recorder.add([event(number) for number in range(8)])
+    assert recorder.problem == "telemetry: records are lost, they come faster than they can be written"
+    recorder.problem = ""
+    recorder.add([event(8)])
+    assert recorder.problem == ""
+    recorder.close()
+    assert recorder.lost == 4
+    assert recorder.problem.startswith("telemetry: 4 records in all were lost")
+    assert [pq.read_table(path).column("detail").to_pylist() for path in written(tmp_path)] == [list("01234")]
+
+
+def test_an_error_of_any_kind_loses_a_file_and_not_those_after_it(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path), "a", 0.02)
+    recorder.add([None])  # type: ignore[list-item]
+    wait_until(lambda: recorder.lost == 1)
+    assert "cannot be written: 'NoneType' object has no attribute" in recorder.problem
+    recorder.add([event(1)])
+    recorder.close()
+    assert [pq.read_table(path).column("detail").to_pylist() for path in written(tmp_path)] == [["1"]]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.pipeline.session import NoSpark, session
 from penstock.runtime.spark.executors import embedded_master, executors, need_cores, spark_settings
-from penstock.runtime.spark.jobs import SlotJobs, own_interrupt
+from penstock.runtime.spark.jobs import SlotJobs
 from penstock.runtime.spark.shipping import ship
 
 pytestmark = pytest.mark.spark
@@ -119,19 +119,6 @@ def test_a_killed_process_is_replaced_and_the_job_goes_on(jobs: SlotJobs, tmp_pa
     (first,) = slots.processes("a")
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: len(slots.processes("a")) == 2)
-    slots.end("a")
-    assert slots.jobs["a"].error is None
-
-
-def test_an_interrupt_reaches_our_handler_and_leaves_the_slots_alone(jobs: SlotJobs, tmp_path: Path) -> None:
-    slots = Slots(jobs, tmp_path, ["a"])
-    heard: list[str] = []
-    before = signal.getsignal(signal.SIGINT)
-    with own_interrupt(lambda: heard.append("interrupt")):
-        os.kill(os.getpid(), signal.SIGINT)
-        wait_until(lambda: heard)
-    assert signal.getsignal(signal.SIGINT) is before
-    assert not slots.jobs["a"].done.is_set()
     slots.end("a")
     assert slots.jobs["a"].error is None
 

@@ -2,10 +2,13 @@
 
 import ast
 import inspect
+import os
+import resource
 import select
+import selectors
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import msgspec
 import pytest
@@ -14,7 +17,20 @@ from hypothesis import strategies as st
 
 from penstock.runtime import messages as wire
 from penstock.runtime import transport
-from penstock.runtime.transport import HEADER, LARGEST, LARGEST_GREETING, Connection, ConnectionLost, hello, listen
+from penstock.runtime.transport import (
+    HEADER,
+    LARGEST,
+    LARGEST_GREETING,
+    PROOF_S,
+    SELECTABLE,
+    STRANGERS,
+    Connection,
+    ConnectionLost,
+    Strangers,
+    Watch,
+    hello,
+    listen,
+)
 
 SECRET = b"s" * 32
 
@@ -267,3 +283,60 @@ def test_nothing_from_the_network_is_unpickled_or_evaluated() -> None:
 def test_a_port_that_is_taken_is_an_error_of_its_own() -> None:
     with listen("127.0.0.1") as first, pytest.raises(OSError, match="in use"):
         listen("127.0.0.1", first.getsockname()[1])
+
+
+def test_room_to_write_is_waited_for_only_while_something_waits_for_it() -> None:
+    with opened() as (caller, other), closing(Watch()) as watch:
+        watch.add(caller)
+        assert watch.wait(0.0) == []
+        while not caller.wants_to_write:
+            caller.write([b"x" * 100_000])
+        watch.update(caller)
+        while caller.wants_to_write:
+            other.read()
+            for ready, events in watch.wait(0.01):
+                assert (ready, events) == (caller, selectors.EVENT_WRITE)
+                caller.flush()
+        watch.update(caller)
+        assert watch.wait(0.0) == []
+
+
+@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[0] < SELECTABLE + 100, reason="too few files allowed")
+def test_sockets_of_a_large_number_are_waited_for_with_those_of_a_small_one() -> None:
+    with sockets() as (one, other), ExitStack() as stack, closing(Watch()) as watch:
+        watch.add(one)
+        while (number := os.dup(0)) < SELECTABLE:
+            stack.callback(os.close, number)
+        stack.callback(os.close, number)
+        large = stack.enter_context(one.dup())
+        assert large.fileno() >= SELECTABLE
+        watch.add(large)
+        assert watch.wait(0.0) == []
+        other.send(b"!")
+        assert {ready for ready, _ in watch.wait(5.0)} == {one, large}
+
+
+def test_callers_that_never_prove_who_they_are_are_few_and_do_not_stay() -> None:
+    with listen("127.0.0.1") as listener, ExitStack() as stack, closing(Watch()) as watch:
+        strangers = Strangers(listener, SECRET, watch)
+        for _ in range(STRANGERS + 1):
+            stack.enter_context(socket.create_connection(listener.getsockname()[:2]))
+        let_in: list[Connection] = []
+        while watch.wait(0.2) == [(listener, selectors.EVENT_READ)]:
+            caller = strangers.accept(now=10.0)
+            assert caller is not None
+            let_in.append(caller)
+            stack.callback(caller.close)
+        assert len(let_in) == STRANGERS
+        assert strangers.late(10.0 + PROOF_S) == []
+        watch.remove(let_in[0])
+        let_in[0].close()
+        let_in[1].opened = True
+        assert strangers.late(10.1 + PROOF_S) == let_in[2:]
+        assert strangers.late(10.1 + PROOF_S) == []
+        assert (listener, selectors.EVENT_READ) in watch.wait(5.0)
+
+
+def test_a_call_that_cannot_be_taken_is_nobody() -> None:
+    with listen("127.0.0.1") as listener, closing(Watch()) as watch:
+        assert Strangers(listener, SECRET, watch).accept(0.0) is None

@@ -6,12 +6,22 @@ the receiver may get the very same object, or a copy decoded from the network. A
 component, the task and the tuple.
 """
 
+import heapq
+import math
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from penstock.model.errors import InvalidInput
 
 T = TypeVar("T")
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+
+def is_time(value: Any) -> bool:
+    """Say whether something is a number that times can be compared with."""
+    return isinstance(value, Real) and not math.isnan(value)
 
 
 class TaskContext:
@@ -33,7 +43,7 @@ class TaskContext:
         self.tasks = tasks  # how many the component has
         self.folder = folder  # of the run; relative paths of sinks are below it
         self.seed = seed  # of the run
-        self.timers: list[float] = []  # when `on_timer` is due; kept by `at`
+        self.timers: list[float] = []  # when `on_timer` is due: a heap, kept by `at`
         self._clock = clock
         self._wake = wake
 
@@ -48,7 +58,9 @@ class TaskContext:
 
     def at(self, when: float) -> None:
         """Ask for a call of `on_timer` at a time of this clock, or soon after."""
-        self.timers.append(when)
+        if not is_time(when):
+            raise InvalidInput("at", f"expected a time in seconds, got {when!r}; add to now()")
+        heapq.heappush(self.timers, when)
 
     def wake(self) -> None:
         """Ask for a `poll` soon; the only method here that another thread may call."""

@@ -21,6 +21,7 @@ BAR = 10  # cells of a machine's bar
 BLOCKED = 0.01  # share of the time from which on lack of credit is worth a word
 STYLES = {"starting": "dim", "running": "green", "draining": "yellow", "stopped": "bold", "failed": "bold red"}
 STEADY = 6  # cells of a column of figures at least, so that it does not jump as they change
+NAME_WIDTH = 20  # of a machine's name, at most, before all else in its row gives way
 FEWEST_MACHINES = 3  # rows that they get on the lowest terminal
 
 
@@ -164,18 +165,21 @@ def _machines(status: "Status", most: int) -> Group:
         left = f"{len(status.machines) - len(shown)} less busy ones not shown"
     tasks = tasks_on(status)
     what = "slot" if status.emulated is None else "machine"
-    rows = table(what, "tasks", "cpu", "", "lag\nms", "on it", left=("cpu", "on it"))
-    rows.columns[2].no_wrap = True
+    rows = table(what, "tasks", "cpu", "", "late\nms", "on it", left=("cpu", "on it"))
+    for column in rows.columns[:5]:
+        column.no_wrap = True
+        column.min_width = max(len(column.header) if isinstance(column.header, str) else 0, 5)
+    rows.columns[0].min_width = min(max((len(machine.name) for machine in shown), default=0), NAME_WIDTH)
+    rows.columns[2].min_width = BAR
     rows.columns[5].no_wrap, rows.columns[5].overflow = True, "ellipsis"
     for machine in shown:
         listed = escape(task_list(tasks[machine.name]))
-        if machine.note or not machine.alive:
-            said = machine.note or "does not answer"
-            listed = f"[{'yellow' if machine.alive else 'red'}]{escape(said)}[/] {listed}"
+        if not machine.alive:
+            listed = f"[red]does not answer[/] {listed}"
+        lag = milliseconds(machine.lag_ms)
         name = escape(machine.name) if machine.alive else f"[red]{escape(machine.name)}[/]"
-        rows.add_row(
-            name, str(machine.tasks), _bar(machine), f"{machine.cpu:.0%}", milliseconds(machine.lag_ms), listed
-        )
+        lag = f"[yellow]{lag}[/]" if machine.note else lag
+        rows.add_row(name, str(machine.tasks), _bar(machine), f"{machine.cpu:.0%}", lag, listed)
     return Group(rows, *([Text(left, style="dim")] if left else []))
 
 

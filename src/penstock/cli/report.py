@@ -1,6 +1,5 @@
 """`penstock report`: what happened in a run, as its telemetry tells it."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -51,9 +50,11 @@ def report(
     A phase begins where a plan was applied, a task moved, or the run said so. Hops and tuples (Parquet), the report
     (JSON) and a picture are kept.
     """
+    from penstock.runtime.folder import refuse_unwritable
+
     folder = _found(run, runs)
     target = output or (folder.parent if folder.name == "telemetry" else folder) / "report"
-    _refuse(target)
+    refuse_unwritable(target, "--output")
     found = _run(folder, target, master, settle, quiet=as_json)
     if plot:
         from penstock.cli.report_plots import plot_report
@@ -84,16 +85,6 @@ def _found(run: str | None, runs: Path) -> Path:
     from penstock.runtime.folder import find
 
     return Path(run) if run is not None and Path(run).is_dir() else find(run, runs).path
-
-
-def _refuse(target: Path) -> None:
-    """Refuse a place for results that could not be written, before any work is done for it."""
-    from penstock.model.errors import FileProblem
-
-    place = next(above for above in (target, *target.absolute().parents) if above.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        problem = f"cannot be made, {place} is not a folder that may be written"
-        raise FileProblem(f"{target}: {problem}; choose another --output")
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> "Report":

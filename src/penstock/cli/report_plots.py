@@ -25,6 +25,7 @@ BAR_WIDTH = 0.8
 CLOSE = 20  # highest to lowest latency up to which there is room for all labels of a logarithmic axis
 LABEL_WIDTH = 0.15  # of the picture, that the name of a phase takes
 RAISED = 1.05  # where the name of a phase goes that would cover the one before
+UPRIGHT = 8  # labels of bars beside each other; more are slanted
 MOST_BARS = 4  # phases in the lower part: the first and the last ones
 
 
@@ -81,6 +82,8 @@ def _draw_components(axis: Axes, report: "Report") -> None:
         ticks += [(float(place), phase.name) for place in places]
     if len(phases) > 1:
         axis.set_xticks([place for place, _ in ticks], [_broken(name) for _, name in ticks], fontsize=7)
+        if len(ticks) > UPRIGHT:
+            axis.tick_params(axis="x", labelrotation=30)
         above = axis.secondary_xaxis("top")
         above.set_xticks(range(len(names)), names)
         above.tick_params(length=0)
@@ -103,6 +106,7 @@ def _stack(
 
 
 def _broken(name: str) -> str:
+    """Break a long name where it is made of two."""
     return name.replace("-", "-\n", 1) if len(name) > 12 else name
 
 

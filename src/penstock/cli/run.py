@@ -84,8 +84,11 @@ def run(
         Path | None, typer.Option(help="A file or folder to read, in place of generated data.")
     ] = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
-    sample: Annotated[float | None, typer.Option(help="Source tuples a second that are followed to the end.")] = None,
-    in_flight: Annotated[int | None, typer.Option(help="Most source tuples under way at once.")] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(help="Tuples a second of each source task that are followed to the end, or all, or none; 20."),
+    ] = None,
+    in_flight: Annotated[int | None, typer.Option(help="Most tuples of each source task under way at once.")] = None,
     listen: Annotated[
         str | None, typer.Option(help="Where workers call, HOST or HOST:PORT; loopback, or the driver's host.")
     ] = None,
@@ -100,7 +103,8 @@ def run(
     from penstock.cli.flows import arrival_process, find_flow
     from penstock.cli.inputs import cluster as find_cluster
 
-    _refuse_numbers(rate=rate, duration=duration, sample=sample, in_flight=in_flight)
+    _refuse_numbers(rate=rate, duration=duration, in_flight=in_flight)
+    sampled = _sampled(sample)
     _refuse_places(master, input, {"telemetry": telemetry, "runs": runs})
     process = arrival_process(arrivals, rate)
     flow = find_flow(application, rate=rate if process is None else None, arrivals=process, input=input, seed=seed)
@@ -111,7 +115,7 @@ def run(
     settings: dict[str, Any] = {"master": master, "emulate": cluster, "policy": policy, "plan": planned}
     settings |= {"objective": chosen, "listen": listen}
     settings |= {"telemetry": telemetry, "runs": runs, "in_flight": in_flight, "seed": seed}
-    settings |= {} if sample is None else {"sample_tps": sample}
+    settings |= {} if sampled is None else {"sample_tps": sampled}
     handle = _start(flow, settings, quiet=as_json)
     _follow(handle, duration, as_json, [_change(handle, name, chosen, seed) for name in changes])
     if report:
@@ -124,6 +128,21 @@ def _refuse_numbers(**options: float | None) -> None:
     for name, value in options.items():
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name.replace('_', '-')}")
+
+
+def _sampled(text: str | None) -> float | None:
+    """Return the tuples a second to follow: below 0 all, 0 none, None as usual."""
+    from penstock.model.errors import InvalidInput
+
+    if text is None or text in ("all", "none"):
+        return None if text is None else -1.0 if text == "all" else 0.0
+    try:
+        sampled = float(text)
+    except ValueError:
+        sampled = -1.0
+    if not 0 <= sampled < float("inf"):
+        raise InvalidInput("sample", f"expected a number ≥ 0, all or none, got {text!r}; choose another --sample")
+    return sampled
 
 
 def _changes(policies: list[str], duration: float | None) -> list[str]:
@@ -190,6 +209,9 @@ def _planned(flow: "Dataflow", cluster: "Cluster | None", policy: str | None, fi
     if file is None:
         return None
     plan = load_plan(file)
+    if cluster is None and plan.cluster not in ("embedded", "spark"):
+        problem = f"{file} is a plan for cluster {plan.cluster!r}; give --emulate {plan.cluster} beside it"
+        raise InvalidInput("emulate", problem)
     if plan.application != topology.name:
         problem = f"{file} is a plan for {plan.application!r}, not for {topology.name!r}; plan again"
         raise InvalidInput("application", problem)
@@ -199,18 +221,41 @@ def _planned(flow: "Dataflow", cluster: "Cluster | None", policy: str | None, fi
 
 
 def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
-    """Start the application, saying meanwhile what is being waited for."""
+    """Start the application, saying meanwhile what is being waited for; Ctrl-C is heeded between two steps of it."""
     from rich.markup import escape
 
+    from penstock.cli.follow import Interrupts
     from penstock.cli.output import errors
     from penstock.control.live import start
+    from penstock.runtime.controller import RunFailed
 
-    if quiet:
-        return start(flow, **settings)
-    if not errors.is_terminal:
-        return start(flow, progress=lambda text: errors.print(text, markup=False, soft_wrap=True), **settings)
-    with errors.status(f"starting {flow.name}") as spinner:
-        return start(flow, progress=lambda text: spinner.update(escape(text)), **settings)
+    said = ""
+
+    def progress(text: str) -> None:
+        nonlocal said
+        if interrupts.count:
+            raise KeyboardInterrupt
+        if text != said and not quiet:
+            said = text
+            if errors.is_terminal:
+                spinner.update(escape(text))
+            else:
+                errors.print(text, markup=False, soft_wrap=True)
+
+    spinner = errors.status(f"starting {flow.name}")
+    try:
+        with Interrupts() as interrupts:
+            if errors.is_terminal and not quiet:
+                spinner.start()
+            return start(flow, progress=progress, **settings)
+    except KeyboardInterrupt:
+        errors.print("stopped while it was starting")
+        raise typer.Exit(STOPPED) from None
+    except RunFailed as failed:
+        errors.print(f"error: {failed}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    finally:
+        spinner.stop()
 
 
 def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[Callable[[], str]]) -> None:

@@ -16,6 +16,8 @@ from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.plan import Plan, to_placement
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.runtime.folder import RunInfo
     from penstock.runtime.run import Progress, Run
     from penstock.runtime.spark.executors import Executor
@@ -64,22 +66,15 @@ def start(
     listen: where workers call, HOST or HOST:PORT; None: loopback, or for another master the driver's host, a free port.
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
     """
-    from penstock.pipeline.session import running_session, session
     from penstock.runtime import folder as folders
     from penstock.runtime.driver import listen_for_workers
     from penstock.runtime.run import check_parts, launch
-    from penstock.runtime.spark.executors import embedded_master, is_local, need_cores, spark_settings
+    from penstock.runtime.spark.executors import is_local, need_cores
 
     say = progress or (lambda _: None)
-    if policy is not None and plan is not None:
-        raise InvalidInput("policy", f"expected a policy or a plan, got {policy!r} and a plan; leave one out")
     _refuse_below_one(slots=slots, in_flight=in_flight, window=window)
     check_parts(flow)
-    application = flow.application
-    if plan is not None and emulate is not None:
-        to_placement(plan, application, emulate)
-    if emulate is not None and plan is None:
-        plan = _plan(Planner(application, emulate, objective, seed), policy or POLICY)
+    plan = _known_plan(flow, emulate, policy, plan, objective, seed)
     for name, place in {"telemetry": telemetry, "runs": runs}.items():
         if isinstance(place, Path | str):
             folders.refuse_unwritable(Path(place), name)
@@ -98,26 +93,17 @@ def start(
         )
         stack.push(partial(_leave, info))
         say("starting Spark")
-        embedded = master is None
-        spark = stack.enter_context(
-            session(
-                flow.name,
-                embedded_master(workers) if embedded and running_session() is None else master,
-                settings=spark_settings(workers, embedded),
-                folder=info.path / "spark",
-            )
-        )
+        spark = _open_session(stack, flow.name, master, workers, info.path / "spark")
+        say("looking for executors")
         executors = need_cores(spark, workers if emulate or slots or is_local(spark) else 1)
         cluster = emulate or discover(executors, is_local(spark), slots)
-        if plan is None:
-            plan = _plan(Planner(application, cluster, objective, seed), policy or POLICY)
         options: dict[str, Any] = {"sample_tps": sample_tps, "in_flight": in_flight or 0, "seed": seed}
         options |= {} if window is None else {"window": window}
         return launch(
             spark,
             flow,
             cluster,
-            plan,
+            plan or _plan(Planner(flow.application, cluster, objective, seed), policy or POLICY),
             places(cluster, executors, emulated=emulate is not None),
             stack,
             emulated=emulate is not None,
@@ -127,6 +113,31 @@ def start(
             progress=say,
             listener=listener,
         )
+
+
+def _known_plan(
+    flow: Dataflow, emulate: Cluster | None, policy: str | None, plan: Plan | None, objective: Objective, seed: int
+) -> Plan | None:
+    """Return the plan to run by where it can be known before Spark has started, refusing one that does not fit."""
+    if policy is not None and plan is not None:
+        raise InvalidInput("policy", f"expected a policy or a plan, got {policy!r} and a plan; leave one out")
+    application = flow.application
+    if emulate is None:
+        return plan
+    if plan is None:
+        return _plan(Planner(application, emulate, objective, seed), policy or POLICY)
+    to_placement(plan, application, emulate)
+    return plan
+
+
+def _open_session(stack: ExitStack, name: str, master: str | None, workers: int, folder: Path) -> "SparkSession":
+    """Give a session with room for so many workers: the one that runs already, an embedded one, or the master's."""
+    from penstock.pipeline.session import running_session, session
+    from penstock.runtime.spark.executors import embedded_master, spark_settings
+
+    embedded = master is None
+    url = embedded_master(workers) if embedded and running_session() is None else master
+    return stack.enter_context(session(name, url, settings=spark_settings(workers, embedded), folder=folder))
 
 
 def replan(run: "Run", policy: str, objective: Objective = Objective.THROUGHPUT, seed: int = 0) -> Plan:

@@ -193,7 +193,7 @@ def run_report(spark: SparkSession, folder: Path, output: Path | None = None, se
     raw = raw.cache()
     good, malformed = ingest(raw)
     quarantined = malformed.unionByName(unreadable)
-    good = good.cache()
+    good = _of_one_run(good, folder).cache()
     clocks = clock_table(good).cache()
     hops = each_once(make_hops(good, clocks)).cache()
     tuples = make_tuples(hops, good, clocks).cache()
@@ -266,6 +266,17 @@ def _told(folder: Path) -> dict[str, Any]:
         except (OSError, msgspec.DecodeError):
             continue
     return {}
+
+
+def _of_one_run(good: DataFrame, folder: Path) -> DataFrame:
+    """Keep the records of the run that a folder is of: several may have written to one folder of telemetry."""
+    wanted = _told(folder).get("run")
+    if wanted is not None:
+        return good.where(sf.col("run") == wanted)
+    runs = sorted(row["run"] for row in good.select("run").distinct().limit(25).collect())
+    if len(runs) > 1:
+        raise FileProblem(f"{folder}: holds the telemetry of {len(runs)} runs, {', '.join(runs)}; name one of the runs")
+    return good
 
 
 def _about(folder: Path, good: DataFrame) -> dict[str, Any]:

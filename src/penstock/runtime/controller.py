@@ -45,7 +45,6 @@ class _Member:
     host: str = ""
     port: int = 0
     pid: int = 0
-    executor: str = ""
     incarnation: int = 0
     registered: bool = False
     ready: bool = False
@@ -111,7 +110,7 @@ class Controller:
         self._incarnations += 1
         member = self.members[number]
         member.host, member.port, member.pid = message.host, message.port, message.pid
-        member.executor, member.incarnation = message.executor, self._incarnations
+        member.incarnation = self._incarnations
         member.registered = member.alive = True
         member.last_beat = now
         self.event("registered", f"{message.worker} pid {message.pid} on {message.host}", now)
@@ -131,9 +130,7 @@ class Controller:
         member.alive = False
         if self.phase not in RESTING:
             where = f"pid {member.pid} on {member.host}"
-            self._fail(
-                f"worker {member.site.name!r} ({where}) was lost: {reason}; see its log in the run folder", "", now
-            )
+            self._fail(f"worker {member.site.name!r} ({where}) was lost: {reason}", "", now)
 
     # What the user says
 
@@ -221,7 +218,7 @@ class Controller:
             policy=self.policy,
             components=self.gauges.components(machines, now),
             machines=[
-                self.gauges.machine(number, m.site.name, m.host, counts[number], m.clock.estimate.offset, m.alive)
+                self.gauges.machine(number, m.site, m.host, counts[number], m.clock.estimate.offset, m.alive)
                 for number, m in enumerate(self.members)
             ],
             latency=self.gauges.end_to_end(now),

@@ -18,7 +18,7 @@ import msgspec
 from penstock.model.cluster import Cluster
 from penstock.runtime.emulation import ServiceTimes, Truth, VirtualCpu, VirtualNetwork
 from penstock.runtime.execution import Runner, note_blocked
-from penstock.runtime.messages import Data, Mark, Marker, State
+from penstock.runtime.messages import Data, Mark, Marker, Route, State
 from penstock.runtime.tasks import Delivery, Task
 from penstock.runtime.tracking import children
 
@@ -58,8 +58,8 @@ class Emulated(Runner):
         self._workers = {peer.name: number for number, peer in enumerate(assigned.peers)}
         self._slots = {f"{self._name}/{number}": number for number in range(machine.slots)}
         self._cpu: VirtualCpu[Job] = VirtualCpu(machine.cores, machine.speed, machine.slots)
-        routes = {(stream, source, target): links for stream, source, target, links in assigned.routes}
-        self._network = VirtualNetwork(cluster, self._name, routes)
+        self._network = VirtualNetwork(cluster, self._name, {})
+        self.reroute(assigned.routes)
         self._services: dict[int, ServiceTimes] = {}
         self._pending: list[tuple[float, int, Callable[[float], None]]] = []  # heap
         self._order = count()
@@ -82,7 +82,7 @@ class Emulated(Runner):
         for task in list(self.worker.tasks.values()):
             if task.is_source:
                 self._poll(task, now)
-            if task.context.timers and not task.ended:
+            if task.context.timers:
                 self._time = now
                 self.fire_timers(task, now)
         for _ in range(EVENTS):
@@ -105,8 +105,7 @@ class Emulated(Runner):
         for task in self.worker.tasks.values():
             if task.is_source and not task.ended:
                 due = min(due, self._poll_due(task), self.progress_due(task))
-            if task.context.timers:
-                due = min(due, min(task.context.timers))
+            due = min(due, task.next_timer)
         return due
 
     def room(self, task: Task) -> int:
@@ -115,7 +114,7 @@ class Emulated(Runner):
 
     def _poll_due(self, task: Task) -> float:
         """Return when a source is to be polled: not while enough waits, or it must wait itself."""
-        if not self._pollable(task) or task.full() or task.leaving >= 0 or self.room(task) <= 0:
+        if not self._pollable(task) or task.full() or task.stands or self.room(task) <= 0:
             return math.inf
         return task.next_poll
 
@@ -158,7 +157,7 @@ class Emulated(Runner):
     def _next(self, slot_name: str) -> tuple[Task | None, float]:
         best: tuple[Task | None, float] = (None, math.inf)
         for task in self.worker.tasks.values():
-            if task.slot != slot_name or (task.leaving >= 0 and not task.is_source) or self._in_service(task):
+            if task.slot != slot_name or (task.stands and not task.is_source) or self._in_service(task):
                 continue
             arrived = self._first_arrival(task)
             if arrived == math.inf:
@@ -284,6 +283,10 @@ class Emulated(Runner):
     def relieved(self, task: Task) -> None:
         """Let the task's slot go on where it had to wait."""
         self._start_soon(task)
+
+    def reroute(self, routes: tuple[Route, ...]) -> None:
+        """Send over the links of another plan."""
+        self._network.reroute({(stream, source, target): links for stream, source, target, links in routes})
 
     def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
         """Return the share of the emulated cores used, how late events were, and what that means."""

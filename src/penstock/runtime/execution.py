@@ -69,7 +69,11 @@ class Execution(Protocol):
         ...
 
     def relieved(self, task: Task) -> None:
-        """Note that a task's out-queues may have room again."""
+        """Note that a task's out-queues may have room again, or that it need not stand still any more."""
+        ...
+
+    def reroute(self, routes: "tuple[wire.Route, ...]") -> None:
+        """Send over other links from now on, where links are emulated."""
         ...
 
     def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
@@ -89,7 +93,7 @@ class Runner:
     def poll(self, task: Task, now: float) -> tuple[list[Any], list[float]] | None:
         """Ask a source for what is due; None when it is not to be asked, or has ended."""
         worker = self.worker
-        if task.ended or task.leaving >= 0:
+        if task.ended or task.stands:
             return None
         worker.current = task
         if task.finishing:
@@ -130,10 +134,12 @@ class Runner:
         return self._progress_due.get(task.number, 0.0) if behind else math.inf
 
     def fire_timers(self, task: Task, now: float) -> None:
-        """Run the timers of a task that are due."""
-        for when in task.due_timers(now):
+        """Run the timers of a task that are due, as long as there is room for what they give."""
+        for _ in range(len(task.context.timers)):  # those that they ask for in turn wait for the next time
+            if task.next_timer > now:
+                return
             self.worker.current = task
-            made = task.fire(when)
+            made = task.fire(task.take_timer())
             if made:
                 task.put(made)
 
@@ -183,30 +189,29 @@ class Direct(Runner):
         """Let every task work once, upstream before downstream."""
         busy = False
         for task in list(self.worker.tasks.values()):
+            if task.context.timers:  # before tuples, which would take up all the room that comes free
+                self.fire_timers(task, self.worker.clock())
             if task.is_source:
                 busy |= self._source(task)
-            elif task.inbox:
+            elif task.inbox and not task.stands:
                 busy |= self._work(task)
-            if task.context.timers and not task.ended:
-                self.fire_timers(task, self.worker.clock())
         return busy
 
     def wakeup(self) -> float:
         """Return when the next source or timer is due."""
         due = math.inf
         for task in self.worker.tasks.values():
-            if task.is_source and not task.ended:
-                if task.next_poll > 0.0:
+            if task.is_source and not task.ended and not task.stands:
+                if task.next_poll > 0.0 and not task.full() and self.room(task) > 0:
                     due = min(due, task.next_poll)
                 due = min(due, self.progress_due(task))
-            if task.context.timers:
-                due = min(due, min(task.context.timers))
+            due = min(due, task.next_timer)
         return due
 
     def _source(self, task: Task) -> bool:
         found = self.poll(task, self.worker.clock())
         if found is None:
-            return task.finishing and not task.ended
+            return task.finishing and not task.ended and not task.stands
         started = self.worker.clock()
         self._lag = max(self._lag, started - found[1][0])
         self.give(task, *found, started)
@@ -287,6 +292,9 @@ class Direct(Runner):
 
     def relieved(self, task: Task) -> None:
         """Note that there may be room: the next turn sees it."""
+
+    def reroute(self, routes: tuple[wire.Route, ...]) -> None:
+        """Send over other links: a real network finds its own."""
 
     def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
         """Return the process's own cpu, and how late sources were polled."""

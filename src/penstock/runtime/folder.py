@@ -14,6 +14,7 @@ driver was killed never says that it has ended; who asks it finds its socket dea
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -208,7 +209,7 @@ class LogFile:
 
     def close(self) -> None:
         """Write no more; lines that still come are dropped."""
-        with self._lock:
+        with self._lock, suppress(OSError):  # a full disk has been told of by the line that it did not take
             self._file.close()
 
 

@@ -8,6 +8,7 @@ from penstock.model.status import ComponentStatus, Latency, MachineStatus
 from penstock.model.topology import Kind
 from penstock.runtime.layout import Layout
 from penstock.runtime.messages import Report, TaskReport
+from penstock.runtime.terms import Site
 
 RATES_S = 2.0  # over which rates are taken
 LATENCY_S = 5.0  # over which latencies are
@@ -90,11 +91,12 @@ class Gauges:
             )
         return found
 
-    def machine(self, worker: int, name: str, host: str, tasks: int, offset: float, alive: bool) -> MachineStatus:
+    def machine(self, worker: int, site: Site, host: str, tasks: int, offset: float, alive: bool) -> MachineStatus:
         """Return one worker's figures."""
         _, report = self._workers.get(worker, (0.0, None))
         return MachineStatus(
-            name=name,
+            name=site.name,
+            slots=site.slots,
             host=host,
             tasks=tasks,
             cpu=report.cpu if report else 0.0,

@@ -16,7 +16,7 @@ class Outcome(msgspec.Struct, frozen=True):
     task: str
     before: str  # slot
     after: str  # slot
-    seconds: float  # from the command to the last tuple that came over the old slot: no tuple was held up longer
+    seconds: float  # from when it left its old slot to the last tuple that came over it
 
 
 class LogLine(msgspec.Struct, frozen=True):

@@ -80,13 +80,9 @@ class Worker(Sender):
                 return
             case wire.Go():
                 self._go()
-            case wire.Prepare():
-                task = self.tasks.get(message.task)
-                problem = "it is not here" if task is None else task.obstacle()
-                self.told.append(wire.Prepared(self.epoch, message.move, problem))
-            case wire.Move():
+            case wire.Prepare() | wire.Release() | wire.Move() | wire.Routes():
                 self.execution.begin()
-                self._guarded(lambda: self.moves.begin(message))
+                self._guarded(lambda: self._operate(message))
             case wire.Drain():
                 self.draining = True
                 for task in self.tasks.values():
@@ -209,9 +205,25 @@ class Worker(Sender):
         self._last_report, self._last_cpu = now, self._cpu_seconds()
         self._next_report, self._next_flush = now + REPORT_S, now + FLUSH_S
 
+    def _operate(self, message: wire.Prepare | wire.Release | wire.Move | wire.Routes) -> None:
+        """Do this worker's part of an operation."""
+        if isinstance(message, wire.Routes):
+            self.execution.reroute(message.routes)
+            return
+        task = self.tasks.get(message.task)
+        if isinstance(message, wire.Prepare):
+            self.current = task
+            problem = "it is not here" if task is None else task.prepare(message.move)
+            self.told.append(wire.Prepared(self.epoch, message.move, problem))
+        elif isinstance(message, wire.Move):
+            self.moves.begin(message)
+        elif task is not None and task.preparing == message.move:
+            task.release()
+            self.execution.relieved(task)
+
     def _flush(self, now: float) -> None:
         for task in self.tasks.values():
-            if isinstance(task.logic, Sink) and not task.ended:
+            if isinstance(task.logic, Sink) and not task.ended and not task.stands:
                 self.current = task
                 task.logic.flush(now)
 

@@ -75,7 +75,7 @@ class Credit(Wire, tag=3):
     source: int
     target: int
     amount: int
-    queue: int
+    queue: int  # nobody reads it yet: it is for senders that choose the shorter of two queues
 
 
 class Waiting(Wire):
@@ -172,8 +172,6 @@ class Register(Wire, tag=20):
     host: str
     port: int
     pid: int
-    executor: str
-    attempt: int
 
 
 class Ready(Wire, tag=21):
@@ -307,6 +305,9 @@ class Passed(Wire, tag=31):
 Telling = Register | Ready | Report | Log | Failure | Prepared | Moved | Ended | Pong | Beat | Lost | Passed
 
 
+Route = tuple[str, str, str, tuple[str, ...]]  # stream, source machine, target machine, labels of links
+
+
 class Peer(Wire):
     """Where a worker listens."""
 
@@ -332,7 +333,7 @@ class Assign(Wire, tag=40):
     folder: str
     telemetry: str  # folder; empty: none
     emulated: dict[str, Any] | None = None  # the cluster
-    routes: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    routes: tuple[Route, ...] = ()
 
 
 class Go(Wire, tag=41):
@@ -342,7 +343,7 @@ class Go(Wire, tag=41):
 
 
 class Prepare(Wire, tag=42):
-    """Say whether a task can move."""
+    """Say whether a task can move; one that can stands still until it is told to move, or released."""
 
     epoch: int
     move: int
@@ -382,7 +383,22 @@ class Stop(Wire, tag=47):
     """End at once."""
 
 
-Command = Assign | Go | Prepare | Move | Drain | Progressed | Ping | Stop
+class Release(Wire, tag=48):
+    """Let a task go on that stands still for a move which was given up."""
+
+    epoch: int
+    move: int
+    task: int
+
+
+class Routes(Wire, tag=49):
+    """Send tuples over the links of another plan from now on; every worker gets it."""
+
+    epoch: int
+    routes: tuple[Route, ...]
+
+
+Command = Assign | Go | Prepare | Move | Drain | Progressed | Ping | Stop | Release | Routes
 
 encode = msgspec.msgpack.Encoder().encode
 decode_frame = msgspec.msgpack.Decoder(Frame).decode

@@ -58,6 +58,7 @@ class Moves:
         task = worker.tasks.get(move.task)
         if old == new:
             if task is not None:
+                task.release()
                 worker.execution.reslot(task, move.slot)
                 worker.told.append(wire.Moved(worker.epoch, move.move, now := worker.execution.now(), now))
             return
@@ -87,7 +88,7 @@ class Moves:
             task.number,
             new_slot,
             now,
-            task.movable.save() if task.movable is not None and not task.ended else b"",
+            task.saved,
             tuple(when - now for when in task.context.timers),
             task.ended,
             task.counted,

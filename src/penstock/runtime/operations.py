@@ -32,6 +32,7 @@ class Operation:
     moves: deque[tuple[int, str]]  # task, slot
     then: Callable[["Operation"], None]
     label: str = ""
+    routes: tuple[wire.Route, ...] | None = None  # of the plan that it applies; told before the first move
     done: list[Outcome] = field(default_factory=list)
     error: PenstockError | None = None
     step: str = ""  # preparing, moving; empty between moves
@@ -57,9 +58,15 @@ class Operations:
         if self._waiting and now > self._waiting[0].deadline:
             self._overdue(self._waiting[0])
 
-    def request(self, moves: Sequence[tuple[int, str]], label: str, then: Callable[[Operation], None]) -> None:
-        """Begin an operation, after those that are under way."""
-        operation = Operation(deque(moves), then, label)
+    def request(
+        self,
+        moves: Sequence[tuple[int, str]],
+        label: str,
+        then: Callable[[Operation], None],
+        routes: tuple[wire.Route, ...] | None = None,
+    ) -> None:
+        """Begin an operation, after those that are under way; `routes` replace those there were."""
+        operation = Operation(deque(moves), then, label, routes)
         if self.controller.phase != "running":
             operation.error = CannotMove(
                 f"{label}: the application is {self.controller.phase}; only a running one can be changed"
@@ -74,6 +81,9 @@ class Operations:
         """Begin the next move of the first operation, skipping tasks that are there already."""
         while self._waiting and not self._waiting[0].step:
             operation = self._waiting[0]
+            if operation.routes is not None:
+                self.controller.tell_all(wire.Routes(self.controller.epoch, operation.routes))
+                operation.routes = None
             while operation.moves and self.controller.placement[operation.moves[0][0]] == operation.moves[0][1]:
                 operation.moves.popleft()
             if not operation.moves:
@@ -128,6 +138,7 @@ class Operations:
         """Give up, but go on to wait for a task that is on its way: nothing else can be moved before it has come."""
         name = self.controller.layout.names[operation.moves[0][0]]
         if operation.step == "preparing":
+            self._release(operation)
             self._give_up(f"task {name} did not answer in {PREPARE_S:g} s")
             return
         self._cut_short(operation, "")
@@ -144,8 +155,16 @@ class Operations:
                 self._cut_short(operation, reason)
                 self._waiting.append(operation)
             else:
+                if operation.step == "preparing":
+                    self._release(operation)
                 operation.error = operation.error or CannotMove(f"{operation.label}: {reason}")
                 operation.then(operation)
+
+    def _release(self, operation: Operation) -> None:
+        """Let a task go on that was asked to move, and may stand still for it."""
+        task, controller = operation.moves[0][0], self.controller
+        host = controller.slots[controller.placement[task]]
+        controller.out.append((host, wire.Release(controller.epoch, operation.number, task)))
 
     def _cut_short(self, operation: Operation, reason: str) -> None:
         """Let no move follow the one that is under way."""

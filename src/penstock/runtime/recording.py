@@ -12,13 +12,14 @@ from penstock.model.telemetry import Record, arrow_schema
 
 EVERY_S = 2.0
 ROWS = 20_000
+WAITING = 200_000  # records that wait to be written; more are lost
 
 
 class Recorder:
     """Collects records and writes a file every few seconds, in a thread of its own.
 
-    A file that cannot be written is given up and counted in `lost`; the first is told of in `problem`. The application
-    goes on.
+    What cannot be written, or comes faster than it can be, is counted in `lost`; `problem` tells of it when it begins,
+    and at the end of how much came too fast. The application goes on.
     """
 
     def __init__(self, folder: str, name: str, every_s: float = EVERY_S) -> None:
@@ -29,6 +30,8 @@ class Recorder:
         self._every = every_s
         self._records: list[Record] = []
         self._files = 0
+        self._unwritten = False  # whether a file could not be
+        self._refused = 0  # of the lost ones, those that came too fast
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
@@ -38,7 +41,10 @@ class Recorder:
     def add(self, records: list[Record]) -> None:
         """Take records; returns at once."""
         with self._lock:
-            self._records += records
+            room = max(WAITING - len(self._records), 0)
+            self._records += records[:room]
+            if len(records) > room:
+                self._refuse(len(records) - room)
             many = len(self._records) >= ROWS
         if many:
             self._wake.set()
@@ -48,6 +54,17 @@ class Recorder:
         self._closing = True
         self._wake.set()
         self._thread.join(within_s)
+        if self._refused:
+            self._tell(f"{self._refused} records in all were lost, they came faster than they could be written")
+
+    def _refuse(self, count: int) -> None:
+        if not self._refused:
+            self._tell("records are lost, they come faster than they can be written")
+        self._refused += count
+        self.lost += count
+
+    def _tell(self, problem: str) -> None:
+        self.problem = f"{self.problem}; {problem}" if self.problem else f"telemetry: {problem}"
 
     def _run(self) -> None:
         while not self._closing:
@@ -64,21 +81,27 @@ class Recorder:
             records, self._records = self._records, []
         if not records:
             return
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        names = [field.name for field in msgspec.structs.fields(Record)]
-        columns = {name: [getattr(record, name) for record in records] for name in names}
         final = self._folder / f"{self._name}-{os.getpid()}-{self._files:06d}.parquet"
         temporary = final.with_name(f"_{final.name}")
         try:
-            pq.write_table(pa.table(columns, schema=arrow_schema()), temporary)
+            _write(records, temporary)
             os.replace(temporary, final)
             self._files += 1
-        except (OSError, pa.ArrowException) as error:
-            if not self.lost:
-                reason = " ".join((getattr(error, "strerror", None) or str(error)).split())
-                self.problem = f"telemetry: records are lost, {final} cannot be written: {reason}"
-            self.lost += len(records)
+        except Exception as error:  # of whatever kind: what comes after it may be written again
+            reason = " ".join((getattr(error, "strerror", None) or str(error)).split())
+            with self._lock:
+                if not self._unwritten:
+                    self._tell(f"records are lost, {final} cannot be written: {reason}")
+                self._unwritten = True
+                self.lost += len(records)
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def _write(records: list[Record], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [field.name for field in msgspec.structs.fields(Record)]
+    columns = {name: [getattr(record, name) for record in records] for name in names}
+    pq.write_table(pa.table(columns, schema=arrow_schema()), path)

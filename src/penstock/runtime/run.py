@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster
-from penstock.model.errors import InvalidInput
+from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
@@ -27,13 +27,14 @@ from penstock.runtime.controller import RESTING, Controller, RunFailed
 from penstock.runtime.driver import Driver, listen_for_workers
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
+from penstock.runtime.messages import Route
 from penstock.runtime.operations import Operation
 from penstock.runtime.shell import WorkerSettings, main
 from penstock.runtime.socket import ControlServer
 from penstock.runtime.spark.executors import Executor, is_local
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.spark.shipping import ship
-from penstock.runtime.terms import Site, Terms
+from penstock.runtime.terms import Site, Terms, routes_of
 
 STOP_S = 15.0  # for Spark to end the workers' jobs
 VERIFY_S = 10.0  # for Spark to say where a job runs
@@ -84,7 +85,8 @@ class Run:
         """Move the tasks that a plan puts elsewhere, and return when all run there."""
         placement = to_placement(plan, self._layout.application, self.cluster)
         wanted = [self.cluster.slot_names[slot] for slot in placement.slots]
-        done = self._operate(list(zip(self._layout.names, wanted, strict=True)), f"apply {plan.policy}")
+        moves = list(zip(self._layout.names, wanted, strict=True))
+        done = self._operate(moves, f"apply {plan.policy}", routes_of(plan))
         self._driver.ask(lambda now: self._driver.controller.set_policy(plan.policy, now))
         return done
 
@@ -105,7 +107,10 @@ class Run:
         self._driver.ask(lambda now: self._driver.controller.event(event, detail, now))
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
-        """Have a function called for every log line, from a thread of the run's own."""
+        """Have a function called for every log line, from a thread of its own.
+
+        It may ask anything of the run; only `drain` and `stop` do not wait for the end there, which waits for it.
+        """
         self._driver.on_log(listener)
 
     def __enter__(self) -> "Run":
@@ -144,9 +149,12 @@ class Run:
 
     def _end(self, how: Callable[[float], None], until: threading.Event, timeout: float | None = None) -> None:
         self._driver.ask(how)
-        until.wait(timeout)
+        if not self._driver.is_listener():
+            until.wait(timeout)
 
-    def _operate(self, moves: Sequence[tuple[str, str]], label: str) -> list[Outcome]:
+    def _operate(
+        self, moves: Sequence[tuple[str, str]], label: str, routes: tuple[Route, ...] | None = None
+    ) -> list[Outcome]:
         ended: threading.Event = threading.Event()
         result: list[Operation] = []
 
@@ -159,7 +167,7 @@ class Run:
             wanted = [(controller.find_task(task), slot) for task, slot in moves]
             for _, slot in wanted:
                 controller.check_slot(slot)
-            controller.operations.request(wanted, label, then)
+            controller.operations.request(wanted, label, then, routes)
 
         self._driver.ask(request)
         ended.wait()
@@ -175,7 +183,10 @@ class Run:
                 continue
             while (found := job.found_on()) is None and time.monotonic() < deadline and not job.done.is_set():
                 time.sleep(0.1)
-            if found is not None and found != job.executor.id:
+            if found is None and not job.done.is_set():
+                problem = f"could not verify that worker {job.name} runs on executor {job.executor.id} as planned"
+                self._driver.warn(f"{problem}: Spark has not said in {VERIFY_S:g} s where it runs")
+            elif found is not None and found != job.executor.id:
                 problem = f"worker {job.name} runs on executor {found}, not on {job.executor.id} as planned"
                 self._fail(f"{problem}; are its cores taken?")
                 self.wait()
@@ -190,17 +201,30 @@ class Run:
                     self._fail(problem)
         try:
             if controller.traceback:
-                self._log.write(controller.traceback)
+                with suppress(OSError):  # a full disk is no reason to leave the jobs alone
+                    self._log.write(controller.traceback)
             self._finish_jobs(self._jobs.jobs)
-            self._jobs.stop(STOP_S)
+            if not self._jobs.stop(STOP_S):
+                names = ", ".join(job.name for job in self._jobs.jobs if not job.done.is_set())
+                self._driver.warn(f"Spark has not ended the jobs of workers {names} in {STOP_S:g} s; see its own page")
             self._stack.close()
         finally:
-            with self._lock:
-                self._over.set()
+            try:
+                self._close()
+            finally:
+                self._ended.set()
+
+    def _close(self) -> None:
+        """Answer who has asked from outside, write down that the run has ended, and end its log."""
+        with self._lock:
+            self._over.set()
+        try:
             if self._server is not None:
                 self._server.close()
-            self._log.close()
-            self._ended.set()
+        except (PenstockError, OSError) as problem:  # its folder has gone, or the disk is full
+            self._driver.warn(f"it could not be written down that the run has ended: {problem}")
+        self._driver.end_log()
+        self._log.close()
 
     def _fail(self, problem: str) -> None:
         self._driver.ask(lambda now: self._driver.controller.fail(problem, now))
@@ -277,7 +301,7 @@ def launch(
         policy=plan.policy,
         emulated=msgspec.to_builtins(cluster) if emulated else None,
         emulated_name=cluster.name if emulated else None,
-        routes=tuple((route.stream, route.source, route.target, route.links) for route in plan.routes),
+        routes=routes_of(plan),
         **options,
     )
     secret = secrets.token_bytes(32)

@@ -24,7 +24,7 @@ from penstock.model.errors import PenstockError
 from penstock.runtime import messages as wire
 from penstock.runtime.machine import Worker
 from penstock.runtime.recording import Recorder
-from penstock.runtime.transport import Connection, ConnectionLost, call, hello, listen
+from penstock.runtime.transport import Connection, ConnectionLost, Strangers, Watch, call, hello, listen
 
 BEAT_S = 0.5
 LONGEST_WAIT_S = 0.5
@@ -61,12 +61,15 @@ class Shell:
         self._secret = bytes.fromhex(settings.secret)
         self._flow = flow
         self._control = control
-        self._selector = selectors.SelectSelector()  # unlike epoll, it can wait for less than a millisecond
+        self._watch = Watch()
         self._host = settings.listen or control.socket.getsockname()[0]
         self._listener = listen(self._host)
+        self._strangers = Strangers(self._listener, self._secret, self._watch)
         self._peers: dict[int, Connection] = {}  # to which frames are sent
         self._callers: set[Connection] = set()  # from which they come
-        self._lines: deque[wire.Log] = deque(maxlen=LINES)
+        self._lines: deque[wire.Log] = deque()
+        self._dropped = 0  # lines that were too many
+        self._printed = _Printed(self)
         self._recorder: Recorder | None = None
         self._waker, self._woken = socket.socketpair()
         self._gone = ""
@@ -79,9 +82,8 @@ class Shell:
         """Work until the end."""
         for sock in (self._waker, self._woken):
             sock.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
-        self._selector.register(self._woken, selectors.EVENT_READ, None)
-        self._selector.register(self._control, selectors.EVENT_READ, None)
+        self._watch.add(self._woken)
+        self._watch.add(self._control)
         try:
             with self._logging():
                 self._register()
@@ -89,6 +91,7 @@ class Shell:
                     self._loop(self.worker)
                     self.worker.command(wire.Stop())  # closes what is open where the controller has gone
                     self._end_telemetry(self.worker)
+                    self._printed.end()
                     self._say_last_words(self.worker)
         except ConnectionLost:
             pass  # the controller has gone, and with it the run
@@ -97,8 +100,7 @@ class Shell:
 
     def _register(self) -> None:
         host, port = self._listener.getsockname()[:2]
-        executor, attempt = _spark_task()
-        register = wire.Register(self._settings.worker, host, port, os.getpid(), executor, attempt)
+        register = wire.Register(self._settings.worker, host, port, os.getpid())
         self._control.write([wire.encode(register)])
         try:
             self.worker = Worker(
@@ -109,24 +111,24 @@ class Shell:
             self._control.write([wire.encode(failure)])
             deadline = time.monotonic() + LAST_WORDS_S
             while not self._control.opened and time.monotonic() < deadline:
-                self._selector.select(0.1)
+                self._watch.wait(0.1)
                 self._control.read()
 
     def _loop(self, worker: Worker) -> None:
         busy = False
         while worker.phase not in ("stopped", "failed") and not self._gone:
             wait = 0.0 if busy else min(max(worker.wakeup() - time.monotonic(), 0.0), LONGEST_WAIT_S)
-            for key, events in self._selector.select(wait):
-                self._ready(worker, key.fileobj, events)
+            for ready, events in self._watch.wait(wait):
+                self._ready(worker, ready, events)
+            for caller in self._strangers.late(time.monotonic()):
+                self._lose(worker, caller, "")
             busy = worker.turn()
             self._carry(worker)
 
     def _ready(self, worker: Worker, ready: object, events: int) -> None:
         if ready is self._listener:
-            sock, _ = self._listener.accept()
-            caller = Connection(sock, self._secret)
-            self._callers.add(caller)
-            self._selector.register(caller, selectors.EVENT_READ, None)
+            if (caller := self._strangers.accept(time.monotonic())) is not None:
+                self._callers.add(caller)
         elif ready is self._woken:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
@@ -136,7 +138,7 @@ class Shell:
             try:
                 if events & selectors.EVENT_WRITE:
                     ready.flush()
-                    self._watch(ready)
+                    self._watch.update(ready)
                 if events & selectors.EVENT_READ:
                     self._read(worker, ready)
             except ConnectionLost as lost:
@@ -148,12 +150,12 @@ class Shell:
         if connection is self._control:
             for frame in frames:
                 self._command(worker, wire.decode_command(frame))
-            self._watch(connection)
+            self._watch.update(connection)
             return
         for frame in frames:
             worker.frame(frame)
         if connection.wants_to_write or was_open != connection.opened:
-            self._watch(connection)
+            self._watch.update(connection)
 
     def _command(self, worker: Worker, command: wire.Command) -> None:
         if isinstance(command, wire.Assign):
@@ -172,8 +174,7 @@ class Shell:
                     worker.told.append(wire.Lost(assign.epoch, number, f"it does not answer, {error}"))
                     continue
                 self._peers[number] = connection
-                self._selector.register(connection, selectors.EVENT_READ, None)
-                self._watch(connection)
+                self._watch.add(connection)
         if assign.telemetry:
             name = f"{assign.peers[assign.worker].name}-{assign.incarnation}"
             self._recorder = Recorder(assign.telemetry, name)
@@ -187,10 +188,14 @@ class Shell:
             for number, frames in out.items():
                 if number in self._peers:
                     self._send(worker, self._peers[number], frames)
-        if worker.told or self._lines:
+        if worker.told or self._lines or self._dropped:
             told, worker.told = worker.told, []
             while self._lines:
                 told.append(self._lines.popleft())
+            if self._dropped:
+                text = f"{self._dropped} lines of log were dropped, more than {LINES} came at once"
+                told.append(wire.Log(time.time(), "warning", "", -1, text))
+                self._dropped = 0
             self._send(worker, self._control, [wire.encode(message) for message in told])
         if self._recorder is not None:
             if worker.tracker.records:
@@ -212,18 +217,12 @@ class Shell:
     def _send(self, worker: Worker, connection: Connection, frames: list[bytes]) -> None:
         try:
             connection.write(frames)
-            self._watch(connection)
+            self._watch.update(connection)
         except ConnectionLost as lost:
             self._lose(worker, connection, str(lost))
 
-    def _watch(self, connection: Connection) -> None:
-        """Ask the selector for room to write only while something waits for it."""
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.wants_to_write else 0)
-        if self._selector.get_key(connection).events != events:
-            self._selector.modify(connection, events, None)
-
     def _lose(self, worker: Worker, connection: Connection, reason: str) -> None:
-        self._selector.unregister(connection)
+        self._watch.remove(connection)
         connection.close()
         if connection is self._control:
             self._gone = reason
@@ -246,8 +245,8 @@ class Shell:
         deadline = time.monotonic() + LAST_WORDS_S
         if worker.phase == "failed":  # the controller answers with Stop; until then the others may need this end
             while time.monotonic() < deadline and not self._gone and not self._told_to_stop:
-                for key, events in self._selector.select(0.1):
-                    self._ready(worker, key.fileobj, events)
+                for ready, events in self._watch.wait(0.1):
+                    self._ready(worker, ready, events)
         while not self._gone and self._control.wants_to_write and time.monotonic() < deadline:
             self._control.flush()
             time.sleep(0.001)
@@ -256,15 +255,14 @@ class Shell:
         """Send signs of life from a side thread, so that an operator that computes for long is not taken for dead."""
         greeting = hello(self._settings.run, assign.worker, assign.incarnation, heart=True)
         try:
-            heart = call(self._settings.host, self._settings.port, self._secret, greeting)
-            heart.socket.settimeout(5.0)
-            while not self._ended.wait(BEAT_S) and self.worker is not None:
-                memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-                beat = wire.Beat(self.worker.turns, time.process_time(), memory)
-                if not heart.opened:
-                    heart.read()
-                heart.write([wire.encode(beat)])
-            heart.close()
+            with contextlib.closing(call(self._settings.host, self._settings.port, self._secret, greeting)) as heart:
+                heart.socket.settimeout(5.0)
+                while not self._ended.wait(BEAT_S) and self.worker is not None:
+                    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+                    beat = wire.Beat(self.worker.turns, time.process_time(), memory)
+                    if not heart.opened:
+                        heart.read()
+                    heart.write([wire.encode(beat)])
         except (OSError, ConnectionLost):
             return  # the loop sees for itself when the controller has gone
 
@@ -276,7 +274,7 @@ class Shell:
         root.addHandler(handler)
         root.setLevel(logging.INFO)
         printed = sys.stdout
-        sys.stdout = _Printed(self)
+        sys.stdout = self._printed
         try:
             yield
         finally:
@@ -285,7 +283,10 @@ class Shell:
             root.setLevel(before)
 
     def line(self, level: str, text: str) -> None:
-        """Keep a line of log for the controller."""
+        """Keep a line of log for the controller, unless too many wait."""
+        if len(self._lines) >= LINES:
+            self._dropped += 1
+            return
         task = self.worker.current if self.worker is not None else None
         component, number = (task.component.name, task.context.task) if task is not None else ("", -1)
         self._lines.append(wire.Log(time.time(), level, component, number, text))
@@ -298,7 +299,7 @@ class Shell:
             connection.close()
         for sock in (self._listener, self._waker, self._woken):
             sock.close()
-        self._selector.close()
+        self._watch.close()
         if self._heart is not None:
             self._heart.join(2.0)
 
@@ -328,10 +329,7 @@ class _Printed(TextIOBase):
             self._shell.line("info", line)
         return len(text)
 
-
-def _spark_task() -> tuple[str, int]:
-    """Return the partition's task attempt, where this process is one of Spark's."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return ("", 0) if context is None else (str(context.taskAttemptId()), context.attemptNumber())
+    def end(self) -> None:
+        """Say what was printed last, without an end of line."""
+        if self._rest:
+            self.write("\n")

@@ -5,20 +5,23 @@ back to the sources. It knows no sockets and reads no clock but the one it is gi
 """
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
+from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed, is_time
 from penstock.api.dataflow import Logic
 from penstock.model.errors import InvalidInput, choices
 from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import MarkerOf, OutQueue, Sampled
 from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown, write
 from penstock.runtime.messages import END, InState, Mark, TaskReport
+from penstock.runtime.transport import LARGEST
 
 FULL = 4096  # tuples in an out-queue at which its task stops
 SPENT = 256  # sampled times a report
+LARGEST_STATE = LARGEST // 2  # bytes; what waits in the out-queues is in the same frame
 
 
 class InChannel:
@@ -106,6 +109,8 @@ class Task:
         self.open_channels = 0  # inputs that have not ended
         self.ended = False  # closed, and END sent on
         self.finishing = False  # a source that gives no more
+        self.preparing = -1  # the move for which it stands still: what was said of it then must stay true
+        self.saved = b""  # preparing: the state of its logic
         self.leaving = -1  # the move that takes it elsewhere
         self.arriving = -1  # the move that brought it, until all that was on its way has come
         self.unsettled = 0  # channels of which that is not known yet
@@ -132,9 +137,33 @@ class Task:
         call(self.logic.open, self.context)
         self.movable = Movable(self.logic)
 
-    def obstacle(self) -> str:
-        """Say why it cannot move; empty where it can, as one that has ended and has no logic left to move."""
-        return "" if self.ended or self.movable is None else self.movable.problem()
+    def prepare(self, move: int) -> str:
+        """Say why it cannot move; where it can, return nothing and stand still until it does, or is released.
+
+        Its state is saved now: one that is too large for a frame is found out while the task can still stay. As nothing
+        changes it until the task leaves, it need not be saved again.
+        """
+        problem = ""
+        if not self.ended and self.movable is not None:  # one that has ended has no logic left to move
+            problem = self.movable.problem()
+            self.saved = b"" if problem else self.movable.save()
+            if len(self.saved) > LARGEST_STATE:
+                size, most = (f"{count / 2**20:.1f} MiB" for count in (len(self.saved), LARGEST_STATE))
+                problem = f"its state takes {size}, and at most {most} can move"
+        if problem:
+            self.saved = b""
+        else:
+            self.preparing = move
+        return problem
+
+    def release(self) -> None:
+        """Go on: the move was given up, or takes it to another slot of the same worker."""
+        self.preparing, self.saved = -1, b""
+
+    @property
+    def stands(self) -> bool:
+        """Whether it must do nothing, as it is about to move."""
+        return self.preparing >= 0 or self.leaving >= 0
 
     def leave(self) -> None:
         """Let go of all that has gone elsewhere with it."""
@@ -157,9 +186,25 @@ class Task:
         if found is None:
             return None
         values, dues = (found.values, found.dues) if isinstance(found, Timed) else (found, None)
+        if dues is not None:
+            self._check_dues(len(values), dues)
         if not len(values):
-            self.next_poll = call(self.logic.next_due, now)
+            due = call(self.logic.next_due, now)
+            if not is_time(due):
+                raise InvalidInput("next_due", f"expected a time in seconds, got {shown(due)}; add to now")
+            self.next_poll = due
         return list(values), dues
+
+    def _check_dues(self, count: int, dues: Sequence[float]) -> None:
+        """Refuse times that do not fit the values that a source gave."""
+        if len(dues) != count:
+            raise InvalidInput("poll", f"expected a due for each of {count} values, got {len(dues)}")
+        try:
+            fits = math.isfinite(sum(dues))
+        except TypeError:
+            fits = False
+        if not fits:
+            raise InvalidInput("poll", f"expected times in seconds as dues, got {shown(dues)}")
 
     def run(self, values: list[Any]) -> list[Any]:
         """Process tuples; return what follows from them."""
@@ -170,14 +215,15 @@ class Task:
             return []
         return values
 
-    def due_timers(self, now: float) -> list[float]:
-        """Take the timers that are due."""
-        timers, due = self.context.timers, []
-        if timers and min(timers) <= now:
-            heapq.heapify(timers)
-            while timers and timers[0] <= now:
-                due.append(heapq.heappop(timers))
-        return due
+    @property
+    def next_timer(self) -> float:
+        """When the next timer is due that can be run: none while there is no room for what it gives."""
+        timers = self.context.timers
+        return math.inf if not timers or self.ended or self.stands or self.full() else timers[0]
+
+    def take_timer(self) -> float:
+        """Take the timer that is due first."""
+        return heapq.heappop(self.context.timers)
 
     def fire(self, when: float) -> list[Any]:
         """Run the timer that was due at a time."""

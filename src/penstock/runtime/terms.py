@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.plan import Plan
 from penstock.runtime.layout import Layout
+from penstock.runtime.messages import Route
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,13 @@ class Terms:
     policy: str = ""
     emulated: Mapping[str, Any] | None = None  # the cluster
     emulated_name: str | None = None
-    routes: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    routes: tuple[Route, ...] = ()
     start_s: float = 120.0  # for all workers to come
+
+
+def routes_of(plan: Plan) -> tuple[Route, ...]:
+    """Return a plan's routes as workers are told them."""
+    return tuple((route.stream, route.source, route.target, route.links) for route in plan.routes)
 
 
 def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[str]) -> None:

@@ -5,8 +5,10 @@ Nothing here ever waits: what cannot be sent is kept, and what has come is cut i
 a connection that breaks, is a failure of the epoch; there is no reconnecting.
 """
 
+import errno
 import hmac
 import secrets
+import selectors
 import socket
 import struct
 from collections import deque
@@ -21,6 +23,9 @@ LARGEST = 256 * 1024 * 1024  # bytes of a frame
 LARGEST_GREETING = 4096  # bytes of a frame from whom nothing is known yet
 READ = 256 * 1024
 PIECE = 1024 * 1024  # bytes handed to the socket at once
+SELECTABLE = 1024  # file numbers that `select` can wait for
+STRANGERS = 64  # callers at once that have not proved yet that they know the secret
+PROOF_S = 5.0  # that they have for it
 
 
 class ConnectionLost(Exception):
@@ -101,7 +106,7 @@ class Connection:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if not self.opened and error.errno in (107, 115):  # still connecting
+                if not self.opened and error.errno in (errno.ENOTCONN, errno.EINPROGRESS):
                     return
                 raise ConnectionLost(error.strerror or str(error)) from None
             del self._unsent[:sent]
@@ -175,6 +180,94 @@ class Connection:
     def _check(self, proof: bytes, role: bytes, nonce: bytes) -> None:
         if not hmac.compare_digest(proof, self._prove(role, nonce)):
             raise ConnectionLost("it does not know the run's secret")
+
+
+class Watch:
+    """Waits for the sockets of a process, and for room to write only while something waits for that.
+
+    `select` can wait for less than a millisecond, which epoll cannot, but not for files of a large number: as soon as
+    there is one, what the system does best takes its place.
+    """
+
+    def __init__(self) -> None:
+        self._selector: selectors.BaseSelector = selectors.SelectSelector()
+
+    def add(self, ready: socket.socket | Connection) -> None:
+        """Wait from now on for something to be read there."""
+        if ready.fileno() >= SELECTABLE and isinstance(self._selector, selectors.SelectSelector):
+            before, self._selector = self._selector, selectors.DefaultSelector()
+            for key in before.get_map().values():
+                self._selector.register(key.fileobj, key.events)
+            before.close()
+        self._selector.register(ready, selectors.EVENT_READ)
+        self.update(ready)
+
+    def update(self, ready: socket.socket | Connection) -> None:
+        """Wait for room to write too, where something waits for it, or no more."""
+        writes = isinstance(ready, Connection) and ready.wants_to_write
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
+        if self._selector.get_key(ready).events != events:
+            self._selector.modify(ready, events)
+
+    def remove(self, ready: socket.socket | Connection) -> None:
+        """Wait no more for it; to be called before it is closed."""
+        self._selector.unregister(ready)
+
+    def wait(self, seconds: float) -> list[tuple[object, int]]:
+        """Return what is ready, and for which events of `selectors`, at the latest after so many seconds."""
+        return [(key.fileobj, events) for key, events in self._selector.select(seconds)]
+
+    def close(self) -> None:
+        """Let go of what is waited for, which stays open."""
+        self._selector.close()
+
+
+class Strangers:
+    """Callers that have not proved yet that they know the secret: only so many at once, and each only for so long.
+
+    While there are so many, who calls waits to be let in.
+    """
+
+    def __init__(self, listener: socket.socket, secret: bytes, watch: Watch) -> None:
+        self._listener = listener
+        self._secret = secret
+        self._watch = watch
+        self._since: dict[Connection, float] = {}
+        self._full = False
+        watch.add(listener)
+
+    def accept(self, now: float) -> Connection | None:
+        """Let in who calls, and watch it; None where it has hung up already."""
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:  # also where this process may open no more files
+            return None
+        try:
+            caller = Connection(sock, self._secret)
+        except OSError:
+            sock.close()
+            return None
+        self._watch.add(caller)
+        self._since[caller] = now
+        if len(self._since) >= STRANGERS:
+            self._watch.remove(self._listener)
+            self._full = True
+        return caller
+
+    def late(self, now: float) -> list[Connection]:
+        """Return those whose time is over, once, and forget who has proved it or has gone."""
+        if not self._since:
+            return []
+        strange = {caller: since for caller, since in self._since.items() if _strange(caller)}
+        self._since = {caller: since for caller, since in strange.items() if now - since <= PROOF_S}
+        if self._full and len(self._since) < STRANGERS:
+            self._watch.add(self._listener)
+            self._full = False
+        return [caller for caller in strange if caller not in self._since]
+
+
+def _strange(caller: Connection) -> bool:
+    return not caller.opened and caller.fileno() >= 0
 
 
 def hello(run: str, worker: int, incarnation: int, heart: bool = False) -> wire.Hello:

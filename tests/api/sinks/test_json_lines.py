@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 from pathlib import Path
@@ -94,6 +95,38 @@ def test_a_folder_that_holds_files_keeps_them(tmp_path: Path) -> None:
         sink.write([number])
         sink.close()
     assert len(visible(tmp_path / "out")) == 3
+
+
+def names_and_texts(folder: Path) -> dict[str, str]:
+    return {name: (folder / name).read_text() for name in sorted(os.listdir(folder))}
+
+
+def test_two_sinks_of_the_same_name_in_one_folder_keep_each_other_s_files(tmp_path: Path) -> None:
+    one, other = opened(tmp_path), opened(tmp_path)
+    for sink, values in ((one, [1, 2]), (other, [3, 4])):
+        sink.write([values[0]])
+        sink._publish()
+        sink.write([values[1]])
+    one.close()
+    other.close()
+    assert names_and_texts(tmp_path / "out") == {
+        f"part-save-0-00000{number}.jsonl": f"{value}\n" for number, value in enumerate([1, 3, 2, 4])
+    }
+
+
+def test_a_folder_that_knows_no_links_takes_parts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    one, other = opened(tmp_path), opened(tmp_path)
+    for number, sink in enumerate((one, other)):
+        sink.write([number])
+        sink.close()
+    assert names_and_texts(tmp_path / "out") == {
+        "part-save-0-000000.jsonl": "0\n",
+        "part-save-0-000001.jsonl": "1\n",
+    }
 
 
 def test_what_is_written_can_be_read_by_a_source_while_more_is_written(tmp_path: Path) -> None:

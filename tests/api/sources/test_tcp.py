@@ -86,6 +86,17 @@ def test_stops_reading_while_nobody_takes_lines(server: socket.socket) -> None:
     reading.close()
 
 
+def test_stops_reading_few_long_lines_too(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "AHEAD_BYTES", 1000)
+    reading = Reading(server)
+    reading.peer.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        reading.peer.sendall((b"x" * 999 + b"\n") * 50_000)  # far more than any socket buffer holds
+    assert len(reading.source._lines) < 1 + tcp.RECEIVED // 1000 + 1
+    assert reading.until(1000)[:1000] == ["x" * 999] * 1000
+    reading.close()
+
+
 def test_closes_while_it_waits_for_lines_or_for_room(server: socket.socket) -> None:
     waiting, full = Reading(server), Reading(server, ahead=1)
     full.peer.sendall(b"a\nb\nc\n")

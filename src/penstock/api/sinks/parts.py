@@ -105,10 +105,28 @@ class PartFiles(Sink[Any]):
             self.finish()
             if not temporary.exists():  # its first tuples were refused
                 return
-            os.rename(temporary, self._place / f"{self._name}-{self._number:06}{self.ending}")
+            self._give_name(temporary)
         except OSError as error:
             raise unwritable(self._place, error) from None
         self._number += 1
+
+    def _give_name(self, temporary: Path) -> None:
+        """Give a part the next number that is free: another run may write to the same folder, under the same names."""
+        while True:
+            final = self._place / f"{self._name}-{self._number:06}{self.ending}"
+            try:
+                os.link(temporary, final)  # unlike a renaming, it never replaces a file
+            except FileExistsError:
+                self._number += 1
+                continue
+            except OSError:  # a file system without links: a number that is taken in this instant is written over
+                if final.exists():
+                    self._number += 1
+                    continue
+                os.rename(temporary, final)
+            else:
+                os.unlink(temporary)
+            return
 
     def _after_last(self) -> int:
         """Return the first number after those of the files that are there."""

@@ -15,6 +15,7 @@ from penstock.model.errors import InvalidInput
 LONGEST = 1 << 20  # bytes of a line
 PATIENCE = 10.0  # s for the connection to be made
 RECEIVED = 1 << 16  # bytes asked of the socket at once
+AHEAD_BYTES = 1 << 24  # read before they are taken, however few lines they are
 
 
 class TcpLines(Source[str]):
@@ -24,7 +25,7 @@ class TcpLines(Source[str]):
     what was read but not yet processed is lost with its worker. There is one connection, so its parallelism must be 1.
     Text is UTF-8, with � for what is not.
 
-    ahead: how many lines are read before they are taken; then the sender has to wait.
+    ahead: how many lines are read before they are taken, and of long ones fewer; then the sender has to wait.
     """
 
     def __init__(self, host: str, port: int, ahead: int = 10_000) -> None:
@@ -47,6 +48,8 @@ class TcpLines(Source[str]):
             )
         self._context = context
         self._lines: deque[bytes] = deque()
+        self._added = 0  # bytes, by the thread that reads
+        self._taken = 0  # bytes, by the one that polls
         self._room = Event()  # set whenever lines were taken
         self._closed = Event()
         self._ended = False  # nothing will be added to `_lines`
@@ -60,6 +63,7 @@ class TcpLines(Source[str]):
         ended = self._ended  # before looking for lines, or the last could be missed
         lines = [self._lines.popleft() for _ in range(min(limit, len(self._lines)))]
         if lines:
+            self._taken += sum(map(len, lines))
             self._room.set()
             return [line.decode("utf-8", "replace").removesuffix("\r") for line in lines]
         if ended and self._problem is not None:
@@ -109,8 +113,12 @@ class TcpLines(Source[str]):
             self._add([rest])
 
     def _add(self, lines: list[bytes]) -> None:
+        self._added += sum(map(len, lines))
         self._lines.extend(lines)
         self._context.wake()
-        while len(self._lines) >= self.ahead and not self._closed.is_set():
+        while self._full() and not self._closed.is_set():
             self._room.wait()
             self._room.clear()
+
+    def _full(self) -> bool:
+        return len(self._lines) >= self.ahead or self._added - self._taken >= AHEAD_BYTES

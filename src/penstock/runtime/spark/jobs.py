@@ -5,10 +5,8 @@ executor is lost; what the process does is the caller's affair.
 """
 
 import re
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -128,20 +126,3 @@ def _reason(error: str) -> str:
         return next((line for line in rest.splitlines() if line and not line[0].isspace()), "it did not say why")
     causes = re.findall(r"SparkException: (.+)", error)
     return causes[-1].rstrip(": ") if causes else (error.strip().splitlines() or ["it did not say why"])[0]
-
-
-@contextmanager
-def own_interrupt(handler: Callable[[], None]) -> Iterator[None]:
-    """Call `handler` on Ctrl-C while inside, instead of PySpark's own answer, which cancels every job.
-
-    Enter it after the session has started, since that is when PySpark installs its own. Only the main thread hears of
-    Ctrl-C: anywhere else this changes nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: handler())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,116 @@
+"""A plan that is applied to a run moves its tasks and turns its streams to its own links, here without Spark."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from penstock.api.dataflow import Dataflow
+from penstock.api.sources.generated import Generated
+from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.placement import Placement
+from penstock.model.plan import Plan, PlannedRoute, to_plan
+from penstock.model.telemetry import RecordKind
+from penstock.runtime.driver import Driver
+from penstock.runtime.folder import RunInfo
+from penstock.runtime.handle import LogLine
+from penstock.runtime.run import Run
+from penstock.runtime.spark.jobs import SlotJobs
+from penstock.runtime.terms import routes_of
+from penstock.testing import Captured, TestCluster
+from penstock.workloads.clusters import cluster as named
+from tests.runtime import flows
+
+
+class Stepped:
+    """A driver whose workers go on while it is asked."""
+
+    def __init__(self, cluster: TestCluster) -> None:
+        self.cluster, self.controller = cluster, cluster.controller
+
+    def ask(self, question: Callable[[float], Any]) -> Any:
+        answer = question(self.cluster.clock())
+        while self.controller.operations.current:
+            self.cluster.advance(0.001)
+        return answer
+
+    def on_log(self, listener: Callable[[LogLine], None]) -> None:
+        self.listener = listener
+
+
+def run_of(cluster: TestCluster, machines: Cluster, folder: Path, stack: ExitStack) -> Run:
+    info = RunInfo(
+        run="run",
+        application="a",
+        master="",
+        emulated=machines.name,
+        policy="",
+        started=datetime(2026, 1, 1),
+        pid=1,
+        version="",
+        folder=str(folder),
+    )
+    run = Run(cluster.layout, info, cast(Driver, Stepped(cluster)), cast(SlotJobs, None), machines, stack)
+    stack.callback(run._log.close)
+    return run
+
+
+def plan_of(cluster: TestCluster, machines: Cluster, slots: tuple[int, ...], *routes: PlannedRoute) -> Plan:
+    plan = to_plan(cluster.layout.application, machines, Placement(slots), policy="other", objective="throughput")
+    return msgspec.structs.replace(plan, routes=routes)
+
+
+def test_an_applied_plan_moves_tasks_and_turns_streams_to_its_links(tmp_path: Path) -> None:
+    links = (
+        Link(source="a", target="b", bandwidth_mbps=800.0, latency_ms=5.0),
+        Link(source="b", target="c", bandwidth_mbps=800.0, latency_ms=7.0),
+        Link(source="a", target="c", bandwidth_mbps=8.0, latency_ms=30.0),
+    )
+    machines = Cluster(name="triangle", machines=tuple(Machine(name=name) for name in "abc"), links=links)
+    flow = Dataflow("routed")
+    flow.sink("out", Captured([]), flow.source("numbers", Generated(int, rate=20.0)))
+    cluster = TestCluster(flow, emulate=machines, placement=["a/0", "b/0"]).start()
+    route = PlannedRoute(stream="numbers->out", source="a", target="c", links=(links[2].label,))
+    plan = plan_of(cluster, machines, (0, 2), route)
+    with ExitStack() as stack:
+        outcomes = run_of(cluster, machines, tmp_path, stack).apply(plan)
+    turned = cluster.clock()
+    cluster.advance(1.0)
+    times = [
+        (hop.arrived or 0.0) - (hop.sent or 0.0)
+        for hop in flows.of_kind(cluster.drain().records, RecordKind.HOP)
+        if (hop.sent or 0.0) > turned
+    ]
+    assert [(outcome.task, outcome.after) for outcome in outcomes] == [("out[0]", "c/0")]
+    assert len(times) >= 19
+    assert times == pytest.approx([0.030] * len(times), abs=0.002)
+
+
+def test_words_are_counted_right_while_a_plan_with_routes_is_applied(tmp_path: Path) -> None:
+    machines = named("star-8")
+    cluster = TestCluster(flows.word_count(300, cpu=1e-3, most=1), emulate=machines).start()
+    by_ends = {frozenset((link.source, link.target)): link.label for link in machines.links}
+    switch = next(iter(set(machines.node_index) - set(machines.machine_index)))
+    ends = [machine.name for machine in machines.machines]
+    labels = [stream.label for stream in cluster.layout.streams]
+    routes = [
+        PlannedRoute(
+            stream=label, source=a, target=b, links=(by_ends[frozenset((a, switch))], by_ends[frozenset((switch, b))])
+        )
+        for label in labels
+        for a in ends
+        for b in ends
+        if a != b
+    ]
+    count = len(cluster.layout.components)
+    plan = plan_of(cluster, machines, tuple(machines.slot_count - 1 - task for task in range(count)), *routes)
+    cluster.advance(0.05)
+    with ExitStack() as stack:
+        assert run_of(cluster, machines, tmp_path, stack).apply(plan)
+    assert cluster.controller.policy == "other"
+    assert len(routes_of(plan)) == len(routes)
+    flows.check_counts(cluster.finish()["out"], 300)

@@ -1,0 +1,240 @@
+"""Controller and workers around real sockets in threads of this process: their logs, their callers and their ends."""
+
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.api.contracts import Operator, TaskContext
+from penstock.api.dataflow import Dataflow
+from penstock.model.cluster import Cluster, Machine
+from penstock.runtime import driver as driver_module
+from penstock.runtime import folder, transport
+from penstock.runtime import run as run_module
+from penstock.runtime import shell as shell_module
+from penstock.runtime.controller import Controller
+from penstock.runtime.driver import Driver, listen_for_workers
+from penstock.runtime.handle import LogLine
+from penstock.runtime.layout import Layout
+from penstock.runtime.recording import Recorder
+from penstock.runtime.run import Run, _FromOutside
+from penstock.runtime.shell import Shell, WorkerSettings
+from penstock.runtime.socket import ControlServer
+from penstock.runtime.spark.executors import Executor
+from penstock.runtime.spark.jobs import Job, SlotJobs
+from penstock.runtime.terms import Site, Terms
+from penstock.runtime.transport import Connection, call, hello
+from penstock.testing import Captured
+from tests.runtime.flows import Given
+
+SECRET = b"s" * 32
+PATIENCE = 20.0  # s, for what should take none
+NO_SPARK = cast(SparkSession, None)
+
+
+class Talking(Operator[int, int]):
+    """Prints many lines as it opens, and at its end one without an end."""
+
+    def open(self, context: TaskContext) -> None:
+        for number in range(15):
+            print(f"line {number}")
+
+    def process(self, value: int) -> list[int]:
+        return [value]
+
+    def close(self) -> None:
+        print("the last words", end="")
+
+
+def layout() -> Layout:
+    flow = Dataflow("small")
+    numbers = flow.source("numbers", Given(range(5)), gives=int)
+    flow.sink("out", Captured([]), flow.operator("talking", Talking, numbers, gives=int))
+    return Layout(flow)
+
+
+def driver(**terms: Any) -> Driver:
+    made = Terms("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, **terms)
+    return Driver(Controller(layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"))
+
+
+class Unending(SlotJobs):
+    """Jobs that Spark does not end."""
+
+    def __init__(self, *jobs: Job) -> None:
+        super().__init__(NO_SPARK, "r")
+        self.jobs += jobs
+
+    def stop(self, within_s: float = 10.0) -> bool:
+        return not self.jobs
+
+
+class Nowhere(Job):
+    """A job of which Spark does not say where it runs."""
+
+    def found_on(self) -> str | None:
+        return None
+
+
+@contextmanager
+def started(tmp_path: Path, *jobs: Job) -> Iterator[Run]:
+    """Give a run that waits for a worker which never comes."""
+    cluster = Cluster(name="one", machines=(Machine(name="w0", cores=1, slots=1),))
+    info = folder.create("small", tmp_path)
+    run = Run(layout(), info, driver(start_s=1e9), Unending(*jobs), cluster, ExitStack())
+    run.start()
+    try:
+        yield run
+    finally:
+        run.stop()
+
+
+def test_waiting_ends_though_the_folder_has_gone_and_the_log_says_so(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with started(tmp_path) as run:
+        run.on_log(lambda line: heard.append(line.text))
+        run._server = ControlServer(_FromOutside(run))
+        shutil.rmtree(run.folder)
+        stopping = Thread(target=run.stop, daemon=True)
+        stopping.start()
+        assert run.wait(PATIENCE)
+        stopping.join(PATIENCE)
+    assert any(text.startswith("it could not be written down that the run has ended") for text in heard)
+
+
+def test_a_listener_may_end_the_run(tmp_path: Path) -> None:
+    waited: list[bool] = []
+    with started(tmp_path) as run:
+
+        def stops(line: LogLine) -> None:
+            run.stop()
+            waited.append(run.wait(0))
+
+        run.on_log(stops)
+        run._driver.warn("enough")
+        assert run.wait(PATIENCE)
+        assert run.status().phase == "stopped"
+    assert waited[0] is False, "the end waits for the listener, so that it must not wait for the end"
+
+
+def test_jobs_that_do_not_end_are_named_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "_finish_jobs", staticmethod(lambda jobs: None))
+    with started(tmp_path, Job(NO_SPARK, "w0", "g", None)) as run:
+        pass
+    assert "Spark has not ended the jobs of workers w0 in 15 s" in run.info.log_path.read_text()
+
+
+def test_a_worker_of_which_spark_does_not_say_where_it_is_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "VERIFY_S", 0.0)
+    monkeypatch.setattr(Run, "_finish_jobs", staticmethod(lambda jobs: None))
+    with started(tmp_path, Nowhere(NO_SPARK, "w0", "g", Executor("host", "7", 1))) as run:
+        run._verify()
+    assert "could not verify that worker w0 runs on executor 7 as planned" in run.info.log_path.read_text()
+
+
+def test_a_slow_listener_holds_nobody_up_and_is_told_how_many_lines_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "LINES", 3)
+    one, heard, other = driver(), list[str](), list[str]()
+    began, go_on = Event(), Event()
+
+    def slow(line: LogLine) -> None:
+        began.set()
+        assert go_on.wait(PATIENCE)
+        heard.append(line.text)
+
+    one.on_log(slow)
+    one.start()
+    one.warn("0")
+    assert began.wait(PATIENCE)
+    for number in range(1, 6):
+        one.warn(str(number))
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    go_on.set()
+    one.end_log(PATIENCE)
+    one.on_log(lambda line: other.append(line.text))
+    one.warn("too late")
+    assert heard[:4] == ["0", "1", "2", "3"]
+    assert heard[4].startswith("2 lines of log were dropped")
+    assert (heard[5:], other) == ([], [])
+
+
+def test_the_end_is_told_though_the_last_records_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Recorder):
+        def close(self, within_s: float = 10.0) -> None:
+            super().close(within_s)
+            raise ValueError("broken")
+
+    monkeypatch.setattr(driver_module, "Recorder", Broken)
+    one = driver(telemetry=str(tmp_path))
+    one.start()
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    assert "ValueError: broken" in one.controller.traceback
+
+
+def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "PROOF_S", 0.05)
+    one, heard = driver(start_s=1e9), list[str]()
+    one.on_log(lambda line: heard.append(line.text))
+    one.start()
+    with socket.create_connection(one.address, PATIENCE) as caller:
+        assert caller.recv(1) == b""
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    one.end_log()
+    assert any(text.startswith("1 callers were turned away") for text in heard)
+
+
+def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_module, "LINES", 10)
+    one, heard = driver(start_s=1e9), list[str]()
+    one.on_log(lambda line: heard.append(line.text))
+    one.start()
+    host, port = one.address
+    settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
+    shell = Shell(layout().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    worker = Thread(target=shell.serve, daemon=True)
+    worker.start()
+    assert one.ended.wait(PATIENCE)
+    worker.join(PATIENCE)
+    assert not worker.is_alive()
+    one.end_log()
+    assert one.controller.error == ""
+    assert [text for text in heard if text.startswith("line ")] == [f"line {number}" for number in range(10)]
+    assert any(text.startswith("5 lines of log were dropped") for text in heard)
+    assert "the last words" in heard
+
+
+def test_a_heart_lets_go_of_its_socket_when_the_controller_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Connection] = []
+
+    def kept(*where: Any) -> Connection:
+        called.append(call(*where))
+        return called[0]
+
+    monkeypatch.setattr(shell_module, "BEAT_S", 0.01)
+    monkeypatch.setattr(shell_module, "call", kept)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
+        shell = Shell(layout().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+        shell.worker = cast(Any, SimpleNamespace(turns=0))
+        heart = Thread(target=shell._beat, args=(SimpleNamespace(worker=0, incarnation=1),), daemon=True)
+        heart.start()
+        for _ in range(2):
+            listener.accept()[0].close()
+        heart.join(PATIENCE)
+    shell._close()
+    assert [connection.fileno() for connection in called] == [-1]
