@@ -109,7 +109,7 @@ def test_a_lost_worker_ends_the_run_with_one_line() -> None:
 def test_a_broken_connection_between_workers_ends_the_run() -> None:
     one = running()
     one.told(0, wire.Lost(1, 1, "reset"), 5.0)
-    assert one.error == "worker 'w0' lost its connection to 'w1': reset"
+    assert one.error == "worker 'w1' (pid 42 on host) was lost: 'w0' has no connection to it, reset"
 
 
 def test_only_the_first_failure_counts() -> None:

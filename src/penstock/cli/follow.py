@@ -97,7 +97,7 @@ class LineDisplay:
     def show(self, status: "Status", note: str) -> None:
         """Print a line; notes once, and warnings that differ in more than their figures."""
         for warning in status.warnings:
-            kind = re.sub(r"[\d.]+ ms", "", warning)
+            kind = re.sub(r"[\d.]+ m?s\b| on machine '[^']*'| \(\d+ more.*", "", warning)
             if kind not in self._warned:
                 self._warned.add(kind)
                 self.say(Text(f"warning: {warning}"))

@@ -305,8 +305,11 @@ class Controller:
             self._finish("stopped", now)
 
     def _lost_peer(self, worker: int, message: wire.Lost, now: float) -> None:
-        name, peer = self.members[worker].site.name, self.members[message.peer].site.name
-        self._fail(f"worker {name!r} lost its connection to {peer!r}: {message.reason}", "", now)
+        name, peer = self.members[worker].site.name, self.members[message.peer]
+        where = f"pid {peer.pid} on {peer.host}"
+        self._fail(
+            f"worker {peer.site.name!r} ({where}) was lost: {name!r} has no connection to it, {message.reason}", "", now
+        )
 
     def _report(self, worker: int, report: wire.Report, now: float) -> None:
         self.gauges.report(worker, report, now)

@@ -159,8 +159,8 @@ def find_running(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo
     """Return a run as `find` does, of several the latest that has not ended; refuse one that has."""
     info = find(what, parent)
     if what is None:
-        going = [each for each in _newest_first(parent) if each.ended is None]
-        info = next((each for each in going if alive(each.pid)), going[0] if going else info)
+        going = [each for each in _newest_first(parent) if each.ended is None and alive(each.pid)]
+        info = going[0] if going else info
     if info.ended is not None:
         problem = f"run {info.run} has ended, {info.ended:%Y-%m-%d %H:%M:%S}; its telemetry is in {info.telemetry_path}"
         raise NoRun(f"{problem}: penstock report {info.run}")

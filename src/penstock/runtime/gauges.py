@@ -107,8 +107,13 @@ class Gauges:
         )
 
     def warnings(self) -> list[str]:
-        """Return what workers warn of."""
-        return sorted({report.warning for _, report in self._workers.values() if report.warning})
+        """Return what workers warn of: of those that do, the one that was latest says it for all."""
+        warned = [report for _, report in self._workers.values() if report.warning]
+        if not warned:
+            return []
+        worst = max(warned, key=lambda report: report.lag).warning
+        others = len(warned) - 1
+        return [worst + (f" ({others} more machine{'s' if others > 1 else ''} late)" if others else "")]
 
     def _recent(self, task: int, now: float) -> Iterable[_Reading]:
         return (reading for reading in self._tasks.get(task, ()) if reading.at >= now - RATES_S)

@@ -125,14 +125,11 @@ class Run:
             self.stop()
 
     def begin(self, progress: Progress) -> None:
-        """Wait until tuples flow; raise `RunFailed` where they never will."""
-        controller, said = self._driver.controller, ""
+        """Wait until tuples flow, calling `progress` again and again; raise `RunFailed` where they never will."""
+        controller = self._driver.controller
         while (phase := controller.phase) == "starting":
             there = sum(member.registered for member in controller.members)
-            text = f"starting workers: {there} of {len(controller.members)}"
-            if text != said:
-                progress(text)
-                said = text
+            progress(f"starting workers: {there} of {len(controller.members)}")
             time.sleep(0.05)
         if phase == "failed":
             self.wait()
@@ -202,7 +199,7 @@ class Run:
         try:
             if controller.traceback:
                 with suppress(OSError):  # a full disk is no reason to leave the jobs alone
-                    self._log.write(controller.traceback)
+                    self._log.write(f"failed: {controller.error}\n{controller.traceback}")
             self._finish_jobs(self._jobs.jobs)
             if not self._jobs.stop(STOP_S):
                 names = ", ".join(job.name for job in self._jobs.jobs if not job.done.is_set())
@@ -221,6 +218,8 @@ class Run:
         try:
             if self._server is not None:
                 self._server.close()
+            else:
+                folders.ended(self.info)
         except (PenstockError, OSError) as problem:  # its folder has gone, or the disk is full
             self._driver.warn(f"it could not be written down that the run has ended: {problem}")
         self._driver.end_log()

@@ -20,6 +20,7 @@ from penstock.runtime.messages import END, InState, Mark, TaskReport
 from penstock.runtime.transport import LARGEST
 
 FULL = 4096  # tuples in an out-queue at which its task stops
+SOONEST_S = 50e-6  # after which a source that had nothing, and says that it is due, is asked again
 SPENT = 256  # sampled times a report
 LARGEST_STATE = LARGEST // 2  # bytes; what waits in the out-queues is in the same frame
 
@@ -192,7 +193,7 @@ class Task:
             due = call(self.logic.next_due, now)
             if not is_time(due):
                 raise InvalidInput("next_due", f"expected a time in seconds, got {shown(due)}; add to now")
-            self.next_poll = due
+            self.next_poll = due if due > now else now + SOONEST_S
         return list(values), dues
 
     def _check_dues(self, count: int, dues: Sequence[float]) -> None:

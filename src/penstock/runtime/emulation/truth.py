@@ -56,7 +56,7 @@ class Truth:
         self._counts, self._latest = _empty(), 0.0
         if self.p99 <= max(TOLERATED, TOLERATED_SHARE * self.mean_service):
             return None
-        return f"emulation: events were {1e3 * self.p99:.3g} ms late (p99) on machine {self.machine!r}; " + (
+        return f"emulation: events were {_time(self.p99)} late (p99) on machine {self.machine!r}; " + (
             f"its process is busy all the time ({cpu_share:.0%} of a core): a lower rate or longer service times"
             if cpu_share >= SATURATED
             else f"the host's {_cores(self.host_cores)} too few: fewer machines, a lower rate or longer service times"
@@ -69,6 +69,10 @@ class Truth:
             if 100 * below >= PERCENTILE * count:
                 return min(_EDGES[position] * _HALF_STEP, self._latest)
         return self._latest
+
+
+def _time(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def _empty() -> list[int]:
