@@ -1,31 +1,42 @@
 """What telemetry and tracking cost: the maximum rate of word count with them, as a share of the rate without.
 
 Grid: off; sampled (20 source tuples a second followed to their end, telemetry written, the default of `penstock run`);
-full (every tuple followed). Three workers, not emulated; the three take turns, a process each, several times over.
+full (every tuple followed). Three workers, not emulated, in one Spark session; off and sampled take turns, and each
+ratio is of two runs next to each other, since the machine's own speed changes from minute to minute.
 """
 
 import statistics
 
-from benchmarks.streaming.systems import measure_apart
+from benchmarks.streaming.penstock import measure
+from penstock.pipeline.session import session
+from penstock.runtime.spark.executors import embedded_master, spark_settings
 
-SECONDS = 8.0
-REPEATS = 3
-VARIANTS = ("penstock", "penstock_sampled", "penstock_full")
+SECONDS = 5.0
+PAIRS = 8
+WORKERS = 3
+SAMPLED, FULL = 20.0, -1.0
 
 
 def main() -> None:
     """Print the maximum rate of each, and its ratio to the rate without tracking."""
-    rates: dict[str, list[float]] = {name: [] for name in VARIANTS}
-    for repeat in range(REPEATS):
-        for name in VARIANTS if repeat % 2 == 0 else reversed(VARIANTS):
-            rates[name].append(measure_apart(name, None, SECONDS).rate_reached)
-            print(f"  {name}: {rates[name][-1]:,.0f} sentences/s", flush=True)
-    for name in VARIANTS:
-        ratios = [rate / off for rate, off in zip(rates[name], rates["penstock"], strict=True)]
-        print(
-            f"{name:<18} {statistics.median(rates[name]):>10,.0f} sentences/s   "
-            f"{statistics.median(ratios):.2f} of off ({min(ratios):.2f}–{max(ratios):.2f})"
-        )
+    with session("tracking", embedded_master(WORKERS), settings=spark_settings(WORKERS, embedded=True)):
+        measure(None, SECONDS, WORKERS)  # processes start and modules are imported
+        off: list[float] = []
+        sampled: list[float] = []
+        for pair in range(PAIRS):
+            for rates, sample in ((off, 0.0), (sampled, SAMPLED)) if pair % 2 else ((sampled, SAMPLED), (off, 0.0)):
+                rates.append(measure(None, SECONDS, WORKERS, sample).rate_reached)
+            print(f"  off {off[-1]:,.0f}, sampled {sampled[-1]:,.0f} sentences/s", flush=True)
+        full = [measure(None, SECONDS, WORKERS, FULL).rate_reached for _ in range(2)]
+    ratios = sorted(rate / without for rate, without in zip(sampled, off, strict=True))
+    print(f"off      {statistics.median(off):>8,.0f} sentences/s ({min(off):,.0f}–{max(off):,.0f})")
+    print(
+        f"sampled  {statistics.median(sampled):>8,.0f} sentences/s, {statistics.median(ratios):.2f} of off "
+        f"({ratios[1]:.2f}–{ratios[-2]:.2f} without the extremes)"
+    )
+    print(
+        f"full     {statistics.median(full):>8,.0f} sentences/s, {statistics.median(full) / statistics.median(off):.3f} of off"
+    )
 
 
 if __name__ == "__main__":

@@ -34,12 +34,6 @@ SYSTEMS = {
     "realtime": System("Structured Streaming, real-time mode", "realtime"),
 }
 
-VARIANTS = {
-    "penstock_sampled": System("Penstock, sampled tracking", "penstock", {"workers": 3, "sample": 20}),
-    "penstock_full": System("Penstock, full tracking", "penstock", {"workers": 3, "sample": -1}),
-}
-"""What `benchmarks.tracking` compares with the plain system."""
-
 
 def measure_apart(name: str, rate: float | None, seconds: float) -> Measured:
     """Measure a system in a process of its own, so that no run finds what another left behind."""
@@ -70,7 +64,7 @@ def stop_group(process: subprocess.Popen[str]) -> None:
 
 def main(name: str, rate: str, seconds: str) -> None:
     """Run one system once; the last line of output is the result."""
-    system = (SYSTEMS | VARIANTS)[name]
+    system = SYSTEMS[name]
     measure: Callable[..., Measured] = import_module(f"benchmarks.streaming.{system.module}").measure
     try:
         answer = asdict(measure(float(rate) or None, float(seconds), **system.options))
