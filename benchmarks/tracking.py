@@ -34,9 +34,8 @@ def main() -> None:
         f"sampled  {statistics.median(sampled):>8,.0f} sentences/s, {statistics.median(ratios):.2f} of off "
         f"({ratios[1]:.2f}–{ratios[-2]:.2f} without the extremes)"
     )
-    print(
-        f"full     {statistics.median(full):>8,.0f} sentences/s, {statistics.median(full) / statistics.median(off):.3f} of off"
-    )
+    share = statistics.median(full) / statistics.median(off)
+    print(f"full     {statistics.median(full):>8,.0f} sentences/s, {share:.3f} of off")
 
 
 if __name__ == "__main__":

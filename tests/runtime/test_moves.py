@@ -152,12 +152,12 @@ class Stuck(Source[str]):
         return [f"w{self.left}"] if self.left >= 0 else None
 
 
-def refused(operator: Any = Forgetful, source: Any = Stuck) -> TestCluster:
+def refused(operator: Any = Forgetful, source: Any = Stuck, **options: Any) -> TestCluster:
     flow = Dataflow("refused")
     words = flow.source("words", source, gives=str)
     kept = flow.operator("keep", operator, words)
     flow.sink("out", Captured([]), kept)
-    cluster = TestCluster(flow).start()
+    cluster = TestCluster(flow, **options).start()
     for _ in range(20):
         cluster.step()
     return cluster
@@ -167,6 +167,13 @@ def test_refuses_to_move_an_operator_with_state_but_no_snapshot_and_goes_on() ->
     cluster = refused()
     with pytest.raises(CannotMove, match=r"keep\[0\].*Forgetful has state but no snapshot; give it snapshot"):
         cluster.move("keep[0]", "w0/0")
+    assert len(cluster.finish()["out"]) == 50
+
+
+def test_any_task_moves_to_another_slot_of_its_own_machine() -> None:
+    cluster = refused(emulate=tiny_cluster(1, slots=3), placement=["m0/0", "m0/1", "m0/1"])
+    for task in ("words[0]", "keep[0]"):
+        assert cluster.move(task, "m0/2").after == "m0/2"
     assert len(cluster.finish()["out"]) == 50
 
 

@@ -89,23 +89,30 @@ class Operations:
             if not operation.moves:
                 self._conclude()
                 continue
-            task, _ = operation.moves[0]
+            task, slot = operation.moves[0]
             self._moves += 1
-            operation.number, operation.step, operation.deadline = self._moves, "preparing", now + PREPARE_S
+            operation.number = self._moves
             host = self.controller.slots[self.controller.placement[task]]
-            self.controller.out.append((host, wire.Prepare(self.controller.epoch, operation.number, task)))
+            if self.controller.slots[slot] == host:  # nothing travels, so that any task can
+                self._let_go(operation, now)
+            else:
+                operation.step, operation.deadline = "preparing", now + PREPARE_S
+                self.controller.out.append((host, wire.Prepare(self.controller.epoch, operation.number, task)))
 
     def prepared(self, _: int, message: wire.Prepared, now: float) -> None:
         """Take a host's answer on whether a task can move: let it go, or give up."""
         operation = self._waiting[0] if self._waiting else None
         if operation is None or operation.number != message.move or operation.step != "preparing":
             return
-        task, slot = operation.moves[0]
         if message.problem:
-            self._give_up(f"task {self.controller.layout.names[task]}: {message.problem}")
-            return
+            self._give_up(f"task {self.controller.layout.names[operation.moves[0][0]]}: {message.problem}")
+        else:
+            self._let_go(operation, now)
+
+    def _let_go(self, operation: Operation, now: float) -> None:
+        """Tell every worker of the move: from now on it cannot be undone."""
         operation.step, operation.deadline = "moving", now + MOVE_S
-        self.controller.tell_all(wire.Move(self.controller.epoch, operation.number, task, slot))
+        self.controller.tell_all(wire.Move(self.controller.epoch, operation.number, *operation.moves[0]))
 
     def moved(self, worker: int, message: wire.Moved, now: float) -> None:
         """Take note that a task has come where it goes."""
