@@ -19,7 +19,7 @@ from penstock.control.live import start
 from penstock.model.topology import Distribution
 
 LOADS = (0.5, 0.8, 0.9)
-SECONDS = 40.0
+SECONDS = 30.0
 WARM_UP_S = 3.0
 
 

@@ -7,7 +7,7 @@ the key, the sender or the task decides, they wait in their lane. Markers need n
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from penstock.api.keys import key_group, owner, second_group
 from penstock.model.errors import InvalidInput
@@ -88,24 +88,24 @@ class Lane:
         return batch
 
 
-class Sender:
+class Sender(Protocol):
     """What an out-queue sends by: the worker that it belongs to."""
 
     def send(self, queue: "OutQueue", lane: Lane, batch: Batch) -> None:
         """Send tuples; the lane has credit for them."""
-        raise NotImplementedError
+        ...
 
     def send_marker(self, queue: "OutQueue", lane: Lane, marker: MarkerOf) -> None:
         """Send a marker."""
-        raise NotImplementedError
+        ...
 
     def is_local(self, task: int) -> bool:
         """Say whether a task runs in this process."""
-        raise NotImplementedError
+        ...
 
     def new_id(self, root: int) -> int:
         """Return an id for a sampled tuple that was made, 63 random bits, and note that it belongs to a tree."""
-        raise NotImplementedError
+        ...
 
 
 class OutQueue:
