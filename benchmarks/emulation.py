@@ -18,8 +18,8 @@ import penstock as ps
 from penstock.control.live import start
 from penstock.model.topology import Distribution
 
-LOADS = (0.5, 0.8, 0.9)
-SECONDS = 30.0
+LOADS = {0.5: 20.0, 0.8: 40.0, 0.9: 120.0}
+"""Seconds of each: the fuller a queue, the longer its waits hang together."""
 WARM_UP_S = 3.0
 
 
@@ -53,7 +53,7 @@ def number(index: int) -> int:
     return index
 
 
-def measure(setup: Setup, load: float, seconds: float = SECONDS) -> pd.DataFrame:
+def measure(setup: Setup, load: float, seconds: float) -> pd.DataFrame:
     """Run one set-up live; return its telemetry."""
     rate = load * setup.servers / setup.service
     near = ps.Distances(same_slot_ms=0, same_process_ms=0, same_host_ms=0, other_host_ms=0)
@@ -85,8 +85,8 @@ def main() -> None:
         f"{'':8}{'load':>5}{'utilisation':>13}{'throughput':>12}{'wait':>10}{'theory':>10}{'ratio':>7}{'own path':>10}"
     )
     for setup in SETUPS:
-        for load in LOADS:
-            records = measure(setup, load)
+        for load, seconds in LOADS.items():
+            records = measure(setup, load, seconds)
             hops = records[records.kind == "hop"]
             hops = hops[hops.emitted >= hops.emitted.min() + WARM_UP_S].sort_values("emitted")
             span = hops.emitted.max() - hops.emitted.min()

@@ -116,8 +116,9 @@ def run(
     settings |= {"objective": chosen, "listen": listen}
     settings |= {"telemetry": telemetry, "runs": runs, "in_flight": in_flight, "seed": seed}
     settings |= {} if sampled is None else {"sample_tps": sampled}
+    plans = _plans(flow, cluster, changes, chosen, seed)
     handle = _start(flow, settings, quiet=as_json)
-    _follow(handle, duration, as_json, [_change(handle, name, chosen, seed) for name in changes])
+    _follow(handle, duration, as_json, [_change(handle, name, make) for name, make in plans])
     if report:
         _report(handle, as_json)
 
@@ -157,18 +158,33 @@ def _changes(policies: list[str], duration: float | None) -> list[str]:
     return policies
 
 
-def _change(handle: "Run", policy: str, objective: "Objective", seed: int) -> Callable[[], str]:
+def _change(handle: "Run", policy: str, make: Callable[["Cluster"], "Plan"]) -> Callable[[], str]:
     """Return what has a policy place a running application's tasks anew."""
-    from penstock.control.live import replan
 
     def change() -> str:
-        plan = replan(handle, policy, objective, seed)
-        moved = handle.apply(plan)
+        moved = handle.apply(make(handle.cluster))
         if not moved:
             return f"{policy} leaves all tasks where they are"
-        return f"{policy} moved {len(moved)} tasks in {1e3 * sum(outcome.seconds for outcome in moved):.0f} ms"
+        held = max(outcome.seconds for outcome in moved)
+        return f"{policy} moved {len(moved)} tasks; none was held up longer than {1e3 * held:.3g} ms"
 
     return change
+
+
+def _plans(
+    flow: "Dataflow", cluster: "Cluster | None", policies: list[str], objective: "Objective", seed: int
+) -> "list[tuple[str, Callable[[Cluster], Plan]]]":
+    """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
+
+    def maker(policy: str) -> "Callable[[Cluster], Plan]":
+        from penstock.control.live import plan_by
+
+        if cluster is None:
+            return lambda found: plan_by(policy, flow.application, found, objective, seed)
+        made = plan_by(policy, flow.application, cluster, objective, seed)
+        return lambda _: made
+
+    return [(policy, maker(policy)) for policy in policies]
 
 
 def _report(handle: "Run", as_json: bool) -> None:

@@ -14,6 +14,7 @@ from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.plan import Plan, to_placement
+from penstock.model.topology import Application
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +104,7 @@ def start(
             spark,
             flow,
             cluster,
-            plan or _plan(Planner(flow.application, cluster, objective, seed), policy or POLICY),
+            plan or plan_by(policy or POLICY, flow.application, cluster, objective, seed),
             places(cluster, executors, emulated=emulate is not None),
             stack,
             emulated=emulate is not None,
@@ -125,7 +126,7 @@ def _known_plan(
     if emulate is None:
         return plan
     if plan is None:
-        return _plan(Planner(application, emulate, objective, seed), policy or POLICY)
+        return plan_by(policy or POLICY, application, emulate, objective, seed)
     to_placement(plan, application, emulate)
     return plan
 
@@ -140,9 +141,23 @@ def _open_session(stack: ExitStack, name: str, master: str | None, workers: int,
     return stack.enter_context(session(name, url, settings=spark_settings(workers, embedded), folder=folder))
 
 
-def replan(run: "Run", policy: str, objective: Objective = Objective.THROUGHPUT, seed: int = 0) -> Plan:
-    """Return what a policy would do with a running application, for `Run.apply`."""
-    return _plan(Planner(run.application, run.cluster, objective, seed), policy)
+def plan_by(
+    policy: str,
+    application: Application,
+    cluster: Cluster,
+    objective: Objective = Objective.THROUGHPUT,
+    seed: int = 0,
+) -> Plan:
+    """Return what a policy does with an application on a cluster; raise `NoPlacement` where it finds none.
+
+    With the `application` and `cluster` of a run, the plan is for `Run.apply`.
+    """
+    planner = Planner(application, cluster, objective, seed)
+    decision = planner.decide(policy)
+    if not decision.placed:
+        reason = getattr(decision.result, "reason", "it gave none")
+        raise NoPlacement(f"policy: {policy} finds no placement on {cluster.name!r}: {reason}")
+    return planner.plan(decision)
 
 
 def discover(executors: Sequence["Executor"], local: bool, slots: int | None = None) -> Cluster:
@@ -211,14 +226,6 @@ def _refuse_below_one(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
             raise InvalidInput(name, f"expected a whole number ≥ 1, got {count!r}")
-
-
-def _plan(planner: Planner, policy: str) -> Plan:
-    decision = planner.decide(policy)
-    if not decision.placed:
-        reason = getattr(decision.result, "reason", "it gave none")
-        raise NoPlacement(f"policy: {policy} finds no placement on {planner.cluster.name!r}: {reason}")
-    return planner.plan(decision)
 
 
 def _address(text: str) -> tuple[str, int]:
