@@ -169,7 +169,8 @@ def _machines(status: "Status", most: int) -> Group:
     for column in rows.columns[:5]:
         column.no_wrap = True
         column.min_width = max(len(column.header) if isinstance(column.header, str) else 0, 5)
-    rows.columns[0].min_width = min(max((len(machine.name) for machine in shown), default=0), NAME_WIDTH)
+    widest = max((len(machine.name) for machine in shown), default=0)
+    rows.columns[0].min_width = max(len(what), min(widest, NAME_WIDTH))
     rows.columns[2].min_width = BAR
     rows.columns[5].no_wrap, rows.columns[5].overflow = True, "ellipsis"
     for machine in shown:
@@ -179,8 +180,12 @@ def _machines(status: "Status", most: int) -> Group:
         lag = milliseconds(machine.lag_ms)
         name = escape(machine.name) if machine.alive else f"[red]{escape(machine.name)}[/]"
         lag = f"[yellow]{lag}[/]" if machine.note else lag
-        rows.add_row(name, str(machine.tasks), _bar(machine), f"{machine.cpu:.0%}", lag, listed)
+        rows.add_row(name, str(machine.tasks), _bar(machine), _share(machine.cpu), lag, listed)
     return Group(rows, *([Text(left, style="dim")] if left else []))
+
+
+def _share(cpu: float) -> str:
+    return f"{cpu:.1%}" if cpu < 0.0995 else f"{cpu:.0%}"
 
 
 def _bar(machine: "MachineStatus") -> str:

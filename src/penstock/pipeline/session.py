@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -65,8 +66,7 @@ def session(
             conf.set(key, value)
         spark = None
         try:
-            with _interrupts_wait():
-                spark = _start(conf, home)
+            spark = _start_uninterrupted(conf, home)
             yield spark
         finally:
             if spark is not None:
@@ -144,12 +144,19 @@ def _reason(error: str, log: str) -> str:
     return found[1] if found else (error.strip().splitlines() or ["it did not say why"])[0]
 
 
+def _start_uninterrupted(conf: SparkConf, folder: Path) -> SparkSession:
+    """Start a session in a thread of its own, the first Ctrl-C waiting for it.
+
+    Interrupted before, PySpark leaves Java's process behind, running. In the main thread it would moreover have Ctrl-C
+    cancel all jobs from then on.
+    """
+    with ThreadPoolExecutor(1, "penstock session") as thread, _interrupts_wait():
+        return thread.submit(_start, conf, folder).result()
+
+
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Have the first Ctrl-C wait for the session, and let PySpark not change what later ones do.
-
-    Interrupted before, PySpark leaves Java's process behind, running. Afterwards it would have Ctrl-C cancel all jobs.
-    """
+    """Have the first Ctrl-C wait for what is inside."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -165,6 +172,8 @@ def _interrupts_wait() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        if heard and (made := running_session()) is not None:
+            made.stop()
     if heard:
         raise KeyboardInterrupt
 
