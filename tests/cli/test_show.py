@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -134,3 +135,11 @@ def test_an_svg_that_cannot_be_written_is_refused_and_leaves_nothing(penstock: R
     (tmp_path / "folder.svg").mkdir()
     assert "cannot be written" in refused(penstock("show", "word-count", "--svg", tmp_path / "folder.svg"))
     assert [path.name for path in tmp_path.iterdir()] == ["folder.svg"]
+
+
+def test_shows_a_dataflow_of_ones_own(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2] / "examples")
+    monkeypatch.delitem(sys.modules, "word_count", raising=False)
+    ran = penstock("show", "word_count:flow")
+    assert ran.code == 0, ran.err
+    assert "split" in ran.out

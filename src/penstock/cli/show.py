@@ -75,13 +75,14 @@ def show(
 
 
 def _find(text: str) -> "Application | Cluster | Plan":
-    """Return what a file or a built-in name gives."""
+    """Return what a file, a built-in name or a dataflow of the user's, `module:object`, gives."""
+    from penstock.cli.flows import find_flow
     from penstock.model.errors import UnknownName, choices
     from penstock.model.files import load_any
     from penstock.workloads.applications import APPLICATIONS, application
     from penstock.workloads.clusters import CLUSTERS, cluster
 
-    name = text.partition(":")[0]
+    name, _, rest = text.partition(":")
     if name in APPLICATIONS and not is_file(text):
         return application(text)
     if name in CLUSTERS and not is_file(text):
@@ -90,6 +91,8 @@ def _find(text: str) -> "Application | Cluster | Plan":
         return find_cluster(text)
     if is_file(text) or Path(text).exists():
         return load_any(text)
+    if rest and "=" not in rest:
+        return find_flow(text).application
     raise UnknownName(
         "thing",
         f"nothing is named {name!r}; there are the applications {choices(APPLICATIONS)}, "
