@@ -67,7 +67,9 @@ def _own_places(name: str) -> list[Path]:
     """Return the file of a top-level module or the folders of a package, none where it is not the user's."""
     if name in sys.stdlib_module_names or name in ("__main__", "penstock"):
         return []
-    found = getattr(sys.modules.get(name), "__spec__", None) or PathFinder.find_spec(name)
+    # Only folders are looked into: an archive may be one that a session sent before, and gone by now.
+    folders = [place for place in sys.path if Path(place).is_dir()]
+    found = getattr(sys.modules.get(name), "__spec__", None) or PathFinder.find_spec(name, folders)
     if found is None:
         return []
     places = [Path(place).resolve() for place in found.submodule_search_locations or [str(found.origin)]]
