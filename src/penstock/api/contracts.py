@@ -34,6 +34,8 @@ class TaskContext:
         tasks: int,
         *,
         folder: str = ".",
+        run: str = "test",
+        epoch: int = 1,
         seed: int = 0,
         clock: Callable[[], float] | None = None,
         wake: Callable[[], None] | None = None,
@@ -42,6 +44,8 @@ class TaskContext:
         self.task = task  # number of this task, from 0
         self.tasks = tasks  # how many the component has
         self.folder = folder  # of the run; relative paths of sinks are below it
+        self.run = run  # its name
+        self.epoch = epoch  # grows by one with every recovery, so that names with it in them are never used again
         self.seed = seed  # of the run
         self.timers: list[float] = []  # when `on_timer` is due: a heap, kept by `at`
         self._clock = clock
@@ -152,9 +156,14 @@ class Operator(Generic[In, Out]):
 class Sink(Generic[In]):
     """Takes tuples out.
 
-    `open`, then `write` for every batch, then `close`. What `close` leaves behind is complete: a sink that writes files
-    gives them their names then, or earlier, but never half of one. It may move in between, as an operator does.
+    `open`, then `write` for every batch, then `close`. At a checkpoint, and before it moves elsewhere, `prepare` is
+    called and then `snapshot`. After a failure a new object is opened and told to `restore` what `snapshot` gave at the
+    last checkpoint, and gets every tuple since then again. So a sink that acts on its tuples at once acts on some of
+    them twice. One that must not writes them to a file under a name of its own, with the context's `epoch` in it, and
+    leaves the rest to `prepare`: it says so by `exactly_once`.
     """
+
+    exactly_once: ClassVar[bool] = False
 
     def check(self) -> None:
         """Raise a `PenstockError` where it could not run. Called on the driver before the run starts, before `open`."""
@@ -169,12 +178,20 @@ class Sink(Generic[In]):
     def flush(self, now: float) -> None:
         """Make visible what was written so far, where that can be done; called about once a second."""
 
+    def prepare(self) -> Sequence[tuple[str, str]]:
+        """Finish the files that were written since the last call: return the name of each, and the one it is to get.
+
+        They get it once the checkpoint is complete, and never where it does not come to its end: then the tuples come
+        again. A name that is to be given must not depend on when the call comes, nor be one that is there already.
+        """
+        return ()
+
     def snapshot(self) -> Any:
-        """Return what a sink that goes on elsewhere must know, as for an operator."""
+        """Return what a sink that goes on elsewhere must know, as for an operator; called after `prepare`."""
         return None
 
     def restore(self, state: Any) -> None:
         """Take what `snapshot` gave, after `open`."""
 
     def close(self) -> None:
-        """Finish what was begun and let go of it."""
+        """Let go of what `open` took: at the end, when it moves, and when everything goes back to a checkpoint."""

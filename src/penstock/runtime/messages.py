@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 # What a marker means to the tasks it passes.
 BARRIER = 0  # a checkpoint: everything before it belongs to it
@@ -116,6 +116,9 @@ class InState(Wire):
     progress: tuple[tuple[int, int], ...]
 
 
+Pending = tuple[str, str]  # a file that is complete: the name it has, and the one it gets when it is published
+
+
 class State(Wire, tag=4):
     """A task that moves: what its logic knows, and both ends of its channels."""
 
@@ -131,6 +134,7 @@ class State(Wire, tag=4):
     progressed: int
     inputs: tuple[InState, ...]
     outputs: tuple[QueueState, ...]
+    pending: tuple[Pending, ...] = ()  # files that wait for a checkpoint to publish them
     at: float = 0.0
     links: tuple[int, ...] = ()
 
@@ -243,6 +247,7 @@ class Failure(Wire, tag=24):
     value: str  # the tuple
     error: str
     traceback: str
+    user: bool = True  # it would happen again; False: the runtime's own, which a new epoch may mend
 
 
 class Prepared(Wire, tag=25):
@@ -278,7 +283,9 @@ class Pong(Wire, tag=28):
 
 
 class Beat(Wire, tag=29):
-    """A sign of life from a worker's side thread."""
+    """A sign of life from a worker's side thread, on a connection of its own; the answer is `Pulse`."""
+
+    at: float  # the worker's clock
 
     progress: int  # turns of its loop so far
     cpu: float  # s of processor time so far
@@ -302,7 +309,62 @@ class Passed(Wire, tag=31):
     value: int  # tuples
 
 
-Telling = Register | Ready | Report | Log | Failure | Prepared | Moved | Ended | Pong | Beat | Lost | Passed
+class Entry(Wire):
+    """A task in a checkpoint: where in the worker's file its state is, and what the manifest says of it."""
+
+    task: int
+    offset: int
+    size: int
+    checksum: int
+    ended: bool
+    counted: int  # tuples that it gave, or took
+    position: str  # of a source, as JSON; empty: it is none
+    pending: tuple[Pending, ...]
+
+
+class Saved(Wire, tag=32):
+    """The states of all tasks of a worker at a checkpoint are on disk."""
+
+    epoch: int
+    checkpoint: int
+    file: str
+    size: int
+    entries: tuple[Entry, ...]
+
+
+class Unsaved(Wire, tag=33):
+    """A worker cannot do its part of a checkpoint."""
+
+    epoch: int
+    checkpoint: int
+    problem: str
+
+
+class Unusable(Wire, tag=34):
+    """A worker could not read its tasks' states from a checkpoint."""
+
+    epoch: int
+    checkpoint: int
+    problem: str
+
+
+Telling = (
+    Register
+    | Ready
+    | Report
+    | Log
+    | Failure
+    | Prepared
+    | Moved
+    | Ended
+    | Pong
+    | Beat
+    | Lost
+    | Passed
+    | Saved
+    | Unsaved
+    | Unusable
+)
 
 
 Route = tuple[str, str, str, tuple[str, ...]]  # stream, source machine, target machine, labels of links
@@ -315,6 +377,17 @@ class Peer(Wire):
     host: str
     port: int
     incarnation: int
+
+
+class Kept(Wire):
+    """Where the state of a task is kept."""
+
+    task: int
+    file: str
+    offset: int
+    size: int
+    checksum: int
+    counted: int
 
 
 class Assign(Wire, tag=40):
@@ -334,6 +407,10 @@ class Assign(Wire, tag=40):
     telemetry: str  # folder; empty: none
     emulated: dict[str, Any] | None = None  # the cluster
     routes: tuple[Route, ...] = ()
+    lease_s: float = 3.0  # for which it goes on without a sign of the controller
+    checkpoints: str = ""  # folder
+    checkpoint: int = 0  # from which this epoch goes on; 0: from the beginning
+    kept: tuple[Kept, ...] = ()  # the tasks of this worker in it
 
 
 class Go(Wire, tag=41):
@@ -398,7 +475,58 @@ class Routes(Wire, tag=49):
     routes: tuple[Route, ...]
 
 
-Command = Assign | Go | Prepare | Move | Drain | Progressed | Ping | Stop | Release | Routes
+class Checkpoint(Wire, tag=50):
+    """Let every source put a barrier between its tuples; a task that has one from everywhere saves its state."""
+
+    epoch: int
+    number: int
+
+
+class Abort(Wire, tag=51):
+    """Forget a checkpoint that did not come to its end."""
+
+    epoch: int
+    number: int
+
+
+class Completed(Wire, tag=52):
+    """A checkpoint is complete: what it holds will be published."""
+
+    epoch: int
+    number: int
+
+
+class Peers(Wire, tag=53):
+    """Another worker has come and has no tasks yet."""
+
+    epoch: int
+    peers: tuple[Peer, ...]
+    slots: dict[str, int]
+
+
+class Pulse(Wire, tag=54):
+    """The answer to `Beat`, on its connection: the controller has heard of this worker at that time of its clock."""
+
+    at: float
+
+
+Command = (
+    Checkpoint
+    | Abort
+    | Completed
+    | Peers
+    | Pulse
+    | Assign
+    | Go
+    | Prepare
+    | Move
+    | Drain
+    | Progressed
+    | Ping
+    | Stop
+    | Release
+    | Routes
+)
 
 encode = msgspec.msgpack.Encoder().encode
 decode_frame = msgspec.msgpack.Decoder(Frame).decode

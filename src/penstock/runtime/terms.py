@@ -1,13 +1,17 @@
 """How a run is to be run: its workers, where its tasks begin, and what it keeps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.errors import InvalidInput, UnknownName, choices
 from penstock.model.plan import Plan
+from penstock.runtime.checkpoints import Manifest
 from penstock.runtime.layout import Layout
 from penstock.runtime.messages import Route
+
+# Where every task goes: from the slots they should have and the slots that there are. It moves as few as it can.
+Complete = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,15 @@ class Terms:
     emulated_name: str | None = None
     routes: tuple[Route, ...] = ()
     start_s: float = 120.0  # for all workers to come
+    checkpoints: str = "checkpoints"  # folder
+    checkpoint_s: float = 0.0  # between checkpoints; 0: only the last one, when the sources have ended
+    resumed: Manifest | None = None  # the checkpoint from which it goes on
+    epoch: int = 0  # the last one that was issued in this folder
+    complete: Complete | None = None  # where tasks go whose slots are not there; None: the slots with fewest tasks
+    lease_s: float = 3.0  # for which a worker goes on without a sign of the controller
+    silent_s: float = 5.0  # after which a worker without a sign of life is taken for lost; not below `lease_s`
+    replace_s: float = 5.0  # for a lost worker to be replaced, before its tasks go elsewhere
+    checkpoint_within_s: float = 60.0  # for a checkpoint to come to its end
 
 
 def routes_of(plan: Plan) -> tuple[Route, ...]:

@@ -1,0 +1,272 @@
+"""Checkpoints on disk: a folder each, with a file from every worker and a manifest that makes them count.
+
+    checkpoints/
+      000012/
+        w0.e3          the states of the tasks of worker w0, saved in epoch 3
+        w1.e3
+        manifest.json  written last, as a whole: names, sizes, checksums, positions, placement; without it nothing counts
+        published      what its sinks had ready has its names
+      journal.json     the last epoch, and where tasks should be
+
+A manifest of an earlier version of the format, of another application, or with another number of key groups is refused
+with the reason. One that is damaged is passed over for the one before.
+"""
+
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from penstock.api.dataflow import Dataflow
+from penstock.api.keys import KEY_GROUPS
+from penstock.model.errors import FileProblem
+from penstock.runtime.messages import Entry, InState, Kept, Pending, Wire
+from penstock.runtime.storage import Disk, below
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+PUBLISHED = "published"
+JOURNAL = "journal.json"
+KEEP = 2
+LINE = b"\n"
+
+
+class TaskState(Wire):
+    """What a checkpoint holds of a task, but for its logic's own state, which comes after it in the file."""
+
+    ended: bool
+    counted: int
+    timers: tuple[float, ...]  # seconds from the checkpoint
+    inputs: tuple[InState, ...]
+    turns: tuple[int, ...]  # of each out-queue: the lane that is next
+    logic: int  # bytes
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A task in a manifest."""
+
+    task: str
+    file: str
+    offset: int
+    size: int
+    checksum: int
+    ended: bool
+    counted: int
+    position: str = ""  # of a source, as JSON
+    pending: tuple[Pending, ...] = ()  # files of a sink: the name they have, and the one they get
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What of an application must be the same for its states to fit it."""
+
+    components: dict[str, tuple[str, int]]  # kind and parallelism
+    streams: tuple[str, ...]  # label and grouping
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete checkpoint."""
+
+    format: int = FORMAT
+    run: str
+    number: int
+    epoch: int
+    at: float  # seconds since 1970
+    seconds: float  # that it took
+    version: str  # of Penstock
+    key_groups: int = KEY_GROUPS
+    shape: Shape
+    placement: dict[str, str]  # task -> slot
+    files: dict[str, int]  # sizes
+    tasks: tuple[Saved, ...]
+    last: bool = False  # all sources have ended: nothing comes after it
+
+    @property
+    def size(self) -> int:
+        """Bytes of state."""
+        return sum(self.files.values())
+
+    @property
+    def pending(self) -> list[Pending]:
+        """The files that are published with it."""
+        return [pair for task in self.tasks for pair in task.pending]
+
+    def kept(self, task: str, number: int) -> Kept:
+        """Return where the state of a task is, as workers are told."""
+        saved = next(saved for saved in self.tasks if saved.task == task)
+        return Kept(number, saved.file, saved.offset, saved.size, saved.checksum, saved.counted)
+
+
+class Journal(msgspec.Struct, frozen=True):
+    """What a driver must know that takes a run over: written before an epoch is used, and when a move has ended."""
+
+    epoch: int
+    placement: dict[str, str]  # task -> slot: where tasks should be
+    policy: str = ""
+
+
+def write_journal(disk: Disk, folder: str, journal: Journal) -> None:
+    """Keep what the next driver must know."""
+    disk.replace(below(folder, JOURNAL), msgspec.json.encode(journal))
+
+
+def read_journal(disk: Disk, folder: str) -> Journal | None:
+    """Return what the driver before has left; None where there was none."""
+    path = below(folder, JOURNAL)
+    try:
+        return msgspec.json.decode(disk.read(path), type=Journal)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise FileProblem(f"{path}: damaged, {error}; it is needed to go on") from None
+
+
+def shape_of(flow: Dataflow) -> Shape:
+    """Return the shape of an application."""
+    application = flow.application
+    return Shape(
+        {part.name: (part.kind.value, part.parallelism) for part in application.components},
+        tuple(sorted(f"{stream.label} {stream.grouping.value}" for stream in application.streams)),
+    )
+
+
+def folder_of(folder: str, number: int) -> str:
+    """Return the folder of a checkpoint."""
+    return below(folder, f"{number:06}")
+
+
+def checksum(data: bytes) -> int:
+    """Return what tells a damaged file from a whole one."""
+    return zlib.crc32(data)
+
+
+def saved(entry: Entry, name: str, file: str) -> Saved:
+    """Return a task as the manifest has it."""
+    figures = (entry.offset, entry.size, entry.checksum, entry.ended, entry.counted)
+    return Saved(name, file, *figures, entry.position, entry.pending)
+
+
+def write_manifest(disk: Disk, folder: str, manifest: Manifest) -> None:
+    """Make a checkpoint count."""
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    body = text + f"{checksum(text):08x}\n".encode()
+    disk.replace(below(folder_of(folder, manifest.number), MANIFEST), body)
+
+
+def read_manifest(disk: Disk, folder: str, number: int) -> Manifest:
+    """Read a manifest; raise `FileProblem` where it is damaged or of a format that is not known."""
+    path = below(folder_of(folder, number), MANIFEST)
+    data = disk.read(path)
+    text, _, summed = data.rstrip(b"\n").rpartition(b"\n")
+    if f"{checksum(text + LINE):08x}".encode() != summed:
+        raise FileProblem(f"{path}: damaged, its checksum does not fit")
+    try:
+        form = msgspec.json.decode(text, type=dict).get("format")
+        if form != FORMAT:
+            raise FileProblem(f"{path}: format {form} is not known to this version, which writes {FORMAT}")
+        return msgspec.json.decode(text, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise FileProblem(f"{path}: not a manifest, {error}") from None
+
+
+def numbers(disk: Disk, folder: str) -> list[int]:
+    """Return the checkpoints that have a manifest, the latest first."""
+    found = [int(name) for name in disk.listed(folder) if name.isdecimal()]
+    return [number for number in sorted(found, reverse=True) if MANIFEST in disk.listed(folder_of(folder, number))]
+
+
+def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[Manifest | None, list[str]]:
+    """Return the latest checkpoint that is whole, and what is wrong with those that were passed over."""
+    problems = []
+    for number in numbers(disk, folder):
+        if number in damaged:
+            continue
+        try:
+            manifest = read_manifest(disk, folder, number)
+            verify(disk, folder, manifest)
+        except (FileProblem, OSError) as problem:
+            problems.append(f"checkpoint {number} cannot be used: {problem}")
+            continue
+        return manifest, problems
+    return None, problems
+
+
+def verify(disk: Disk, folder: str, manifest: Manifest) -> None:
+    """Refuse a checkpoint whose files are missing, truncated or damaged."""
+    for saved in manifest.tasks:
+        path = below(folder_of(folder, manifest.number), saved.file)
+        read(disk, path, saved.offset, saved.size, saved.checksum)
+
+
+def read(disk: Disk, path: str, offset: int, size: int, expected: int) -> bytes:
+    """Read a task's part of a file; raise `FileProblem` where it is not what was written."""
+    try:
+        data = disk.read(path, offset, size)
+    except FileNotFoundError:
+        raise FileProblem(f"{path}: is missing") from None
+    if len(data) != size:
+        raise FileProblem(f"{path}: truncated, {len(data)} of {size} bytes from {offset} are there")
+    if checksum(data) != expected:
+        raise FileProblem(f"{path}: damaged, the checksum of {size} bytes from {offset} does not fit")
+    return data
+
+
+def publish(disk: Disk, folder: str, manifest: Manifest) -> None:
+    """Give the files of a complete checkpoint their names, whether or not some have them, and note that all do."""
+    marker = below(folder_of(folder, manifest.number), PUBLISHED)
+    if PUBLISHED in disk.listed(folder_of(folder, manifest.number)):
+        return
+    for temporary, final in manifest.pending:
+        disk.publish(temporary, final)
+    disk.replace(marker, b"")
+
+
+def retire(disk: Disk, folder: str, keep: Sequence[int]) -> None:
+    """Remove all checkpoints but some."""
+    for name in disk.listed(folder):
+        if name.isdecimal() and int(name) not in keep:
+            disk.remove(below(folder, name))
+
+
+def mismatch(manifest: Manifest, shape: Shape) -> list[str]:
+    """Say in which ways an application differs from the one that a checkpoint was made by."""
+    before, now = manifest.shape, shape
+    found = [f"component {name!r} is gone" for name in before.components if name not in now.components]
+    found += [f"component {name!r} is new" for name in now.components if name not in before.components]
+    for name, (kind, parallelism) in before.components.items():
+        if name in now.components and now.components[name] != (kind, parallelism):
+            other, count = now.components[name]
+            found.append(f"component {name!r} was {kind} × {parallelism} and is {other} × {count}")
+    found += [f"stream {label} is gone" for label in before.streams if label not in now.streams]
+    found += [f"stream {label} is new" for label in now.streams if label not in before.streams]
+    if manifest.key_groups != KEY_GROUPS:
+        found.append(f"its keys are in {manifest.key_groups} groups, now there are {KEY_GROUPS}")
+    return found
+
+
+def made(
+    flow: Dataflow,
+    run: str,
+    number: int,
+    epoch: int,
+    seconds: float,
+    version: str,
+    placement: Mapping[str, str],
+    files: Mapping[str, int],
+    tasks: Sequence[Saved],
+    last: bool,
+) -> Manifest:
+    """Return the manifest of a checkpoint that has just come to its end."""
+    return Manifest(
+        run=run,
+        number=number,
+        epoch=epoch,
+        at=time.time(),
+        seconds=seconds,
+        version=version,
+        shape=shape_of(flow),
+        placement=dict(placement),
+        files=dict(files),
+        tasks=tuple(tasks),
+        last=last,
+    )
