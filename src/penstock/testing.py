@@ -14,6 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
 from penstock.runtime.machine import Worker
 from penstock.runtime.operations import Operation
+from penstock.runtime.storage import Disk, Job, Posix
 from penstock.runtime.terms import Site, Terms, check_placement, routes_of
 
 START = 1000.0  # no time is zero, so that a time that was never set shows
@@ -51,6 +53,44 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Go on."""
         self.now += seconds
+
+
+class MemoryDisk:
+    """Files in memory."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def write(self, path: str, pieces: Sequence[bytes]) -> None:
+        """Keep a file."""
+        self.files[path] = b"".join(pieces)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Keep a file instead of the one there was."""
+        self.files[path] = data
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """Return a part of a file."""
+        if path not in self.files:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return self.files[path][offset:][: size if size >= 0 else None]
+
+    def publish(self, temporary: str, final: str) -> None:
+        """Give a file its name."""
+        if temporary in self.files:
+            self.files[final] = self.files.pop(temporary)
+        elif final not in self.files:
+            raise FileNotFoundError(2, "No such file or directory", temporary)
+
+    def remove(self, path: str) -> None:
+        """Forget a file, or all below a folder."""
+        for name in [name for name in self.files if name == path or name.startswith(path + "/")]:
+            del self.files[name]
+
+    def listed(self, folder: str) -> list[str]:
+        """Return the names in a folder."""
+        start = folder.rstrip("/") + "/"
+        return sorted({name[len(start) :].partition("/")[0] for name in self.files if name.startswith(start)})
 
 
 class Captured(Sink[Any]):
@@ -114,6 +154,7 @@ class TestCluster:
         sample_tps: float = -1.0,
         window: int = 64,
         in_flight: int = 0,
+        checkpoint_s: float = 0.0,
     ) -> None:
         self.outputs: dict[str, list[Any]] = {}
         self.clock = ManualClock()
@@ -128,6 +169,8 @@ class TestCluster:
             sites=sites,
             placement=tuple(chosen),
             folder=folder,
+            checkpoints=str(Path(folder, "checkpoints").absolute()),
+            checkpoint_s=checkpoint_s,
             telemetry="kept" if telemetry else "",
             window=window,
             sample_tps=sample_tps,
@@ -139,6 +182,8 @@ class TestCluster:
         )
         self.controller = Controller(self.layout, terms, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
+        self.disk: Disk = MemoryDisk() if capture else Posix()
+        self._jobs: dict[int, deque[Job]] = {}  # for the disk, in order, by who wants them done
         self._sites = sites
         self._wires: dict[tuple[int, int], deque[bytes]] = {}  # what is on its way, by sender and receiver
         self._awake = dict.fromkeys(range(len(sites)))  # workers that have something to do
@@ -257,10 +302,13 @@ class TestCluster:
         A frame or a command arrives, or a worker gets its turn.
         """
         self._take_commands()
-        choices: list[tuple[int, int] | int] = [*self._wires, *self._awake]
+        choices: list[tuple[int, int] | int | str] = [*self._wires, *self._awake, *(["disk"] if self._jobs else [])]
         if not choices:
             return False
         chosen = self.rng.choice(choices)
+        if isinstance(chosen, str):
+            self._store()
+            return True
         number = chosen if isinstance(chosen, int) else chosen[1]
         worker = self.workers[number]
         busy = worker.turn() if isinstance(chosen, int) else self._deliver(*chosen)
@@ -284,7 +332,25 @@ class TestCluster:
             self.workers[receiver].frame(arrived)
         return True
 
+    def _store(self) -> None:
+        """Let the disk do one thing."""
+        owner = self.rng.choice(list(self._jobs))
+        jobs = self._jobs[owner]
+        job = jobs.popleft()
+        if not jobs:
+            del self._jobs[owner]
+        job.then(*job.run(self.disk), self.clock())
+        if owner != CONTROLLER:
+            self._awake[owner] = None
+            self._collect(owner)
+
+    def _keep_jobs(self, owner: int, storing: list[Job]) -> None:
+        if storing:
+            self._jobs.setdefault(owner, deque()).extend(storing)
+            storing.clear()
+
     def _take_commands(self) -> None:
+        self._keep_jobs(CONTROLLER, self.controller.storing)
         out, self.controller.out = self.controller.out, []
         for number, command in out:
             self._put(CONTROLLER, number, wire.encode(command))
@@ -299,6 +365,7 @@ class TestCluster:
         told, worker.told = worker.told, []
         for message in told:
             self.controller.told(number, wire.decode_telling(wire.encode(message)), self.clock())
+        self._keep_jobs(number, worker.storing)
         if hasattr(worker, "tracker"):
             self.records += worker.tracker.take_records()
 

@@ -4,7 +4,7 @@
       000012/
         w0.e3          the states of the tasks of worker w0, saved in epoch 3
         w1.e3
-        manifest.json  written last, as a whole: names, sizes, checksums, positions, placement; without it nothing counts
+        manifest.json  written last, as a whole: names, sizes, checksums, positions, placement; without it none counts
         published      what its sinks had ready has its names
       journal.json     the last epoch, and where tasks should be
 
@@ -12,6 +12,7 @@ A manifest of an earlier version of the format, of another application, or with 
 with the reason. One that is damaged is passed over for the one before.
 """
 
+import contextlib
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ import msgspec
 from penstock.api.dataflow import Dataflow
 from penstock.api.keys import KEY_GROUPS
 from penstock.model.errors import FileProblem
-from penstock.runtime.messages import Entry, InState, Kept, Pending, Wire
+from penstock.runtime.messages import Entry, Kept, Pending, Wire
 from penstock.runtime.storage import Disk, below
 
 FORMAT = 1
@@ -32,13 +33,17 @@ KEEP = 2
 LINE = b"\n"
 
 
+class UnknownFormat(FileProblem):
+    """A manifest of a version that writes another format: older checkpoints are no way round it."""
+
+
 class TaskState(Wire):
     """What a checkpoint holds of a task, but for its logic's own state, which comes after it in the file."""
 
     ended: bool
     counted: int
     timers: tuple[float, ...]  # seconds from the checkpoint
-    inputs: tuple[InState, ...]
+    ended_inputs: tuple[tuple[int, int], ...]  # channels that nothing comes on any more: stream, source task
     turns: tuple[int, ...]  # of each out-queue: the lane that is next
     logic: int  # bytes
 
@@ -135,9 +140,29 @@ def folder_of(folder: str, number: int) -> str:
     return below(folder, f"{number:06}")
 
 
-def checksum(data: bytes) -> int:
-    """Return what tells a damaged file from a whole one."""
-    return zlib.crc32(data)
+def checksum(data: bytes, before: int = 0) -> int:
+    """Return what tells a damaged file from a whole one; `before` is that of what comes before the data."""
+    return zlib.crc32(data, before)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(TaskState).decode
+
+
+def pack(state: TaskState, logic: Sequence[bytes]) -> list[bytes]:
+    """Return a task's part of a file: how long the first part is, the runtime's own state, the logic's."""
+    head = _encode(state)
+    return [len(head).to_bytes(4, "big") + head, *logic]
+
+
+def unpack(data: bytes, path: str) -> tuple[TaskState, bytes]:
+    """Take a task's part of a file apart."""
+    size = int.from_bytes(data[:4], "big")
+    try:
+        state = _decode(data[4 : 4 + size])
+    except msgspec.MsgspecError as error:
+        raise FileProblem(f"{path}: not the state of a task, {error}") from None
+    return state, data[4 + size :]
 
 
 def saved(entry: Entry, name: str, file: str) -> Saved:
@@ -163,7 +188,8 @@ def read_manifest(disk: Disk, folder: str, number: int) -> Manifest:
     try:
         form = msgspec.json.decode(text, type=dict).get("format")
         if form != FORMAT:
-            raise FileProblem(f"{path}: format {form} is not known to this version, which writes {FORMAT}")
+            problem = f"format {form} is not known to this version of Penstock, which reads {FORMAT}"
+            raise UnknownFormat(f"{path}: {problem}; resume with the version that wrote it")
         return msgspec.json.decode(text, type=Manifest)
     except msgspec.MsgspecError as error:
         raise FileProblem(f"{path}: not a manifest, {error}") from None
@@ -184,6 +210,8 @@ def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[M
         try:
             manifest = read_manifest(disk, folder, number)
             verify(disk, folder, manifest)
+        except UnknownFormat:
+            raise
         except (FileProblem, OSError) as problem:
             problems.append(f"checkpoint {number} cannot be used: {problem}")
             continue
@@ -221,10 +249,24 @@ def publish(disk: Disk, folder: str, manifest: Manifest) -> None:
     disk.replace(marker, b"")
 
 
-def retire(disk: Disk, folder: str, keep: Sequence[int]) -> None:
-    """Remove all checkpoints but some."""
+def retire(disk: Disk, folder: str, first: int) -> None:
+    """Remove all checkpoints before one."""
     for name in disk.listed(folder):
-        if name.isdecimal() and int(name) not in keep:
+        if name.isdecimal() and int(name) < first:
+            disk.remove(below(folder, name))
+
+
+def withdraw(disk: Disk, folder: str, last: int) -> None:
+    """Remove all checkpoints after one, and what those that can be read have published."""
+    for number in numbers(disk, folder):
+        if number <= last:
+            continue
+        with contextlib.suppress(FileProblem, OSError):
+            for temporary, final in read_manifest(disk, folder, number).pending:
+                disk.remove(temporary)
+                disk.remove(final)
+    for name in disk.listed(folder):
+        if name.isdecimal() and int(name) > last:
             disk.remove(below(folder, name))
 
 

@@ -1,56 +1,49 @@
 """The controller without I/O: directs the workers of one application through its phases, moves tasks, keeps the books.
 
-    starting   workers register; each is told its tasks once all are there
-    running    tuples flow; one operation at a time (a move, or the moves of a plan)
-    draining   sources have ended; each task ends when all before it have
+    starting    workers register; each is told its tasks once all are there
+    running     tuples flow; one operation at a time (a checkpoint, a move, or the moves of a plan)
+    recovering  something was lost: a new epoch is about to begin at the last checkpoint
+    draining    sources have ended; each task ends when all before it have; a last checkpoint ends it
     stopped, failed
 
-It alone issues epochs and incarnations. What it wants said to workers it leaves in `out`; a shell carries it.
+It alone issues epochs and incarnations, and it alone publishes. What it wants said to workers it leaves in `out`, what
+is for the disk in `storing`, whose connection is to be closed in `hung_up`; a shell does all that.
 """
 
+import heapq
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.model.errors import PenstockError, UnknownName, choices
-from penstock.model.status import Status
+from penstock.model.status import MachineStatus, Status
 from penstock.model.telemetry import Record, RecordKind
 from penstock.runtime import messages as wire
 from penstock.runtime.acker import Acker, Done
-from penstock.runtime.clocks import ClockEstimate, WorkerClock
+from penstock.runtime.checkpointing import Checkpointing
+from penstock.runtime.checkpoints import Journal, write_journal
+from penstock.runtime.clocks import ClockEstimate
 from penstock.runtime.gauges import Gauges
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
+from penstock.runtime.members import Member, Members
 from penstock.runtime.operations import Operations
-from penstock.runtime.terms import Site, Terms
+from penstock.runtime.recovery import Recovery
+from penstock.runtime.storage import Job
+from penstock.runtime.terms import Site, Terms, fewest
 
 PING_S = 0.5
 CLOCK_S = 5.0  # between records of a worker's clock
-SILENT_S = 5.0  # without a heartbeat, after which a worker is warned of
+SILENT_S = 2.0  # without a sign of life, after which a worker is warned of
+LOOK_S = 1.0  # between looks at whether tasks are where they should be
 RESTING = ("stopped", "failed")
 
 
 class RunFailed(PenstockError):
     """A run that ended by an error: an operator's, or a worker's."""
-
-
-@dataclass
-class _Member:
-    """A worker as the controller knows it."""
-
-    site: Site
-    host: str = ""
-    port: int = 0
-    pid: int = 0
-    incarnation: int = 0
-    registered: bool = False
-    ready: bool = False
-    alive: bool = False
-    clock: WorkerClock = field(default_factory=WorkerClock)
-    last_beat: float = 0.0
 
 
 class Controller:
@@ -62,22 +55,28 @@ class Controller:
         self.phase = "starting"
         self.error = ""
         self.traceback = ""
-        self.epoch = 0
+        self.epoch = terms.epoch
         self.out: list[tuple[int, wire.Command]] = []
         self.records: list[Record] = []
         self.lines: list[LogLine] = []
-        self.members = [_Member(site) for site in terms.sites]
-        self.placement = list(terms.placement)
+        self.storing: list[Job] = []
+        self.hung_up: list[int] = []
+        self.members = Members(terms.sites, terms.lease_s, terms.silent_s, now)
+        self.wanted = list(terms.placement)  # the slot that each task should have
+        self.placement = list(terms.placement)  # and has, as not all may be there
         self.policy = terms.policy
         self.gauges = Gauges(layout)
         self.acker = Acker()
-        self._by_name = {site.name: number for number, site in enumerate(terms.sites)}
-        self.slots = {slot: number for number, site in enumerate(terms.sites) for slot in site.slots}
         self._ended: set[int] = set()
         self._passed: dict[tuple[int, int], int] = {}
         self.progressed: dict[int, int] = {}
         self.operations = Operations(self)
-        self._incarnations = 0
+        self.checkpointing = Checkpointing(self)
+        self.recovery = Recovery(self, now)
+        self._later: list[tuple[float, int, Callable[[float], None]]] = []  # heap
+        self._laters = 0
+        self._journal: list[Callable[[float], None]] = []  # who waits for it to be written
+        self._noting = False
         self._started = now
         self._went: float | None = None
         self._ended_at: float | None = None
@@ -85,6 +84,7 @@ class Controller:
         self._pings = 0
         self._next_ping = now
         self._next_clock = now
+        self._next_look = now
         self.now = now
         self._takes: dict[type, Callable[[int, Any, float], None]] = {
             wire.Beat: self._beat,
@@ -98,39 +98,75 @@ class Controller:
             wire.Passed: self._pass,
             wire.Ended: self._end,
             wire.Lost: self._lost_peer,
+            wire.Saved: self.checkpointing.saved,
+            wire.Unsaved: self.checkpointing.unsaved,
+            wire.Unusable: self.checkpointing.unusable,
         }
 
     # What workers say
 
     def register(self, message: wire.Register, now: float) -> int | None:
         """Take a worker in and return its number; None refuses one that is not wanted (any more)."""
-        number = self._by_name.get(message.worker)
-        if number is None or self.members[number].registered or self.phase != "starting":
+        if self.phase in RESTING:
             return None
-        self._incarnations += 1
-        member = self.members[number]
-        member.host, member.port, member.pid = message.host, message.port, message.pid
-        member.incarnation = self._incarnations
-        member.registered = member.alive = True
-        member.last_beat = now
+        self.now = now
+        number = self.members.register(message, now)
+        if number is None:
+            return None
         self.event("registered", f"{message.worker} pid {message.pid} on {message.host}", now)
-        if all(each.registered for each in self.members):
-            self._assign()
+        if self.recovery.stage:
+            self.recovery.proceed(now)
+        else:
+            self.assign([number])
         return number
 
     def told(self, worker: int, message: wire.Telling, now: float) -> None:
         """Take in what a worker says; what it says of another epoch is no use any more."""
-        self.now = self.members[worker].last_beat = now
+        self.now = now
+        if not self.members[worker].alive:
+            return
+        self.members.beat(worker, now)
         if getattr(message, "epoch", 0) in (0, self.epoch):  # 0: said outside any epoch
             self._takes[type(message)](worker, message, now)
 
     def lost(self, worker: int, reason: str, now: float) -> None:
-        """Take note that the connection to a worker broke."""
+        """Take note that the connection to a worker broke: nothing is known of its process yet."""
         member = self.members[worker]
-        member.alive = False
-        if self.phase not in RESTING:
-            where = f"pid {member.pid} on {member.host}"
-            self._fail(f"worker {member.site.name!r} ({where}) was lost: {reason}", "", now)
+        if self.phase in RESTING or not member.alive:
+            return
+        self.now = now
+        self.members.lost(worker, now)
+        if self._matters(worker):
+            self.recovery.begin(f"worker {member.site.name!r} ({member.where}) was lost: {reason}", now)
+        else:
+            self.event("lost", f"{member.site.name} {reason}", now)
+
+    def gone(self, worker: int, now: float) -> None:
+        """Take note that the process of a worker has ended, so that nothing more can come of it."""
+        if not self.members[worker].alive:
+            self.members.gone(worker)
+            self.recovery.proceed(now)
+
+    def drop(self, worker: int, reason: str, now: float) -> None:
+        """Have no more to do with a worker: it is told nothing, and nothing that it says is heard."""
+        self.hung_up.append(worker)
+        self.lost(worker, reason, now)
+
+    def _matters(self, worker: int) -> bool:
+        """Say whether a worker has tasks, or one on its way to it."""
+        slots = self.members[worker].site.slots
+        if self.recovery.stage or self.operations.moving_to in slots:
+            return True
+        return not set(slots).isdisjoint(self.placement)
+
+    def site_wanted(self, name: str) -> bool:
+        """Say whether a site should have a worker."""
+        number = self.members.by_name[name]
+        return self.phase not in RESTING and not self.members.is_out(number, self.now)
+
+    def add_site(self, site: Site) -> None:
+        """Take in a site that was not there before; a worker may register for it."""
+        self.members.add(site)
 
     # What the user says
 
@@ -145,6 +181,11 @@ class Controller:
         if slot not in self.slots:
             raise UnknownName("slot", f"this run has no slot {slot!r}; it has {choices(self.slots)}")
 
+    @property
+    def slots(self) -> dict[str, int]:
+        """The worker of each slot."""
+        return self.members.slots
+
     def set_policy(self, policy: str, now: float) -> None:
         """Note that the tasks are placed by another policy from now on."""
         self.policy = policy
@@ -157,6 +198,8 @@ class Controller:
             self.operations.abandon("the application is ending", all_of_them=False)
             self.event("drain", "", now)
             self.tell_all(wire.Drain(self.epoch))
+        elif self.phase == "recovering":
+            self.recovery.then_drain()
         elif self.phase == "starting":
             self.stop(now)
 
@@ -175,17 +218,23 @@ class Controller:
         """Do what is due."""
         self.now = now
         if self.phase == "starting" and now - self._started > self.terms.start_s:
-            missing = [m.site.name for m in self.members if not m.registered] or [
-                m.site.name for m in self.members if not m.ready
+            missing = [m.site.name for m in self.members.all if not m.registered] or [
+                m.site.name for m in self.members.all if not m.ready
             ]
             problem = f"workers {', '.join(missing)} did not start in {self.terms.start_s:g} s"
             self._fail(f"{problem}; has the cluster that many free cores?", "", now)
         if self.phase in RESTING:
             return
+        while self._later and self._later[0][0] <= now:
+            heapq.heappop(self._later)[2](now)
+        for number in self.members.silent(now):
+            self.drop(number, f"it gave no sign of life for {self.terms.silent_s:g} s", now)
+        if self.recovery.stage:
+            self.recovery.proceed(now)
         self.acker.expire(now)
         if now >= self._next_ping:
             self._next_ping = now + PING_S
-            for number, member in enumerate(self.members):
+            for number, member in enumerate(self.members.all):
                 if member.alive:
                     self._pings += 1
                     self._asked[number] = (self._pings, now)
@@ -193,11 +242,39 @@ class Controller:
         if now >= self._next_clock:
             self._next_clock = now + CLOCK_S
             self._record_clocks()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_S
+            self._look_after_tasks(now)
         self.operations.tick(now)
+        self.checkpointing.tick(now)
 
     def wakeup(self) -> float:
         """Return when `tick` is due."""
-        return math.inf if self.phase in RESTING else self._next_ping
+        later = self._later[0][0] if self._later else math.inf
+        return math.inf if self.phase in RESTING else min(self._next_ping, later, self.checkpointing.due)
+
+    def later(self, when: float, step: Callable[[float], None]) -> None:
+        """Have something called at a time."""
+        self._laters += 1
+        heapq.heappush(self._later, (when, self._laters, step))
+
+    def _look_after_tasks(self, now: float) -> None:
+        """Leave out sites that cannot be relied on; move tasks away from them, and to where they should be."""
+        self.members.judge(now, lambda number, why: self.warn(f"worker {self.members[number].site.name!r}: {why}"))
+        if self.phase != "running" or self.operations.current:
+            return
+        usable = self.members.usable(now)
+        if not usable or (self.placement == self.wanted and set(self.placement) <= set(usable)):
+            return
+        best = (self.terms.complete or fewest)(self.wanted, usable)
+        moves = [
+            (task, best[task])
+            for task, slot in enumerate(self.placement)
+            if slot != best[task] and (slot not in usable or best[task] == self.wanted[task])
+        ]
+        if moves:
+            label = f"bring {len(moves)} tasks where they belong"
+            self.operations.request(moves, label, lambda _: None, for_now=True)
 
     # Results
 
@@ -205,7 +282,7 @@ class Controller:
         """Return how it is going."""
         now = self._ended_at if self._ended_at is not None else now
         machines = [slot.rpartition("/")[0] for slot in self.placement]
-        counts = [0] * len(self.members)
+        counts = [0] * len(self.members.all)
         for slot in self.placement:
             counts[self.slots[slot]] += 1
         return Status(
@@ -217,10 +294,7 @@ class Controller:
             master=self.terms.master,
             policy=self.policy,
             components=self.gauges.components(machines, now),
-            machines=[
-                self.gauges.machine(number, m.site, m.host, counts[number], m.clock.estimate.offset, m.alive)
-                for number, m in enumerate(self.members)
-            ],
+            machines=[self._machine(number, m, counts[number], now) for number, m in enumerate(self.members.all)],
             latency=self.gauges.end_to_end(now),
             placement=dict(zip(self.layout.names, self.placement, strict=True)),
             emitted=self.gauges.emitted,
@@ -232,11 +306,19 @@ class Controller:
             error=self.error,
         )
 
+    def _machine(self, number: int, member: Member, tasks: int, now: float) -> MachineStatus:
+        offset = member.clock.estimate.offset
+        found = self.gauges.machine(number, member.site, member.host, tasks, offset, member.alive)
+        if self.members.is_out(number, now):
+            note = f"left out for {member.out_until - now:.0f} s more: {member.reason}"
+            found = msgspec.structs.replace(found, note=note)
+        return found
+
     def _silent(self, now: float) -> list[str]:
         """Say which workers give no sign of life, though their connection stands: stopped, or cut off."""
         return [
             f"worker {m.site.name!r} (pid {m.pid} on {m.host}) has given no sign of life for {now - m.last_beat:.0f} s"
-            for m in self.members
+            for m in self.members.all
             if m.alive and self.phase not in RESTING and now - m.last_beat > SILENT_S
         ]
 
@@ -247,11 +329,14 @@ class Controller:
 
     # Inside
 
-    def _assign(self) -> None:
-        self.epoch += 1
-        peers = tuple(wire.Peer(m.site.name, m.host, m.port, m.incarnation) for m in self.members)
-        terms = self.terms
-        for number, member in enumerate(self.members):
+    def assign(self, numbers: Sequence[int]) -> None:
+        """Tell workers all that they need for the current epoch."""
+        terms, latest = self.terms, self.checkpointing.latest
+        peers = tuple(member.peer for member in self.members.all)
+        for number in numbers:
+            member = self.members[number]
+            member.ready, member.epoch = False, self.epoch
+            here = [task for task, slot in enumerate(self.placement) if self.slots[slot] == number]
             assign = wire.Assign(
                 self.epoch,
                 number,
@@ -267,21 +352,87 @@ class Controller:
                 terms.telemetry,
                 None if terms.emulated is None else dict(terms.emulated),
                 terms.routes,
+                terms.lease_s,
+                self.checkpointing.folder,
+                0 if latest is None else latest.number,
+                () if latest is None else tuple(latest.kept(self.layout.names[task], task) for task in here),
             )
             self.out.append((number, assign))
 
-    def _go(self, now: float) -> None:
-        self.phase = "running"
-        self._went = now
-        self.event("start", self.policy, now)
-        self.tell_all(wire.Go(self.epoch))
+    def forget(self) -> None:
+        """Forget what was said in an epoch that is over."""
+        self._ended, self._passed, self.progressed = set(), {}, {}
+        self.acker = Acker()
+
+    def go(self, phase: str, now: float) -> None:
+        """Let tuples flow in a new epoch."""
+        self.phase = phase
+        if self._went is None:
+            self._went = now
+            self.event("start", self.policy, now)
+        for number in self.members.alive:
+            if self.members[number].epoch == self.epoch:
+                self.out += [(number, command) for command in self._going()]
+            else:  # it came while the others were opening their tasks
+                self.assign([number])
+        self.checkpointing.start(now)
+        self.operations.resume(now)
+        self._end_if_all_have(now)
+
+    def joined(self, worker: int, now: float) -> None:
+        """Let a worker that has come late take part."""
+        peers = tuple(member.peer for member in self.members.all)
+        for number in self.members.alive:
+            if number != worker and self.members[number].epoch == self.epoch:
+                self.out.append((number, wire.Peers(self.epoch, peers, self.slots)))
+        self.out += [(worker, command) for command in self._going()]
+        self.event("joined", self.members[worker].site.name, now)
+
+    def _going(self) -> list[wire.Command]:
+        return [wire.Go(self.epoch), *([wire.Drain(self.epoch)] if self.phase == "draining" else [])]
+
+    def journal(self) -> Journal:
+        """Return what the next driver must know."""
+        return Journal(self.epoch, dict(zip(self.layout.names, self.wanted, strict=True)), self.policy)
+
+    def note(self, then: Callable[[float], None]) -> None:
+        """Write down where tasks should be; those who wait for it share what is written next."""
+        self._journal.append(then)
+        if not self._noting:
+            self._write_journal()
+
+    def _write_journal(self) -> None:
+        self._noting = True
+        waiting, self._journal = self._journal, []
+        journal, folder = self.journal(), self.checkpointing.folder
+
+        def written(_: object, problem: str, now: float) -> None:
+            self._noting = False
+            if problem:
+                self.warn(f"it could not be written down where tasks are, {problem}")
+            if self._journal:
+                self._write_journal()
+            for then in waiting:
+                then(now)
+
+        self.storing.append(Job("journal", lambda disk: write_journal(disk, folder, journal), written))
+
+    def published(self, now: float) -> None:
+        """End where the last checkpoint is published."""
+        latest = self.checkpointing.latest
+        if self.phase in ("running", "draining") and latest is not None and latest.last:
+            self._finish("stopped", now)
+
+    def warn(self, text: str) -> None:
+        """Add a line to the log."""
+        self.lines.append(LogLine(time.time(), "warning", "", None, "controller", text))
 
     def tell_all(self, command: wire.Command) -> None:
         """Say something to every worker."""
-        self.out += [(number, command) for number, member in enumerate(self.members) if member.alive]
+        self.out += [(number, command) for number in self.members.alive if self.members[number].epoch]
 
-    def _beat(self, worker: int, _: wire.Beat, now: float) -> None:
-        self.members[worker].last_beat = now
+    def _beat(self, worker: int, message: wire.Beat, now: float) -> None:
+        """Take a sign of life: there is nothing in it but that it came."""
 
     def _pong(self, worker: int, message: wire.Pong, now: float) -> None:
         if worker in self._asked and self._asked[worker][0] == message.number:
@@ -292,24 +443,35 @@ class Controller:
         self.lines.append(LogLine(message.at, message.level, message.component, task, site, message.text))
 
     def _ready(self, worker: int, _: wire.Ready, now: float) -> None:
-        self.members[worker].ready = True
-        if self.phase == "starting" and all(each.ready for each in self.members):
-            self._go(now)
+        self.recovery.ready(worker, now)
 
-    def _failure(self, _: int, message: wire.Failure, now: float) -> None:
-        self._fail(_explained(message), message.traceback, now)
+    def _failure(self, worker: int, message: wire.Failure, now: float) -> None:
+        if message.user:
+            self._fail(_explained(message), message.traceback, now)
+        else:
+            self.recovery.begin(f"worker {self.members[worker].site.name!r} failed: {message.error}", now)
 
     def _end(self, _: int, message: wire.Ended, now: float) -> None:
         self._ended.add(message.task)
-        if self.phase not in RESTING and len(self._ended) == len(self.layout.components):
-            self._finish("stopped", now)
+        self._end_if_all_have(now)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every task has seen the end of its input."""
+        return len(self._ended) == len(self.layout.components)
+
+    def _end_if_all_have(self, now: float) -> None:
+        if self.phase in ("running", "draining") and self.all_ended:
+            self.checkpointing.last(now)
 
     def _lost_peer(self, worker: int, message: wire.Lost, now: float) -> None:
-        name, peer = self.members[worker].site.name, self.members[message.peer]
-        where = f"pid {peer.pid} on {peer.host}"
-        self._fail(
-            f"worker {peer.site.name!r} ({where}) was lost: {name!r} has no connection to it, {message.reason}", "", now
-        )
+        peer = self.members[message.peer]
+        if peer.alive:  # else it is known already
+            peer.failures.append(now)
+            name = self.members[worker].site.name
+            self.recovery.begin(
+                f"worker {name!r} has lost its connection to {peer.site.name!r} ({peer.where}): {message.reason}", now
+            )
 
     def _report(self, worker: int, report: wire.Report, now: float) -> None:
         self.gauges.report(worker, report, now)
@@ -369,7 +531,7 @@ class Controller:
         self._record(RecordKind.EVENT, now, event=event, detail=detail)
 
     def _record_clocks(self) -> None:
-        for member in self.members:
+        for member in self.members.all:
             if member.alive:
                 clock = member.clock.estimate
                 fields = {"offset": clock.offset, "drift": clock.drift, "error": clock.error}

@@ -210,6 +210,8 @@ class Emulated(Runner):
             self.worker.processed(task, job.delivery.channel, 1)
         if task.leaving >= 0 and self.idle(task):
             self.worker.moves.depart(task)
+        elif task.saving and self.idle(task):
+            self.worker.saving.idle(task)
         for slot_name in {f"{self._name}/{slot}": None, task.slot: None}:  # it may have been given another meanwhile
             self._start(slot_name, at)
 

@@ -229,6 +229,8 @@ class Direct(Runner):
             item = task.inbox.popleft()
             if not isinstance(item, Delivery):
                 worker.take_marker(task, *item)
+                if task.saving:
+                    return False
                 continue
             size = len(item.values)
             task.queued -= size

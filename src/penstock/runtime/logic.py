@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from operator import length_hint
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, get_type_hints
@@ -13,6 +14,7 @@ from penstock.api.dataflow import FilterOperator, FlatMapOperator, Logic, MapOpe
 
 Process = Callable[[Iterator[Any]], list[Any]]
 
+PIECE = 20_000  # entries of a state that are encoded at once: a few milliseconds
 STATELESS = (MapOperator, FlatMapOperator, FilterOperator)  # but for what their functions hide
 
 
@@ -112,17 +114,45 @@ class Movable:
 
     def save(self) -> bytes:
         """Return the logic's state, encoded."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the logic's state, encoded, in pieces: a large dict or list takes many, each a small part of a turn."""
         logic = self._logic
+        if isinstance(logic, Source) and not logic.rewinds:
+            return
         state = call(logic.position if isinstance(logic, Source) else logic.snapshot)
-        return call(msgspec.msgpack.encode, state, about=shown(state))  # type: ignore[no-any-return]
+        if isinstance(state, dict) and len(state) > PIECE:
+            yield b"\xdf" + len(state).to_bytes(4, "big")
+            items = iter(state.items())
+            while part := dict(islice(items, PIECE)):
+                yield _bare(_encoded(part), len(part))
+        elif type(state) is list and len(state) > PIECE:
+            yield b"\xdd" + len(state).to_bytes(4, "big")
+            for start in range(0, len(state), PIECE):
+                rows = state[start : start + PIECE]
+                yield _bare(_encoded(rows), len(rows))
+        else:
+            yield _encoded(state)
 
     def load(self, saved: bytes) -> None:
-        """Give the logic a state that was saved elsewhere."""
+        """Give the logic a state that was saved elsewhere, or before."""
         logic = self._logic
+        if isinstance(logic, Source) and not logic.rewinds:
+            return
         giver, taker = (logic.position, logic.seek) if isinstance(logic, Source) else (logic.snapshot, logic.restore)
         state = call(msgspec.msgpack.Decoder(_returns(giver)).decode, saved)
         if isinstance(logic, Source) or _has_own_snapshot(logic):
             call(taker, state)
+
+
+def _encoded(state: Any) -> bytes:
+    return call(msgspec.msgpack.encode, state, about=shown(state))  # type: ignore[no-any-return]
+
+
+def _bare(encoded: bytes, count: int) -> bytes:
+    """Cut off the head of a MessagePack map or array, which says how many come."""
+    return encoded[1 if count < 16 else 3 if count < 65536 else 5 :]
 
 
 def _kind(logic: Logic) -> str:

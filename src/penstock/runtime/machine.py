@@ -10,7 +10,10 @@ import math
 import traceback
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from penstock.api.contracts import Sink, TaskContext
 from penstock.api.dataflow import Dataflow
@@ -18,12 +21,15 @@ from penstock.model.errors import PenstockError
 from penstock.model.telemetry import RecordKind
 from penstock.runtime import messages as wire
 from penstock.runtime.channels import Batch, Lane, MarkerOf, OutQueue, Sender
+from penstock.runtime.checkpoints import TaskState
 from penstock.runtime.emulated import Emulated
 from penstock.runtime.execution import Direct, Execution
 from penstock.runtime.layout import Layout
-from penstock.runtime.logic import UserError
+from penstock.runtime.logic import UserError, call
 from penstock.runtime.messages import Credit, Data, Marker, State
 from penstock.runtime.moving import Local, Moves
+from penstock.runtime.saving import Saving, read_states, restoring
+from penstock.runtime.storage import Job
 from penstock.runtime.tasks import Delivery, InChannel, Task
 from penstock.runtime.tracking import Sampler, Tracker
 
@@ -40,8 +46,9 @@ class BrokenProtocol(RuntimeError):
 class Worker(Sender):
     """One worker process.
 
-    `phase` goes from `new` over `assigned` to `running` and ends in `stopped` or `failed`. `where` is the worker of
-    every task, as the last command said; a task that is here is in `tasks`.
+    `phase` goes from `new` over `restoring` and `assigned` to `running`, and through these again in every epoch; it
+    ends in `stopped`, or in `failed` until the next epoch. `where` is the worker of every task, as the last command
+    said; a task that is here is in `tasks`.
     """
 
     def __init__(
@@ -59,6 +66,10 @@ class Worker(Sender):
         self.phase = "new"
         self.out: dict[int, list[bytes]] = {}  # frames for each worker
         self.told: list[wire.Telling] = []
+        self.storing: list[Job] = []  # for the shell to do, in order
+        self.lease = math.inf  # when it stops, unless it is heard that the controller still counts on it
+        self.epoch = 0
+        self.assigned: wire.Assign
         self.tasks: dict[int, Task] = {}
         self.current: Task | None = None  # whose code runs
         self.turns = 0
@@ -70,6 +81,8 @@ class Worker(Sender):
     def command(self, message: wire.Command) -> None:
         """Do what the controller says."""
         match message:
+            case wire.Pulse():
+                self.lease = message.at + self.assigned.lease_s
             case wire.Ping():
                 self.told.append(wire.Pong(message.number, self.clock()))
             case wire.Assign():
@@ -80,9 +93,8 @@ class Worker(Sender):
                 return
             case wire.Go():
                 self._go()
-            case wire.Prepare() | wire.Release() | wire.Move() | wire.Routes():
-                self.execution.begin()
-                self._guarded(lambda: self._operate(message))
+            case wire.Peers():
+                self.assigned = msgspec.structs.replace(self.assigned, peers=message.peers, slots=message.slots)
             case wire.Drain():
                 self.draining = True
                 for task in self.tasks.values():
@@ -91,13 +103,14 @@ class Worker(Sender):
                 if message.task in self.tasks:
                     task = self.tasks[message.task]
                     task.progressed = max(task.progressed, message.value)
+            case _:
+                self.execution.begin()
+                self._guarded(lambda: self._operate(message))
 
     def frame(self, data: bytes) -> None:
         """Take a frame from another worker."""
-        if self.phase in ("stopped", "failed"):
-            return
         frame = wire.decode_frame(data)
-        if self.phase == "new" or frame.epoch != self.epoch:
+        if self.phase not in ("assigned", "running") or frame.epoch != self.epoch:
             return
         self.execution.begin()
         if isinstance(frame, Credit):
@@ -108,10 +121,15 @@ class Worker(Sender):
     def turn(self) -> bool:
         """Work for a bounded while; return whether there is more to do at once."""
         self.turns += 1
+        if self.clock() > self.lease:
+            self._close("stopped")
         if self.phase != "running":
             return False
         try:
             busy = self.execution.turn(self.clock())
+            if self.saving.busy:
+                self.saving.turn()
+                busy = True
         except Exception as error:
             self._fail(error)
             return False
@@ -133,6 +151,7 @@ class Worker(Sender):
 
     def _assign(self, assign: wire.Assign) -> None:
         self._discard()
+        self.out, self.phase = {}, "restoring"
         self.epoch, self.me = assign.epoch, assign.worker
         self.assigned = assign
         self.placement = list(assign.placement)
@@ -148,12 +167,40 @@ class Worker(Sender):
         )
         self.draining = False
         self.moves = Moves(self)
+        self.saving = Saving(self)
         self.departed: list[wire.TaskReport] = []  # of tasks that have left since the last report
         self.samplers: dict[int, Sampler] = {}
         self.execution: Execution = Direct(self) if assign.emulated is None else Emulated(self)
-        for task, worker in enumerate(self.where):
-            if worker == self.me:
-                self.add_task(self.open_task(task, self.placement[task]))
+        if not assign.kept:
+            self._open_tasks({})
+            return
+        paths = restoring(assign.checkpoints, assign.checkpoint, assign.kept)
+        read = partial(read_states, paths=paths)
+        self.storing.append(Job(f"state of checkpoint {assign.checkpoint}", read, partial(self._restored, assign)))
+
+    def _restored(
+        self, assign: wire.Assign, states: dict[int, tuple[TaskState, bytes]], problem: str, _: float
+    ) -> None:
+        """Go on with states that were read, unless another epoch has begun meanwhile."""
+        if self.assigned is not assign or self.phase != "restoring":
+            return
+        if problem:
+            self.told.append(wire.Unusable(assign.epoch, assign.checkpoint, problem))
+        else:
+            self.execution.begin()
+            self._guarded(lambda: self._open_tasks(states))
+
+    def _open_tasks(self, states: dict[int, tuple[TaskState, bytes]]) -> None:
+        for number, worker in enumerate(self.where):
+            if worker != self.me:
+                continue
+            state, logic = states.get(number, (None, b""))
+            task = self.open_task(number, self.placement[number], state is not None and state.ended)
+            if state is not None:
+                task.restore(state, logic)
+            self.add_task(task)
+            if task.ended:
+                self.told.append(wire.Ended(self.epoch, task.number, task.counted))
         self.phase = "assigned"
         self.told.append(wire.Ready(self.epoch))
 
@@ -165,6 +212,8 @@ class Worker(Sender):
             layout.numbers[number],
             component.parallelism,
             folder=self.assigned.folder,
+            run=self.run,
+            epoch=self.epoch,
             seed=self.assigned.seed,
             clock=self.clock,
             wake=self._wake,
@@ -188,7 +237,8 @@ class Worker(Sender):
             for stream in layout.outputs(number)
         ]
         task.ended = ended
-        if not ended:
+        task.closed = ended and not task.publishes
+        if not task.closed:
             task.open()
         return task
 
@@ -205,27 +255,34 @@ class Worker(Sender):
         self._last_report, self._last_cpu = now, self._cpu_seconds()
         self._next_report, self._next_flush = now + REPORT_S, now + FLUSH_S
 
-    def _operate(self, message: wire.Prepare | wire.Release | wire.Move | wire.Routes) -> None:
+    def _operate(self, message: wire.Command) -> None:
         """Do this worker's part of an operation."""
-        if isinstance(message, wire.Routes):
-            self.execution.reroute(message.routes)
-            return
-        task = self.tasks.get(message.task)
-        if isinstance(message, wire.Prepare):
-            self.current = task
-            problem = "it is not here" if task is None else task.prepare(message.move)
-            self.told.append(wire.Prepared(self.epoch, message.move, problem))
-        elif isinstance(message, wire.Move):
-            self.moves.begin(message)
-        elif task is not None and task.preparing == message.move:
-            task.release()
-            self.execution.relieved(task)
+        match message:
+            case wire.Checkpoint():
+                self.saving.begin(message.number)
+            case wire.Abort():
+                self.saving.abort(message.number)
+            case wire.Completed():
+                self.saving.complete(message.number)
+            case wire.Routes():
+                self.execution.reroute(message.routes)
+            case wire.Move():
+                self.moves.begin(message)
+            case wire.Prepare():
+                task = self.current = self.tasks.get(message.task)
+                problem = "it is not here" if task is None else task.prepare(message.move)
+                self.told.append(wire.Prepared(self.epoch, message.move, problem))
+            case wire.Release():
+                task = self.tasks.get(message.task)
+                if task is not None and task.preparing == message.move:
+                    task.release()
+                    self.execution.relieved(task)
 
     def _flush(self, now: float) -> None:
         for task in self.tasks.values():
             if isinstance(task.logic, Sink) and not task.ended and not task.stands:
                 self.current = task
-                task.logic.flush(now)
+                call(task.logic.flush, now)
 
     def _close(self, phase: str) -> None:
         if self.phase in ("stopped", "failed"):
@@ -238,7 +295,7 @@ class Worker(Sender):
     def _discard(self) -> None:
         """Close what is open; an author's `close` may fail in its own way, which is no reason to stay."""
         for task in self.tasks.values():
-            if not task.ended and task.movable is not None:
+            if not task.closed and task.movable is not None:
                 try:
                     task.close()
                 except UserError as error:
@@ -260,12 +317,13 @@ class Worker(Sender):
         cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
         text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"
         return wire.Failure(
-            getattr(self, "epoch", 0),
+            self.epoch,
             task.component.name if task else "",
             task.context.task if task else -1,
             error.value if isinstance(error, UserError) else "",
             text,
             "".join(traceback.format_exception(cause)),
+            isinstance(error, UserError | PenstockError),
         )
 
     # Sending
@@ -380,12 +438,12 @@ class Worker(Sender):
         if isinstance(item, Delivery):
             channel.expected += len(item.values)
             task.queued += len(item.values)
-            task.inbox.append(item)
+            (task.aside if channel.barred else task.inbox).append(item)
         elif item.kind == wire.MOVE:
             self.moves.settle(task, channel, item)
         else:
             channel.expected += 1
-            task.inbox.append((channel, item))
+            (task.aside if channel.barred else task.inbox).append((channel, item))
         self.execution.arrived(task)
 
     def credit(self, frame: Credit) -> None:
@@ -430,6 +488,8 @@ class Worker(Sender):
                 task.open_channels -= 1
             if task.open_channels == 0:
                 self.end(task)
+        elif marker.kind == wire.BARRIER:
+            self.saving.barrier(task, channel, marker.value)
         elif marker.kind == wire.PROGRESS:
             self._progress(task, channel, marker)
 
@@ -441,7 +501,8 @@ class Worker(Sender):
             task.put(made)
         task.end()
         task.ended = True
-        task.close()
+        if not task.publishes:  # else it is closed when what it wrote last has been published
+            task.close()
         self.told.append(wire.Ended(self.epoch, task.number, task.counted))
 
     def _progress(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:

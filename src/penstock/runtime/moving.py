@@ -95,9 +95,10 @@ class Moves:
             task.progressed,
             task.input_state(),
             tuple(queue.save(streams[queue.stream].codec.encode) for queue in task.queues),
+            tuple(pair for _, pair in task.pending),
         )
         del worker.tasks[task.number]
-        if not task.ended:
+        if not task.closed:
             task.close()
         worker.execution.removed(task)
         worker.execution.carry(state, old_slot, new_slot, host)
@@ -146,6 +147,7 @@ class Moves:
         task = worker.open_task(state.task, state.slot, state.ended)
         if task.movable is not None:
             task.movable.load(state.logic)
+        task.pending = [(0, (name, final)) for name, final in state.pending]
         now = worker.execution.now()
         task.context.timers = [now + after for after in state.timers]
         task.counted, task.progressed = state.counted, state.progressed

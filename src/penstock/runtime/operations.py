@@ -1,7 +1,9 @@
-"""Operations on a running application: moves of tasks, one after another, one operation at a time.
+"""Operations on a running application, one at a time: moves of tasks, one after another, and checkpoints.
 
 Each move is prepared with the task's host, then told to every worker, and over when the new host has all that was on
-its way. Each step has a deadline. A move that was told cannot be undone: nothing else moves before it has ended.
+its way and the journal says where the task is. Each step has a deadline. A move that was told cannot be undone: nothing
+else moves before it has ended. A recovery interrupts whatever is under way; moves that had not ended begin again after
+it, from where everything was before.
 """
 
 import math
@@ -35,7 +37,10 @@ class Operation:
     routes: tuple[wire.Route, ...] | None = None  # of the plan that it applies; told before the first move
     done: list[Outcome] = field(default_factory=list)
     error: PenstockError | None = None
-    step: str = ""  # preparing, moving; empty between moves
+    saves: bool = False  # it is a checkpoint
+    for_now: bool = False  # where tasks go is not where they should be in the end
+    late: bool = False  # who asked has been told that it takes too long
+    step: str = ""  # preparing, moving, noting; saving; empty between moves
     number: int = -1  # of the move that is under way
     deadline: float = 0.0
 
@@ -55,8 +60,40 @@ class Operations:
 
     def tick(self, now: float) -> None:
         """Give up what is overdue."""
-        if self._waiting and now > self._waiting[0].deadline:
+        if self._waiting and self._waiting[0].step and now > self._waiting[0].deadline:
             self._overdue(self._waiting[0])
+
+    def checkpoint(self, now: float) -> None:
+        """Take a checkpoint, before all that waits but after what is under way."""
+        operation = Operation(deque(), lambda _: None, "checkpoint", saves=True)
+        self._waiting.insert(1 if self._waiting and self._waiting[0].step else 0, operation)
+        self._next(now)
+
+    def checkpointed(self, now: float) -> None:
+        """Go on: a checkpoint is complete, or was given up."""
+        if self._waiting and self._waiting[0].step == "saving":
+            self._waiting.popleft()
+        self._next(now)
+
+    def interrupt(self, now: float) -> None:
+        """Stop what is under way, as a new epoch begins."""
+        while self._waiting and self._waiting[0].saves:
+            self._waiting.popleft()
+        if self._waiting:
+            operation = self._waiting[0]
+            operation.step, operation.number = "", -1
+            if operation.late:
+                self._waiting.popleft()
+
+    def resume(self, now: float) -> None:
+        """Go on after an interruption."""
+        self._next(now)
+
+    @property
+    def moving_to(self) -> str:
+        """The slot that a task is on its way to, or empty."""
+        operation = self._waiting[0] if self._waiting else None
+        return operation.moves[0][1] if operation and operation.step in ("preparing", "moving") else ""
 
     def request(
         self,
@@ -64,10 +101,11 @@ class Operations:
         label: str,
         then: Callable[[Operation], None],
         routes: tuple[wire.Route, ...] | None = None,
+        for_now: bool = False,
     ) -> None:
         """Begin an operation, after those that are under way; `routes` replace those there were."""
-        operation = Operation(deque(moves), then, label, routes)
-        if self.controller.phase != "running":
+        operation = Operation(deque(moves), then, label, routes, for_now=for_now)
+        if self.controller.phase not in ("running", "recovering"):
             operation.error = CannotMove(
                 f"{label}: the application is {self.controller.phase}; only a running one can be changed"
             )
@@ -75,12 +113,16 @@ class Operations:
             return
         self._waiting.append(operation)
         if len(self._waiting) == 1:
-            self._next_move(self.controller.now)
+            self._next(self.controller.now)
 
-    def _next_move(self, now: float) -> None:
-        """Begin the next move of the first operation, skipping tasks that are there already."""
-        while self._waiting and not self._waiting[0].step:
+    def _next(self, now: float) -> None:
+        """Begin a checkpoint, or the next move of the first operation, skipping tasks that are there already."""
+        while self._waiting and not self._waiting[0].step and self.controller.phase in ("running", "draining"):
             operation = self._waiting[0]
+            if operation.saves:
+                operation.step, operation.deadline = "saving", now + self.controller.terms.checkpoint_within_s
+                self.controller.checkpointing.begin(now)
+                return
             if operation.routes is not None:
                 self.controller.tell_all(wire.Routes(self.controller.epoch, operation.routes))
                 operation.routes = None
@@ -90,6 +132,9 @@ class Operations:
                 self._conclude()
                 continue
             task, slot = operation.moves[0]
+            if slot not in self.controller.members.usable(now):
+                self._give_up(f"slot {slot} is not there any more")
+                continue
             self._moves += 1
             operation.number = self._moves
             host = self.controller.slots[self.controller.placement[task]]
@@ -117,19 +162,27 @@ class Operations:
     def moved(self, worker: int, message: wire.Moved, now: float) -> None:
         """Take note that a task has come where it goes."""
         operation = self._waiting[0] if self._waiting else None
-        if operation is None or operation.number != message.move:
+        if operation is None or operation.number != message.move or operation.step != "moving":
             return
         task, slot = operation.moves.popleft()
         before, name = self.controller.placement[task], self.controller.layout.names[task]
         self.controller.placement[task] = slot
+        if not operation.for_now:
+            self.controller.wanted[task] = slot
         if task in self.controller.progressed:  # what was told its old host may have come too late to go along
             self.controller.tell_progress(task)
         left = self.controller.clock(self.controller.slots[before]).controller_time(message.left)
         held = max(0.0, self.controller.clock(worker).controller_time(message.settled) - left)
         operation.done.append(Outcome(name, before, slot, held))
-        operation.step = ""
+        operation.step, operation.deadline = "noting", math.inf
         self.controller.event("move", f"{name} {before} -> {slot}", now)
-        self._next_move(now)
+        self.controller.note(lambda at: self._noted(operation, message.move, at))
+
+    def _noted(self, operation: Operation, move: int, now: float) -> None:
+        """Go on: the journal says where the task is."""
+        if self._waiting and self._waiting[0] is operation and operation.number == move and operation.step == "noting":
+            operation.step = ""
+            self._next(now)
 
     def _conclude(self) -> None:
         operation = self._waiting.popleft()
@@ -139,10 +192,15 @@ class Operations:
         operation = self._waiting[0]
         operation.error = CannotMove(f"{operation.label}: {reason}")
         self._conclude()
-        self._next_move(self.controller.now)
+        self._next(self.controller.now)
 
     def _overdue(self, operation: Operation) -> None:
         """Give up, but go on to wait for a task that is on its way: nothing else can be moved before it has come."""
+        if operation.step == "saving":
+            within = self.controller.terms.checkpoint_within_s
+            self.controller.checkpointing.give_up(f"not all tasks were saved in {within:g} s", self.controller.now)
+            operation.deadline = math.inf  # a manifest is on its way to the disk, where it was not given up
+            return
         name = self.controller.layout.names[operation.moves[0][0]]
         if operation.step == "preparing":
             self._release(operation)
@@ -150,7 +208,7 @@ class Operations:
             return
         self._cut_short(operation, "")
         operation.error = CannotMove(f"{operation.label}: task {name} is still on its way after {MOVE_S:g} s")
-        operation.deadline = math.inf
+        operation.deadline, operation.late = math.inf, True
         then, operation.then = operation.then, lambda _: None
         then(operation)
 
@@ -158,7 +216,9 @@ class Operations:
         """End operations; a move that is under way cannot be undone, and comes to its end while there is time."""
         operations, self._waiting = self._waiting, deque()
         for operation in operations:
-            if operation.step == "moving" and not all_of_them:
+            if operation.step == "saving" and not all_of_them:
+                self._waiting.append(operation)
+            elif operation.step in ("moving", "noting") and not all_of_them:
                 self._cut_short(operation, reason)
                 self._waiting.append(operation)
             else:
@@ -175,6 +235,7 @@ class Operations:
 
     def _cut_short(self, operation: Operation, reason: str) -> None:
         """Let no move follow the one that is under way."""
-        if len(operation.moves) > 1:
+        under_way = list(operation.moves)[: operation.step == "moving"]
+        if len(operation.moves) > len(under_way):
             operation.error = CannotMove(f"{operation.label}: {reason}")
-        operation.moves = deque([operation.moves[0]])
+        operation.moves = deque(under_way)

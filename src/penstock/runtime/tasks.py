@@ -7,7 +7,7 @@ back to the sources. It knows no sockets and reads no clock but the one it is gi
 import heapq
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed, is_time
@@ -15,8 +15,9 @@ from penstock.api.dataflow import Logic
 from penstock.model.errors import InvalidInput, choices
 from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import MarkerOf, OutQueue, Sampled
+from penstock.runtime.checkpoints import TaskState
 from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown, write
-from penstock.runtime.messages import END, InState, Mark, TaskReport
+from penstock.runtime.messages import END, InState, Mark, Pending, TaskReport
 from penstock.runtime.transport import LARGEST
 
 FULL = 4096  # tuples in an out-queue at which its task stops
@@ -32,7 +33,7 @@ class InChannel:
     that overtook the old one, is held until those before it have come.
     """
 
-    __slots__ = ("consumed", "ended", "expected", "held", "progress", "source", "stream")
+    __slots__ = ("barred", "consumed", "ended", "expected", "held", "progress", "source", "stream")
 
     def __init__(self, stream: int, source: int) -> None:
         self.stream = stream
@@ -40,6 +41,7 @@ class InChannel:
         self.expected = 0
         self.consumed = 0  # tuples processed that no credit has been given for
         self.ended = False
+        self.barred = False  # its barrier has come, and what comes after it must wait
         self.held: dict[int, deque[Any]] = {}  # by number
         self.progress: dict[int, int] = {}  # source task -> its tuples that have passed here
 
@@ -102,13 +104,18 @@ class Task:
         self.logic = logic
         self.outputs = outputs
         self.is_source = component.kind is Kind.SOURCE
+        self.publishes = isinstance(logic, Sink) and logic.exactly_once  # at a checkpoint, after the last tuple too
         self.slot = ""
         self.inputs: dict[tuple[int, int], InChannel] = {}
         self.inbox: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()
-        self.queued = 0  # tuples in the inbox
+        self.aside: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()  # what came after a barrier
+        self.queued = 0  # tuples in the inbox, and aside
         self.queues: list[OutQueue] = []
         self.open_channels = 0  # inputs that have not ended
-        self.ended = False  # closed, and END sent on
+        self.ended = False  # END sent on
+        self.closed = False  # its logic is, or was never opened
+        self.saving = False  # it stands still until its state is saved
+        self.pending: list[tuple[int, Pending]] = []  # files to be published, and the checkpoint that has them first
         self.finishing = False  # a source that gives no more
         self.preparing = -1  # the move for which it stands still: what was said of it then must stay true
         self.saved = b""  # preparing: the state of its logic
@@ -138,6 +145,57 @@ class Task:
         call(self.logic.open, self.context)
         self.movable = Movable(self.logic)
 
+    def prepare_output(self) -> None:
+        """Have a sink finish the files that it has written."""
+        if isinstance(self.logic, Sink) and not self.closed:
+            self.pending += [(0, (str(name), str(final))) for name, final in call(self.logic.prepare)]
+
+    def state_pieces(self) -> Iterator[bytes]:
+        """Yield the state of its logic, encoded; nothing where that is closed."""
+        if not self.closed and self.movable is not None:
+            yield from self.movable.pieces()
+
+    def saved_state(self, size: int) -> TaskState:
+        """Return the runtime's own part of its state at a checkpoint, when all that it gave before has been sent on."""
+        now = self.context.now()
+        return TaskState(
+            self.ended,
+            self.counted,
+            tuple(when - now for when in self.context.timers),
+            tuple(way for way, channel in self.inputs.items() if channel.ended),
+            tuple(queue.turn for queue in self.queues),
+            size,
+        )
+
+    def restore(self, state: TaskState, logic: bytes) -> None:
+        """Go on from a checkpoint; all that was given before it has been processed to the end."""
+        if not self.closed and self.movable is not None:
+            self.movable.load(logic)
+        now = self.context.now()
+        self.context.timers = [now + after for after in state.timers]
+        self.counted = self.progressed = self.marked_progress = state.counted
+        for way in state.ended_inputs:
+            self.inputs[way].ended = True
+        self.open_channels = sum(not channel.ended for channel in self.inputs.values())
+        for queue, turn in zip(self.queues, state.turns, strict=True):
+            queue.turn = turn
+
+    def set_aside(self, channel: InChannel) -> None:
+        """Hold back what has come on a channel after its barrier."""
+        kept: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()
+        for item in self.inbox:
+            of = item.channel if isinstance(item, Delivery) else item[0]
+            (self.aside if of is channel else kept).append(item)
+        self.inbox = kept
+
+    def go_on(self) -> None:
+        """Go on behind the barriers."""
+        self.saving = False
+        for channel in self.inputs.values():
+            channel.barred = False
+        self.inbox.extendleft(reversed(self.aside))
+        self.aside.clear()
+
     def prepare(self, move: int) -> str:
         """Say why it cannot move; where it can, return nothing and stand still until it does, or is released.
 
@@ -145,7 +203,8 @@ class Task:
         changes it until the task leaves, it need not be saved again.
         """
         problem = ""
-        if not self.ended and self.movable is not None:  # one that has ended has no logic left to move
+        if not self.closed and self.movable is not None:  # one that is closed has no logic left to move
+            self.prepare_output()
             problem = self.movable.problem()
             self.saved = b"" if problem else self.movable.save()
             if len(self.saved) > LARGEST_STATE:
@@ -163,8 +222,8 @@ class Task:
 
     @property
     def stands(self) -> bool:
-        """Whether it must do nothing, as it is about to move."""
-        return self.preparing >= 0 or self.leaving >= 0
+        """Whether it must do nothing, as it is about to move or to be saved."""
+        return self.saving or self.preparing >= 0 or self.leaving >= 0
 
     def leave(self) -> None:
         """Let go of all that has gone elsewhere with it."""
@@ -237,6 +296,7 @@ class Task:
     def close(self) -> None:
         """Close the logic; timers that are not due yet never will be."""
         self.context.timers.clear()
+        self.closed = True
         call(self.logic.close)
 
     def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> None:

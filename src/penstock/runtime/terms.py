@@ -65,3 +65,18 @@ def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[s
     for task, slot in enumerate(placement):
         if slot not in slots:
             raise UnknownName(f"plan.{layout.names[task]}", f"no worker has slot {slot!r}; there are {choices(slots)}")
+
+
+def fewest(wanted: Sequence[str], available: Sequence[str]) -> list[str]:
+    """Put tasks whose slot is not there on the slots with the fewest, and leave all others."""
+    counts = dict.fromkeys(available, 0)
+    for slot in wanted:
+        if slot in counts:
+            counts[slot] += 1
+    placed = []
+    for slot in wanted:
+        if slot not in counts:
+            slot = min(available, key=counts.__getitem__)
+            counts[slot] += 1
+        placed.append(slot)
+    return placed

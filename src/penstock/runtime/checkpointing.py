@@ -1,0 +1,225 @@
+"""The controller's part in checkpoints: when one is due, when it is complete, what is published and what is kept.
+
+A checkpoint is complete when its manifest is on disk. Only then are the files published that the sinks had ready, and
+only after that are older checkpoints removed. One that does not come to its end is given up and told of; the
+application goes on.
+"""
+
+import math
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from penstock.runtime import checkpoints
+from penstock.runtime import messages as wire
+from penstock.runtime.checkpoints import KEEP, Manifest
+from penstock.runtime.storage import Disk, Job
+
+if TYPE_CHECKING:
+    from penstock.runtime.controller import Controller
+
+RETRY_S = 1.0  # before what could not be published, or the last checkpoint, is tried again
+
+
+class Checkpointing:
+    """The checkpoints of one run."""
+
+    def __init__(self, controller: "Controller") -> None:
+        self.controller = controller
+        terms = controller.terms
+        self.folder = terms.checkpoints
+        self.complete: list[Manifest] = [] if terms.resumed is None else [terms.resumed]
+        self.completed_at = -math.inf  # controller's time
+        self.number = 0 if terms.resumed is None else terms.resumed.number  # the last that was begun
+        self.problem = ""  # why there was none since the last that is complete
+        self.writing = False  # a manifest is on its way to the disk: it is not known whether the checkpoint counts
+        self._begun = 0.0
+        self._active = False
+        self._saved: dict[int, wire.Saved] = {}
+        self._unpublished: list[Manifest] = []
+        self._publishing = False
+        self._next = math.inf
+        self._version = version("penstock")
+
+    @property
+    def latest(self) -> Manifest | None:
+        """The checkpoint to go on from."""
+        return self.complete[-1] if self.complete else None
+
+    def start(self, now: float) -> None:
+        """Begin to count the time to the next checkpoint."""
+        every = self.controller.terms.checkpoint_s
+        self._next = now + every if every else math.inf
+
+    def tick(self, now: float) -> None:
+        """Ask for a checkpoint when one is due: also for the last one, until it is complete."""
+        if now < self._next or self.controller.phase not in ("running", "draining"):
+            return
+        self._next = math.inf
+        self.controller.operations.checkpoint(now)
+
+    @property
+    def due(self) -> float:
+        """When `tick` has something to do."""
+        return self._next
+
+    def last(self, now: float) -> None:
+        """Ask for the last checkpoint: every task has ended."""
+        self._next = now
+
+    def begin(self, now: float) -> None:
+        """Begin a checkpoint."""
+        self.number += 1
+        self._begun, self._active = now, True
+        self._saved = {}
+        self.controller.tell_all(wire.Checkpoint(self.controller.epoch, self.number))
+
+    def saved(self, worker: int, message: wire.Saved, now: float) -> None:
+        """Take note of what a worker has saved; write the manifest when that was the last."""
+        if not self._active or message.checkpoint != self.number:
+            return
+        self._saved[worker] = message
+        entries = {entry.task: (entry, saved.file) for saved in self._saved.values() for entry in saved.entries}
+        if len(entries) < len(self.controller.layout.components):
+            return
+        controller, names = self.controller, self.controller.layout.names
+        manifest = checkpoints.made(
+            controller.layout.flow,
+            controller.terms.run,
+            self.number,
+            controller.epoch,
+            now - self._begun,
+            self._version,
+            dict(zip(names, controller.wanted, strict=True)),
+            {saved.file: saved.size for saved in self._saved.values() if saved.entries},
+            [checkpoints.saved(entry, names[task], file) for task, (entry, file) in sorted(entries.items())],
+            all(entry.ended for entry, _ in entries.values()),
+        )
+        self._active, self.writing = False, True
+
+        def do(disk: Disk) -> None:
+            checkpoints.write_manifest(disk, self.folder, manifest)
+
+        controller.storing.append(Job(f"manifest {self.number}", do, lambda _, p, at: self._written(manifest, p, at)))
+
+    def unsaved(self, _: int, message: wire.Unsaved, now: float) -> None:
+        """Give up a checkpoint that a worker cannot save."""
+        if self._active and message.checkpoint == self.number:
+            self.give_up(message.problem, now)
+
+    def give_up(self, problem: str, now: float) -> None:
+        """Give up the checkpoint under way; the application goes on, and the next one is tried in its time."""
+        if not self._active:
+            return
+        self._active = False
+        self._warn(problem)
+        self.controller.tell_all(wire.Abort(self.controller.epoch, self.number))
+        self._go_on(now)
+
+    def interrupt(self) -> None:
+        """Forget the checkpoint under way: a new epoch begins."""
+        self._active = False
+        self._saved = {}
+        self._next = math.inf
+
+    def _written(self, manifest: Manifest, problem: str, now: float) -> None:
+        self.writing = False
+        current = manifest.epoch == self.controller.epoch and self.controller.phase in ("running", "draining")
+        if problem:
+            self._warn(problem)
+            if current:
+                self.controller.tell_all(wire.Abort(self.controller.epoch, manifest.number))
+        else:
+            self.problem = ""
+            self.controller.recovery.fruitful()
+            self.complete.append(manifest)
+            self.completed_at = now
+            self._unpublished.append(manifest)
+            self.controller.event("checkpoint", f"{manifest.number} {manifest.size} B {manifest.seconds:.3f} s", now)
+            if current:
+                self.controller.tell_all(wire.Completed(self.controller.epoch, manifest.number))
+        if current:
+            self._publish()
+            self._go_on(now)
+        else:
+            self.controller.recovery.proceed(now)
+
+    def _go_on(self, now: float) -> None:
+        """Let the next operation begin, and say when the next checkpoint is due."""
+        self.start(now)
+        if self.controller.all_ended and (self.latest is None or not self.latest.last):
+            self._next = now + (RETRY_S if self.problem else 0.0)
+        self.controller.operations.checkpointed(now)
+
+    def _publish(self) -> None:
+        """Publish complete checkpoints, then remove those that are not needed any more."""
+        if self._publishing or not self._unpublished:
+            return
+        self._publishing = True
+        manifests = list(self._unpublished)
+        del self.complete[:-KEEP]
+        keep = [manifest.number for manifest in self.complete]
+
+        def do(disk: Disk) -> None:
+            for manifest in manifests:
+                checkpoints.publish(disk, self.folder, manifest)
+            checkpoints.retire(disk, self.folder, min(keep))
+
+        def then(_: object, problem: str, now: float) -> None:
+            self._publishing = False
+            if problem:
+                self._warn(f"its output is not published yet, {problem}")
+                self.controller.later(now + RETRY_S, self._publish_again)
+                return
+            self._unpublished = [manifest for manifest in self._unpublished if manifest not in manifests]
+            self._publish()
+            self.controller.published(now)
+
+        self.controller.storing.append(Job(f"publish {manifests[-1].number}", do, then))
+
+    def _publish_again(self, _: float) -> None:
+        self._publish()
+
+    @property
+    def published(self) -> bool:
+        """Whether all that is complete is published."""
+        return not self._unpublished
+
+    def unusable(self, _: int, message: wire.Unusable, now: float) -> None:
+        """Fall back to the checkpoint before one that cannot be read; what came after it is taken back."""
+        number, controller = message.checkpoint, self.controller
+        if self.latest is None or self.latest.number != number or self.writing:
+            return
+        controller.warn(f"checkpoint {number} cannot be used, {message.problem}; falling back to the one before")
+        self.complete, self._unpublished, self.writing = [], [], True
+
+        def do(disk: Disk) -> tuple[Manifest | None, list[str]]:
+            found, problems = checkpoints.find_latest(disk, self.folder, damaged=[number])
+            checkpoints.withdraw(disk, self.folder, 0 if found is None else found.number)
+            return found, problems
+
+        def then(found: tuple[Manifest | None, list[str]] | None, problem: str, at: float) -> None:
+            self.writing = False
+            if found is None:
+                controller.fail(f"no checkpoint can be read, {problem}", at)
+                return
+            for text in found[1]:
+                controller.warn(text)
+            self.complete = [] if found[0] is None else [found[0]]
+            controller.recovery.proceed(at)
+
+        controller.storing.append(Job("find the checkpoint before", do, then))
+        controller.recovery.begin(f"checkpoint {number} cannot be used", now)
+
+    def restart(self, disk: Disk) -> None:
+        """Finish what was begun, before a new epoch goes on from the latest checkpoint."""
+        for manifest in [*self._unpublished, *self.complete[-1:]]:
+            checkpoints.publish(disk, self.folder, manifest)
+
+    def restarted(self) -> None:
+        """Note that all of it is done."""
+        self._unpublished = []
+
+    def _warn(self, problem: str) -> None:
+        if problem != self.problem:
+            self.controller.warn(f"checkpoint {self.number} did not come to its end: {problem}")
+        self.problem = problem

@@ -1,0 +1,155 @@
+"""Beginning an epoch: at the start, and again whenever a worker, a connection or a rule of the protocol was lost.
+
+    gathering   until every worker that was lost surely acts no more, and has been replaced or waited for long enough
+    noting      what the last checkpoint has to publish gets its names, and the new epoch is written down
+    opening     every worker opens its tasks, with the states of the checkpoint
+    nothing     tuples flow
+
+Recovery pre-empts everything else. Whatever happens meanwhile makes it begin again, with a further epoch.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.runtime.checkpoints import write_journal
+from penstock.runtime.storage import Disk, Job
+from penstock.runtime.terms import fewest
+
+if TYPE_CHECKING:
+    from penstock.runtime.controller import Controller
+
+RETRY_S = 1.0  # before the disk is tried again
+STARTS = 3  # workers that may be lost before the first tuple
+FRUITLESS = 40  # recoveries in a row without a checkpoint between, nor a while of health
+HEALTHY_S = 60.0
+
+
+class Recovery:
+    """How an epoch begins, and how often one did."""
+
+    def __init__(self, controller: "Controller", now: float) -> None:
+        self.controller = controller
+        self.stage = "gathering"
+        self.count = 0  # recoveries that were begun
+        self.last = ""  # how long the last one took, and why it was
+        self.times: list[float] = []  # that each took
+        self.reason = ""
+        self._since = now
+        self._patience = now + controller.terms.start_s  # until which workers that are not there are waited for
+        self._attempt = 0
+        self._fruitless = 0
+        self._healthy_since = now
+        self._then = "running"  # the phase to go on in
+        self._lost_at_start = 0
+
+    def begin(self, reason: str, now: float) -> None:
+        """Give up the epoch."""
+        controller = self.controller
+        if controller.phase == "starting":
+            self._lost_at_start += 1
+            if self._lost_at_start >= STARTS:
+                controller.fail(reason, now)
+                return
+        elif controller.phase != "recovering":
+            if now - self._healthy_since > HEALTHY_S:
+                self._fruitless = 0
+            self._since, self._then, controller.phase = now, controller.phase, "recovering"
+            self.count += 1
+            controller.operations.interrupt(now)
+            latest = controller.checkpointing.latest
+            back = f"checkpoint {latest.number}" if latest else "the beginning, as there is no checkpoint yet"
+            controller.warn(f"{reason}; going back to {back}")
+        if controller.phase == "recovering":
+            self._fruitless += 1
+            if self._fruitless > FRUITLESS:
+                controller.fail(f"{reason}; given up after {FRUITLESS} recoveries in a row", now)
+                return
+            self._patience = now + controller.terms.replace_s
+        controller.event("lost", reason, now)
+        self.reason, self.stage = reason, "gathering"
+        controller.checkpointing.interrupt()
+        self.proceed(now)
+
+    def proceed(self, now: float) -> None:
+        """Go on as far as is possible now."""
+        controller, members = self.controller, self.controller.members
+        if self.stage == "opening":
+            self._open_again(now)
+        if self.stage != "gathering" or controller.checkpointing.writing or members.unfenced(now):
+            return
+        if controller.phase == "starting":
+            if not all(member.alive for member in members.all):
+                return
+        elif (members.missing(now) and now < self._patience) or not members.usable(now):
+            if now > self._patience + controller.terms.start_s:
+                controller.fail(f"{self.reason}; no worker came in {controller.terms.start_s:g} s", now)
+            return
+        self.stage = "noting"
+        self._attempt += 1
+        controller.epoch += 1
+        attempt, journal = self._attempt, controller.journal()
+
+        def do(disk: Disk) -> None:
+            controller.checkpointing.restart(disk)
+            write_journal(disk, controller.checkpointing.folder, journal)
+
+        controller.storing.append(Job(f"epoch {journal.epoch}", do, lambda _, p, at: self._noted(attempt, p, at)))
+
+    def _noted(self, attempt: int, problem: str, now: float) -> None:
+        """Let the workers open their tasks, or try the disk again."""
+        controller = self.controller
+        if attempt != self._attempt or self.stage != "noting":
+            return
+        if problem:
+            controller.warn(f"a new epoch cannot be begun, {problem}; trying again")
+            self.stage = "gathering"
+            self._patience = max(self._patience, now + RETRY_S)
+            controller.later(now + RETRY_S, self.proceed)
+            return
+        usable = controller.members.usable(now)
+        if not usable:
+            self.stage = "gathering"
+            return
+        controller.checkpointing.restarted()
+        controller.forget()
+        controller.placement = list((controller.terms.complete or fewest)(controller.wanted, usable))
+        self.stage, self._patience = "opening", now + controller.terms.start_s
+        controller.assign(controller.members.alive)
+
+    def ready(self, worker: int, now: float) -> None:
+        """Take note that a worker has opened its tasks; go when all have."""
+        controller, members = self.controller, self.controller.members
+        members[worker].ready = True
+        if self.stage == "" and controller.phase in ("running", "draining"):
+            controller.joined(worker, now)
+        elif self.stage == "opening" and all(members[n].ready for n in self._taking_part()):
+            self._go(now)
+
+    def _taking_part(self) -> list[int]:
+        return [n for n in self.controller.members.alive if self.controller.members[n].epoch == self.controller.epoch]
+
+    def _open_again(self, now: float) -> None:
+        """Give up on workers that cannot open their tasks in time."""
+        if now < self._patience:
+            return
+        for number in self._taking_part():
+            if not self.controller.members[number].ready:
+                self.controller.drop(number, f"it did not open its tasks in {self.controller.terms.start_s:g} s", now)
+
+    def _go(self, now: float) -> None:
+        controller = self.controller
+        self.stage = ""
+        self._healthy_since = now
+        if controller.phase == "recovering":
+            took = now - self._since
+            self.times.append(took)
+            self.last = f"{took:.2f} s, {self.reason}"
+            controller.event("recovered", f"{took:.3f} s {self.reason}", now)
+        controller.go(self._then, now)
+
+    def then_drain(self) -> None:
+        """Let the sources end as soon as tuples flow again."""
+        self._then = "draining"
+
+    def fruitful(self) -> None:
+        """Note that a checkpoint was completed."""
+        self._fruitless = 0

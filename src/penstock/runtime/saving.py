@@ -1,0 +1,187 @@
+"""A worker's part in checkpoints: barriers are lined up, states saved and written, and read again in a new epoch.
+
+A barrier says that everything before it on its channel belongs to a checkpoint. A task holds back what comes on a
+channel after its barrier until every channel has had its own: then its state is that of the checkpoint. It is encoded
+in pieces between turns, while the task stands still and all others go on, and written by the shell.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.api.contracts import Source
+from penstock.runtime import messages as wire
+from penstock.runtime.channels import MarkerOf
+from penstock.runtime.checkpoints import TaskState, checksum, folder_of, pack, read, unpack
+from penstock.runtime.messages import Entry, Kept
+from penstock.runtime.storage import Disk, Job, below
+from penstock.runtime.tasks import InChannel, Task
+
+if TYPE_CHECKING:
+    from penstock.runtime.machine import Worker
+
+TURN_BYTES = 256 * 1024  # of a task's state that are encoded a turn
+
+
+class Saving:
+    """The checkpoint that a worker takes part in, in one epoch; `number` is that of the latest it has heard of."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self.worker = worker
+        self.number = 0
+        self._given_up = 0  # no checkpoint up to this number will come to its end
+        self._saved: dict[int, tuple[Entry, list[bytes]]] = {}  # task -> what the manifest says, and its state
+        self._encoding: dict[int, Iterator[bytes]] = {}
+        self._pieces: dict[int, list[bytes]] = {}
+        self._commanded = False
+        self._written = False
+
+    def begin(self, number: int) -> None:
+        """Begin a checkpoint at the sources that are here, whatever keeps them from giving tuples."""
+        self._hear(number)
+        self._commanded = True
+        for task in list(self.worker.tasks.values()):
+            if task.is_source:
+                task.saving = True
+                if self.worker.execution.idle(task):
+                    self.save(task)
+        self._write()
+
+    def barrier(self, task: Task, channel: InChannel, number: int) -> None:
+        """Take a barrier that has come on a channel: save the task's state once all have."""
+        if number <= self._given_up or number < self.number:
+            return
+        self._hear(number)
+        channel.barred = True
+        task.set_aside(channel)
+        if all(each.barred for each in task.inputs.values()):
+            task.saving = True
+            self.save(task)
+
+    def save(self, task: Task) -> None:
+        """Begin to save a task, which stands still and is between two tuples."""
+        worker = self.worker
+        worker.current = task
+        task.prepare_output()
+        problem = "" if task.closed or task.movable is None or task.is_source else task.movable.problem()
+        if problem:
+            worker.told.append(wire.Unsaved(worker.epoch, self.number, f"task {task.name}: {problem}"))
+            self._pass_on(task)
+            return
+        self._encoding[task.number] = task.state_pieces()
+        self._pieces[task.number] = []
+        self._encode(task)
+
+    def idle(self, task: Task) -> None:
+        """Note that a task is between two tuples now."""
+        if task.saving and task.is_source and task.number not in self._encoding:
+            self.save(task)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is more to encode."""
+        return bool(self._encoding)
+
+    def turn(self) -> None:
+        """Encode one more piece of every task that is being saved."""
+        for number in list(self._encoding):
+            self._encode(self.worker.tasks[number])
+
+    def abort(self, number: int) -> None:
+        """Forget a checkpoint; what was held back for it goes on."""
+        self._given_up = max(self._given_up, number)
+        if self.number <= number:
+            self._forget()
+
+    def complete(self, number: int) -> None:
+        """Forget the files that a complete checkpoint publishes."""
+        for task in self.worker.tasks.values():
+            task.pending = [(held, pair) for held, pair in task.pending if held == 0 or held > number]
+
+    def _hear(self, number: int) -> None:
+        if number > self.number:
+            self._forget()
+            self.number = number
+
+    def _forget(self) -> None:
+        self._saved, self._encoding, self._pieces = {}, {}, {}
+        self._commanded = self._written = False
+        for task in self.worker.tasks.values():
+            if task.saving or task.aside or any(channel.barred for channel in task.inputs.values()):
+                task.go_on()
+                self.worker.execution.relieved(task)
+
+    def _encode(self, task: Task) -> None:
+        """Encode as much as a turn has room for; most states are done with it."""
+        self.worker.current = task
+        pieces, size = self._pieces[task.number], 0
+        for piece in self._encoding[task.number]:
+            pieces.append(piece)
+            size += len(piece)
+            if size > TURN_BYTES:
+                return
+        del self._encoding[task.number]
+        self._finish(task, self._pieces.pop(task.number))
+
+    def _finish(self, task: Task, pieces: list[bytes]) -> None:
+        """Keep a state that is encoded, and let the barrier go on behind all that the task gave before."""
+        logic = task.logic
+        position = ""
+        if isinstance(logic, Source) and logic.rewinds and not task.closed:
+            position = msgspec.json.encode(msgspec.msgpack.decode(b"".join(pieces))).decode()
+        packed = pack(task.saved_state(sum(map(len, pieces))), pieces)
+        sum_of = 0
+        for piece in packed:
+            sum_of = checksum(piece, sum_of)
+        size = sum(map(len, packed))
+        task.pending = [(held or self.number, pair) for held, pair in task.pending]
+        pending = tuple(pair for _, pair in task.pending)
+        entry = Entry(task.number, 0, size, sum_of, task.ended, task.counted, position, pending)
+        self._saved[task.number] = (entry, packed)
+        self._pass_on(task)
+        self._write()
+
+    def _pass_on(self, task: Task) -> None:
+        task.put_marker(MarkerOf(wire.BARRIER, self.number, 0))
+        task.go_on()
+        self.worker.execution.relieved(task)
+
+    def _write(self) -> None:
+        """Have all states written once the last has been saved."""
+        worker, number = self.worker, self.number
+        if self._written or not self._commanded or self._saved.keys() != worker.tasks.keys():
+            return
+        self._written = True
+        file = f"w{worker.me}.e{worker.epoch}"
+        path = below(folder_of(worker.assigned.checkpoints, number), file)
+        entries, pieces, offset = [], [], 0
+        for _, (entry, packed) in sorted(self._saved.items()):
+            entry.offset = offset
+            offset += entry.size
+            entries.append(entry)
+            pieces += packed
+        told = wire.Saved(worker.epoch, number, file, offset, tuple(entries))
+        self._saved = {}
+
+        def then(_: object, problem: str, __: float) -> None:
+            if worker.saving is self and self.number == number and number > self._given_up:
+                worker.told.append(wire.Unsaved(worker.epoch, number, problem) if problem else told)
+
+        def do(disk: Disk) -> None:
+            if pieces:
+                disk.write(path, pieces)
+
+        worker.storing.append(Job(f"checkpoint {number}", do, then))
+
+
+def restoring(folder: str, checkpoint: int, kept: tuple[Kept, ...]) -> "dict[int, tuple[Kept, str]]":
+    """Return the path of every task's file."""
+    return {one.task: (one, below(folder_of(folder, checkpoint), one.file)) for one in kept}
+
+
+def read_states(disk: Disk, paths: "dict[int, tuple[Kept, str]]") -> dict[int, tuple[TaskState, bytes]]:
+    """Read the states of tasks, refusing what is damaged."""
+    return {
+        task: unpack(read(disk, path, one.offset, one.size, one.checksum), path) for task, (one, path) in paths.items()
+    }
