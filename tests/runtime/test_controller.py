@@ -12,8 +12,9 @@ from penstock.runtime import messages as wire
 from penstock.runtime.controller import Controller
 from penstock.runtime.layout import Layout
 from penstock.runtime.operations import MOVE_S, PREPARE_S, CannotMove, Operation
+from penstock.runtime.recovery import FRUITLESS
 from penstock.runtime.terms import Site, Terms, check_placement
-from penstock.testing import Captured
+from penstock.testing import Captured, MemoryDisk
 from tests.runtime.flows import Given
 
 LAYOUT_TASKS = ("numbers[0]", "same[0]", "same[1]", "out[0]")
@@ -27,17 +28,51 @@ def layout() -> Layout:
     return Layout(flow)
 
 
-def controller(**terms: Any) -> Controller:
-    sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(2))
-    placement = ("w0/0", "w0/0", "w1/0", "w1/0")
-    return Controller(layout(), Terms("r", sites, placement, telemetry="kept", **terms), 0.0)
+class Prompt(Controller):
+    """A controller whose disk does everything at once."""
+
+    def __init__(self, **terms: Any) -> None:
+        sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(2))
+        placement = ("w0/0", "w0/0", "w1/0", "w1/0")
+        super().__init__(layout(), Terms("r", sites, placement, telemetry="kept", **terms), 0.0)
+        self.disk = MemoryDisk()
+
+    def store(self) -> None:
+        while self.storing:
+            job = self.storing.pop(0)
+            job.then(*job.run(self.disk), self.now)
+
+    def told(self, worker: int, message: wire.Telling, now: float) -> None:
+        super().told(worker, message, now)
+        self.store()
+
+    def register(self, message: wire.Register, now: float) -> int | None:
+        number = super().register(message, now)
+        self.store()
+        return number
+
+    def lost(self, worker: int, reason: str, now: float) -> None:
+        super().lost(worker, reason, now)
+        self.store()
+
+    def gone(self, worker: int, now: float) -> None:
+        super().gone(worker, now)
+        self.store()
+
+    def tick(self, now: float) -> None:
+        super().tick(now)
+        self.store()
+
+
+def controller(**terms: Any) -> Prompt:
+    return Prompt(**terms)
 
 
 def register(one: Controller, name: str, now: float = 0.0) -> int | None:
     return one.register(wire.Register(name, "host", 1, 42), now)
 
 
-def running(**terms: Any) -> Controller:
+def running(**terms: Any) -> Prompt:
     one = controller(**terms)
     for name in ("w0", "w1"):
         register(one, name)
@@ -96,20 +131,109 @@ def test_says_which_workers_were_not_ready() -> None:
     assert one.error.startswith("workers w0 did not start")
 
 
-def test_a_lost_worker_ends_the_run_with_one_line() -> None:
+def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
     one = running()
     one.lost(1, "connection reset", 5.0)
-    assert one.phase == "failed"
-    assert one.error == "worker 'w1' (pid 42 on host) was lost: connection reset"
-    assert [number for number, _ in commands(one, wire.Stop)] == [0]
-    machines = {machine.name: machine.alive for machine in one.status(6.0).machines}
+    assert one.phase == "recovering"
+    machines = {machine.name: machine.alive for machine in one.status(5.0).machines}
     assert machines == {"w0": True, "w1": False}
+    one.gone(1, 5.0)
+    assert not commands(one, wire.Assign)
+    assert register(one, "w1", 5.5) == 1
+    assert [(number, assign.epoch, assign.incarnation) for number, assign in commands(one, wire.Assign)] == [
+        (0, 2, 1),
+        (1, 2, 3),
+    ]
+    one.told(0, wire.Ready(2), 5.6)
+    assert one.phase == "recovering"
+    one.told(1, wire.Ready(2), 5.7)
+    assert one.phase == "running"
+    assert one.recovery.times == [pytest.approx(0.7)]
 
 
-def test_a_broken_connection_between_workers_ends_the_run() -> None:
+def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_when_it_returns() -> None:
+    one = running(replace_s=3.0)
+    one.lost(1, "connection reset", 5.0)
+    one.gone(1, 5.0)
+    one.tick(7.9)
+    assert not commands(one, wire.Assign)
+    one.tick(8.0)
+    assert one.placement == ["w0/0"] * 4
+    assert one.standing.wanted == ["w0/0", "w0/0", "w1/0", "w1/0"]
+    one.told(0, wire.Ready(2), 8.1)
+    assert one.phase == "running"
+    one.out.clear()
+    assert register(one, "w1", 9.0) == 1
+    (_, assign), *others = commands(one, wire.Assign)
+    assert (assign.epoch, assign.worker, others) == (2, 1, [])
+    one.told(1, wire.Ready(2), 9.1)
+    assert [number for number, _ in commands(one, wire.Peers)] == [0]
+    assert [number for number, _ in commands(one, wire.Go)] == [1]
+    one.tick(10.2)
+    assert [(number, prepare.task) for number, prepare in commands(one, wire.Prepare)] == [(0, 2)]
+
+
+def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() -> None:
+    one = running(replace_s=1.0, lease_s=3.0)
+    one.told(1, wire.Pong(0, 0.0), 5.0)
+    one.lost(1, "connection reset", 5.5)
+    one.tick(7.9)
+    assert not commands(one, wire.Assign)
+    one.tick(8.0)
+    assert [number for number, _ in commands(one, wire.Assign)] == [0]
+
+
+def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() -> None:
+    one = running(silent_s=5.0)
+    for half_seconds in range(1, 13):
+        one.told(0, wire.Pong(0, 0.0), half_seconds / 2)
+        one.tick(half_seconds / 2)
+    assert one.phase == "running"
+    one.tick(6.1)
+    assert (one.phase, one.hung_up) == ("recovering", [1])
+    one.told(1, wire.Failure(1, "same", 0, "", "late", ""), 6.2)
+    assert one.phase == "recovering"
+
+
+def test_a_controller_that_stood_still_itself_holds_that_against_nobody() -> None:
+    one = running(silent_s=5.0)
+    one.tick(2.0)
+    one.tick(100.0)
+    assert one.phase == "running"
+
+
+def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
     one = running()
     one.told(0, wire.Lost(1, 1, "reset"), 5.0)
-    assert one.error == "worker 'w1' (pid 42 on host) was lost: 'w0' has no connection to it, reset"
+    assert (one.phase, one.epoch) == ("recovering", 2)
+    assert one.lines[-1].text == (
+        "worker 'w0' has lost its connection to 'w1' (pid 42 on host): reset; "
+        "going back to the beginning, as there is no checkpoint yet"
+    )
+
+
+def test_a_rule_that_a_worker_finds_broken_begins_a_new_epoch() -> None:
+    one = running()
+    one.told(0, wire.Failure(1, "same", 1, "", "a gap", "", False), 5.0)
+    assert (one.phase, one.epoch) == ("recovering", 2)
+
+
+def test_a_worker_that_keeps_failing_ends_the_run() -> None:
+    one = running()
+    for _ in range(FRUITLESS + 1):
+        one.told(0, wire.Failure(one.epoch, "same", 1, "", "a gap", "", False), 5.0)
+        one.told(0, wire.Ready(one.epoch), 5.0)
+        one.told(1, wire.Ready(one.epoch), 5.0)
+    assert one.phase == "failed"
+    assert "given up after" in one.error
+
+
+def test_a_worker_that_keeps_dying_before_the_start_ends_the_run() -> None:
+    one = controller()
+    for _ in range(3):
+        register(one, "w1")
+        one.lost(1, "it ended", 1.0)
+    assert one.error == "worker 'w1' (pid 42 on host) was lost: it ended"
 
 
 def test_only_the_first_failure_counts() -> None:
@@ -141,6 +265,12 @@ def test_stops_when_every_task_has_ended() -> None:
     for task in range(4):
         assert one.phase == "running"
         one.told(0, wire.Ended(1, task, 5), 3.0)
+    one.tick(3.0)
+    assert [number for number, _ in commands(one, wire.Checkpoint)] == [0, 1]
+    for number in range(2):
+        entries = tuple(wire.Entry(task, 0, 0, 0, True, 5, "", ()) for task in (2 * number, 2 * number + 1))
+        assert one.phase == "running"
+        one.told(number, wire.Saved(1, 1, f"w{number}.e1", 0, entries), 3.0)
     assert one.phase == "stopped"
     assert one.wakeup() == math.inf
 

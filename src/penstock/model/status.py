@@ -43,12 +43,22 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     worst_ms: float
 
 
+class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The last complete checkpoint, and what has kept the next one from being complete."""
+
+    number: int
+    age_s: float  # since it was complete
+    seconds: float  # that it took
+    bytes: int  # of state
+    problem: str = ""  # of those after it, such as a full disk; empty: none
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run."""
 
     run: str
     application: str
-    phase: str  # starting, running, draining, stopped, failed
+    phase: str  # starting, running, recovering, draining, stopped, failed
     seconds: float  # since the start
     emulated: str | None  # the cluster that is emulated
     master: str
@@ -62,5 +72,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int | None = None  # source tuples not yet processed to the end, where that is tracked
     timed_out: int = 0  # sampled trees that did not finish in time
     operation: str = ""  # what is being done: a move, an apply
+    epoch: int = 0  # counts the times that it began, anew or from a checkpoint
+    recoveries: int = 0  # since this driver has it
+    last_recovery: str = ""  # why, from which checkpoint and how long it took, in one line
+    checkpoint: CheckpointStatus | None = None  # None: none is complete yet
     warnings: list[str] = []
     error: str = ""

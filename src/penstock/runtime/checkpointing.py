@@ -89,7 +89,7 @@ class Checkpointing:
             controller.epoch,
             now - self._begun,
             self._version,
-            dict(zip(names, controller.wanted, strict=True)),
+            dict(zip(names, controller.standing.wanted, strict=True)),
             {saved.file: saved.size for saved in self._saved.values() if saved.entries},
             [checkpoints.saved(entry, names[task], file) for task, (entry, file) in sorted(entries.items())],
             all(entry.ended for entry, _ in entries.values()),

@@ -16,29 +16,27 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from penstock.model.errors import PenstockError, UnknownName, choices
-from penstock.model.status import MachineStatus, Status
+from penstock.model.status import Status
 from penstock.model.telemetry import Record, RecordKind
 from penstock.runtime import messages as wire
 from penstock.runtime.acker import Acker, Done
 from penstock.runtime.checkpointing import Checkpointing
-from penstock.runtime.checkpoints import Journal, write_journal
 from penstock.runtime.clocks import ClockEstimate
+from penstock.runtime.diary import Diary
 from penstock.runtime.gauges import Gauges
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
-from penstock.runtime.members import Member, Members
+from penstock.runtime.members import Members
 from penstock.runtime.operations import Operations
+from penstock.runtime.overview import overview
 from penstock.runtime.recovery import Recovery
+from penstock.runtime.standing import Standing
 from penstock.runtime.storage import Job
-from penstock.runtime.terms import Site, Terms, fewest
+from penstock.runtime.terms import Site, Terms
 
 PING_S = 0.5
 CLOCK_S = 5.0  # between records of a worker's clock
-SILENT_S = 2.0  # without a sign of life, after which a worker is warned of
-LOOK_S = 1.0  # between looks at whether tasks are where they should be
 RESTING = ("stopped", "failed")
 
 
@@ -57,13 +55,13 @@ class Controller:
         self.traceback = ""
         self.epoch = terms.epoch
         self.out: list[tuple[int, wire.Command]] = []
-        self.records: list[Record] = []
+        self.diary = Diary(terms.run, emulated=terms.emulated is not None, keep=bool(terms.telemetry))
         self.lines: list[LogLine] = []
         self.storing: list[Job] = []
         self.hung_up: list[int] = []
         self.members = Members(terms.sites, terms.lease_s, terms.silent_s, now)
-        self.wanted = list(terms.placement)  # the slot that each task should have
-        self.placement = list(terms.placement)  # and has, as not all may be there
+        self.standing = Standing(self)
+        self.placement = list(terms.placement)  # the slot that each task has
         self.policy = terms.policy
         self.gauges = Gauges(layout)
         self.acker = Acker()
@@ -75,16 +73,13 @@ class Controller:
         self.recovery = Recovery(self, now)
         self._later: list[tuple[float, int, Callable[[float], None]]] = []  # heap
         self._laters = 0
-        self._journal: list[Callable[[float], None]] = []  # who waits for it to be written
-        self._noting = False
         self._started = now
-        self._went: float | None = None
-        self._ended_at: float | None = None
+        self.went_at: float | None = None
+        self.ended_at: float | None = None
         self._asked: dict[int, tuple[int, float]] = {}
         self._pings = 0
         self._next_ping = now
         self._next_clock = now
-        self._next_look = now
         self.now = now
         self._takes: dict[type, Callable[[int, Any, float], None]] = {
             wire.Beat: self._beat,
@@ -241,10 +236,8 @@ class Controller:
                     self.out.append((number, wire.Ping(self._pings)))
         if now >= self._next_clock:
             self._next_clock = now + CLOCK_S
-            self._record_clocks()
-        if now >= self._next_look:
-            self._next_look = now + LOOK_S
-            self._look_after_tasks(now)
+            self.diary.clocks(self.members)
+        self.standing.tick(now)
         self.operations.tick(now)
         self.checkpointing.tick(now)
 
@@ -258,74 +251,20 @@ class Controller:
         self._laters += 1
         heapq.heappush(self._later, (when, self._laters, step))
 
-    def _look_after_tasks(self, now: float) -> None:
-        """Leave out sites that cannot be relied on; move tasks away from them, and to where they should be."""
-        self.members.judge(now, lambda number, why: self.warn(f"worker {self.members[number].site.name!r}: {why}"))
-        if self.phase != "running" or self.operations.current:
-            return
-        usable = self.members.usable(now)
-        if not usable or (self.placement == self.wanted and set(self.placement) <= set(usable)):
-            return
-        best = (self.terms.complete or fewest)(self.wanted, usable)
-        moves = [
-            (task, best[task])
-            for task, slot in enumerate(self.placement)
-            if slot != best[task] and (slot not in usable or best[task] == self.wanted[task])
-        ]
-        if moves:
-            label = f"bring {len(moves)} tasks where they belong"
-            self.operations.request(moves, label, lambda _: None, for_now=True)
-
     # Results
 
     def status(self, now: float) -> Status:
         """Return how it is going."""
-        now = self._ended_at if self._ended_at is not None else now
-        machines = [slot.rpartition("/")[0] for slot in self.placement]
-        counts = [0] * len(self.members.all)
-        for slot in self.placement:
-            counts[self.slots[slot]] += 1
-        return Status(
-            run=self.terms.run,
-            application=self.layout.application.name,
-            phase=self.phase,
-            seconds=now - (self._went if self._went is not None else now),
-            emulated=self.terms.emulated_name,
-            master=self.terms.master,
-            policy=self.policy,
-            components=self.gauges.components(machines, now),
-            machines=[self._machine(number, m, counts[number], now) for number, m in enumerate(self.members.all)],
-            latency=self.gauges.end_to_end(now),
-            placement=dict(zip(self.layout.names, self.placement, strict=True)),
-            emitted=self.gauges.emitted,
-            written=self.gauges.written,
-            in_flight=self._in_flight(),
-            timed_out=self.acker.timed_out,
-            operation=self.operations.current,
-            warnings=[*self.gauges.warnings(), *self._silent(now)],
-            error=self.error,
-        )
-
-    def _machine(self, number: int, member: Member, tasks: int, now: float) -> MachineStatus:
-        offset = member.clock.estimate.offset
-        found = self.gauges.machine(number, member.site, member.host, tasks, offset, member.alive)
-        if self.members.is_out(number, now):
-            note = f"left out for {member.out_until - now:.0f} s more: {member.reason}"
-            found = msgspec.structs.replace(found, note=note)
-        return found
-
-    def _silent(self, now: float) -> list[str]:
-        """Say which workers give no sign of life, though their connection stands: stopped, or cut off."""
-        return [
-            f"worker {m.site.name!r} (pid {m.pid} on {m.host}) has given no sign of life for {now - m.last_beat:.0f} s"
-            for m in self.members.all
-            if m.alive and self.phase not in RESTING and now - m.last_beat > SILENT_S
-        ]
+        return overview(self, now)
 
     def take_records(self) -> list[Record]:
         """Return the telemetry since the last call."""
-        records, self.records = self.records, []
-        return records
+        return self.diary.take()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it has ended."""
+        return self.phase in RESTING
 
     # Inside
 
@@ -367,8 +306,8 @@ class Controller:
     def go(self, phase: str, now: float) -> None:
         """Let tuples flow in a new epoch."""
         self.phase = phase
-        if self._went is None:
-            self._went = now
+        if self.went_at is None:
+            self.went_at = now
             self.event("start", self.policy, now)
         for number in self.members.alive:
             if self.members[number].epoch == self.epoch:
@@ -390,32 +329,6 @@ class Controller:
 
     def _going(self) -> list[wire.Command]:
         return [wire.Go(self.epoch), *([wire.Drain(self.epoch)] if self.phase == "draining" else [])]
-
-    def journal(self) -> Journal:
-        """Return what the next driver must know."""
-        return Journal(self.epoch, dict(zip(self.layout.names, self.wanted, strict=True)), self.policy)
-
-    def note(self, then: Callable[[float], None]) -> None:
-        """Write down where tasks should be; those who wait for it share what is written next."""
-        self._journal.append(then)
-        if not self._noting:
-            self._write_journal()
-
-    def _write_journal(self) -> None:
-        self._noting = True
-        waiting, self._journal = self._journal, []
-        journal, folder = self.journal(), self.checkpointing.folder
-
-        def written(_: object, problem: str, now: float) -> None:
-            self._noting = False
-            if problem:
-                self.warn(f"it could not be written down where tasks are, {problem}")
-            if self._journal:
-                self._write_journal()
-            for then in waiting:
-                then(now)
-
-        self.storing.append(Job("journal", lambda disk: write_journal(disk, folder, journal), written))
 
     def published(self, now: float) -> None:
         """End where the last checkpoint is published."""
@@ -485,9 +398,8 @@ class Controller:
         if done is None:
             return
         self.gauges.latency(done.finished, done.finished - done.due)
-        if self.terms.telemetry:
-            fields = {"root": done.root, "due": done.due, "finished": done.finished}
-            self._record(RecordKind.DONE, done.finished, task=self.layout.names[done.task], **fields)
+        fields = {"root": done.root, "due": done.due, "finished": done.finished}
+        self.diary.record(RecordKind.DONE, done.finished, task=self.layout.names[done.task], **fields)
 
     def _pass(self, _: int, message: wire.Passed, now: float) -> None:
         """Learn how far a source's tuples have come: as far as at the sink that is furthest behind."""
@@ -503,7 +415,9 @@ class Controller:
         worker = self.slots[self.placement[source]]
         self.out.append((worker, wire.Progressed(self.epoch, source, self.progressed[source])))
 
-    def _in_flight(self) -> int | None:
+    @property
+    def in_flight(self) -> int | None:
+        """Source tuples that are not processed to the end; None where nobody limits them."""
         if not self.terms.in_flight:
             return None
         return max(0, self.gauges.emitted - sum(self.progressed.values()))
@@ -520,43 +434,16 @@ class Controller:
         self._finish("failed", now)
 
     def _finish(self, phase: str, now: float) -> None:
-        self.phase, self._ended_at = phase, now
+        self.phase, self.ended_at = phase, now
         self.operations.abandon("the application has ended", all_of_them=True)
         self.event("stop", phase, now)
-        self._record_clocks()
+        self.diary.clocks(self.members)
         self.tell_all(wire.Stop())
 
     def event(self, event: str, detail: str, now: float) -> None:
         """Note something in the telemetry, such as a phase of an experiment."""
-        self._record(RecordKind.EVENT, now, event=event, detail=detail)
-
-    def _record_clocks(self) -> None:
-        for member in self.members.all:
-            if member.alive:
-                clock = member.clock.estimate
-                fields = {"offset": clock.offset, "drift": clock.drift, "error": clock.error}
-                record = self._made(RecordKind.CLOCK, clock.at, **fields)
-                worker = {"worker": member.site.name, "incarnation": member.incarnation}
-                self._keep(msgspec.structs.replace(record, **worker))
-
-    def _record(self, kind: RecordKind, at: float, **fields: Any) -> None:
-        self._keep(self._made(kind, at, **fields))
-
-    def _made(self, kind: RecordKind, at: float, **fields: Any) -> Record:
-        emulated = self.terms.emulated is not None
-        return Record(
-            kind=kind.value,
-            run=self.terms.run,
-            worker="controller",
-            at=at,
-            epoch=self.epoch,
-            emulated=emulated,
-            **fields,
-        )
-
-    def _keep(self, record: Record) -> None:
-        if self.terms.telemetry:
-            self.records.append(record)
+        self.diary.epoch = self.epoch
+        self.diary.record(RecordKind.EVENT, now, event=event, detail=detail)
 
 
 def _explained(failure: wire.Failure) -> str:

@@ -168,7 +168,7 @@ class Operations:
         before, name = self.controller.placement[task], self.controller.layout.names[task]
         self.controller.placement[task] = slot
         if not operation.for_now:
-            self.controller.wanted[task] = slot
+            self.controller.standing.wanted[task] = slot
         if task in self.controller.progressed:  # what was told its old host may have come too late to go along
             self.controller.tell_progress(task)
         left = self.controller.clock(self.controller.slots[before]).controller_time(message.left)
@@ -176,7 +176,7 @@ class Operations:
         operation.done.append(Outcome(name, before, slot, held))
         operation.step, operation.deadline = "noting", math.inf
         self.controller.event("move", f"{name} {before} -> {slot}", now)
-        self.controller.note(lambda at: self._noted(operation, message.move, at))
+        self.controller.standing.note(lambda at: self._noted(operation, message.move, at))
 
     def _noted(self, operation: Operation, move: int, now: float) -> None:
         """Go on: the journal says where the task is."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from penstock.runtime.checkpoints import write_journal
 from penstock.runtime.storage import Disk, Job
-from penstock.runtime.terms import fewest
 
 if TYPE_CHECKING:
     from penstock.runtime.controller import Controller
@@ -39,14 +38,14 @@ class Recovery:
         self._fruitless = 0
         self._healthy_since = now
         self._then = "running"  # the phase to go on in
-        self._lost_at_start = 0
+        self.lost_at_start = 0  # workers
 
     def begin(self, reason: str, now: float) -> None:
         """Give up the epoch."""
         controller = self.controller
         if controller.phase == "starting":
-            self._lost_at_start += 1
-            if self._lost_at_start >= STARTS:
+            self.lost_at_start += 1
+            if self.lost_at_start >= STARTS:
                 controller.fail(reason, now)
                 return
         elif controller.phase != "recovering":
@@ -86,7 +85,7 @@ class Recovery:
         self.stage = "noting"
         self._attempt += 1
         controller.epoch += 1
-        attempt, journal = self._attempt, controller.journal()
+        attempt, journal = self._attempt, controller.standing.journal
 
         def do(disk: Disk) -> None:
             controller.checkpointing.restart(disk)
@@ -111,7 +110,7 @@ class Recovery:
             return
         controller.checkpointing.restarted()
         controller.forget()
-        controller.placement = list((controller.terms.complete or fewest)(controller.wanted, usable))
+        controller.placement = controller.standing.complete(usable)
         self.stage, self._patience = "opening", now + controller.terms.start_s
         controller.assign(controller.members.alive)
 
