@@ -24,6 +24,8 @@ Count = tuple[str, int, int, float]  # the word; its count; number and due time 
 class Sentences(ps.Source[Sentence]):
     """Sentences as they become due."""
 
+    rewinds = True
+
     def __init__(self, rate: float | None, seconds: float) -> None:
         self._schedule = Schedule(rate, seconds)
 
@@ -36,6 +38,14 @@ class Sentences(ps.Source[Sentence]):
     def next_due(self, now: float) -> float:
         """Say when the next sentence is due."""
         return self._schedule.next_due(now)
+
+    def position(self) -> tuple[int, float]:
+        """Return how many there were, and since when."""
+        return self._schedule.taken, self._schedule.start
+
+    def seek(self, position: tuple[int, float]) -> None:
+        """Go on after so many."""
+        self._schedule.taken, self._schedule.start = position
 
 
 def split(sentence: Sentence) -> list[Word]:
@@ -55,6 +65,14 @@ class Counter(ps.Operator[Word, Count]):
         word, number, due = value
         count = self.counts[word] = self.counts.get(word, 0) + 1
         return ((word, count, number, due),)
+
+    def snapshot(self) -> dict[str, int]:
+        """Return the counts."""
+        return self.counts
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Go on with counts."""
+        self.counts = state
 
 
 class Arrivals(ps.Sink[Count]):
@@ -77,13 +95,22 @@ class Arrivals(ps.Sink[Count]):
                 counts[word] = count
             self._seen.see_many(len(values), time)
 
+    def snapshot(self) -> None:
+        """Return nothing: what was seen stays here, in a run in which nothing fails."""
+
     def close(self) -> None:
         """Save what was seen."""
         self._seen.save(self._path)
 
 
-def measure(rate: float | None, seconds: float, workers: int = 3, sample: float = 0.0) -> Measured:
-    """Run once; `sample` is the source tuples a second that are followed, with telemetry, below 0 all of them."""
+def measure(
+    rate: float | None, seconds: float, workers: int = 3, sample: float = 0.0, checkpoint_s: float = 0.0
+) -> Measured:
+    """Run once.
+
+    sample: the source tuples a second that are followed, with telemetry, below 0 all of them.
+    checkpoint_s: the seconds between checkpoints; 0: only one, at the end.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seen.npz"
         flow = ps.Dataflow("words")
@@ -98,6 +125,7 @@ def measure(rate: float | None, seconds: float, workers: int = 3, sample: float 
             runs=folder,
             telemetry=None if sample else False,
             sample_tps=sample,
+            checkpoint_s=checkpoint_s,
         )
         run.wait()
         if error := run.status().error:

@@ -17,6 +17,8 @@ class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True):
     p50_ms: float | None = None  # from a tuple's arrival at the task to the end of its processing, sampled
     p99_ms: float | None = None
     blocked: float = 0.0  # share of the time in which its busiest task lacked credit
+    skipped: int = 0  # tuples that its error policy let go so far; those that come again count again
+    retried: int = 0  # times that it had one tried again
 
 
 class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,7 @@ class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool = True
     lag_ms: float = 0.0  # how late its loop, or its emulation, was at worst
     offset_ms: float = 0.0  # of its clock
+    pid: int = 0  # of its worker
     note: str = ""
     slots: tuple[str, ...] = ()  # where tasks may be put on it, by name
 
@@ -75,6 +78,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0  # counts the times that it began, anew or from a checkpoint
     recoveries: int = 0  # since this driver has it
     last_recovery: str = ""  # why, from which checkpoint and how long it took, in one line
+    last_recovery_s: float = 0.0  # from the loss until tuples flowed again
     checkpoint: CheckpointStatus | None = None  # None: none is complete yet
     warnings: list[str] = []
     error: str = ""

@@ -46,6 +46,7 @@ def overview(controller: "Controller", now: float) -> Status:
         epoch=controller.epoch,
         recoveries=controller.recovery.count,
         last_recovery=controller.recovery.last,
+        last_recovery_s=controller.recovery.times[-1] if controller.recovery.times else 0.0,
         checkpoint=_checkpoint(controller, now),
         warnings=[*controller.gauges.warnings(), *_warnings(controller, now)],
         error=controller.error,
@@ -55,10 +56,10 @@ def overview(controller: "Controller", now: float) -> Status:
 def _machine(controller: "Controller", number: int, member: Member, tasks: int, now: float) -> MachineStatus:
     offset = member.clock.estimate.offset
     found = controller.gauges.machine(number, member.site, member.host, tasks, offset, member.alive)
+    note = found.note
     if controller.members.is_out(number, now):
         note = f"left out for {member.out_until - now:.0f} s more: {member.reason}"
-        found = msgspec.structs.replace(found, note=note)
-    return found
+    return msgspec.structs.replace(found, note=note, pid=member.pid)
 
 
 def _checkpoint(controller: "Controller", now: float) -> CheckpointStatus | None:

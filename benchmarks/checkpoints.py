@@ -1,0 +1,229 @@
+"""What exactly-once costs, and how soon a run goes on: checkpoints, recovery, and moves with both on.
+
+    rate      the maximum rate of word count with checkpoints every 5 s, as a share of the rate without
+    latency   p50 and p99 at half of that rate, with checkpoints and without
+    recovery  the time a checkpoint takes, and a recovery after SIGKILL, against the size of the state
+    moves     the latency that a live move adds, over 1,000 moves at half of the maximum rate with checkpoints on
+
+Three workers, not emulated, in one Spark session; sides that are compared take turns in it.
+`python -m benchmarks.checkpoints rate moves` runs only those.
+"""
+
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import penstock as ps
+from benchmarks.streaming.penstock import measure
+from penstock.control.live import start
+from penstock.pipeline.session import session
+from penstock.runtime.run import Run
+from penstock.runtime.spark.executors import embedded_master, spark_settings
+
+WORKERS = 3
+EVERY_S = 5.0
+SECONDS = 15.0  # a run of the maximum rate; three checkpoints fall into it
+PAIRS = 5
+SIZES_MB = (1, 10, 100)
+KILLS = 5
+MOVES = 1_000
+ENTRY = 1_000  # bytes of state a key
+
+
+def rate() -> float:
+    """Print the maximum rate with checkpoints and without; return the median with them."""
+    plain: list[float] = []
+    saved: list[float] = []
+    for pair in range(PAIRS):
+        for rates, every in ((plain, 0.0), (saved, EVERY_S)) if pair % 2 else ((saved, EVERY_S), (plain, 0.0)):
+            rates.append(measure(None, SECONDS, WORKERS, checkpoint_s=every).rate_reached)
+        print(f"  without {plain[-1]:,.0f}, with {saved[-1]:,.0f} sentences/s", flush=True)
+    ratios = sorted(one / other for one, other in zip(saved, plain, strict=True))
+    print(f"maximum rate without checkpoints {statistics.median(plain):,.0f} sentences/s")
+    print(
+        f"every {EVERY_S:g} s {statistics.median(saved):,.0f} sentences/s, "
+        f"{statistics.median(ratios):.2f} of without ({ratios[0]:.2f}–{ratios[-1]:.2f})"
+    )
+    return statistics.median(saved)
+
+
+def latency(per_second: float) -> None:
+    """Print latencies at a rate, with checkpoints and without."""
+    found: dict[float, list[tuple[float, float]]] = {0.0: [], EVERY_S: []}
+    for _ in range(3):
+        for every, figures in found.items():
+            seen = measure(per_second, SECONDS, WORKERS, checkpoint_s=every)
+            figures.append((seen.p50_ms or 0.0, seen.p99_ms or 0.0))
+    for every, figures in found.items():
+        p50, p99 = (statistics.median(column) for column in zip(*figures, strict=True))
+        name = f"checkpoints every {every:g} s" if every else "no checkpoints"
+        worst = max(p99 for _, p99 in figures)
+        print(f"at {per_second:,.0f}/s, {name}: p50 {p50:.2f}, p99 {p99:.2f} ms (p99 up to {worst:.2f})")
+
+
+class Hoard(ps.Operator[int, int]):
+    """Keeps so many megabytes of state, a bounded part of which every tuple changes."""
+
+    def __init__(self, megabytes: int) -> None:
+        self._keys = megabytes * 1_000_000 // ENTRY
+        self._held: dict[int, bytes] = {}
+
+    def open(self, context: ps.TaskContext) -> None:
+        """Fill it."""
+        self._held = {key: os.urandom(ENTRY - 8) for key in range(self._keys)}
+
+    def process(self, value: int) -> Iterable[int]:
+        """Change one entry."""
+        self._held[value % self._keys] = self._held[value % self._keys][::-1]
+        return (value,)
+
+    def snapshot(self) -> dict[int, bytes]:
+        """Return the state."""
+        return self._held
+
+    def restore(self, state: dict[int, bytes]) -> None:
+        """Take the state."""
+        self._held = state
+
+
+def recovery() -> None:
+    """Print how long checkpoints and recoveries take, by the size of the state."""
+    for megabytes in SIZES_MB:
+        flow = ps.Dataflow("hoard")
+        numbers = flow.source("numbers", ps.Generated(int, rate=1000.0), gives=int)
+        kept = flow.operator("hoard", partial(Hoard, megabytes), numbers.fields(), gives=int)
+        flow.sink("out", ps.Discard(), kept)
+        with tempfile.TemporaryDirectory() as folder, _running(flow, folder, checkpoint_s=2.0) as run:
+            saved: list[float] = []
+            times: list[float] = []
+            for _ in range(KILLS):
+                _until(partial(_has_checkpoint, run, _checkpoint(run) + 2))
+                checkpoint = run.status().checkpoint
+                assert checkpoint is not None
+                saved.append(checkpoint.seconds)
+                before = run.status().recoveries
+                _kill(run, "hoard[0]")
+                _until(partial(_has_recovered, run, before))
+                times.append(run.status().last_recovery_s)
+            print(
+                f"{megabytes:>4} MB of state: a checkpoint takes {1e3 * statistics.median(saved):,.0f} ms, "
+                f"a recovery {statistics.median(times):.2f} s ({min(times):.2f}–{max(times):.2f}, {KILLS} of them)",
+                flush=True,
+            )
+
+
+def moves(per_second: float) -> None:
+    """Print what live moves add to the latency of tuples, under load and with checkpoints."""
+    flow = ps.Dataflow("moves")
+    sentences = flow.source("sentences", ps.Generated(_sentence, rate=per_second), gives=str)
+    words = flow.flat_map("split", str.split, sentences, parallelism=2, gives=str)
+    counts = flow.operator("count", Tally, words.fields(), parallelism=2, gives=tuple[str, int])
+    flow.sink("out", ps.Discard(), counts, parallelism=1)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder, _running(flow, folder, checkpoint_s=EVERY_S) as run:
+        time.sleep(3.0)
+        held: list[float] = []
+        for _ in range(MOVES):
+            status = run.status()
+            task = ("split[0]", "split[1]", "count[0]", "count[1]")[rng.integers(4)]
+            others = [f"local/{slot}" for slot in range(WORKERS) if f"local/{slot}" != status.placement[task]]
+            held.append(1e3 * run.move(task, others[rng.integers(len(others))]).seconds)
+        reached = run.status().components[0].rate_tps
+    p50, p99 = np.percentile(held, (50, 99))
+    print(
+        f"{MOVES:,} moves at {reached:,.0f} sentences/s: tuples held up p50 {p50:.2f}, p99 {p99:.2f}, "
+        f"worst {max(held):.1f} ms"
+    )
+
+
+class Tally(ps.Operator[str, tuple[str, int]]):
+    """Counts words."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def process(self, value: str) -> Iterable[tuple[str, int]]:
+        """Count one word."""
+        count = self._counts[value] = self._counts.get(value, 0) + 1
+        return ((value, count),)
+
+    def snapshot(self) -> dict[str, int]:
+        """Return the counts."""
+        return self._counts
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Go on with counts."""
+        self._counts = state
+
+
+def _sentence(number: int) -> str:
+    from benchmarks.streaming.work import POOL, texts
+
+    return texts()[number % POOL]
+
+
+def _running(flow: ps.Dataflow, folder: str, checkpoint_s: float) -> Run:
+    return start(flow, slots=WORKERS, runs=folder, telemetry=False, sample_tps=0.0, checkpoint_s=checkpoint_s)
+
+
+def _checkpoint(run: Run) -> int:
+    checkpoint = run.status().checkpoint
+    return 0 if checkpoint is None else checkpoint.number
+
+
+def _has_checkpoint(run: Run, number: int) -> bool:
+    return _checkpoint(run) >= number
+
+
+def _has_recovered(run: Run, before: int) -> bool:
+    status = run.status()
+    return status.recoveries > before and status.phase == "running"
+
+
+def _kill(run: Run, task: str) -> None:
+    """Kill the process in which a task runs."""
+    status = run.status()
+    os.kill(next(m.pid for m in status.machines if status.placement[task] in m.slots), signal.SIGKILL)
+
+
+def _until(true: Callable[[], bool], within_s: float = 120.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"it did not happen in {within_s:g} s")
+        time.sleep(0.05)
+
+
+def main() -> None:
+    """Run all parts, or those named."""
+    wanted = [name for name in sys.argv[1:] if name in ("rate", "latency", "recovery", "moves")]
+    wanted = wanted or ["rate", "latency", "recovery", "moves"]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        session(
+            "checkpoints",
+            embedded_master(WORKERS),
+            settings=spark_settings(WORKERS, embedded=True),
+            folder=Path(folder) / "spark",
+        ),
+    ):
+        measure(None, 1.0, WORKERS)  # processes start and modules are imported
+        most = rate() if {"rate", "latency", "moves"}.intersection(wanted) else 0.0
+        if "latency" in wanted:
+            latency(round(most / 2, -3))
+        if "recovery" in wanted:
+            recovery()
+        if "moves" in wanted:
+            moves(round(most / 2, -3))
+
+
+if __name__ == "__main__":
+    main()
