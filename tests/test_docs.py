@@ -96,6 +96,27 @@ def test_its_sink_keeps_what_it_wrote_when_it_moves(guide: dict[str, Any], tmp_p
     assert kept == {"n0": 96, "n1": 97, "n2": 98, "n3": 99}
 
 
+def test_its_files_hold_each_row_once_when_their_task_moves(guide: dict[str, Any], tmp_path: Path) -> None:
+    flow = ps.Dataflow("rows")
+    rows = flow.source("rows", ps.Generated(lambda i: (i, f"n{i}"), rate=100, count=100), gives=tuple[int, str])
+    flow.sink("out", guide["Csv"]("table", ["number", "name"]), rows)
+    cluster = testing.TestCluster(flow, workers=2, capture=False, folder=str(tmp_path)).start()
+    for slot in ("w0/0", "w1/0"):
+        cluster.advance(0.3)
+        cluster.move("out[0]", slot)
+    cluster.finish()
+    files = sorted((tmp_path / "table").glob("part-out-0-*.csv"))
+    written = [file.read_text().splitlines() for file in files]
+    assert [lines[0] for lines in written] == ["number,name"] * len(files)
+    assert [line for lines in written for line in lines[1:]] == [f"{i},n{i}" for i in range(100)]
+
+
+def test_it_says_what_its_application_promises(guide: dict[str, Any]) -> None:
+    told = [str(promise) for promise in guide["guarantees"](guide["flow"])]
+    assert "sink 'bad' (Console): at least once after a failure: what it writes cannot be taken back" in told
+    assert all(promise.exactly_once for promise in guide["guarantees"](guide["make"]()))
+
+
 def test_an_operator_that_raises_fails_as_it_says(guide: dict[str, Any]) -> None:
     flow = ps.Dataflow("broken")
     numbers = flow.source("numbers", ps.Generated(lambda i: i - 3, count=10), gives=int)
@@ -124,3 +145,9 @@ def test_an_operator_with_state_and_no_snapshot_is_not_moved(guide: dict[str, An
 def test_links_lead_to_files() -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", TEXT):
         assert (DOCS / target).exists(), target
+
+
+def test_its_careful_dataflow_skips_what_cannot_be_parsed(guide: dict[str, Any]) -> None:
+    result = testing.run(guide["careful"])
+    assert len(result["store"]) == 900
+    assert [letter.tuple for letter in result.letters["parse"]] == ["?"] * 100

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
     from penstock.api.dataflow import Dataflow
     from penstock.api.keys import Named
+    from penstock.api.on_error import DeadLetter, Fail, Retry, Skip
     from penstock.api.sinks.console import Console
     from penstock.api.sinks.discard import Discard
     from penstock.api.sinks.json_lines import JsonLines
@@ -51,11 +52,13 @@ _WHERE = {
     "Component": "penstock.model.topology",
     "Console": "penstock.api.sinks.console",
     "Dataflow": "penstock.api.dataflow",
+    "DeadLetter": "penstock.api.on_error",
     "Decision": "penstock.control.planner",
     "Discard": "penstock.api.sinks.discard",
     "Distances": "penstock.model.cluster",
     "Evaluation": "penstock.estimate.evaluator",
     "Evaluator": "penstock.estimate.evaluator",
+    "Fail": "penstock.api.on_error",
     "Generated": "penstock.api.sources.generated",
     "Grouping": "penstock.model.topology",
     "Handle": "penstock.runtime.handle",
@@ -74,8 +77,10 @@ _WHERE = {
     "Placement": "penstock.model.placement",
     "Plan": "penstock.model.plan",
     "Planner": "penstock.control.planner",
+    "Retry": "penstock.api.on_error",
     "ServiceTime": "penstock.model.topology",
     "Sink": "penstock.api.contracts",
+    "Skip": "penstock.api.on_error",
     "Source": "penstock.api.contracts",
     "Status": "penstock.model.status",
     "Stream": "penstock.model.topology",
@@ -103,11 +108,13 @@ __all__ = [
     "Component",
     "Console",
     "Dataflow",
+    "DeadLetter",
     "Decision",
     "Discard",
     "Distances",
     "Evaluation",
     "Evaluator",
+    "Fail",
     "Generated",
     "Grouping",
     "Handle",
@@ -126,8 +133,10 @@ __all__ = [
     "Placement",
     "Plan",
     "Planner",
+    "Retry",
     "ServiceTime",
     "Sink",
+    "Skip",
     "Source",
     "Status",
     "Stream",

@@ -6,9 +6,10 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.live import clock, milliseconds, place, status_line, summary, task_list, view
-from penstock.model.status import MachineStatus, Status
+from penstock.model.status import CheckpointStatus, MachineStatus, Status
 from penstock.runtime.folder import create
 from tests.fake_run import FakeHandle
+from tests.kept_run import keep_checkpoint, kept_run
 
 
 @pytest.fixture
@@ -113,7 +114,52 @@ def test_the_summary_gives_means_over_the_run_and_the_next_command(status: Statu
     assert "output" not in lines
     assert lines["next"] == f"penstock report {info.folder}"
     (info.output_path / "part.jsonl").write_text("")
-    assert dict(summary(status, info))["output"] == str(info.output_path)
+    (info.output_path / "_part.e1").write_text("")  # nobody is to see it yet
+    assert dict(summary(status, info))["output"] == f"{info.output_path}, 1 file published"
+
+
+def test_the_summary_says_how_to_go_on_and_what_was_recovered_from(status: Status, tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 12)
+    hurt = msgspec.structs.replace(status, recoveries=2, last_recovery="worker m1 was lost; 1.2 s")
+    lines = summary(hurt, info)
+    assert ("next", f"penstock run --resume {info.folder} goes on from checkpoint 12") in lines
+    careful = msgspec.structs.replace(status.components[1], skipped=3)
+    skipping = msgspec.structs.replace(status, components=[careful])
+    assert ("skipped", "3 tuples by split, kept as dead letters") in summary(skipping, info)
+    assert ("recovered", "2 times, the last: worker m1 was lost; 1.2 s") in lines
+
+
+def test_the_last_checkpoint_and_recoveries_have_their_lines(status: Status) -> None:
+    last = CheckpointStatus(number=12, age_s=3.21, seconds=0.045, bytes=1_300_000)
+    hurt = msgspec.structs.replace(status, checkpoint=last, epoch=3, recoveries=2, last_recovery="m1 was lost, 1.2 s")
+    lines = drawn(hurt)
+    assert "checkpoint  12, 3.2 s ago  1.3 MB in 45 ms  epoch 3" in lines
+    assert "recoveries  2, the last: m1 was lost, 1.2 s" in lines
+    assert not any(line.startswith(("checkpoint", "recoveries")) for line in drawn(status))
+    old = msgspec.structs.replace(last, age_s=75.0)
+    assert any("12, 1:15 min ago" in line for line in drawn(msgspec.structs.replace(hurt, checkpoint=old)))
+    assert "2 recoveries" in status_line(hurt)
+
+
+def test_tuples_that_were_skipped_or_tried_again_have_a_column_where_there_are_some(status: Status) -> None:
+    assert "skipped" not in " ".join(drawn(status))
+    careful = msgspec.structs.replace(status.components[1], skipped=1234, retried=5)
+    odd = msgspec.structs.replace(status, components=[status.components[0], careful, status.components[2]])
+    lines = drawn(odd, width=120)
+    assert row(lines, "split")[-2:] == ["1,234", "5"]
+    assert row(lines, "out")[-2:] == ["-", "-"]
+
+
+def test_one_that_recovers_says_so(status: Status) -> None:
+    assert drawn(msgspec.structs.replace(status, phase="recovering"))[0].startswith("fake recovering 1:05 min")
+
+
+def test_a_machine_in_quarantine_says_why(status: Status) -> None:
+    crowd = many(status, 40)
+    why = "in quarantine until 14:25:01, lost 3 times in 60 s"
+    crowd.machines[0] = msgspec.structs.replace(crowd.machines[0], alive=False, note=why)
+    assert why in next(line for line in drawn(crowd, width=120, height=30) if line.startswith("n0"))
 
 
 def test_a_run_among_the_others_is_called_by_its_name(

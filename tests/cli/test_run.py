@@ -5,14 +5,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import penstock as ps
+from penstock.cli.live import goes_on
 from penstock.control.planner import Planner
 from penstock.model.files import load_cluster, save
-from penstock.runtime.folder import latest, load
+from penstock.runtime.folder import Given, RunLock, Setup, create, latest, load
 from tests import fake_run
 from tests.conftest import Ran
+from tests.kept_run import keep_checkpoint, kept_run
 
 Penstock = Callable[..., Ran]
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,14 +70,16 @@ def test_what_was_asked_reaches_the_run(
     ran = penstock(
         "run", FLOW, "--runs", tmp_path, "--emulate", trio, "--policy", "r-storm", "--telemetry", tmp_path / "t",
         "--sample", 50, "--in-flight", 100, "--seed", 7, "--master", "local[3]", "--rate", 4,
-        "--objective", "delay", "--listen", "127.0.0.1:4040",
+        "--objective", "delay", "--listen", "127.0.0.1:4040", "--checkpoint-every", 0.5, "--guarantee", "any",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     (settings,) = fake_run.SETTINGS
     assert settings.pop("progress") is not None
+    assert settings.pop("tell") is not None
     assert settings == {
         "master": "local[3]", "emulate": load_cluster(trio), "policy": "r-storm", "plan": None, "sample_tps": 50.0,
-        "in_flight": 100, "seed": 7, "objective": "delay", "listen": "127.0.0.1:4040",
+        "in_flight": 100, "seed": 7, "objective": "delay", "listen": "127.0.0.1:4040", "checkpoint_s": 0.5,
+        "guarantee": "any", "resume": None, "given": Given(text=FLOW, rate=4.0, directory=os.getcwd()),
     }  # fmt: skip
     assert started[0].info.telemetry_path == tmp_path / "t"
 
@@ -122,6 +128,8 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--arrivals", "fish:rate=2"], "arrivals: nothing here is named 'fish'"),
         (["--arrivals", "poisson"], "arrivals.poisson.rate: missing; add rate=VALUE"),
         (["--arrivals", "poisson:rate=2"], f"arrivals: {FLOW} takes no --arrivals"),
+        (["--checkpoint-every", "0"], "checkpoint_every: expected seconds > 0 or none, got '0'; choose another"),
+        (["--checkpoint-every", "often"], "checkpoint_every: expected seconds > 0 or none, got 'often'"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(
@@ -134,6 +142,38 @@ def test_a_mistake_is_one_line_and_starts_nothing(
     assert ran.err.startswith("error: " + problem.format(file=file))
     assert started == []
     assert not (tmp_path / "runs").exists()
+
+
+def safe() -> ps.Dataflow:
+    """Return a dataflow that is exactly once throughout."""
+    flow = ps.Dataflow("safe")
+    flow.sink("out", ps.JsonLines("output"), flow.source("in", ps.Generated(str, rate=1)))
+    return flow
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("2.5", 2.5), ("none", 0.0)])
+def test_checkpoints_are_as_often_as_asked(
+    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, given: str, seconds: float
+) -> None:
+    assert penstock("run", FLOW, "--runs", tmp_path, "--checkpoint-every", given).code == 0
+    assert fake_run.SETTINGS[0]["checkpoint_s"] == seconds
+
+
+def test_the_guarantee_is_told_at_the_start(
+    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
+) -> None:
+    told = penstock("run", FLOW, "--runs", tmp_path).err
+    assert "guarantee: exactly once, but for source 'in' (FakeSource): at most once after a failure" in told
+    assert "sink 'out' (FakeSink): at least once after a failure" in told
+    assert "guarantee: exactly once\n" in penstock("run", "tests.cli.test_run:safe", "--runs", tmp_path).err
+
+
+def test_neither_an_application_nor_a_run_to_resume_is_one_line(
+    penstock: Penstock, started: list[fake_run.Served]
+) -> None:
+    ran = penstock("run", "--duration", 3)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.startswith("error: app: expected an application or --resume RUN, got neither; name one, word-count")
 
 
 def test_an_unknown_application_is_one_line(penstock: Penstock, started: list[fake_run.Served]) -> None:
@@ -215,3 +255,105 @@ def test_a_polite_kill_drains_too(tmp_path: Path) -> None:
     run.until("running:")
     run.interrupt(signal.SIGTERM)
     assert run.end().code == 0
+
+
+# Going on with a run
+
+
+def stopped(runs: Path, **settings: Any) -> Path:
+    """Make the folder of a run that can be resumed."""
+    given = Given(text=FLOW, rate=4.0, directory=os.getcwd())
+    return create("fake", runs, setup=Setup(**{"given": given, "seed": 7, **settings})).path
+
+
+def test_a_resumed_run_is_what_it_was_but_for_what_is_said(
+    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
+) -> None:
+    folder = stopped(tmp_path / "runs")
+    ran = penstock("run", "--resume", folder.name, "--runs", tmp_path / "runs", "--policy", "heft")
+    assert ran.code == 0, ran.err
+    (settings,) = fake_run.SETTINGS
+    assert (settings["resume"], settings["policy"], settings["given"].text) == (folder, "heft", FLOW)
+    assert settings["given"].rate == 4.0
+    assert (settings["seed"], settings["objective"], settings["sample_tps"]) == (None, None, None)  # as they were
+    assert "emulate" not in settings
+    stopped(tmp_path / "others")
+    penstock("run", "--resume", "latest", "--runs", tmp_path / "others", "--rate", 9)
+    assert fake_run.SETTINGS[1]["given"].rate == 9.0
+
+
+def test_the_module_of_a_resumed_run_is_found_from_elsewhere(
+    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "far_app.py").write_text("from tests.fake_run import flow\n")
+    folder = stopped(tmp_path / "runs", given=Given(text="far_app:flow", directory=str(home)))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    ran = penstock("run", "--resume", folder)
+    assert ran.code == 0, ran.err
+
+
+def test_another_application_may_be_named_for_a_run_that_a_program_started(
+    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
+) -> None:
+    folder = stopped(tmp_path, given=None)
+    ran = penstock("run", "--resume", folder)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert f"run {folder.name} was started by a program; name its application beside --resume" in ran.err
+    assert penstock("run", FLOW, "--resume", folder).code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("emulate", "hetero-small"), ("seed", 3), ("telemetry", "elsewhere"), ("input", __file__)],
+)
+def test_what_a_run_keeps_is_not_for_options_to_change(
+    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, option: str, value: object
+) -> None:
+    ran = penstock("run", "--resume", stopped(tmp_path), f"--{option}", value)
+    problem = f"a run that is resumed keeps what it had; leave --{option} out, or start a new run"
+    assert (ran.code, ran.err) == (2, f"error: {option}: {problem}\n")
+    assert started == []
+
+
+def test_a_run_that_is_not_there_or_runs_or_is_at_its_end_is_one_line(penstock: Penstock, tmp_path: Path) -> None:
+    ran = penstock("run", "--resume", "other", "--runs", tmp_path)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "no run is named 'other'" in ran.err
+    info = kept_run(tmp_path)
+    lock = RunLock(info)
+    ran = penstock("run", "--resume", info.path)
+    lock.release()
+    assert (ran.code, f"error: run {info.run} is being run by process {os.getpid()}" in ran.err) == (2, True)
+    keep_checkpoint(info, 4, last=True)
+    ran = penstock("run", "--resume", info.path)
+    assert (ran.code, ran.err.splitlines()[-1]) == (
+        2,
+        f"error: run {info.run} has come to its end, there is nothing to resume; its output is in {info.output_path}",
+    )
+
+
+def test_finishing_what_only_had_to_be_published_ends_well(penstock: Penstock, tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    (info.output_path / "_part.e3").write_text("all\n")
+    ready = ((str(info.output_path / "_part.e3"), str(info.output_path / "part.jsonl")),)
+    keep_checkpoint(info, 4, pending={"out[0]": ready}, published=False, last=True)
+    ran = penstock("run", "--resume", info.path)
+    assert ran.code == 0, ran.err
+    assert "had come to its end but for publishing what was ready; that is done" in ran.out
+    assert (info.output_path / "part.jsonl").read_text() == "all\n"
+
+
+def test_one_that_stopped_before_its_end_says_how_to_go_on(
+    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
+) -> None:
+    ran = penstock("run", FLOW, "--runs", tmp_path)
+    assert "--resume" not in ran.out  # the fake run keeps nothing to go on from
+    info = kept_run(tmp_path / "kept")
+    assert goes_on(info) == "begins anew, no checkpoint was complete"
+    keep_checkpoint(info, 4)
+    assert goes_on(info) == "goes on from checkpoint 4"
+    keep_checkpoint(info, 5, last=True)
+    assert goes_on(info) == ""

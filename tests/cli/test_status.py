@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from penstock.runtime.folder import create
+from penstock.runtime.folder import Setup, create, keep
 from tests.conftest import Ran
 from tests.fake_run import PLACEMENT, Served
 
@@ -76,6 +77,13 @@ def test_stopping_at_once_does_not_wait_for_one_that_never_drains(penstock: Pens
         ran = penstock("stop", run.info.path, "--now", "--json")
         assert json.loads(ran.out)["drained"] is False
         assert run.handle.wait(0)
+
+
+def test_what_was_stopped_at_once_can_be_resumed(penstock: Penstock, tmp_path: Path) -> None:
+    with Served(tmp_path, drains=False) as run:
+        keep(msgspec.structs.replace(run.info, setup=Setup()))
+        ran = penstock("stop", run.info.path, "--now")
+        assert f"{run.info.run} has ended; next: penstock run --resume {run.info.path}" in ran.out
 
 
 @pytest.mark.parametrize("command", [["status"], ["stop"], ["move", "split[0]", "m0"]])

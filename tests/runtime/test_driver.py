@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,9 +15,8 @@ from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
 from penstock.runtime import driver as driver_module
-from penstock.runtime import folder, transport
+from penstock.runtime import feed, folder, speech, transport
 from penstock.runtime import run as run_module
-from penstock.runtime import shell as shell_module
 from penstock.runtime.controller import Controller
 from penstock.runtime.driver import Driver, listen_for_workers
 from penstock.runtime.handle import LogLine
@@ -30,7 +28,7 @@ from penstock.runtime.socket import ControlServer
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.terms import Site, Terms
-from penstock.runtime.transport import Connection, call, hello
+from penstock.runtime.transport import call, hello
 from penstock.testing import Captured
 from tests.runtime.flows import Given
 
@@ -142,7 +140,7 @@ def test_a_worker_of_which_spark_does_not_say_where_it_is_is_told_of(
 
 
 def test_a_slow_listener_holds_nobody_up_and_is_told_how_many_lines_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_module, "LINES", 3)
+    monkeypatch.setattr(feed, "LINES", 3)
     one, heard, other = driver(), list[str](), list[str]()
     began, go_on = Event(), Event()
 
@@ -198,7 +196,7 @@ def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_module, "LINES", 10)
+    monkeypatch.setattr(speech, "LINES", 10)
     one, heard = driver(start_s=1e9), list[str]()
     one.on_log(lambda line: heard.append(line.text))
     one.start()
@@ -215,26 +213,3 @@ def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypat
     assert [text for text in heard if text.startswith("line ")] == [f"line {number}" for number in range(10)]
     assert any(text.startswith("5 lines of log were dropped") for text in heard)
     assert "the last words" in heard
-
-
-def test_a_heart_lets_go_of_its_socket_when_the_controller_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[Connection] = []
-
-    def kept(*where: Any) -> Connection:
-        called.append(call(*where))
-        return called[0]
-
-    monkeypatch.setattr(shell_module, "BEAT_S", 0.01)
-    monkeypatch.setattr(shell_module, "call", kept)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        host, port = listener.getsockname()
-        settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
-        shell = Shell(layout().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
-        shell.worker = cast(Any, SimpleNamespace(turns=0))
-        heart = Thread(target=shell._beat, args=(SimpleNamespace(worker=0, incarnation=1),), daemon=True)
-        heart.start()
-        for _ in range(2):
-            listener.accept()[0].close()
-        heart.join(PATIENCE)
-    shell._close()
-    assert [connection.fileno() for connection in called] == [-1]

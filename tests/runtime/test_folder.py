@@ -8,9 +8,13 @@ import pytest
 
 from penstock.model.errors import FileProblem, UnknownName
 from penstock.runtime.folder import (
+    Given,
     LogFile,
     NoRun,
     RunInfo,
+    RunLock,
+    Setup,
+    Taken,
     create,
     ended,
     find,
@@ -19,6 +23,7 @@ from penstock.runtime.folder import (
     latest,
     load,
     refuse_unwritable,
+    taken_over,
 )
 from penstock.runtime.handle import LogLine
 
@@ -145,3 +150,122 @@ def test_the_log_names_who_speaks_and_takes_nothing_after_its_end(tmp_path: Path
     log(LogLine(at=1.0, level="info", component="", task=None, worker="m0", text="late"))
     lines = info.log_path.read_text().splitlines()
     assert [line.partition(".250 ")[2] for line in lines] == ["warning split[2]: odd tuple", "info    m0: ready"]
+
+
+# What a driver needs that takes a run over
+
+
+SETUP = Setup(
+    given=Given(text="words:make", rate=500.0, arrivals="poisson", input="/data/book.txt", directory="/home/a"),
+    master="spark://head:7077",
+    policy="r-storm",
+    objective="delay",
+    slots=4,
+    seed=7,
+    in_flight=100,
+    window=64,
+    sample_tps=-1.0,
+    checkpoint_s=0.5,
+    guarantee="exactly-once",
+    telemetry=False,
+)
+
+
+def test_a_folder_says_how_its_run_was_started(tmp_path: Path) -> None:
+    info = create("a", tmp_path, setup=SETUP)
+    assert load(info.path).setup == SETUP
+    assert load(create("a", tmp_path).path).setup is None
+
+
+def test_a_folder_of_an_earlier_version_is_still_read(tmp_path: Path) -> None:
+    info = create("a", tmp_path, setup=SETUP)
+    old = msgspec.json.decode((info.path / "run.json").read_bytes())
+    del old["setup"], old["resumed"]
+    (info.path / "run.json").write_bytes(msgspec.json.encode(old))
+    assert load(info.path) == msgspec.structs.replace(info, setup=None)
+
+
+def test_a_run_is_taken_over_with_what_changes_and_rubbish_is_cleared_away(tmp_path: Path) -> None:
+    info = create("a", tmp_path / "runs", policy="heft", setup=SETUP)
+    home = tmp_path / "penstock-xyz"
+    for left in (home, info.path / "spark" / "local"):
+        left.mkdir(parents=True)
+    (home / "control").write_text("")
+    dead = msgspec.structs.replace(ended(info), pid=1, socket=str(home / "control"), version="0.0.1")
+    keep(dead)
+    mine = taken_over(load(info.path), policy="t-storm")
+    assert load(info.path) == mine
+    assert (mine.pid, mine.socket, mine.ended, mine.resumed) == (os.getpid(), "", None, 1)
+    assert (mine.policy, mine.version, mine.started) == ("t-storm", info.version, info.started)
+    assert not home.exists()
+    assert not (info.path / "spark").exists()
+
+
+def test_what_is_not_a_sockets_folder_is_left_alone(tmp_path: Path) -> None:
+    info = create("a", tmp_path / "runs", setup=SETUP)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    taken_over(msgspec.structs.replace(info, socket=str(mine / "control")))
+    assert mine.is_dir()
+
+
+def test_a_driver_that_was_replaced_does_not_end_the_run(tmp_path: Path) -> None:
+    first = create("a", tmp_path, setup=SETUP)
+    second = taken_over(first)
+    assert ended(first) == second
+    assert load(first.path).ended is None
+    assert ended(second).ended is not None
+
+
+# One driver a run
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from penstock.runtime.folder import RunLock, load
+lock = RunLock(load(Path(sys.argv[1])))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_driver_is_refused_with_who_has_the_run_until_that_one_dies(tmp_path: Path) -> None:
+    info = create("a", tmp_path)
+    command = [sys.executable, "-c", HOLDER, str(info.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Taken) as refused:
+            RunLock(info)
+        holder.kill()
+        holder.wait()
+    told = str(refused.value)
+    assert told.startswith(f"run {info.run} is being run by process {holder.pid} on ")
+    assert f"end it by penstock stop {info.run}" in told
+    assert "\n" not in told
+    RunLock(info).release()
+
+
+def test_two_drivers_in_one_process_are_two_as_well(tmp_path: Path) -> None:
+    info = create("a", tmp_path)
+    lock = RunLock(info)
+    with pytest.raises(Taken, match=f"is being run by process {os.getpid()} on "):
+        RunLock(info)
+    lock.release()
+    RunLock(info).release()
+
+
+def test_what_a_driver_starts_does_not_hold_its_lock(tmp_path: Path) -> None:
+    info = create("a", tmp_path)
+    lock = RunLock(info)
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE):
+        lock.release()
+        RunLock(info).release()
+
+
+def test_a_folder_that_is_not_there_has_no_lock(tmp_path: Path) -> None:
+    info = create("a", tmp_path)
+    info.path.rename(tmp_path / "gone")
+    with pytest.raises(FileProblem, match="lock: cannot be written, no such file or directory"):
+        RunLock(info)

@@ -3,7 +3,7 @@
 Each task has an object of its own, used by one thread at a time, so none of them needs a lock. No method may block: the
 thread that calls it also moves every other tuple of its slot. A value must not be changed once it has been handed over;
 the receiver may get the very same object, or a copy decoded from the network. An exception ends the run, and names the
-component, the task and the tuple.
+component, the task and the tuple, unless the component has an error policy (`on_error`).
 """
 
 import heapq

@@ -18,6 +18,8 @@ import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source
 from penstock.api.keys import KEY_GROUPS, Key, check_keys, key_name
+from penstock.api.on_error import ErrorPolicy, checked, letters_folder
+from penstock.api.sinks.json_lines import JsonLines
 from penstock.api.tuple_types import check_key, check_travels, element_type, given_type, of_pair, returned_type
 from penstock.model.entity import Name, explain
 from penstock.model.errors import InvalidInput, UnknownName, choices, refuse_duplicates
@@ -99,6 +101,8 @@ class Part:
     outputs: tuple[str, ...] = ()
     inputs: tuple[Outlet, ...] = ()
     stated: bool = True  # False: `gives` was read off annotations, where a direct stream's tuples are pairs
+    errors: ErrorPolicy | None = None  # None: an exception ends the run
+    letters: Callable[[], Sink[Any]] | None = None  # makes what takes the tuples that a task skips
 
 
 class MapOperator(Operator[Any, Any]):
@@ -138,7 +142,8 @@ class Dataflow:
     `Component` say what a component costs and where it may run: policies plan by them, and emulated machines charge
     them. `gives` is the type of the tuples that a component sends: what is declared is checked when a tuple arrives
     from another process, and passed on without a copy within one. Where it is not given, annotations count: those of a
-    function, or the type arguments of a class (`Operator[str, int]`).
+    function, or the type arguments of a class (`Operator[str, int]`). `errors` says what becomes of a tuple that the
+    component's code raises on: `Fail()`, which is the default, `Skip()` or `Retry()`.
     """
 
     name: str
@@ -173,6 +178,7 @@ class Dataflow:
         *inputs: Outlet,
         gives: Any = None,
         outputs: Sequence[str] = (),
+        errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
         """Add an operator: an object that is copied for each task, or a class or function that makes one.
@@ -181,15 +187,22 @@ class Dataflow:
         may then be a dict, a type an output.
         """
         inferred = partial(given_type, operator, Operator, 1)
-        return self._add(name, Kind.OPERATOR, _maker(name, operator, Operator), inputs, gives, inferred, outputs, costs)
+        logic = _maker(name, operator, Operator)
+        return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, outputs, costs, errors)
 
     def map(
-        self, name: str, function: Callable[[Any], Any], *inputs: Outlet, gives: Any = None, **costs: Any
+        self,
+        name: str,
+        function: Callable[[Any], Any],
+        *inputs: Outlet,
+        gives: Any = None,
+        errors: ErrorPolicy | None = None,
+        **costs: Any,
     ) -> Outlet:
         """Add an operator that gives one tuple for each: what the function returns."""
         _refuse_uncallable(name, function)
         logic, inferred = partial(MapOperator, function), partial(returned_type, function)
-        return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs)
+        return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs, errors)
 
     def flat_map(
         self,
@@ -197,24 +210,37 @@ class Dataflow:
         function: Callable[[Any], Iterable[Any] | None],
         *inputs: Outlet,
         gives: Any = None,
+        errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
         """Add an operator that gives any number of tuples for each: those that the function returns or yields."""
         _refuse_uncallable(name, function)
-        logic = partial(FlatMapOperator, function)
-        return self._add(
-            name, Kind.OPERATOR, logic, inputs, gives, lambda: element_type(returned_type(function)), (), costs
-        )
+        logic, inferred = partial(FlatMapOperator, function), lambda: element_type(returned_type(function))
+        return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs, errors)
 
-    def filter(self, name: str, predicate: Callable[[Any], bool], *inputs: Outlet, **costs: Any) -> Outlet:
+    def filter(
+        self,
+        name: str,
+        predicate: Callable[[Any], bool],
+        *inputs: Outlet,
+        errors: ErrorPolicy | None = None,
+        **costs: Any,
+    ) -> Outlet:
         """Add an operator that lets the tuples through that the function says yes to."""
         _refuse_uncallable(name, predicate)
         logic = partial(FilterOperator, predicate)
-        return self._add(name, Kind.OPERATOR, logic, inputs, None, lambda: self._common_type(inputs), (), costs)
+        return self._add(name, Kind.OPERATOR, logic, inputs, None, lambda: self._common_type(inputs), (), costs, errors)
 
-    def sink(self, name: str, sink: Sink[Any] | Callable[[], Sink[Any]], *inputs: Outlet, **costs: Any) -> None:
+    def sink(
+        self,
+        name: str,
+        sink: Sink[Any] | Callable[[], Sink[Any]],
+        *inputs: Outlet,
+        errors: ErrorPolicy | None = None,
+        **costs: Any,
+    ) -> None:
         """Add a sink: an object that is copied for each task, or a class or function that makes one."""
-        self._add(name, Kind.SINK, _maker(name, sink, Sink), inputs, None, lambda: None, (), costs)
+        self._add(name, Kind.SINK, _maker(name, sink, Sink), inputs, None, lambda: None, (), costs, errors)
 
     @property
     def application(self) -> Application:
@@ -260,6 +286,7 @@ class Dataflow:
         inferred: Callable[[], Any],
         outputs: Sequence[str],
         costs: dict[str, Any],
+        errors: ErrorPolicy | None = None,
     ) -> Outlet:
         path = f"{self.name}.{name}"
         if name in self.parts:
@@ -278,7 +305,10 @@ class Dataflow:
             read = of_pair(read)
         carried = gives if gives is not None else Any if read is None else read
         _check_gives(path, carried, named)
-        self.parts[name] = Part(component, logic, carried, named, inputs, stated=gives is not None)
+        policy = checked(f"{path}.errors", errors)
+        folder = None if policy is None else letters_folder(policy)
+        letters = None if folder is None else partial(JsonLines, folder)
+        self.parts[name] = Part(component, logic, carried, named, inputs, gives is not None, policy, letters)
         return Outlet(name, outputs=named)
 
     def _check_input(self, path: str, outlet: Outlet, target: Component, before: tuple[Outlet, ...]) -> None:

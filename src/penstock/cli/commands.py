@@ -1,5 +1,19 @@
 """Registers every command, in the order in which `penstock --help` lists them."""
 
-from penstock.cli import apply, diff, doctor, move, plan, policies, report, run, show, status, stop, sweep
+from penstock.cli import apply, checkpoints, diff, doctor, move, plan, policies, report, run, show, status, stop, sweep
 
-__all__ = ["apply", "diff", "doctor", "move", "plan", "policies", "report", "run", "show", "status", "stop", "sweep"]
+__all__ = [
+    "apply",
+    "checkpoints",
+    "diff",
+    "doctor",
+    "move",
+    "plan",
+    "policies",
+    "report",
+    "run",
+    "show",
+    "status",
+    "stop",
+    "sweep",
+]

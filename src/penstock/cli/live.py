@@ -1,6 +1,7 @@
 """The state of a run as a person sees it: the live table, one line for a log, and the summary at the end."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.output import number, table
+from penstock.cli.output import duration, number, size, table
 from penstock.cli.words import plural
 
 if TYPE_CHECKING:
@@ -19,17 +20,25 @@ if TYPE_CHECKING:
 WIDE = 100  # columns of a terminal with room for everything
 BAR = 10  # cells of a machine's bar
 BLOCKED = 0.01  # share of the time from which on lack of credit is worth a word
-STYLES = {"starting": "dim", "running": "green", "draining": "yellow", "stopped": "bold", "failed": "bold red"}
+STYLES = {
+    "starting": "dim",
+    "running": "green",
+    "recovering": "bold yellow",
+    "draining": "yellow",
+    "stopped": "bold",
+    "failed": "bold red",
+}
 STEADY = 6  # cells of a column of figures at least, so that it does not jump as they change
 NAME_WIDTH = 20  # of a machine's name, at most, before all else in its row gives way
+LATE = "late"  # the note of a machine whose emulation is
 FEWEST_MACHINES = 3  # rows that they get on the lowest terminal
 
 
 def view(status: "Status", width: int, height: int | None = None, note: str = "") -> RenderableType:
     """Draw a run for a terminal of so many columns and, where a height is given, of so many lines."""
-    below = _below(status, note)
+    below, safety = _below(status, note), _safety(status)
     taken = len(status.components) + 11  # headings, empty lines, end to end
-    taken += sum(1 + len(line) // width for line in below)
+    taken += sum(1 + len(line) // width for line in [*below, *safety])
     rows = len(status.machines) if height is None else max(height - taken, FEWEST_MACHINES)
     return Group(
         *headline(status),
@@ -37,6 +46,7 @@ def view(status: "Status", width: int, height: int | None = None, note: str = ""
         _components(status.components, width >= WIDE),
         Text(),
         *_end_to_end(status, width),
+        *safety,
         Text(),
         _machines(status, rows),
         *below,
@@ -87,6 +97,8 @@ def status_line(status: "Status") -> str:
         parts.append(f"cpu ≤ {busiest.cpu:.0%} ({busiest.name})")
     if gone := [machine.name for machine in status.machines if not machine.alive]:
         parts.append(f"gone: {', '.join(gone)}")
+    if status.recoveries:
+        parts.append(plural(status.recoveries, "recovery", "recoveries"))
     return ", ".join(parts) + (f"; {status.operation}" if status.operation else "")
 
 
@@ -114,10 +126,14 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _components(components: "Sequence[ComponentStatus]", wide: bool) -> Table:
-    blocked = any(component.blocked >= BLOCKED for component in components)
+    odd = {
+        "blocked": any(component.blocked >= BLOCKED for component in components),
+        "skipped": any(component.skipped for component in components),
+        "retried": any(component.retried for component in components),
+    }
     columns = {"component": "component", "tasks": "tasks", "machines": "machines", "rate": "rate\n/s", "queue": "queue"}
     columns |= {"out": "out-\nqueue", "processing": "processing\nms", "p50": "p50\nms", "p99": "p99\nms"}
-    columns |= {"blocked": "blocked"} if blocked else {}
+    columns |= {name: name for name, some in odd.items() if some}
     shown = {name: title for name, title in columns.items() if wide or name not in ("machines", "out")}
     rows = table(*shown.values())
     for column in rows.columns[2:]:
@@ -134,6 +150,8 @@ def _components(components: "Sequence[ComponentStatus]", wide: bool) -> Table:
             "p50": milliseconds(component.p50_ms),
             "p99": milliseconds(component.p99_ms),
             "blocked": f"[yellow]{component.blocked:.0%}[/]" if component.blocked >= BLOCKED else "-",
+            "skipped": f"[yellow]{component.skipped:,}[/]" if component.skipped else "-",
+            "retried": f"{component.retried:,}" if component.retried else "-",
         }
         rows.add_row(*(cells[name] for name in shown))
     return rows
@@ -153,6 +171,24 @@ def _end_to_end(status: "Status", width: int) -> list[Text]:
     if width >= WIDE:
         return [Text.from_markup(f"[bold]end to end[/]  {times}   {flow}", overflow="ellipsis")]
     return [Text.from_markup(f"[bold]end to end[/]  {times}"), Text.from_markup(f"            {flow}")]
+
+
+def _safety(status: "Status") -> list[Text]:
+    """Say what would be left if all were lost now, and what was lost so far; nothing where no checkpoint is made."""
+    lines = []
+    if (last := status.checkpoint) is not None:
+        told = f"{last.number}, {age(last.age_s)} ago  {size(last.bytes)} in {duration(last.seconds)}"
+        told += "" if status.epoch <= 1 else f"  epoch {status.epoch}"
+        lines.append(Text.assemble(("checkpoint", "bold"), f"  {told}"))
+    if status.recoveries:
+        told = f"{status.recoveries:,}, the last: {status.last_recovery}" if status.last_recovery else ""
+        lines.append(Text.assemble(("recoveries", "bold"), f"  {told or status.recoveries}"))
+    return lines
+
+
+def age(seconds: float) -> str:
+    """Write how long ago something was: `0.4 s`, `12 s`, `3:05 min`."""
+    return f"{max(seconds, 0.0):.1f} s" if seconds < 10 else clock(seconds)
 
 
 def _machines(status: "Status", most: int) -> Group:
@@ -175,8 +211,9 @@ def _machines(status: "Status", most: int) -> Group:
     rows.columns[5].no_wrap, rows.columns[5].overflow = True, "ellipsis"
     for machine in shown:
         listed = escape(task_list(tasks[machine.name]))
-        if not machine.alive:
-            listed = f"[red]does not answer[/] {listed}"
+        why = machine.note if machine.note != LATE else ""
+        if why or not machine.alive:
+            listed = f"[{'yellow' if machine.alive else 'red'}]{escape(why or 'does not answer')}[/] {listed}"
         lag = milliseconds(machine.lag_ms)
         name = escape(machine.name) if machine.alive else f"[red]{escape(machine.name)}[/]"
         lag = f"[yellow]{lag}[/]" if machine.note else lag
@@ -218,12 +255,40 @@ def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
         lines.append(("latency", f"p50 {p50} ms, p99 {p99} ms, {status.latency.count:,} sampled towards the end"))
     if status.timed_out:
         lines.append(("", f"{status.timed_out:,} sampled tuples were not seen to the end in time"))
+    for component in status.components:
+        if component.skipped:
+            lines.append(("skipped", f"{plural(component.skipped, 'tuple')} by {component.name}, kept as dead letters"))
+    if status.recoveries:
+        lines.append(("recovered", f"{plural(status.recoveries, 'time')}, the last: {status.last_recovery}"))
     lines += [("warning", warning) for warning in status.warnings]
     lines.append(("telemetry", str(info.telemetry_path)))
-    if any(info.output_path.glob("*")):
-        lines.append(("output", str(info.output_path)))
+    if files := published(info):
+        lines.append(("output", f"{info.output_path}, {plural(files, 'file')} published"))
+    if resumable := goes_on(info):
+        lines.append(("next", f"penstock run --resume {run_name(info)} {resumable}"))
     lines.append(("next", f"penstock report {run_name(info)}"))
     return lines
+
+
+def published(info: "RunInfo") -> int:
+    """Return how many files are in a run's output, but for those that nobody is to see yet."""
+    return sum(path.is_file() and not path.name.startswith("_") for path in info.output_path.rglob("*"))
+
+
+def goes_on(info: "RunInfo") -> str:
+    """Say from where a run that has ended could go on; empty where it has come to its end, or cannot."""
+    from penstock.model.errors import PenstockError
+    from penstock.runtime.checkpoints import numbers, read_manifest
+    from penstock.runtime.storage import Posix
+
+    if info.setup is None:
+        return ""
+    disk, folder = Posix(), str(info.checkpoints_path)
+    there = numbers(disk, folder)
+    for latest in there:
+        with suppress(PenstockError, OSError):
+            return "" if read_manifest(disk, folder, latest).last else f"goes on from checkpoint {latest}"
+    return "" if there else "begins anew, no checkpoint was complete"
 
 
 def run_name(info: "RunInfo") -> str:

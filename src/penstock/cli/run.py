@@ -30,6 +30,8 @@ EXAMPLES = """Examples:
   penstock run log-processing --arrivals poisson:rate=500 --input /var/log/syslog --master spark://head:7077
 
   penstock run my_module:flow --emulate my-cluster.toml --plan plan.toml --telemetry /data/telemetry
+
+  penstock run --resume word-count-20250131-142501
 """
 MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
 STOPPED = 130  # exit code after Ctrl-C, as of other programs
@@ -38,14 +40,14 @@ STOPPED = 130  # exit code after Ctrl-C, as of other programs
 @app.command(epilog=EXAMPLES)
 def run(
     application: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="APP",
             help="A built-in name, NAME or NAME:PARAMETER=VALUE, a file that describes an application, "
             "or module:object, a Dataflow or what makes one.",
             autocompletion=flow_names,
         ),
-    ],
+    ] = None,
     master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
     emulate: Annotated[
         str | None,
@@ -59,12 +61,12 @@ def run(
         ),
     ] = None,
     objective: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What a policy makes the most of: throughput, rate, delay, traffic or balanced.",
+            help="What a policy makes the most of: throughput (unless said), rate, delay, traffic or balanced.",
             autocompletion=objective_names,
         ),
-    ] = "throughput",
+    ] = None,
     plan: Annotated[Path | None, typer.Option(help="A plan file to run by, in place of a policy.")] = None,
     then: Annotated[
         list[str] | None,
@@ -92,33 +94,57 @@ def run(
     listen: Annotated[
         str | None, typer.Option(help="Where workers call, HOST or HOST:PORT; loopback, or the driver's host.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For everything that is drawn by lot.", min=0)] = 0,
+    seed: Annotated[int | None, typer.Option(help="For everything that is drawn by lot; 0 unless said.", min=0)] = None,
+    checkpoint_every: Annotated[
+        str | None,
+        typer.Option(metavar="SECONDS", help="Time between checkpoints; none: only one, at the end. 5 unless said."),
+    ] = None,
+    guarantee: Annotated[
+        str | None,
+        typer.Option(help="exactly-once: refuse an application that cannot keep it; any (unless said): take it."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Go on with a run from its last checkpoint: its name, its folder, or latest."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run an application on Spark until it ends, its time is up, or you stop it.
 
-    Ctrl-C once drains: sources stop, everything under way is processed. Ctrl-C twice stops at once. Meanwhile, from
-    another terminal: penstock status, move, apply, stop.
+    Ctrl-C once drains: sources stop, everything under way is processed and published. Ctrl-C twice stops at once; what
+    came after the last checkpoint is then not published, and comes again where the run is resumed. Meanwhile, from
+    another terminal: penstock status, checkpoints, move, apply, stop.
     """
-    from penstock.cli.flows import arrival_process, find_flow
+    from penstock.cli.given import Told, find_resumed, promise, refuse_kept
     from penstock.cli.inputs import cluster as find_cluster
+    from penstock.cli.output import errors
 
     _refuse_numbers(rate=rate, duration=duration, in_flight=in_flight)
-    sampled = _sampled(sample)
     _refuse_places(master, input, {"telemetry": telemetry, "runs": runs})
-    process = arrival_process(arrivals, rate)
-    flow = find_flow(application, rate=rate if process is None else None, arrivals=process, input=input, seed=seed)
-    cluster = None if emulate is None else find_cluster(emulate)
-    planned = _planned(flow, cluster, policy, plan)
-    chosen = chosen_objective(objective)
-    changes = _changes(then or [], duration)
-    settings: dict[str, Any] = {"master": master, "emulate": cluster, "policy": policy, "plan": planned}
-    settings |= {"objective": chosen, "listen": listen}
-    settings |= {"telemetry": telemetry, "runs": runs, "in_flight": in_flight, "seed": seed}
-    settings |= {} if sampled is None else {"sample_tps": sampled}
-    plans = _plans(flow, cluster, changes, chosen, seed)
+    settings: dict[str, Any] = {"master": master, "policy": policy, "listen": listen, "in_flight": in_flight}
+    settings |= {"sample_tps": _sampled(sample), "checkpoint_s": _every(checkpoint_every), "guarantee": guarantee}
+    settings |= {"telemetry": telemetry, "runs": runs, "seed": seed, "resume": resume}
+    settings |= {"objective": None if objective is None else chosen_objective(objective)}
+    told = Told(application, rate, arrivals, input, seed or 0)
+    if resume is None:
+        cluster = settings["emulate"] = None if emulate is None else find_cluster(emulate)
+        goal = settings["objective"]
+    else:
+        refuse_kept(emulate=emulate, input=input, seed=seed, telemetry=telemetry)
+        found = find_resumed(told, resume, runs)
+        told, cluster, goal = (
+            found.told,
+            found.cluster,
+            settings["objective"] or chosen_objective(found.setup.objective),
+        )
+        settings["resume"] = found.info.path
+    flow = told.flow()
+    settings |= {"plan": _planned(flow, cluster, policy, plan), "given": told.given()}
+    changes = _plans(flow, cluster, _changes(then or [], duration), goal, told.seed)
+    if not as_json:
+        errors.print(promise(flow), markup=False, soft_wrap=True)
     handle = _start(flow, settings, quiet=as_json)
-    _follow(handle, duration, as_json, [_change(handle, name, make) for name, make in plans])
+    _follow(handle, duration, as_json, [_change(handle, name, make) for name, make in changes])
     if report:
         _report(handle, as_json)
 
@@ -144,6 +170,22 @@ def _sampled(text: str | None) -> float | None:
     if not 0 <= sampled < float("inf"):
         raise InvalidInput("sample", f"expected a number ≥ 0, all or none, got {text!r}; choose another --sample")
     return sampled
+
+
+def _every(text: str | None) -> float | None:
+    """Return the seconds between checkpoints: 0 for none but the last, None as usual."""
+    from penstock.model.errors import InvalidInput
+
+    if text is None or text == "none":
+        return None if text is None else 0.0
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        problem = f"expected seconds > 0 or none, got {text!r}; choose another --checkpoint-every"
+        raise InvalidInput("checkpoint_every", problem)
+    return seconds
 
 
 def _changes(policies: list[str], duration: float | None) -> list[str]:
@@ -172,16 +214,18 @@ def _change(handle: "Run", policy: str, make: Callable[["Cluster"], "Plan"]) -> 
 
 
 def _plans(
-    flow: "Dataflow", cluster: "Cluster | None", policies: list[str], objective: "Objective", seed: int
+    flow: "Dataflow", cluster: "Cluster | None", policies: list[str], objective: "Objective | None", seed: int
 ) -> "list[tuple[str, Callable[[Cluster], Plan]]]":
     """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
 
     def maker(policy: str) -> "Callable[[Cluster], Plan]":
         from penstock.control.live import plan_by
+        from penstock.estimate.evaluator import Objective
 
+        goal = objective or Objective.THROUGHPUT
         if cluster is None:
-            return lambda found: plan_by(policy, flow.application, found, objective, seed)
-        made = plan_by(policy, flow.application, cluster, objective, seed)
+            return lambda found: plan_by(policy, flow.application, found, goal, seed)
+        made = plan_by(policy, flow.application, cluster, goal, seed)
         return lambda _: made
 
     return [(policy, maker(policy)) for policy in policies]
@@ -241,11 +285,16 @@ def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
     from rich.markup import escape
 
     from penstock.cli.follow import Interrupts
-    from penstock.cli.output import errors
+    from penstock.cli.output import console, errors
     from penstock.control.live import start
+    from penstock.control.resuming import AtItsEnd
     from penstock.runtime.controller import RunFailed
 
     said = ""
+
+    def tell(text: str) -> None:
+        if not quiet:
+            errors.print(text, markup=False, soft_wrap=True, style="yellow" if text.startswith("warning: ") else None)
 
     def progress(text: str) -> None:
         nonlocal said
@@ -263,7 +312,12 @@ def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
         with Interrupts() as interrupts:
             if errors.is_terminal and not quiet:
                 spinner.start()
-            return start(flow, progress=progress, **settings)
+            return start(flow, progress=progress, tell=tell, **settings)
+    except AtItsEnd as end:
+        if not end.published:
+            raise
+        console.print(str(end), markup=False, soft_wrap=True)
+        raise typer.Exit from None
     except KeyboardInterrupt:
         errors.print("stopped while it was starting")
         raise typer.Exit(STOPPED) from None

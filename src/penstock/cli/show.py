@@ -10,6 +10,7 @@ from penstock.cli.inputs import JsonOption, application_names, cluster_names, is
 from penstock.cli.inputs import cluster as find_cluster
 
 if TYPE_CHECKING:
+    from penstock.api.dataflow import Dataflow
     from penstock.model.cluster import Cluster
     from penstock.model.plan import Plan
     from penstock.model.topology import Application
@@ -51,7 +52,8 @@ def show(
     if thing is None:
         _list_built_in(as_json)
         return
-    found = _find(thing)
+    flow = _own_flow(thing)
+    found = _find(thing) if flow is None else flow.application
     if svg is not None and svg.suffix.lower() != ".svg":
         from penstock.model.errors import FileProblem
 
@@ -72,17 +74,33 @@ def show(
 
         for line in draw(found, terminal_width()):
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
+        if flow is not None:
+            from penstock.cli.given import promise
+
+            console.print(promise(flow), markup=False, soft_wrap=True)
+
+
+def _own_flow(text: str) -> "Dataflow | None":
+    """Return the dataflow of the user's that a text names, `module:object`; None where it names something else."""
+    from penstock.workloads.applications import APPLICATIONS
+    from penstock.workloads.clusters import CLUSTERS
+
+    name, _, rest = text.partition(":")
+    if not rest or "=" in rest or name in (*APPLICATIONS, *CLUSTERS) or is_file(text):
+        return None
+    from penstock.cli.flows import find_flow
+
+    return find_flow(text)
 
 
 def _find(text: str) -> "Application | Cluster | Plan":
-    """Return what a file, a built-in name or a dataflow of the user's, `module:object`, gives."""
-    from penstock.cli.flows import find_flow
+    """Return what a file or a built-in name gives."""
     from penstock.model.errors import UnknownName, choices
     from penstock.model.files import load_any
     from penstock.workloads.applications import APPLICATIONS, application
     from penstock.workloads.clusters import CLUSTERS, cluster
 
-    name, _, rest = text.partition(":")
+    name = text.partition(":")[0]
     if name in APPLICATIONS and not is_file(text):
         return application(text)
     if name in CLUSTERS and not is_file(text):
@@ -91,8 +109,6 @@ def _find(text: str) -> "Application | Cluster | Plan":
         return find_cluster(text)
     if is_file(text) or Path(text).exists():
         return load_any(text)
-    if rest and "=" not in rest:
-        return find_flow(text).application
     raise UnknownName(
         "thing",
         f"nothing is named {name!r}; there are the applications {choices(APPLICATIONS)}, "

@@ -20,13 +20,14 @@ EXAMPLES = """Examples:
 @app.command(epilog=EXAMPLES)
 def stop(
     run: RunArgument = None,
-    now: Annotated[bool, typer.Option("--now", help="At once, whatever is under way.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="At once, as of the last checkpoint; it can be resumed.")] = False,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """End a running application: its sources stop, everything under way is processed, then it ends.
+    """End a running application: its sources stop, everything under way is processed and published, then it ends.
 
-    Waits for the end; Ctrl-C leaves off waiting, not ending.
+    With --now nothing is published that came after the last checkpoint; penstock run --resume goes on from there. Waits
+    for the end; Ctrl-C leaves off waiting, not ending.
     """
     from penstock.cli.live import run_name
     from penstock.cli.output import console, errors, print_json
@@ -41,4 +42,5 @@ def stop(
     if as_json:
         print_json({"run": info.run, "drained": not now, "telemetry": str(info.telemetry_path)})
     else:
-        console.print(f"{info.run} has ended; next: penstock report {run_name(info)}", markup=False, soft_wrap=True)
+        then = f"report {run_name(info)}" if not now or info.setup is None else f"run --resume {run_name(info)}"
+        console.print(f"{info.run} has ended; next: penstock {then}", markup=False, soft_wrap=True)

@@ -1,35 +1,53 @@
 """Run an application: find where it can run, plan it, start it."""
 
+import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.model.topology import Application
 
 if TYPE_CHECKING:
+    import socket
+
     from pyspark.sql import SparkSession
 
-    from penstock.runtime.folder import RunInfo
+    from penstock.control.resuming import Resumption
+    from penstock.runtime.folder import Given, RunInfo, Setup
     from penstock.runtime.run import Progress, Run
     from penstock.runtime.spark.executors import Executor
-    from penstock.runtime.terms import Site
+    from penstock.runtime.terms import Complete, Site
 
 POLICY = "round-robin"
-SAMPLE_TPS = 20.0
 
 
 class NoPlacement(PenstockError):
     """The policy found no place for the application's tasks."""
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A run with its folder, its lock and what was asked of it, before Spark is looked for."""
+
+    info: "RunInfo"
+    setup: "Setup"
+    emulate: Cluster | None
+    plan: "Callable[[Cluster, Complete], Plan]"  # where its tasks begin, once it is known what there is
+    found: "Resumption | None" = None
 
 
 def start(
@@ -38,19 +56,24 @@ def start(
     master: str | None = None,
     emulate: Cluster | None = None,
     policy: str | None = None,
-    objective: Objective = Objective.THROUGHPUT,
+    objective: Objective | None = None,
     plan: Plan | None = None,
     slots: int | None = None,
     telemetry: Path | str | bool | None = None,
     runs: Path | str = "runs",
-    sample_tps: float = SAMPLE_TPS,
+    sample_tps: float | None = None,
     in_flight: int | None = None,
     window: int | None = None,
     listen: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    checkpoint_s: float | None = None,
+    guarantee: str | None = None,
+    resume: Path | str | None = None,
+    given: "Given | None" = None,
     progress: "Progress | None" = None,
+    tell: "Progress | None" = None,
 ) -> "Run":
-    """Start an application on Spark, and return once tuples flow.
+    """Start an application on Spark, or go on with it, and return once tuples flow.
 
         with ps.run(flow, emulate=ps.cluster("hetero-small"), policy="r-storm") as run:
             run.wait(30)
@@ -59,76 +82,167 @@ def start(
     master: a Spark master's URL; None: embedded, in this process's own Java process.
     emulate: a described cluster whose machines are emulated, a process each; None: the executors themselves.
     policy, plan: where the tasks go; a plan must have been made for this application and cluster.
-    objective: what a policy that searches is to make the most of.
+    objective: what a policy that searches is to make the most of; throughput unless said.
     slots: worker processes, where nothing is emulated; None: embedded a core each, else what the executors have.
     telemetry: a folder; None: in the run's folder; False: none is kept.
-    sample_tps: source tuples a second and task that are followed to their end; below 0: all.
+    sample_tps: source tuples a second and task that are followed to their end, 20 unless said; below 0: all.
     in_flight: source tuples that a source task may have under way. window: tuples that a channel may have.
     listen: where workers call, HOST or HOST:PORT; None: loopback, or for another master the driver's host, a free port.
+    seed: for everything that is drawn by lot; 0 unless said.
+    checkpoint_s: seconds between checkpoints, 5 unless said; 0: only one, at the end.
+    guarantee: "exactly-once" refuses an application that cannot keep it; "any", the default, takes each as it is.
+    resume: the name or folder of a run that was stopped, has failed or lost its driver: it goes on from its last
+        checkpoint. What is not said is as it was; `emulate`, `seed` and `telemetry` cannot change.
+    given: how the command line named the application. tell: called with what a person should know.
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
     """
-    from penstock.runtime import folder as folders
     from penstock.runtime.driver import listen_for_workers
-    from penstock.runtime.run import check_parts, launch
-    from penstock.runtime.spark.executors import is_local, need_cores
+    from penstock.runtime.folder import Setup
+    from penstock.runtime.run import check_parts
 
-    say = progress or (lambda _: None)
     _refuse_below_one(slots=slots, in_flight=in_flight, window=window)
+    _refuse_seconds(checkpoint_s)
     check_parts(flow)
-    plan = _known_plan(flow, emulate, policy, plan, objective, seed)
-    for name, place in {"telemetry": telemetry, "runs": runs}.items():
-        if isinstance(place, Path | str):
-            folders.refuse_unwritable(Path(place), name)
-    workers = len(emulate.machines) if emulate is not None else slots or os.cpu_count() or 1
+    _refuse_unwritable(telemetry=telemetry, runs=runs)
+    asked: dict[str, Any] = {"master": master, "policy": policy, "objective": objective, "slots": slots, "seed": seed}
+    asked |= {"in_flight": in_flight, "window": window, "sample_tps": sample_tps, "given": given}
+    asked |= {"checkpoint_s": checkpoint_s, "guarantee": guarantee}
+    stated = {name: value for name, value in asked.items() if value is not None}
     with ExitStack() as stack:
         listener = None if listen is None else listen_for_workers(*_address(listen))
         if listener is not None:
             stack.callback(listener.close)
-        info = folders.create(
-            flow.name,
-            Path(runs),
-            master=master or "embedded",
-            emulated=None if emulate is None else emulate.name,
-            policy=policy or (plan.policy if plan is not None else POLICY),
-            telemetry=Path(telemetry) if isinstance(telemetry, Path | str) else None,
-        )
-        stack.push(partial(_leave, info))
-        say("starting Spark")
-        spark = _open_session(stack, flow.name, master, workers, info.path / "spark")
-        say("looking for executors")
-        executors = need_cores(spark, workers if emulate or slots or is_local(spark) else 1)
-        cluster = emulate or discover(executors, is_local(spark), slots)
-        options: dict[str, Any] = {"sample_tps": sample_tps, "in_flight": in_flight or 0, "seed": seed}
-        options |= {} if window is None else {"window": window}
-        return launch(
-            spark,
-            flow,
-            cluster,
-            plan or plan_by(policy or POLICY, flow.application, cluster, objective, seed),
-            places(cluster, executors, emulated=emulate is not None),
-            stack,
-            emulated=emulate is not None,
-            telemetry=None if telemetry is False else info.telemetry_path,
-            info=info,
-            options=options,
-            progress=say,
-            listener=listener,
-        )
+        if resume is None:
+            setup = Setup(**stated, telemetry=telemetry is not False)
+            begun = _begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
+        else:
+            _refuse_changed(emulate=emulate, seed=seed, telemetry=telemetry)
+            begun = _take_over(flow, resume, Path(runs), stated, plan, stack, tell or (lambda _: None))
+        return _launch(flow, begun, stack, listener, progress or (lambda _: None))
 
 
-def _known_plan(
-    flow: Dataflow, emulate: Cluster | None, policy: str | None, plan: Plan | None, objective: Objective, seed: int
-) -> Plan | None:
+def _begin(
+    flow: Dataflow,
+    setup: "Setup",
+    emulate: Cluster | None,
+    plan: Plan | None,
+    runs: Path,
+    telemetry: Path | str | bool | None,
+    stack: ExitStack,
+) -> _Begun:
+    """Make the folder of a new run."""
+    from penstock.api.guarantees import require
+    from penstock.runtime import folder as folders
+
+    require(flow, setup.guarantee)
+    known = _known_plan(flow, emulate, plan, setup)
+    info = folders.create(
+        flow.name,
+        runs,
+        master=setup.master or "embedded",
+        emulated=None if emulate is None else emulate.name,
+        policy=known.policy if known is not None else setup.policy or POLICY,
+        telemetry=Path(telemetry) if isinstance(telemetry, Path | str) else None,
+        setup=setup,
+    )
+    stack.callback(folders.RunLock(info).release)
+    stack.push(partial(_leave, info))
+    if emulate is not None:
+        save(emulate, info.cluster_path)
+    return _Begun(info, setup, emulate, lambda cluster, _: known or _planned(flow, cluster, setup))
+
+
+def _take_over(
+    flow: Dataflow,
+    what: Path | str,
+    runs: Path,
+    stated: dict[str, Any],
+    plan: Plan | None,
+    stack: ExitStack,
+    tell: "Progress",
+) -> _Begun:
+    """Take a run over from a driver that has gone."""
+    from penstock.api.guarantees import require
+    from penstock.control.resuming import emulated_cluster, find_resumable, plan_of, take
+    from penstock.runtime import folder as folders
+
+    info, before = find_resumable(what, runs)
+    setup = msgspec.structs.replace(before, **stated)
+    require(flow, setup.guarantee)
+    emulate = emulated_cluster(info)
+    known = None
+    if plan is not None or "policy" in stated:
+        known = _known_plan(flow, emulate, plan, msgspec.structs.replace(setup, policy=stated.get("policy")))
+    found = take(info, before, flow)
+    stack.callback(found.lock.release)
+    policy = known.policy if known is not None else stated.get("policy", found.policy)
+    info = folders.taken_over(info, setup=setup, master=setup.master or "embedded", policy=policy)
+    stack.callback(folders.ended, info)
+    found.tell(tell)
+    found.clear()
+
+    def place(cluster: Cluster, complete: "Complete") -> Plan:
+        if known is not None or "policy" in stated:
+            return known or _planned(flow, cluster, setup)
+        return plan_of(found, flow, cluster, setup.objective, complete) or _planned(flow, cluster, setup)
+
+    return _Begun(info, setup, emulate, place, found)
+
+
+def _launch(
+    flow: Dataflow, begun: _Begun, stack: ExitStack, listener: "socket.socket | None", say: "Progress"
+) -> "Run":
+    """Find out where it can run, plan it where that is not done, and start its workers."""
+    from penstock.control.completing import completion
+    from penstock.runtime.run import launch
+    from penstock.runtime.spark.executors import is_local, need_cores
+
+    info, setup, emulate = begun.info, begun.setup, begun.emulate
+    workers = len(emulate.machines) if emulate is not None else setup.slots or os.cpu_count() or 1
+    say("starting Spark")
+    spark = _open_session(stack, flow.name, setup.master, workers, info.path / "spark")
+    say("looking for executors")
+    executors = need_cores(spark, workers if emulate or setup.slots or is_local(spark) else 1)
+    cluster = emulate or discover(executors, is_local(spark), setup.slots)
+    complete = completion(flow.application, cluster, Objective(setup.objective))
+    return launch(
+        spark,
+        flow,
+        cluster,
+        begun.plan(cluster, complete),
+        places(cluster, executors, emulated=emulate is not None),
+        stack,
+        emulated=emulate is not None,
+        telemetry=info.telemetry_path if setup.telemetry else None,
+        info=info,
+        options={**_terms(info, setup, begun.found), "complete": complete},
+        progress=say,
+        listener=listener,
+    )
+
+
+def _terms(info: "RunInfo", setup: "Setup", found: "Resumption | None") -> dict[str, Any]:
+    """Return what a run's terms are to say, beside what `launch` knows by itself."""
+    terms: dict[str, Any] = {"sample_tps": setup.sample_tps, "in_flight": setup.in_flight or 0, "seed": setup.seed}
+    terms |= {} if setup.window is None else {"window": setup.window}
+    terms |= {"checkpoint_s": setup.checkpoint_s, "checkpoints": str(info.checkpoints_path.absolute())}
+    return terms if found is None else terms | {"resumed": found.manifest, "epoch": found.epoch}
+
+
+def _known_plan(flow: Dataflow, emulate: Cluster | None, plan: Plan | None, setup: "Setup") -> Plan | None:
     """Return the plan to run by where it can be known before Spark has started, refusing one that does not fit."""
-    if policy is not None and plan is not None:
-        raise InvalidInput("policy", f"expected a policy or a plan, got {policy!r} and a plan; leave one out")
-    application = flow.application
+    if setup.policy is not None and plan is not None:
+        raise InvalidInput("policy", f"expected a policy or a plan, got {setup.policy!r} and a plan; leave one out")
     if emulate is None:
         return plan
     if plan is None:
-        return plan_by(policy or POLICY, application, emulate, objective, seed)
-    to_placement(plan, application, emulate)
+        return _planned(flow, emulate, setup)
+    to_placement(plan, flow.application, emulate)
     return plan
+
+
+def _planned(flow: Dataflow, cluster: Cluster, setup: "Setup") -> Plan:
+    return plan_by(setup.policy or POLICY, flow.application, cluster, Objective(setup.objective), setup.seed)
 
 
 def _open_session(stack: ExitStack, name: str, master: str | None, workers: int, folder: Path) -> "SparkSession":
@@ -226,6 +340,27 @@ def _refuse_below_one(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
             raise InvalidInput(name, f"expected a whole number ≥ 1, got {count!r}")
+
+
+def _refuse_seconds(checkpoint_s: float | None) -> None:
+    if checkpoint_s is None:
+        return
+    if isinstance(checkpoint_s, bool) or not isinstance(checkpoint_s, int | float) or not 0 <= checkpoint_s < math.inf:
+        raise InvalidInput("checkpoint_s", f"expected seconds ≥ 0, got {checkpoint_s!r}")
+
+
+def _refuse_unwritable(**folders: Path | str | bool | None) -> None:
+    from penstock.runtime.folder import refuse_unwritable
+
+    for name, place in folders.items():
+        if isinstance(place, Path | str):
+            refuse_unwritable(Path(place), name)
+
+
+def _refuse_changed(**settings: object) -> None:
+    for name, value in settings.items():
+        if value is not None:
+            raise InvalidInput(name, "a run that is resumed keeps what it had, leave it out; or start a new run")
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ application goes on.
 """
 
 import math
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,6 @@ class Checkpointing:
         self._unpublished: list[Manifest] = []
         self._publishing = False
         self._next = math.inf
-        self._version = version("penstock")
 
     @property
     def latest(self) -> Manifest | None:
@@ -83,12 +83,12 @@ class Checkpointing:
             return
         controller, names = self.controller, self.controller.layout.names
         manifest = checkpoints.made(
-            controller.layout.flow,
+            controller.layout.application,
             controller.terms.run,
             self.number,
             controller.epoch,
             now - self._begun,
-            self._version,
+            _version(),
             dict(zip(names, controller.standing.wanted, strict=True)),
             {saved.file: saved.size for saved in self._saved.values() if saved.entries},
             [checkpoints.saved(entry, names[task], file) for task, (entry, file) in sorted(entries.items())],
@@ -223,3 +223,8 @@ class Checkpointing:
         if problem != self.problem:
             self.controller.warn(f"checkpoint {self.number} did not come to its end: {problem}")
         self.problem = problem
+
+
+@cache
+def _version() -> str:
+    return version("penstock")

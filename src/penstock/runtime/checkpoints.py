@@ -22,6 +22,7 @@ import msgspec
 from penstock.api.dataflow import Dataflow
 from penstock.api.keys import KEY_GROUPS
 from penstock.model.errors import FileProblem
+from penstock.model.topology import Application
 from penstock.runtime.messages import Entry, Kept, Pending, Wire
 from penstock.runtime.storage import Disk, below
 
@@ -46,6 +47,7 @@ class TaskState(Wire):
     ended_inputs: tuple[tuple[int, int], ...]  # channels that nothing comes on any more: stream, source task
     turns: tuple[int, ...]  # of each out-queue: the lane that is next
     logic: int  # bytes
+    letters: bytes = b""  # of the sink of tuples that it skips
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -126,9 +128,9 @@ def read_journal(disk: Disk, folder: str) -> Journal | None:
         raise FileProblem(f"{path}: damaged, {error}; it is needed to go on") from None
 
 
-def shape_of(flow: Dataflow) -> Shape:
+def shape_of(flow: Dataflow | Application) -> Shape:
     """Return the shape of an application."""
-    application = flow.application
+    application = flow.application if isinstance(flow, Dataflow) else flow
     return Shape(
         {part.name: (part.kind.value, part.parallelism) for part in application.components},
         tuple(sorted(f"{stream.label} {stream.grouping.value}" for stream in application.streams)),
@@ -287,7 +289,7 @@ def mismatch(manifest: Manifest, shape: Shape) -> list[str]:
 
 
 def made(
-    flow: Dataflow,
+    flow: Dataflow | Application,
     run: str,
     number: int,
     epoch: int,

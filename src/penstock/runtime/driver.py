@@ -1,4 +1,4 @@
-"""The controller's shell: its sockets and its clock, in a thread of the driver."""
+"""The controller's shell: its sockets, its clock and its files, in a thread of the driver and one for storage."""
 
 import contextlib
 import errno
@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
@@ -18,13 +17,14 @@ import msgspec
 from penstock.model.errors import InvalidInput
 from penstock.runtime import messages as wire
 from penstock.runtime.controller import RESTING, Controller
+from penstock.runtime.feed import Feed
 from penstock.runtime.handle import LogLine
 from penstock.runtime.recording import Recorder
-from penstock.runtime.transport import PROOF_S, Connection, ConnectionLost, Strangers, Watch, listen
+from penstock.runtime.transport import CLOSED, PROOF_S, Connection, ConnectionLost, Strangers, Watch, listen
+from penstock.runtime.writer import Writer
 
 LAST_WORDS_S = 5.0  # for workers to hang up once they have been told to stop
 TICK_S = 0.1
-LINES = 10_000  # of log that wait for a listener; more are dropped
 T = TypeVar("T")
 
 
@@ -54,12 +54,15 @@ class Driver:
         self._strangers = Strangers(listener, secret, self._watch)
         self._workers: dict[int, Connection] = {}
         self._names: dict[Connection, int] = {}
-        self._hearts: dict[Connection, int] = {}
+        self._hearts: dict[Connection, tuple[int, int]] = {}  # worker and incarnation
+        self._still: dict[int, int] = {}  # worker -> the incarnation whose heart has hung up
+        self.hung_up: dict[int, int] = {}  # worker -> the incarnation that was hung up on, because it was silent
         self._callers: set[Connection] = set()  # of whom it is not known yet what they are
         self._requests: SimpleQueue[tuple[Callable[[float], object], Future[object]]] = SimpleQueue()
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
-        self._feeds: list[_Feed] = []
+        self._writer = Writer(self._wake)
+        self._feeds: list[Feed] = []
         self._silent = False  # the log has ended
         terms = controller.terms
         self._recorder = Recorder(terms.telemetry, "controller") if terms.telemetry else None
@@ -87,11 +90,15 @@ class Driver:
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
         """Call a function for every log line, in a thread of its own."""
         if not self._silent:
-            self._feeds.append(_Feed(listener, self._stop_feed))
+            self._feeds.append(Feed(listener, self._stop_feed))
 
     def warn(self, text: str) -> None:
-        """Add a line to the log; from any thread, and after the end too, until `end_log`."""
-        self._log(LogLine(time.time(), "warning", "", None, "controller", text))
+        """Add a warning to the log; from any thread, and after the end too, until `end_log`."""
+        self.say(text, "warning")
+
+    def say(self, text: str, level: str = "info") -> None:
+        """Add a line to the log, as `warn` does."""
+        self._log(LogLine(time.time(), level, "", None, "controller", text))
 
     def end_log(self, within_s: float = LAST_WORDS_S) -> None:
         """Let listeners hear what is left, and nothing after it."""
@@ -110,7 +117,7 @@ class Driver:
         for feed in list(self._feeds):
             feed.put(line)
 
-    def _stop_feed(self, feed: "_Feed", error: Exception) -> None:
+    def _stop_feed(self, feed: Feed, error: Exception) -> None:
         self._feeds.remove(feed)
         self.warn(f"a listener to the log is called no more, it raised {type(error).__name__}: {error}")
 
@@ -133,13 +140,14 @@ class Driver:
             now = time.monotonic()
             if self.controller.phase in RESTING:
                 deadline = deadline or now + LAST_WORDS_S
-                if not self._workers or now > deadline:
+                if (not self._workers and self._writer.idle) or now > deadline:
                     return
             wait = min(max(self.controller.wakeup() - now, 0.0), TICK_S)
             for ready, events in self._watch.wait(wait):
                 self._ready(ready, events)
             self._turn_away()
             self._serve_requests()
+            self._writer.conclude()
             self.controller.tick(time.monotonic())
             self._carry()
 
@@ -150,7 +158,7 @@ class Driver:
         elif ready is self._woken:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
-        elif isinstance(ready, Connection):
+        elif isinstance(ready, Connection) and ready.fileno() >= 0:  # what came before it may have had it closed
             try:
                 if events & selectors.EVENT_WRITE:
                     ready.flush()
@@ -174,7 +182,8 @@ class Driver:
         caller = connection.caller if connection.opened and connection in self._callers else None
         if caller is not None and caller.heart:
             self._callers.discard(connection)
-            self._hearts[connection] = caller.worker
+            self._hearts[connection] = (caller.worker, caller.incarnation)
+            self._still.pop(caller.worker, None)
         for frame in frames:
             try:
                 message = wire.decode_telling(frame)
@@ -186,7 +195,17 @@ class Driver:
             elif connection in self._names:
                 self.controller.told(self._names[connection], message, now)
             elif connection in self._hearts and isinstance(message, wire.Beat):
-                self.controller.told(self._hearts[connection], message, now)
+                self._beat(connection, message, now)
+
+    def _beat(self, connection: Connection, message: wire.Beat, now: float) -> None:
+        """Answer a sign of life, unless it is from one that was given up: that may not go on."""
+        number, incarnation = self._hearts[connection]
+        if number in self._workers and self._incarnation(number) == incarnation:
+            self.controller.told(number, message, now)
+            connection.write([wire.encode(wire.Pulse(message.at))])
+
+    def _incarnation(self, number: int) -> int:
+        return self.controller.members[number].incarnation
 
     def _register(self, connection: Connection, message: wire.Register, now: float) -> None:
         number = self.controller.register(message, now)
@@ -206,7 +225,7 @@ class Driver:
                     future.set_exception(error)
 
     def _carry(self) -> None:
-        """Send commands, hand on log lines, keep records."""
+        """Send commands, hang up on who is silent, have files written, hand on log lines, keep records."""
         out, self.controller.out = self.controller.out, []
         for number, command in out:
             connection = self._workers.get(number)
@@ -217,6 +236,10 @@ class Driver:
                 self._watch.update(connection)
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))
+        self._hang_up()
+        if self.controller.storing:
+            jobs, self.controller.storing = self.controller.storing, []
+            self._writer.add(jobs)
         if self._recorder is not None:
             self._recorder.add(self.controller.take_records())
             if self._recorder.problem:
@@ -226,15 +249,44 @@ class Driver:
         for line in lines:
             self._log(line)
 
+    def _hang_up(self) -> None:
+        """Let go of workers that the controller has given up, which may live on."""
+        silent, self.controller.hung_up = self.controller.hung_up, []
+        for number in silent:
+            incarnation = self.hung_up[number] = self._incarnation(number)
+            connection = self._workers.pop(number, None)
+            if connection is not None:
+                del self._names[connection]
+                self._drop(connection)
+            for heart in self._hearts_of(number, incarnation):
+                del self._hearts[heart]
+                self._drop(heart)
+
     def _lose(self, connection: Connection, reason: str) -> None:
+        """Let go of a connection that broke; where a worker's heart has hung up as well, its process has ended.
+
+        A connection that was cut on its way says nothing of the process: it may act until its lease has ended.
+        """
+        self._drop(connection)
+        self._callers.discard(connection)
+        now = time.monotonic()
+        if (number := self._names.pop(connection, None)) is not None:
+            del self._workers[number]
+            self.controller.lost(number, reason, now)
+            if self._still.get(number) == self._incarnation(number):
+                self.controller.gone(number, now)
+        elif (heart := self._hearts.pop(connection, None)) is not None and reason == CLOSED:
+            number, incarnation = heart
+            self._still[number] = incarnation
+            if number not in self._workers and self._incarnation(number) == incarnation:
+                self.controller.gone(number, now)
+
+    def _hearts_of(self, number: int, incarnation: int) -> list[Connection]:
+        return [heart for heart, whose in self._hearts.items() if whose == (number, incarnation)]
+
+    def _drop(self, connection: Connection) -> None:
         self._watch.remove(connection)
         connection.close()
-        self._callers.discard(connection)
-        self._hearts.pop(connection, None)
-        number = self._names.pop(connection, None)
-        if number is not None:
-            del self._workers[number]
-            self.controller.lost(number, reason, time.monotonic())
 
     def _close(self) -> None:
         """Write and say what is left; whatever becomes of that, who waits for the end is told of it."""
@@ -242,6 +294,7 @@ class Driver:
             last.callback(self._serve_requests)
             last.callback(self.ended.set)
             last.callback(self._let_go)
+            last.callback(self._writer.close)
             try:
                 if self._recorder is not None:
                     self._recorder.add(self.controller.take_records())
@@ -256,61 +309,3 @@ class Driver:
         for sock in (self._listener, self._waker, self._woken):
             sock.close()
         self._watch.close()
-
-
-class _Feed(threading.Thread):
-    """Hands log lines to one listener, which may be slow, or ask something of the run, without holding anybody up.
-
-    Where it is slower than the log for long, lines are dropped, and another says how many. One that raises is called no
-    more: its own affair, and no reason to end the run.
-    """
-
-    def __init__(self, listener: Callable[[LogLine], None], failed: Callable[["_Feed", Exception], None]) -> None:
-        super().__init__(name="penstock log", daemon=True)
-        self._listener = listener
-        self._failed = failed
-        self._lines: deque[LogLine] = deque()
-        self._dropped = 0
-        self._closed = False
-        self._changed = threading.Condition()
-        self.start()
-
-    def put(self, line: LogLine) -> None:
-        """Add a line; returns at once."""
-        with self._changed:
-            if self._closed:
-                return
-            if len(self._lines) >= LINES:
-                self._dropped += 1
-                return
-            self._tell_dropped()
-            self._lines.append(line)
-            self._changed.notify()
-
-    def close(self) -> None:
-        """Take no more lines."""
-        with self._changed:
-            self._tell_dropped()
-            self._closed = True
-            self._changed.notify()
-
-    def run(self) -> None:
-        """Call the listener until there is nothing more."""
-        while (line := self._next()) is not None:
-            try:
-                self._listener(line)
-            except Exception as error:
-                self._failed(self, error)
-                return
-
-    def _next(self) -> LogLine | None:
-        with self._changed:
-            while not self._lines and not self._closed:
-                self._changed.wait()
-            return self._lines.popleft() if self._lines else None
-
-    def _tell_dropped(self) -> None:
-        if self._dropped:
-            text = f"{self._dropped} lines of log were dropped, more than {LINES} waited for who listens"
-            self._lines.append(LogLine(time.time(), "warning", "", None, "controller", text))
-            self._dropped = 0

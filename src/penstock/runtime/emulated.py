@@ -174,7 +174,8 @@ class Emulated(Runner):
         if not task.inbox:
             return math.inf
         head = task.inbox[0]
-        return head.arrived if isinstance(head, Delivery) else -math.inf
+        arrived = head.arrived if isinstance(head, Delivery) else -math.inf
+        return arrived if task.guard is None else max(arrived, task.guard.until)
 
     def _serve(self, slot: int, task: Task, at: float) -> None:
         if task.is_source:
@@ -183,13 +184,23 @@ class Emulated(Runner):
         else:
             delivery = task.inbox[0]
             assert isinstance(delivery, Delivery)
-            value, mark = delivery.take()
+            made = self._made(task, delivery.values[delivery.taken], at)
+            if made is None:
+                return
+            _, mark = delivery.take()
             if not len(delivery):
                 task.inbox.popleft()
             task.queued -= 1
-            job = Job(task, delivery, mark, task.run([value]), at, 0.0)
+            job = Job(task, delivery, mark, made, at, 0.0)
         self._serving[slot] = task
         self._cpu.submit(slot, self._services[task.number].draw(), at, job)
+
+    def _made(self, task: Task, value: Any, at: float) -> list[Any] | None:
+        """Return what follows from a tuple; None where it is to be tried again, which costs no service by itself."""
+        if task.guard is None:
+            return task.run([value])
+        done = task.guard.run([value], at)
+        return done.made if done.until is None else None
 
     def _complete(self) -> None:
         at, slot, job = self._cpu.complete()

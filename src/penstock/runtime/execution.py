@@ -4,10 +4,12 @@ Batches are taken from inboxes and run, and what follows from them is put into o
 """
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.runtime import messages as wire
 from penstock.runtime.channels import MarkerOf, Sampled
+from penstock.runtime.guarding import Guard
 from penstock.runtime.messages import Data, Mark, Marker, State
 from penstock.runtime.tasks import Delivery, Task
 from penstock.runtime.tracking import children
@@ -139,7 +141,7 @@ class Runner:
             if task.next_timer > now:
                 return
             self.worker.current = task
-            made = task.fire(task.take_timer())
+            made = task.fire(task.take_timer(), now)
             if made:
                 task.put(made)
 
@@ -206,6 +208,8 @@ class Direct(Runner):
                     due = min(due, task.next_poll)
                 due = min(due, self.progress_due(task))
             due = min(due, task.next_timer)
+            if task.guard is not None and task.guard.until > 0.0 and task.inbox and not (task.stands or task.full()):
+                due = min(due, task.guard.until)  # it stands still until a tuple is to be tried again
         return due
 
     def _source(self, task: Task) -> bool:
@@ -226,6 +230,8 @@ class Direct(Runner):
                 note_blocked(task, clock(), True)
                 return False
             note_blocked(task, clock(), False)
+            if task.guard is not None and task.guard.until > clock():
+                return False
             item = task.inbox.popleft()
             if not isinstance(item, Delivery):
                 worker.take_marker(task, *item)
@@ -233,13 +239,15 @@ class Direct(Runner):
                     return False
                 continue
             size = len(item.values)
-            task.queued -= size
             started = clock()
-            if item.marks:
+            if task.guard is not None:
+                size = self._run_guarded(task, task.guard, item)
+            elif item.marks:
                 self._run_marked(task, item)
             elif made := task.run(item.values):
                 task.put(made)
             task.busy += clock() - started
+            task.queued -= size
             worker.processed(task, item.channel, size)
             left -= size
         return bool(task.inbox)
@@ -263,6 +271,32 @@ class Direct(Runner):
             made += task.run(item.values[start:])
         if made:
             task.put(made, sampled)
+
+    def _run_guarded(self, task: Task, guard: Guard, item: Delivery) -> int:
+        """Run a batch under an error policy; return how many tuples are done with. The others go back to the inbox."""
+        clock, tracker = self.worker.clock, self.worker.tracker
+        made: list[Any] = []
+        sampled: list[Sampled] = []
+        for begin, end, mark in _pieces(item):
+            started, before = clock(), len(made)
+            done = guard.run(item.values[begin:end], started)
+            made += done.made
+            item.taken += done.taken
+            if done.until is not None:
+                break
+            if mark is not None:
+                item.passed += 1
+                finished = clock()
+                sampled += children(range(before, len(made)), mark.root, mark.id, finished)
+                tracker.ack(mark.root, mark.id, finished)
+                self.hop(task, item, mark, started, finished)
+        if made:
+            task.put(made, sampled)
+        taken = item.taken
+        if len(item):
+            item.cut()
+            task.inbox.appendleft(item)
+        return taken
 
     def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
         """Post a frame, or deliver it where its task is here."""
@@ -302,6 +336,18 @@ class Direct(Runner):
         """Return the process's own cpu, and how late sources were polled."""
         lag, self._lag = self._lag, 0.0
         return cpu, lag, ""
+
+
+def _pieces(item: Delivery) -> Iterator[tuple[int, int, Mark | None]]:
+    """Cut a batch into the sampled tuples in it, each with its mark, and what is between them."""
+    start = 0
+    for mark in item.marks:
+        if mark.place > start:
+            yield start, mark.place, None
+        yield mark.place, mark.place + 1, mark
+        start = mark.place + 1
+    if start < len(item.values):
+        yield start, len(item.values), None
 
 
 def note_blocked(task: Task, now: float, blocked: bool) -> None:

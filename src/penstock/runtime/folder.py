@@ -1,24 +1,32 @@
 """Run folders: where a run keeps what it writes, and how a later command finds it again.
 
     runs/word-count-20250131-142501/
-      run.json     what runs, since when, in which process, and the socket that it answers on
+      run.json     what runs, since when, in which process, how it was started, and the socket that it answers on
+      lock         held by the process that drives it, which is in it
       plan.toml    where its tasks began
+      cluster.toml the machines that are emulated, if any
+      checkpoints/ what it goes on from after a failure
       telemetry/   unless it was sent elsewhere
       output/      what sinks with relative paths write
       run.log      what operators and the runtime had to say, with tracebacks
 
 `run.json` is written when the folder is made, again when the control socket is open, and again at the end. A run whose
-driver was killed never says that it has ended; who asks it finds its socket dead.
+driver was killed never says that it has ended; who asks it finds its socket dead. The kernel frees a lock whose holder
+has died, so that another driver can take the run over.
 """
 
+import fcntl
 import os
+import platform
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import msgspec
 
@@ -28,10 +36,44 @@ from penstock.runtime.handle import LogLine
 
 RUNS = Path("runs")
 INFO = "run.json"
+LOCK = "lock"
+CHECKPOINTS = "checkpoints"
+SOCKETS = "penstock-"  # with which the names of sockets' folders begin
 
 
 class NoRun(PenstockError):
     """A run that is not there, or not running any more."""
+
+
+class Taken(PenstockError):
+    """A run that another driver has."""
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An application as `penstock run` was told it."""
+
+    text: str
+    rate: float | None = None
+    arrivals: str | None = None
+    input: str | None = None
+    directory: str = ""  # where modules and relative paths were looked for
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run was started: what a driver must know that takes it over."""
+
+    given: Given | None = None  # None: a program's own dataflow
+    master: str | None = None  # None: embedded
+    policy: str | None = None  # None: the default, or a plan's
+    objective: str = "throughput"
+    slots: int | None = None
+    seed: int = 0
+    in_flight: int | None = None
+    window: int | None = None
+    sample_tps: float = 20.0
+    checkpoint_s: float = 5.0
+    guarantee: str = "any"
+    telemetry: bool = True  # whether it is kept
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +90,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     socket: str = ""  # where it can be asked; empty: not yet, or not any more
     version: str  # of Penstock
     telemetry: str = "telemetry"  # below the folder, or elsewhere
+    setup: Setup | None = None  # None: it was started by a version that could not take runs over
+    resumed: int = 0  # how often another driver has taken it over
     folder: str = "."  # where it was found, whatever the file says
 
     @property
@@ -71,6 +115,16 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.path / "plan.toml"
 
     @property
+    def cluster_path(self) -> Path:
+        """The machines that it emulates."""
+        return self.path / "cluster.toml"
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """Where its checkpoints are."""
+        return self.path / CHECKPOINTS
+
+    @property
     def log_path(self) -> Path:
         """What was said in it."""
         return self.path / "run.log"
@@ -84,6 +138,7 @@ def create(
     emulated: str | None = None,
     policy: str = "",
     telemetry: Path | None = None,
+    setup: Setup | None = None,
 ) -> RunInfo:
     """Make the folder of a new run below `parent`, with what is in it; `telemetry` None means in the folder."""
     now = datetime.now().astimezone()
@@ -99,6 +154,7 @@ def create(
         pid=os.getpid(),
         version=version("penstock"),
         telemetry="telemetry" if telemetry is None else str(telemetry.absolute()),
+        setup=setup,
         folder=str(folder),
     )
     for part in (info.telemetry_path, info.output_path):
@@ -127,8 +183,25 @@ def load(folder: Path) -> RunInfo:
 
 
 def ended(info: RunInfo) -> RunInfo:
-    """Write down that a run has ended, and return what its folder says now."""
-    info = msgspec.structs.replace(load(info.path), ended=datetime.now().astimezone(), socket="")
+    """Write down that a run has ended, unless another driver has it by now; return what its folder says."""
+    found = load(info.path)
+    if (found.pid, found.resumed) == (info.pid, info.resumed):
+        found = msgspec.structs.replace(found, ended=datetime.now().astimezone(), socket="")
+        keep(found)
+    return found
+
+
+def taken_over(info: RunInfo, **changes: Any) -> RunInfo:
+    """Write down that this process drives a run from now on; clear away what the driver before could not."""
+    if info.socket:
+        home = Path(info.socket).parent
+        if home.name.startswith(SOCKETS):
+            shutil.rmtree(home, ignore_errors=True)
+    shutil.rmtree(info.path / "spark", ignore_errors=True)
+    mine = {"pid": os.getpid(), "socket": "", "ended": None, "version": version("penstock")}
+    info = msgspec.structs.replace(info, **mine, resumed=info.resumed + 1, **changes)
+    for part in (info.telemetry_path, info.output_path):
+        _make(part, exist_ok=True)
     keep(info)
     return info
 
@@ -176,6 +249,32 @@ def alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+class RunLock:
+    """The right to drive a run: one process has it, until it lets go or dies."""
+
+    def __init__(self, info: RunInfo) -> None:
+        try:
+            self._file = (info.path / LOCK).open("a+")  # not inherited: Java's process outlives a driver for a moment
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise FileProblem(f"{info.path / LOCK}: cannot be written, {why}; is the folder yours?") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            holder = self._file.read().strip() or f"process {info.pid}"
+            self._file.close()
+            ways = f"see penstock status {info.run}, end it by penstock stop {info.run}"
+            raise Taken(f"run {info.run} is being run by {holder}; {ways}") from None
+        self._file.truncate(0)
+        self._file.write(f"process {os.getpid()} on {platform.node()}\n")
+        self._file.flush()
+
+    def release(self) -> None:
+        """Let another have it."""
+        self._file.close()
 
 
 def refuse_unwritable(path: Path, what: str) -> None:

@@ -1,6 +1,6 @@
 """What the controller knows of a run from its workers' reports: rates, queues, times, over the last seconds."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ class Gauges:
         self._latencies: deque[tuple[float, float]] = deque(maxlen=SAMPLES)  # finished, s
         self.emitted = 0
         self.written = 0
+        self._skipped: Counter[int] = Counter()  # by task
+        self._retried: Counter[int] = Counter()
 
     def report(self, worker: int, report: Report, now: float) -> None:
         """Take a worker's report."""
@@ -43,6 +45,9 @@ class Gauges:
             kind = self._layout.components[task.task].kind
             self.emitted += task.given if kind is Kind.SOURCE else 0
             self.written += task.processed if kind is Kind.SINK else 0
+            if task.skipped or task.retried:
+                self._skipped[task.task] += task.skipped
+                self._retried[task.task] += task.retried
 
     def latency(self, finished: float, seconds: float) -> None:
         """Take the end-to-end latency of a sampled tuple."""
@@ -87,6 +92,8 @@ class Gauges:
                     p50_ms=percentile(spent, 0.5) if spent else None,
                     p99_ms=percentile(spent, 0.99) if spent else None,
                     blocked=max((_blocked(each) for each in readings), default=0.0),
+                    skipped=sum(self._skipped[task] for task in tasks),
+                    retried=sum(self._retried[task] for task in tasks),
                 )
             )
         return found

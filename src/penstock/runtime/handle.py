@@ -58,11 +58,11 @@ class Handle(Protocol):
         ...
 
     def drain(self, timeout: float | None = None) -> None:
-        """Stop the sources, process everything in flight, end; return when it has ended or the time is over."""
+        """Stop the sources, process and publish everything in flight, end; return at the end, or after `timeout` s."""
         ...
 
     def stop(self) -> None:
-        """End at once, whatever is in flight."""
+        """End at once: what came after the last checkpoint is not published, and comes again where it is resumed."""
         ...
 
     def wait(self, timeout: float | None = None) -> bool:

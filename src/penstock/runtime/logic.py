@@ -100,14 +100,15 @@ class Movable:
 
     def __init__(self, logic: Logic) -> None:
         self._logic = logic
-        self._guessed = not (isinstance(logic, Source) or _has_own_snapshot(logic) or type(logic) in STATELESS)
-        self._fresh = _fingerprint(logic) if self._guessed else None
+        # Whether it is only from what it looks like that it has no state.
+        self.guessed = not (isinstance(logic, Source) or _has_own_snapshot(logic) or type(logic) in STATELESS)
+        self._fresh = _fingerprint(logic) if self.guessed else None
 
     def problem(self) -> str:
         """Say why the logic cannot move; empty where it can."""
         if isinstance(self._logic, Source):
             return "" if self._logic.rewinds else f"{_kind(self._logic)} cannot rewind, so it stays where it is"
-        if not self._guessed or (self._fresh is not None and _fingerprint(self._logic) == self._fresh):
+        if not self.guessed or (self._fresh is not None and _fingerprint(self._logic) == self._fresh):
             return ""
         has = "may have" if self._fresh is None else "has"
         return f"{_kind(self._logic)} {has} state but no snapshot; give it snapshot and restore"

@@ -24,6 +24,7 @@ from penstock.runtime.channels import Batch, Lane, MarkerOf, OutQueue, Sender
 from penstock.runtime.checkpoints import TaskState
 from penstock.runtime.emulated import Emulated
 from penstock.runtime.execution import Direct, Execution
+from penstock.runtime.guarding import Guard
 from penstock.runtime.layout import Layout
 from penstock.runtime.logic import UserError, call
 from penstock.runtime.messages import Credit, Data, Marker, State
@@ -59,8 +60,9 @@ class Worker(Sender):
         *,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
         wake: Callable[[], None] = lambda: None,
+        layout: Layout | None = None,
     ) -> None:
-        self.layout = Layout(flow)
+        self.layout = layout or Layout(flow)  # one that is there already saves making it again
         self.run = run
         self.clock = clock
         self.phase = "new"
@@ -219,7 +221,9 @@ class Worker(Sender):
             wake=self._wake,
         )
         part = layout.flow.parts[component.name]
-        task = Task(number, component, context, part.logic(), part.outputs)
+        logic, letters = part.logic(), None if part.letters is None else part.letters()
+        guard = None if part.errors is None else Guard(part.errors, letters, logic, context)
+        task = Task(number, component, context, logic, part.outputs, guard)
         task.slot = slot
         self.current = task
         task.inputs = {(stream, source): InChannel(stream, source) for stream, source in layout.channels_in(number)}
@@ -238,6 +242,8 @@ class Worker(Sender):
         ]
         task.ended = ended
         task.closed = ended and not task.publishes
+        if guard is not None:
+            guard.open()
         if not task.closed:
             task.open()
         return task
@@ -270,7 +276,7 @@ class Worker(Sender):
                 self.moves.begin(message)
             case wire.Prepare():
                 task = self.current = self.tasks.get(message.task)
-                problem = "it is not here" if task is None else task.prepare(message.move)
+                problem = "it is not here" if task is None else task.prepare(message.move, self.execution.now())
                 self.told.append(wire.Prepared(self.epoch, message.move, problem))
             case wire.Release():
                 task = self.tasks.get(message.task)
@@ -283,6 +289,9 @@ class Worker(Sender):
             if isinstance(task.logic, Sink) and not task.ended and not task.stands:
                 self.current = task
                 call(task.logic.flush, now)
+            if task.guard is not None and not task.stands:
+                self.current = task
+                task.guard.flush(now)
 
     def _close(self, phase: str) -> None:
         if self.phase in ("stopped", "failed"):
@@ -295,11 +304,10 @@ class Worker(Sender):
     def _discard(self) -> None:
         """Close what is open; an author's `close` may fail in its own way, which is no reason to stay."""
         for task in self.tasks.values():
-            if not task.closed and task.movable is not None:
-                try:
-                    task.close()
-                except UserError as error:
-                    self.told.append(self._failure(task, error))
+            try:
+                task.let_go()
+            except UserError as error:
+                self.told.append(self._failure(task, error))
         self.tasks = {}
 
     def _guarded(self, step: Callable[[], None]) -> None:

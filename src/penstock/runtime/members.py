@@ -65,6 +65,7 @@ class Members:
         self._lease_s = lease_s
         self._silent_s = max(silent_s, lease_s)
         self._incarnations = 0
+        self._fence = -math.inf  # after which those surely act no more that were replaced
         self._last_look = now
 
     def __getitem__(self, number: int) -> Member:
@@ -89,6 +90,7 @@ class Members:
             return None
         self._incarnations += 1
         member = self.all[number]
+        self._fence, member.fence = max(self._fence, member.fence), -math.inf  # the one before may live on
         member.host, member.port, member.pid = message.host, message.port, message.pid
         member.incarnation = self._incarnations
         member.registered = member.alive = True
@@ -131,7 +133,7 @@ class Members:
 
     def unfenced(self, now: float) -> bool:
         """Say whether a worker that was lost may still act."""
-        return any(not member.alive and now < member.fence for member in self.all)
+        return now < self._fence or any(not member.alive and now < member.fence for member in self.all)
 
     @property
     def alive(self) -> list[int]:

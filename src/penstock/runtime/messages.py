@@ -126,7 +126,7 @@ class State(Wire, tag=4):
     move: int
     task: int
     slot: str
-    left: float  # when it did; clock of the worker that it leaves
+    left: float  # since when it stands still; clock of the worker that it leaves
     logic: bytes
     timers: tuple[float, ...]  # seconds from now
     ended: bool
@@ -135,6 +135,7 @@ class State(Wire, tag=4):
     inputs: tuple[InState, ...]
     outputs: tuple[QueueState, ...]
     pending: tuple[Pending, ...] = ()  # files that wait for a checkpoint to publish them
+    letters: bytes = b""  # of the sink of tuples that it skips
     at: float = 0.0
     links: tuple[int, ...] = ()
 
@@ -195,6 +196,8 @@ class TaskReport(Wire):
     queue: int
     waiting_out: int
     spent: tuple[float, ...] = ()  # s from arrival to end of processing, of sampled tuples
+    skipped: int = 0  # tuples that its error policy let go
+    retried: int = 0  # times that it had one tried again
 
 
 class Root(Wire):

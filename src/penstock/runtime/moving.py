@@ -27,6 +27,10 @@ class Local(NamedTuple):
     sent: float
 
 
+class TooLarge(RuntimeError):
+    """A state that cannot travel."""
+
+
 class Moves:
     """A worker's part in moves, in one epoch.
 
@@ -64,6 +68,8 @@ class Moves:
             return
         if task is not None:
             task.leaving = move.move
+            if task.preparing < 0:
+                task.stood = worker.execution.now()
         for upstream in worker.tasks.values():
             for queue in upstream.queues:
                 for lane in queue.lanes:
@@ -79,6 +85,10 @@ class Moves:
         """Send a task to where it goes, and after it all that has come for it."""
         worker = self.worker
         worker.current = task
+        if task.preparing < 0:
+            task.save()
+            if task.too_large:  # it has grown beyond what was thought; it stays, in a new epoch
+                raise TooLarge(f"task {task.name}: {task.too_large}")
         now, new_slot = worker.execution.now(), worker.placement[task.number]
         host, old_slot = worker.where[task.number], task.slot
         streams = worker.layout.streams
@@ -87,7 +97,7 @@ class Moves:
             task.leaving,
             task.number,
             new_slot,
-            now,
+            task.stood,
             task.saved,
             tuple(when - now for when in task.context.timers),
             task.ended,
@@ -96,10 +106,10 @@ class Moves:
             task.input_state(),
             tuple(queue.save(streams[queue.stream].codec.encode) for queue in task.queues),
             tuple(pair for _, pair in task.pending),
+            b"" if task.guard is None else task.guard.save(),
         )
         del worker.tasks[task.number]
-        if not task.closed:
-            task.close()
+        task.let_go()
         worker.execution.removed(task)
         worker.execution.carry(state, old_slot, new_slot, host)
         for frame in self._left_behind(task, state):
@@ -147,11 +157,14 @@ class Moves:
         task = worker.open_task(state.task, state.slot, state.ended)
         if task.movable is not None:
             task.movable.load(state.logic)
+        if task.guard is not None:
+            task.guard.load(state.letters)
         task.pending = [(0, (name, final)) for name, final in state.pending]
         now = worker.execution.now()
         task.context.timers = [now + after for after in state.timers]
         task.counted, task.progressed = state.counted, state.progressed
         task.finishing = worker.draining and task.is_source
+        task.size = len(state.logic)
         task.load_inputs(state.inputs)
         for queue, saved in zip(task.queues, state.outputs, strict=True):
             queue.load(saved, worker.layout.streams[queue.stream].codec.decode)

@@ -216,7 +216,7 @@ class Operations:
         """End operations; a move that is under way cannot be undone, and comes to its end while there is time."""
         operations, self._waiting = self._waiting, deque()
         for operation in operations:
-            if operation.step == "saving" and not all_of_them:
+            if operation.saves and not all_of_them:  # the last one, it may be, which nobody would ask for again
                 self._waiting.append(operation)
             elif operation.step in ("moving", "noting") and not all_of_them:
                 self._cut_short(operation, reason)
@@ -226,6 +226,7 @@ class Operations:
                     self._release(operation)
                 operation.error = operation.error or CannotMove(f"{operation.label}: {reason}")
                 operation.then(operation)
+        self._next(self.controller.now)
 
     def _release(self, operation: Operation) -> None:
         """Let a task go on that was asked to move, and may stand still for it."""

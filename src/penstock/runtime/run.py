@@ -5,6 +5,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -13,10 +14,11 @@ from types import ModuleType
 from typing import Any
 
 import msgspec
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from penstock.api.dataflow import Dataflow
-from penstock.model.cluster import Cluster
+from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
@@ -24,6 +26,7 @@ from penstock.model.status import Status
 from penstock.model.topology import Application
 from penstock.runtime import folder as folders
 from penstock.runtime.controller import RESTING, Controller, RunFailed
+from penstock.runtime.crew import Crew
 from penstock.runtime.driver import Driver, listen_for_workers
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
@@ -31,11 +34,12 @@ from penstock.runtime.messages import Route
 from penstock.runtime.operations import Operation
 from penstock.runtime.shell import WorkerSettings, main
 from penstock.runtime.socket import ControlServer
-from penstock.runtime.spark.executors import Executor, is_local
+from penstock.runtime.spark.executors import Executor, is_local, registered
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.spark.shipping import ship
 from penstock.runtime.terms import Site, Terms, routes_of
 
+TEND_S = 0.2  # between two looks at the workers
 STOP_S = 15.0  # for Spark to end the workers' jobs
 VERIFY_S = 10.0  # for Spark to say where a job runs
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  addresses to listen on that nobody can call
@@ -50,7 +54,8 @@ class Run:
         self, layout: Layout, info: folders.RunInfo, driver: Driver, jobs: SlotJobs, cluster: Cluster, stack: ExitStack
     ) -> None:
         self.info = info
-        self.cluster = cluster  # that it runs on, or that is emulated
+        self.cluster = cluster  # that it runs on, or that is emulated; machines are added as Spark gets them
+        self.crew: Crew | None = None  # that keeps its workers; None: not yet
         self._layout = layout
         self._driver = driver
         self._jobs = jobs
@@ -128,8 +133,8 @@ class Run:
         """Wait until tuples flow, calling `progress` again and again; raise `RunFailed` where they never will."""
         controller = self._driver.controller
         while (phase := controller.phase) == "starting":
-            there = sum(member.registered for member in controller.members)
-            progress(f"starting workers: {there} of {len(controller.members)}")
+            there = sum(member.registered for member in controller.members.all)
+            progress(f"starting workers: {there} of {len(controller.members.all)}")
             time.sleep(0.05)
         if phase == "failed":
             self.wait()
@@ -189,14 +194,16 @@ class Run:
                 self.wait()
                 raise RunFailed(problem)
 
+    def grow(self, machine: Machine) -> None:
+        """Take note of a machine that is new."""
+        self.cluster = msgspec.structs.replace(self.cluster, machines=(*self.cluster.machines, machine))
+
     def _watch(self) -> None:
-        """See that a job which has ended too early ends the run, and clean up when it has ended."""
-        controller = self._driver.controller
-        while not self._driver.ended.wait(0.2):
-            for job in list(self._jobs.jobs):
-                if job.done.is_set() and controller.phase not in RESTING and (problem := self._problem_of(job)):
-                    self._fail(problem)
+        """Keep the workers until the run has ended, then clean up."""
+        while not self._driver.ended.wait(TEND_S):
+            self._tend()
         try:
+            controller = self._driver.controller
             if controller.traceback:
                 with suppress(OSError):  # a full disk is no reason to leave the jobs alone
                     self._log.write(f"failed: {controller.error}\n{controller.traceback}")
@@ -204,12 +211,35 @@ class Run:
             if not self._jobs.stop(STOP_S):
                 names = ", ".join(job.name for job in self._jobs.jobs if not job.done.is_set())
                 self._driver.warn(f"Spark has not ended the jobs of workers {names} in {STOP_S:g} s; see its own page")
-            self._stack.close()
+            self._let_go()
         finally:
             try:
                 self._close()
             finally:
                 self._ended.set()
+
+    def _tend(self) -> None:
+        """See that there is a session, and a worker at every site."""
+        if self.crew is None or self._driver.controller.phase in RESTING:
+            return
+        problem = self._jobs.why_ended()
+        try:
+            if not problem:
+                self.crew.tend(time.monotonic())
+                return
+        except (Py4JError, OSError) as error:
+            if not (problem := self._jobs.why_ended()):
+                self._driver.warn(f"Spark does not do what it should for the workers: {str(error).splitlines()[0]}")
+                return
+        way = f"go on from its last checkpoint by penstock run --resume {self.info.run}"
+        self._fail(f"the Spark session has ended, {problem}; {way}")
+
+    def _let_go(self) -> None:
+        """Let go of the session and the rest of what the run holds; a session that has gone may refuse."""
+        try:
+            self._stack.close()
+        except (Py4JError, OSError) as error:
+            self._driver.warn(f"the Spark session could not be stopped: {str(error).splitlines()[0]}")
 
     def _close(self) -> None:
         """Answer who has asked from outside, write down that the run has ended, and end its log."""
@@ -227,16 +257,6 @@ class Run:
 
     def _fail(self, problem: str) -> None:
         self._driver.ask(lambda now: self._driver.controller.fail(problem, now))
-
-    def _problem_of(self, job: Job) -> str:
-        """Say why a job that has ended should not have; empty where its worker has told for itself."""
-        if job.error:
-            return f"worker {job.name!r}: {job.error}"
-        members = {member.site.name: member for member in self._driver.controller.members}
-        if members[job.name].registered:
-            return ""
-        host, port = self._driver.address
-        return f"worker {job.name!r} did not reach the controller at {host}:{port}; choose an address by --listen"
 
     @staticmethod
     def _finish_jobs(jobs: Iterable[Job]) -> None:
@@ -303,22 +323,29 @@ def launch(
         routes=routes_of(plan),
         **options,
     )
-    secret = secrets.token_bytes(32)
     host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
-    controller = Controller(layout, terms, time.monotonic())
-    driver = Driver(controller, secret, listener or listen_for_workers(host))
+    secret = secrets.token_bytes(32)
+    driver = Driver(Controller(layout, terms, time.monotonic()), secret, listener or listen_for_workers(host))
     bound, port = driver.address
     jobs = SlotJobs(spark, info.run)
     run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
+    work = partial(main, flow)
+
+    def start(site: str, executor: Executor | None) -> Job:
+        reached = host if bound in EVERYWHERE else bound
+        settings = WorkerSettings(info.run, site, reached, port, secret.hex(), "")
+        return jobs.launch(site, work, msgspec.json.encode(settings).decode(), executor)
+
     run.start()
     try:
         ship(spark, *modules_of(flow))
-        work = partial(main, flow)
-        for site, executor in places:
-            reached = host if bound in EVERYWHERE else bound
-            settings = WorkerSettings(info.run, site.name, reached, port, secret.hex(), "")
-            argument = msgspec.json.encode(settings).decode()
-            jobs.launch(site.name, work, argument, None if is_local(spark) else executor)
+        if is_local(spark):
+            crew = Crew(driver, start, [(site, None) for site, _ in places])
+        else:
+            grown = run.grow if not emulated and _takes_all(places, registered(spark)) else None
+            crew = Crew(driver, start, places, partial(registered, spark), grown)
+        crew.begin(time.monotonic())
+        run.crew = crew
         run.begin(progress)
     except BaseException:
         run.stop()
@@ -326,15 +353,22 @@ def launch(
     return run
 
 
+def _takes_all(places: Sequence[tuple[Site, Executor]], executors: Sequence[Executor]) -> bool:
+    """Whether a run has every slot that there is, so that it should have those of further executors too."""
+    taken = Counter(executor.id for _, executor in places)
+    return all(taken[executor.id] >= executor.cores - 1 for executor in executors)
+
+
 def check_parts(flow: Dataflow) -> None:
-    """Have every source and sink say now whether it could run."""
+    """Have every source and sink say now whether it could run, that of skipped tuples included."""
     for name, part in flow.parts.items():
-        check = getattr(part.logic(), "check", None)
-        if check is not None:
-            try:
-                check()
-            except InvalidInput as error:
-                raise error.below(name) from None
+        for made in (part.logic(), None if part.letters is None else part.letters()):
+            check = getattr(made, "check", None)
+            if check is not None:
+                try:
+                    check()
+                except InvalidInput as error:
+                    raise error.below(name) from None
 
 
 def modules_of(flow: Dataflow) -> list[ModuleType]:

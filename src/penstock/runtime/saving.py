@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.api.contracts import Source
+from penstock.model.errors import FileProblem
 from penstock.runtime import messages as wire
 from penstock.runtime.channels import MarkerOf
 from penstock.runtime.checkpoints import TaskState, checksum, folder_of, pack, read, unpack
+from penstock.runtime.logic import UserError
 from penstock.runtime.messages import Entry, Kept
 from penstock.runtime.storage import Disk, Job, below
 from penstock.runtime.tasks import InChannel, Task
@@ -63,8 +65,7 @@ class Saving:
         """Begin to save a task, which stands still and is between two tuples."""
         worker = self.worker
         worker.current = task
-        task.prepare_output()
-        problem = "" if task.closed or task.movable is None or task.is_source else task.movable.problem()
+        problem = _unwritten(task) or task.unsavable
         if problem:
             worker.told.append(wire.Unsaved(worker.epoch, self.number, f"task {task.name}: {problem}"))
             self._pass_on(task)
@@ -173,6 +174,17 @@ class Saving:
                 disk.write(path, pieces)
 
         worker.storing.append(Job(f"checkpoint {number}", do, then))
+
+
+def _unwritten(task: Task) -> str:
+    """Have a task finish its files; say why it cannot, which a full disk is no reason to end the run for."""
+    try:
+        task.prepare_output()
+    except UserError as error:
+        if isinstance(error.__cause__, FileProblem | OSError):
+            return str(error.__cause__)
+        raise
+    return ""
 
 
 def restoring(folder: str, checkpoint: int, kept: tuple[Kept, ...]) -> "dict[int, tuple[Kept, str]]":

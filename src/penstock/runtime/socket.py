@@ -22,7 +22,7 @@ import msgspec
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
 from penstock.model.status import Status
-from penstock.runtime.folder import NoRun, RunInfo, alive, ended, keep, load
+from penstock.runtime.folder import SOCKETS, NoRun, RunInfo, alive, ended, keep, load
 from penstock.runtime.handle import Handle, LogLine, Outcome
 
 LONGEST_PATH = 99  # characters that every system takes as the name of a socket
@@ -65,11 +65,11 @@ class ApplyPlan(Request[list[Outcome]], frozen=True, tag="apply"):
 
 
 class Drain(Request[Done], frozen=True, tag="drain"):
-    """Stop the sources, process what is in flight, end; answered at the end."""
+    """Stop the sources, process what is in flight, publish it, end; answered at the end."""
 
 
 class Stop(Request[Done], frozen=True, tag="stop"):
-    """End at once."""
+    """End at once, as of the last checkpoint."""
 
 
 class GetLog(Request[LogTail], frozen=True, tag="log"):
@@ -138,7 +138,9 @@ def ask(info: RunInfo, request: Request[A], timeout: float | None = 10.0) -> A:
 
 def _gone(info: RunInfo) -> str:
     driver = f"its driver (pid {info.pid}) has gone"
-    return f"run {info.run} is not running: {driver}; its telemetry is in {info.telemetry_path}"
+    if info.setup is None:
+        return f"run {info.run} is not running: {driver}; its telemetry is in {info.telemetry_path}"
+    return f"run {info.run} is not running: {driver}; go on with penstock run --resume {info.run}"
 
 
 class ControlServer:
@@ -260,7 +262,7 @@ def _listen() -> socket.socket:
     tried = dict.fromkeys((tempfile.gettempdir(), "/tmp"))  # noqa: S108  mkdtemp makes a folder of our own in it
     for place in tried:
         try:
-            folder = tempfile.mkdtemp(prefix="penstock-", dir=place)
+            folder = tempfile.mkdtemp(prefix=SOCKETS, dir=place)
         except OSError:
             continue
         path = os.path.join(folder, "control")

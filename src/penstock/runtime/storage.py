@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.model.errors import FileProblem
@@ -86,6 +85,7 @@ class Posix:
                 os.unlink(temporary)
             raise
         _sync_folder(folder)
+        _sync_folder(os.path.dirname(folder))  # which may be new itself
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Read a part of a file."""
@@ -103,12 +103,11 @@ class Posix:
             return  # it was published before
         except FileExistsError:
             if not os.path.samefile(temporary, final):
-                problem = "is there already and is another's; have two runs write to two folders"
-                raise FileProblem(f"{final}: {problem}") from None
+                raise _taken(final) from None
         except OSError:  # a file system without links
-            os.rename(temporary, final)
+            _rename(temporary, final)
             return
-        os.unlink(temporary)
+        self.remove(temporary)
 
     def remove(self, path: str) -> None:
         """Remove a file or a folder."""
@@ -127,6 +126,18 @@ class Posix:
             return []
 
 
+def _rename(temporary: str, final: str) -> None:
+    """Give a file its name where it has not got it yet, and no other has."""
+    if not os.path.exists(final):
+        os.rename(temporary, final)
+    elif os.path.exists(temporary):
+        raise _taken(final) from None
+
+
+def _taken(final: str) -> FileProblem:
+    return FileProblem(f"{final}: is there already and is another's; have two runs write to two folders")
+
+
 def _sync_folder(folder: str) -> None:
     handle = os.open(folder or os.curdir, os.O_RDONLY)
     try:
@@ -137,4 +148,4 @@ def _sync_folder(folder: str) -> None:
 
 def below(folder: str, *names: str) -> str:
     """Return a path below a folder."""
-    return str(Path(folder, *names))
+    return os.path.join(folder, *names)

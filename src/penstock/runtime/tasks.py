@@ -16,6 +16,7 @@ from penstock.model.errors import InvalidInput, choices
 from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import MarkerOf, OutQueue, Sampled
 from penstock.runtime.checkpoints import TaskState
+from penstock.runtime.guarding import Guard
 from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown, write
 from penstock.runtime.messages import END, InState, Mark, Pending, TaskReport
 from penstock.runtime.transport import LARGEST
@@ -24,6 +25,7 @@ FULL = 4096  # tuples in an out-queue at which its task stops
 SOONEST_S = 50e-6  # after which a source that had nothing, and says that it is due, is asked again
 SPENT = 256  # sampled times a report
 LARGEST_STATE = LARGEST // 2  # bytes; what waits in the out-queues is in the same frame
+SURELY_SMALL = LARGEST_STATE // 4  # bytes that a state had lately which is not too large now either
 
 
 class InChannel:
@@ -86,7 +88,7 @@ class Delivery:
     def cut(self) -> None:
         """Forget the tuples that were taken."""
         if self.taken:
-            del self.values[: self.taken]
+            self.values = self.values[self.taken :]
             left = self.marks[self.passed :]
             self.marks = [Mark(m.place - self.taken, m.root, m.id, m.parent, m.emitted) for m in left]
             self.taken = self.passed = 0
@@ -96,13 +98,20 @@ class Task:
     """One task, wherever it runs."""
 
     def __init__(
-        self, number: int, component: Component, context: TaskContext, logic: Logic, outputs: Sequence[str] = ()
+        self,
+        number: int,
+        component: Component,
+        context: TaskContext,
+        logic: Logic,
+        outputs: Sequence[str] = (),
+        guard: Guard | None = None,
     ) -> None:
         self.number = number
         self.component = component
         self.context = context
         self.logic = logic
         self.outputs = outputs
+        self.guard = guard  # None: an exception of its logic ends the run
         self.is_source = component.kind is Kind.SOURCE
         self.publishes = isinstance(logic, Sink) and logic.exactly_once  # at a checkpoint, after the last tuple too
         self.slot = ""
@@ -118,7 +127,9 @@ class Task:
         self.pending: list[tuple[int, Pending]] = []  # files to be published, and the checkpoint that has them first
         self.finishing = False  # a source that gives no more
         self.preparing = -1  # the move for which it stands still: what was said of it then must stay true
-        self.saved = b""  # preparing: the state of its logic
+        self.saved = b""  # the state of its logic, once it is about to leave
+        self.size = -1  # bytes of its state when it was last saved; below 0: it never was
+        self.stood = 0.0  # since when it stands still for a move
         self.leaving = -1  # the move that takes it elsewhere
         self.arriving = -1  # the move that brought it, until all that was on its way has come
         self.unsettled = 0  # channels of which that is not known yet
@@ -146,9 +157,16 @@ class Task:
         self.movable = Movable(self.logic)
 
     def prepare_output(self) -> None:
-        """Have a sink finish the files that it has written."""
+        """Have a sink finish the files that it has written, and a guard those of what was skipped."""
         if isinstance(self.logic, Sink) and not self.closed:
             self.pending += [(0, (str(name), str(final))) for name, final in call(self.logic.prepare)]
+        if self.guard is not None:
+            self.pending += [(0, (str(name), str(final))) for name, final in self.guard.prepare()]
+
+    @property
+    def unsavable(self) -> str:
+        """Why its state cannot be saved; a source that cannot rewind has none."""
+        return "" if self.closed or self.movable is None or self.is_source else self.movable.problem()
 
     def state_pieces(self) -> Iterator[bytes]:
         """Yield the state of its logic, encoded; nothing where that is closed."""
@@ -157,7 +175,7 @@ class Task:
 
     def saved_state(self, size: int) -> TaskState:
         """Return the runtime's own part of its state at a checkpoint, when all that it gave before has been sent on."""
-        now = self.context.now()
+        now, self.size = self.context.now(), size
         return TaskState(
             self.ended,
             self.counted,
@@ -165,12 +183,16 @@ class Task:
             tuple(way for way, channel in self.inputs.items() if channel.ended),
             tuple(queue.turn for queue in self.queues),
             size,
+            b"" if self.guard is None else self.guard.save(),
         )
 
     def restore(self, state: TaskState, logic: bytes) -> None:
         """Go on from a checkpoint; all that was given before it has been processed to the end."""
+        self.size = len(logic)
         if not self.closed and self.movable is not None:
             self.movable.load(logic)
+        if self.guard is not None:
+            self.guard.load(state.letters)
         now = self.context.now()
         self.context.timers = [now + after for after in state.timers]
         self.counted = self.progressed = self.marked_progress = state.counted
@@ -196,25 +218,36 @@ class Task:
         self.inbox.extendleft(reversed(self.aside))
         self.aside.clear()
 
-    def prepare(self, move: int) -> str:
-        """Say why it cannot move; where it can, return nothing and stand still until it does, or is released.
+    def prepare(self, move: int, now: float) -> str:
+        """Say why it cannot move; return nothing where it can.
 
-        Its state is saved now: one that is too large for a frame is found out while the task can still stay. As nothing
-        changes it until the task leaves, it need not be saved again.
+        One whose state may be too large for a frame, or may come to be more than it was opened with, stands still from
+        now on, with its state saved, until it is told to move or is released: what was said of it stays true.
         """
-        problem = ""
-        if not self.closed and self.movable is not None:  # one that is closed has no logic left to move
-            self.prepare_output()
-            problem = self.movable.problem()
-            self.saved = b"" if problem else self.movable.save()
-            if len(self.saved) > LARGEST_STATE:
-                size, most = (f"{count / 2**20:.1f} MiB" for count in (len(self.saved), LARGEST_STATE))
-                problem = f"its state takes {size}, and at most {most} can move"
+        if self.closed or self.movable is None:  # it has no logic left to move
+            return ""
+        problem = self.movable.problem()
+        if not problem and (self.movable.guessed or not 0 <= self.size <= SURELY_SMALL):
+            self.save()
+            problem = self.too_large
+            self.preparing, self.stood = move, now
         if problem:
-            self.saved = b""
-        else:
-            self.preparing = move
+            self.release()
         return problem
+
+    def save(self) -> None:
+        """Save the state that it takes along."""
+        self.prepare_output()
+        self.saved = b"" if self.closed or self.movable is None else self.movable.save()
+        self.size = len(self.saved)
+
+    @property
+    def too_large(self) -> str:
+        """Why the state that was saved cannot travel; empty where it can."""
+        if self.size <= LARGEST_STATE:
+            return ""
+        size, most = (f"{count / 2**20:.1f} MiB" for count in (self.size, LARGEST_STATE))
+        return f"its state takes {size}, and at most {most} can move"
 
     def release(self) -> None:
         """Go on: the move was given up, or takes it to another slot of the same worker."""
@@ -279,14 +312,21 @@ class Task:
     def next_timer(self) -> float:
         """When the next timer is due that can be run: none while there is no room for what it gives."""
         timers = self.context.timers
-        return math.inf if not timers or self.ended or self.stands or self.full() else timers[0]
+        if not timers or self.ended or self.stands or self.full():
+            return math.inf
+        return timers[0] if self.guard is None else max(timers[0], self.guard.until)
 
     def take_timer(self) -> float:
         """Take the timer that is due first."""
         return heapq.heappop(self.context.timers)
 
-    def fire(self, when: float) -> list[Any]:
-        """Run the timer that was due at a time."""
+    def fire(self, when: float, now: float) -> list[Any]:
+        """Run the timer that was due at a time; one that is to be tried again is asked for again."""
+        if self.guard is not None:
+            done = self.guard.fire(when, now)
+            if done.until is not None:
+                heapq.heappush(self.context.timers, when)
+            return done.made
         return listed(call(self.logic.on_timer, when)) if isinstance(self.logic, Operator) else []
 
     def finish(self) -> list[Any]:
@@ -298,6 +338,13 @@ class Task:
         self.context.timers.clear()
         self.closed = True
         call(self.logic.close)
+
+    def let_go(self) -> None:
+        """Close all that is open."""
+        if self.guard is not None:
+            self.guard.close()
+        if not self.closed and self.movable is not None:
+            self.close()
 
     def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> None:
         """Put tuples into the out-queues."""
@@ -336,7 +383,8 @@ class Task:
             self.blocked += now - self.blocked_since
             self.blocked_since = now
         figures = (self.processed, self.given, self.busy, self.blocked, self.queued, self.waiting_out)
-        report = TaskReport(self.number, *figures, tuple(self.spent))
+        mishaps = (0, 0) if self.guard is None else self.guard.take_counts()
+        report = TaskReport(self.number, *figures, tuple(self.spent), *mishaps)
         self.processed = self.given = 0
         self.busy = self.blocked = 0.0
         self.spent.clear()

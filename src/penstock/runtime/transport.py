@@ -2,11 +2,12 @@
 
 A connection opens with three messages in which each end proves that it knows the run's secret without telling it.
 Nothing here ever waits: what cannot be sent is kept, and what has come is cut into frames. A number that is missing, or
-a connection that breaks, is a failure of the epoch; there is no reconnecting.
+a connection that breaks, is a failure of the epoch; there is no reconnecting within it.
 """
 
 import errno
 import hmac
+import os
 import secrets
 import selectors
 import socket
@@ -26,6 +27,9 @@ PIECE = 1024 * 1024  # bytes handed to the socket at once
 SELECTABLE = 1024  # file numbers that `select` can wait for
 STRANGERS = 64  # callers at once that have not proved yet that they know the secret
 PROOF_S = 5.0  # that they have for it
+SILENT_S = 30  # after which the system asks whether the other end is there
+UNHEARD_S = 120  # for which the other end may take nothing: longer than an operator should need for a tuple
+CLOSED = "it closed the connection"  # as a process does by ending; nothing on the way between two looks like it
 
 
 class ConnectionLost(Exception):
@@ -42,6 +46,7 @@ class Connection:
     def __init__(self, sock: socket.socket, secret: bytes, hello: wire.Hello | None = None) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _notice_cuts(sock)
         self.socket = sock
         self.caller = hello
         self.opened = False
@@ -79,7 +84,7 @@ class Connection:
         except OSError as error:
             raise ConnectionLost(error.strerror or str(error)) from None
         if not got:
-            raise ConnectionLost("it closed the connection")
+            raise ConnectionLost(CLOSED)
         self._received += got
         while not self.opened:
             greeting = self._cut(most=1)
@@ -279,6 +284,34 @@ def call(host: str, port: int, secret: bytes, greeting: wire.Hello, within_s: fl
     """Connect, waiting at most so long for the other end to accept."""
     sock = socket.create_connection((host, port), within_s)
     return Connection(sock, secret, greeting)
+
+
+def begin_call(host: str, port: int, secret: bytes, greeting: wire.Hello) -> Connection:
+    """Begin to connect, and wait for nothing: that nobody answers shows when the connection is read or written."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        problem = sock.connect_ex(address)
+        if problem not in (0, errno.EINPROGRESS):
+            raise OSError(problem, os.strerror(problem))
+        return Connection(sock, secret, greeting)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _notice_cuts(sock: socket.socket) -> None:
+    """Have the system break a connection whose other end was cut off without a word."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", SILENT_S),
+        ("TCP_KEEPINTVL", SILENT_S // 3),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", UNHEARD_S * 1000),
+    ):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def listen(host: str, port: int = 0) -> socket.socket:

@@ -1,4 +1,4 @@
-import os
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -14,6 +14,7 @@ from penstock.api.sinks import parquet
 from penstock.api.sinks.parquet import Parquet
 from penstock.model.errors import InvalidInput
 from tests.api.clock import context
+from tests.api.sinks.life import hidden, published, restore, saved, visible
 
 
 class Colour(StrEnum):
@@ -68,6 +69,7 @@ def written(folder: Path, batches: list[list[Any]], schema: Any = None) -> pa.Ta
     sink = opened(folder, schema)
     for batch in batches:
         sink.write(batch)
+    published(sink)
     sink.close()
     return pq.read_table(folder / "out")
 
@@ -111,37 +113,41 @@ def test_a_given_schema_holds_for_dicts_too(tmp_path: Path, schema: Any) -> None
     assert table.to_pylist() == [{"x": 1, "y": None}, {"x": 3, "y": 2.0}]
 
 
-def test_many_rows_become_row_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "TOGETHER", 10)
+@pytest.mark.parametrize("small", [7, 1000])
+def test_many_rows_become_row_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    monkeypatch.setattr(parquet, "SEEN", 10)
+    monkeypatch.setattr(parquet, "SMALL", small)
     monkeypatch.setattr(parquet, "ROW_GROUP", 100)
     sink = opened(tmp_path)
     for number in range(365):
         sink.write([number])
-    assert [name[0] for name in os.listdir(tmp_path / "out")] == ["_"]
+    assert visible(tmp_path / "out") == []
+    published(sink)
     sink.close()
-    assert os.listdir(tmp_path / "out") == ["part-save-1-000000.parquet"]
-    file = pq.ParquetFile(tmp_path / "out" / "part-save-1-000000.parquet")
+    [path] = visible(tmp_path / "out")
+    assert re.fullmatch(r"part-save-1-000000-[0-9a-f]{6}\.parquet", path.name)
+    file = pq.ParquetFile(path)
     assert [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)] == [100, 100, 100, 65]
     assert file.read().to_pydict() == {"value": list(range(365))}
     file.close()
 
 
 def test_a_moved_sink_keeps_numbers_and_schema(tmp_path: Path) -> None:
-    here = opened(tmp_path / "here", roll_rows=1)
+    here = opened(tmp_path, roll_rows=1)
     here.write([(1, 0.5)])
     here.flush(0.0)
     here.write([(2, None)])
-    state = msgspec.msgpack.decode(msgspec.msgpack.encode(here.snapshot()))
+    published(here)
+    state = saved(here)
     here.close()
-    there = opened(tmp_path / "there")
-    there.restore(state)
+    there = opened(tmp_path)
+    restore(there, state)
     there.write([(3, 4)])
+    published(there)
     there.close()
-    assert sorted(os.listdir(tmp_path / "here" / "out")) == [
-        f"part-save-1-00000{number}.parquet" for number in range(2)
-    ]
-    table = pq.read_table(tmp_path / "there" / "out" / "part-save-1-000002.parquet")
-    assert table.schema.types == [pa.int64(), pa.float64()]
+    files = visible(tmp_path / "out")
+    assert [path.name.split("-")[3] for path in files] == ["000000", "000001", "000002"]
+    assert pq.read_table(files[2]).schema.types == [pa.int64(), pa.float64()]
 
 
 @pytest.mark.parametrize(
@@ -166,16 +172,31 @@ def test_a_moved_sink_keeps_numbers_and_schema(tmp_path: Path) -> None:
 def test_names_the_field_and_value_that_do_not_fit(
     tmp_path: Path, first: list[Any], then: list[Any], told: str
 ) -> None:
-    sink = opened(tmp_path, roll_rows=1)
+    sink = opened(tmp_path)
     sink.write(first)
     if then:
-        sink.flush(0.0)
-        sink.write(then)
-    with pytest.raises(InvalidInput, match=told):
-        sink.flush(0.0)
+        published(sink)
+    for refused in [lambda: sink.write(then)] if then else [sink.prepare] * 2:  # what was taken is not forgotten
+        with pytest.raises(InvalidInput, match=told):
+            refused()
     sink.close()
-    names = os.listdir(tmp_path / "out")
-    assert [name for name in names if not name.startswith("_")] == (["part-save-1-000000.parquet"] if then else [])
+    assert [path.name.split("-")[3] for path in visible(tmp_path / "out")] == (["000000"] if then else [])
+    assert hidden(tmp_path / "out") == []
+
+
+def test_a_batch_that_is_refused_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "SEEN", 3)
+    sink = opened(tmp_path)
+    sink.write([1, 2])
+    for refused in ([3, "four"], [5, [6]]):
+        with pytest.raises(InvalidInput):
+            sink.write(refused)
+    sink.write([7])
+    with pytest.raises(InvalidInput):
+        sink.write([8, "nine"])
+    published(sink)
+    sink.close()
+    assert pq.read_table(tmp_path / "out").to_pydict() == {"value": [1, 2, 7]}
 
 
 def test_refuses_what_is_no_schema() -> None:

@@ -9,6 +9,7 @@ from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
 from penstock.api.dataflow import Dataflow, Logic, Outlet
 from penstock.api.keys import extractor, key_group, owner
 from penstock.model.topology import Grouping
+from penstock.runtime.storage import Posix
 
 Inbox = list[list[Any]]
 """What came to each task of a component."""
@@ -43,6 +44,8 @@ class Executor:
         if isinstance(logic, Sink):
             for first in range(0, len(values), 7):
                 logic.write(values[first : first + 7])
+            for temporary, final in logic.prepare():
+                Posix().publish(temporary, final)
             return []
         assert isinstance(logic, Operator)
         given = [made for value in values for made in logic.process(value) or ()]

@@ -18,6 +18,8 @@ class Console(Sink[Any]):
     """Shows each tuple in a line; the run puts the task's name before it, `component[task]: value`.
 
     limit: how many tuples a task shows before it says that there are more, and shows no more. None: all of them.
+
+    What was shown cannot be taken back: after a failure, tuples since the last checkpoint are shown again.
     """
 
     def __init__(self, limit: int | None = None) -> None:

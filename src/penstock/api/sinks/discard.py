@@ -9,6 +9,8 @@ from penstock.api.contracts import Sink
 class Discard(Sink[Any]):
     """Counts tuples and drops them: for measuring what comes before it. `count` is how many came to this task."""
 
+    exactly_once = True  # the count is all that it does, and goes back with everything else
+
     def __init__(self) -> None:
         self.count = 0
 

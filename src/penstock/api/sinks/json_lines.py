@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.api.sinks.part_file import PartFile
 from penstock.api.sinks.parts import PartFiles
 from penstock.model.errors import InvalidInput
 
@@ -14,21 +15,21 @@ class JsonLines(PartFiles):
     """Writes tuples to files of a folder, one JSON value a line: `JsonLines("output/counts")`.
 
     folder: a relative one is below the run's folder. Structs and dicts become objects, tuples and lists become arrays.
-    roll_seconds: how old a file grows before it is finished and shows; looked at about once a second.
-    roll_rows: how many rows it may have by then before it is finished earlier.
+    roll_rows: how many rows a file may have before the next is begun; looked at about once a second.
 
-    Files are named `part-<component>-<task>-<number>.jsonl`. A file that is still being written begins with `_`. A
-    folder that holds files already keeps them.
+    Files show when a checkpoint is complete, and at the end: so each tuple is in them exactly once, whatever fails.
+    They are named `part-<component>-<task>-<number>-<run>.jsonl`, where the last stands for the run's name in six
+    digits, so that runs may share a folder. A file that does not show yet begins with `_`.
     """
 
     ending = ".jsonl"
 
-    def __init__(self, folder: str | Path, roll_seconds: float = 5.0, roll_rows: int = 1_000_000) -> None:
-        super().__init__(folder, roll_seconds, roll_rows)
+    def __init__(self, folder: str | Path, roll_rows: int = 1_000_000) -> None:
+        super().__init__(folder, roll_rows)
 
-    def begin(self, path: Path) -> None:
-        """Open a new file."""
-        self._file = path.open("wb")
+    def begin(self, file: PartFile) -> None:
+        """Begin a new file."""
+        self._file = file
         self._encoder = msgspec.json.Encoder()
 
     def add(self, values: Sequence[Any]) -> None:
@@ -40,8 +41,7 @@ class JsonLines(PartFiles):
         self._file.write(lines)
 
     def finish(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Do nothing: a line is complete by itself."""
 
     def _not_json(self, values: Sequence[Any]) -> InvalidInput:
         """Return the complaint about the first tuple that JSON cannot hold."""

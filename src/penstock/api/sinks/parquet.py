@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.contracts import TaskContext
+from penstock.api.sinks.part_file import PartFile
 from penstock.api.sinks.parts import PartFiles
 from penstock.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TOGETHER = 4096  # tuples that are turned into columns at once
+SEEN = 4096  # tuples by which a schema is found, where none is given
+SMALL = 256  # batches of columns that are joined to one
 ROW_GROUP = 65_536  # rows
 
 
@@ -23,13 +25,15 @@ class Parquet(PartFiles):
     folder: a relative one is below the run's folder.
     schema: a msgspec Struct type or an Arrow schema. None: that of the first tuples, from the annotations where they
         are Structs, and else from their values; tasks that might see different values first need one given.
-    roll_seconds: how old a file grows before it is finished and shows; looked at about once a second.
-    roll_rows: how many rows it may have by then before it is finished earlier.
+    roll_rows: how many rows a file may have before the next is begun; looked at about once a second.
 
     Structs, named tuples, dataclasses and dicts give a column a field, plain tuples the columns `_1`, `_2`, …, anything
     else one column `value`. A tuple that does not fit the schema is refused, with its field and value; a dict may lack
-    fields, which are null. Files are named `part-<component>-<task>-<number>.parquet`. A file that is still being
-    written begins with `_`. A folder that holds files already keeps them.
+    fields, which are null.
+
+    Files show when a checkpoint is complete, and at the end: so each tuple is in them exactly once, whatever fails.
+    They are named `part-<component>-<task>-<number>-<run>.parquet`, where the last stands for the run's name in six
+    digits, so that runs may share a folder. A file that does not show yet begins with `_`.
     """
 
     ending = ".parquet"
@@ -38,10 +42,9 @@ class Parquet(PartFiles):
         self,
         folder: str | Path,
         schema: "type[msgspec.Struct] | pa.Schema | None" = None,
-        roll_seconds: float = 5.0,
         roll_rows: int = 1_000_000,
     ) -> None:
-        super().__init__(folder, roll_seconds, roll_rows)
+        super().__init__(folder, roll_rows)
         if schema is not None and not _is_struct(schema):
             import pyarrow as pa
 
@@ -51,35 +54,40 @@ class Parquet(PartFiles):
         self.schema = schema
 
     def open(self, context: TaskContext) -> None:
-        """Make the folder and find the next number."""
+        """Make the folder, and load what writes Parquet: that takes a second, for which no tuple is to wait."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        pa.array([0])  # the first one loads pandas, where there is any
         super().open(context)
         self._schema: pa.Schema | None = None if _is_struct(self.schema) else self.schema
-        self._values: list[Any] = []  # not yet columns
-        self._batches: list[Any] = []  # not yet written
+        self._values: list[Any] = []  # not yet columns: the schema is not known
+        self._batches: list[pa.RecordBatch] = []  # not yet written
+        self._kept = 0  # rows of them
 
-    def begin(self, path: Path) -> None:
-        """Remember where the file will be; it is made when its schema is known."""
-        self._path = path
+    def begin(self, file: PartFile) -> None:
+        """Begin a new file; it gets a writer when its schema is known."""
+        self._file = file
         self._writer: Any = None
 
     def add(self, values: Sequence[Any]) -> None:
-        """Keep tuples until there are enough for columns, and columns until there are enough for a row group."""
-        self._values.extend(values)
-        if len(self._values) >= TOGETHER:
-            self._columns()
-        if sum(batch.num_rows for batch in self._batches) >= ROW_GROUP:
+        """Turn tuples into columns, once the schema is known, and keep these until there are enough for a row group."""
+        if self._schema is None and len(self._values) + len(values) < SEEN:
+            self._values.extend(values)
+            return
+        self._columns([*self._values, *values])
+        if self._kept >= ROW_GROUP:
             self._write()
 
     def finish(self) -> None:
-        """Write the rest and close the file."""
-        self._columns()
-        if self._schema is not None:
-            self._write()
-            self._writer.close()
+        """Write the rest."""
+        if self._values:
+            self._columns(self._values)
+        self._write()
+        self._writer.close()
 
     def snapshot(self) -> Any:
         """Return the number of the next part, and the schema once it is known."""
-        self._columns()
         schema = None if self._schema is None else self._schema.serialize().to_pybytes()
         return {"number": super().snapshot(), "schema": schema}
 
@@ -91,16 +99,18 @@ class Parquet(PartFiles):
 
             self._schema = pa.ipc.read_schema(pa.py_buffer(state["schema"]))
 
-    def _columns(self) -> None:
-        """Turn the tuples that are kept into columns."""
-        if not self._values:
-            return
+    def _columns(self, values: Sequence[Any]) -> None:
+        """Turn tuples into columns of the schema, or of the one that they have."""
+        import pyarrow as pa
+
         from penstock.api.sinks.columns import batch_of, schema_for
 
-        values, self._values = self._values, []
-        if self._schema is None:
-            self._schema = schema_for(values, self._context.name, self.schema)
-        self._batches.append(batch_of(values, self._schema, self._context.name))
+        schema = self._schema or schema_for(values, self._context.name, self.schema)
+        self._batches.append(batch_of(values, schema, self._context.name))
+        self._schema, self._values = schema, []
+        self._kept += len(values)
+        if len(self._batches) == SMALL:
+            self._batches = pa.Table.from_batches(self._batches).combine_chunks().to_batches()
 
     def _write(self) -> None:
         """Write the columns that are kept as a row group."""
@@ -108,10 +118,10 @@ class Parquet(PartFiles):
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, self._schema)
+            self._writer = pq.ParquetWriter(self._file, self._schema)
         if self._batches:
             self._writer.write_table(pa.Table.from_batches(self._batches), row_group_size=ROW_GROUP)
-        self._batches = []
+        self._batches, self._kept = [], 0
 
 
 def _is_struct(schema: object) -> bool:

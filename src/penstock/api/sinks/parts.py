@@ -1,33 +1,48 @@
-"""Files in parts: what the sinks that write files have in common.
+"""Files in parts: what the sinks that write files have in common, so that each tuple is in them exactly once.
 
-A part is written under a name that begins with `_`, which Spark and other readers leave out, and gets its own name when
-it is complete, so that nobody sees half of one. Names say component, task and number. Numbers go on from the files that
-are there, and through `snapshot` and `restore` where a sink moves to another machine, so that none is written over.
+    _part-count-0-000002.monday.e3         written by epoch 3 of the run `monday`, and its own alone
+    part-count-0-000002-d618fb.jsonl       the name that it gets once the checkpoint that it belongs to is complete
+    _part-count-0.monday.e3                the task has begun epoch 3: an earlier one must touch nothing any more
+
+A part is written under a name that begins with `_`, which Spark and other readers leave out, and that no other epoch
+uses. `prepare` completes it; whoever keeps the checkpoints gives it its name. Names say component, task, number and
+run: numbers go on through `snapshot` and `restore`, from 0 in every run, so that a part that is written again after a
+failure gets the name that it would have got before, and runs that share a folder keep each other's files.
 """
 
+import logging
 import os
 import re
-import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from penstock.api.contracts import Sink, TaskContext
+from penstock.api.sinks.part_file import FULL, KEPT, PartFile
 from penstock.model.errors import FileProblem, InvalidInput
+
+_LOG = logging.getLogger(__name__)
+
+FIRST_EPOCH = 1
+PATIENCE = 1 << 26  # bytes that a task keeps in memory while the disk is full
 
 
 class PartFiles(Sink[Any]):
-    """A sink that writes `part-<component>-<task>-<number>` files to a folder; a subclass says what is in them."""
+    """A sink that writes `part-<component>-<task>-<number>-<run>` files to a folder; a subclass says what is in them.
 
+    Parts show when a checkpoint is complete, and at the end. What comes after the last checkpoint is dropped by
+    `close`: those tuples come again.
+    """
+
+    exactly_once = True
     ending = ""
 
-    def __init__(self, folder: str | Path, roll_seconds: float, roll_rows: int) -> None:
-        if isinstance(roll_seconds, bool) or not isinstance(roll_seconds, int | float) or not roll_seconds > 0:
-            raise InvalidInput("roll_seconds", f"expected a number > 0, got {roll_seconds!r}")
+    def __init__(self, folder: str | Path, roll_rows: int) -> None:
         if isinstance(roll_rows, bool) or not isinstance(roll_rows, int) or roll_rows < 1:
             raise InvalidInput("roll_rows", f"expected a whole number ≥ 1, got {roll_rows!r}")
         self.folder = Path(folder).expanduser()
-        self.roll_seconds = roll_seconds
         self.roll_rows = roll_rows
 
     def check(self) -> None:
@@ -41,100 +56,212 @@ class PartFiles(Sink[Any]):
             raise FileProblem(f"{nearest}: cannot be written, permission denied; choose another place")
 
     def open(self, context: TaskContext) -> None:
-        """Make the folder and find the next number."""
+        """Make the folder. Where to go on in it is known when `restore` is called, or something else before it."""
         self._context = context
-        self._name = f"part-{context.component}-{context.task}"
-        self._place = Path(context.folder) / self.folder
+        self._names = _Names(context, self.folder, self.ending)
+        self._number = 0  # of the part that is written, or is next
+        self._begun = False  # whether it is known where to go on
+        self._part: PartFile | None = None
+        self._rows = 0  # of that part
+        self._finished: list[PartFile] = []  # not all of them on disk
+        self._ready: list[tuple[str, str]] = []  # complete, for `prepare`
+        self._waiting = False  # for room on the disk
         try:
-            self._place.mkdir(parents=True, exist_ok=True)
-            self._number = self._after_last()
+            self._names.place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unwritable(self._place, error) from None
-        self._temporary: Path | None = None
-        self._rows = 0
-        self._began = 0.0
+            raise unwritable(self._names.place, error) from None
 
     def write(self, values: Sequence[Any]) -> None:
-        """Add a batch to the part, or begin one with it."""
+        """Add a batch to the part, or begin one with it; a batch that is refused has left nothing behind."""
         if not values:
             return
-        try:
-            if self._temporary is None:
-                temporary = self._place / f"_{self._name}-{self._number:06}.{secrets.token_hex(4)}"
-                self.begin(temporary)
-                self._temporary, self._rows, self._began = temporary, 0, self._context.now()
-            self.add(values)
-        except OSError as error:
-            raise unwritable(self._place, error) from None
+        self._begin_at_first()
+        self._store(self._drain)
+        if self._part is None:
+            self._part = PartFile(self._names.temporary(self._number), self._names.final(self._number))
+            self.begin(self._part)
+        self.add(values)
         self._rows += len(values)
 
     def flush(self, now: float) -> None:
-        """Finish the part where it is old or long enough."""
-        if self._temporary is not None and (self._rows >= self.roll_rows or now - self._began >= self.roll_seconds):
-            self._publish()
+        """Finish the part where it is long enough; it shows with the others."""
+        if self._rows >= self.roll_rows:
+            self._finish()
+            self._store(self._complete)
+
+    def prepare(self) -> list[tuple[str, str]]:
+        """Complete the part; return all that were completed since the last call.
+
+        Where the disk does not take them, it raises `FileProblem`. Nothing is lost by that: they are with those that a
+        later call returns.
+        """
+        self._begin_at_first()
+        self._finish()
+        try:
+            self._complete()
+            if self._ready:
+                _sync_folder(self._names.place)
+        except OSError as error:
+            raise unwritable(self._names.place, error) from None
+        ready, self._ready = self._ready, []
+        return ready
 
     def snapshot(self) -> int:
-        """Return the number of the part that comes after what was written so far."""
-        return self._number + (self._temporary is not None)
+        """Return the number of the next part."""
+        self._begin_at_first()
+        return self._number
 
     def restore(self, state: int) -> None:
-        """Go on with a number."""
-        self._number = max(self._number, state)
+        """Go on with a number; parts that have later ones are withdrawn, as their tuples come again."""
+        self._go_on(state)
 
     def close(self) -> None:
-        """Finish the part."""
-        if self._temporary is not None:
-            self._publish()
+        """Drop what `prepare` has not returned."""
+        parts = self._finished if self._part is None else [*self._finished, self._part]
+        with suppress(OSError):  # they begin with `_`; the next epoch removes them
+            for part in parts:
+                part.drop()
+            for temporary, _ in self._ready:
+                os.unlink(temporary)
+        self._part, self._finished, self._ready, self._rows = None, [], [], 0
 
-    def begin(self, path: Path) -> None:
-        """Open a new part."""
+    def begin(self, file: PartFile) -> None:
+        """Begin a new part; `file.write` takes bytes."""
         raise NotImplementedError
 
     def add(self, values: Sequence[Any]) -> None:
-        """Write tuples to the part."""
+        """Write tuples to the part, or raise `InvalidInput` and write none of them."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Complete the part and close it."""
+        """Write what completes the part."""
         raise NotImplementedError
 
-    def _publish(self) -> None:
-        temporary, self._temporary = self._temporary, None
-        assert temporary is not None, "a part was begun"
-        try:
+    def _drain(self) -> None:
+        """Have the disk take what is in memory, where that is much."""
+        if self._part is not None:
+            self._part.drain(KEPT)
+
+    def _finish(self) -> None:
+        """Finish the part, if it has any tuples: some may have been refused."""
+        if self._part is not None and self._rows:
             self.finish()
-            if not temporary.exists():  # its first tuples were refused
-                return
-            self._give_name(temporary)
+            self._finished.append(self._part)
+            self._part, self._rows, self._number = None, 0, self._number + 1
+
+    def _complete(self) -> None:
+        """Have the disk take what is finished; where it is full, this can be tried again."""
+        while self._finished:
+            self._finished[0].complete()
+            part = self._finished.pop(0)
+            self._ready.append((str(part.path), str(part.final)))
+        self._waiting = False
+
+    def _store(self, what: Callable[[], None]) -> None:
+        """Do something with the disk that can wait, as long as memory lasts, where there is no room on it."""
+        try:
+            what()
         except OSError as error:
-            raise unwritable(self._place, error) from None
-        self._number += 1
+            kept = sum(part.kept for part in self._finished) + (0 if self._part is None else self._part.kept)
+            if error.errno not in FULL or kept > PATIENCE:
+                raise unwritable(self._names.place, error) from None
+            if not self._waiting:
+                self._waiting = True
+                told = "%s: has no room; %s keeps up to %d MiB in memory meanwhile"
+                _LOG.warning(told, self._names.place, self._context.name, PATIENCE >> 20)
 
-    def _give_name(self, temporary: Path) -> None:
-        """Give a part the next number that is free: another run may write to the same folder, under the same names."""
-        while True:
-            final = self._place / f"{self._name}-{self._number:06}{self.ending}"
-            try:
-                os.link(temporary, final)  # unlike a renaming, it never replaces a file
-            except FileExistsError:
-                self._number += 1
-                continue
-            except OSError:  # a file system without links: a number that is taken in this instant is written over
-                if final.exists():
-                    self._number += 1
-                    continue
-                os.rename(temporary, final)
-            else:
-                os.unlink(temporary)
-            return
+    def _begin_at_first(self) -> None:
+        """Begin the run's files, unless `restore` has said where to go on in them."""
+        if not self._begun:
+            self._go_on(0)
 
-    def _after_last(self) -> int:
-        """Return the first number after those of the files that are there."""
-        pattern = re.compile(re.escape(self._name) + r"-(\d+)" + re.escape(self.ending))
-        found = (pattern.fullmatch(name) for name in os.listdir(self._place))
-        return max((int(match[1]) + 1 for match in found if match), default=0)
+    def _go_on(self, number: int) -> None:
+        try:
+            withdrawn = self._names.take_over(number)
+        except OSError as error:
+            raise unwritable(self._names.place, error) from None
+        if withdrawn:
+            told = (
+                "%s: withdrew %d of the files of %s, as it goes on from an earlier checkpoint; their tuples come again"
+            )
+            _LOG.warning(told, self._names.place, withdrawn, self._context.name)
+        self._number, self._begun = number, True
+
+
+class _Names:
+    """The names of a task's files, and which of those that are there are whose."""
+
+    def __init__(self, context: TaskContext, folder: Path, ending: str) -> None:
+        self.place = Path(os.path.abspath(Path(context.folder) / folder))
+        self.run, self.epoch, self.ending = context.run, context.epoch, ending
+        self.name = f"part-{context.component}-{context.task}"
+        self.tag = sha256(context.run.encode()).hexdigest()[:6]
+        name, run = re.escape(self.name), re.escape(self.run)
+        self._final = re.compile(rf"{name}-(\d+)-{self.tag}{re.escape(ending)}")
+        self._temporary = re.compile(rf"_{name}-(\d+)\.{run}\.e(\d+)")
+        self._mark = re.compile(rf"_{name}\.{run}\.e(\d+)")
+
+    def temporary(self, number: int) -> Path:
+        """Return the name under which a part is written."""
+        return self.place / f"_{self.name}-{number:06}.{self.run}.e{self.epoch}"
+
+    def final(self, number: int) -> Path:
+        """Return the name that it gets."""
+        return self.place / f"{self.name}-{number:06}-{self.tag}{self.ending}"
+
+    def take_over(self, number: int) -> int:
+        """Remove what earlier epochs have left from a number on, and return how many of those files had their names.
+
+        A process that was taken for dead may wake up in here while a later epoch's files get their names. So files are
+        looked for first, and then whether a later epoch has begun: if it has not, none of the files is of it.
+        """
+        later = [path for path, found in self._listed(self._final) if found[0] >= number]
+        left = self._listed(self._temporary)
+        self._begin_epoch()
+        if later and self.epoch == FIRST_EPOCH:  # none of them can be of this run
+            problem = f"is there already, from another run that is named {self.run!r}"
+            raise FileProblem(f"{later[0]}: {problem}; give this run or its folder of output another name")
+        for path in later:
+            path.unlink(missing_ok=True)
+        for path, (part, epoch) in left:
+            if epoch < self.epoch and (part >= number or self._superseded(path, part)):
+                path.unlink(missing_ok=True)
+        if later:
+            _sync_folder(self.place)
+        return len(later)
+
+    def _begin_epoch(self) -> None:
+        """Say that this epoch has begun, or raise where a later one has; no epoch comes before the first."""
+        if self.epoch > FIRST_EPOCH:
+            (self.place / f"_{self.name}.{self.run}.e{self.epoch}").touch()
+        for path, (epoch,) in self._listed(self._mark):
+            if epoch > self.epoch:
+                raise FileProblem(f"{path}: epoch {epoch} of the run has begun; epoch {self.epoch} must not go on")
+            if epoch < self.epoch:
+                path.unlink(missing_ok=True)
+
+    def _superseded(self, path: Path, number: int) -> bool:
+        """Say whether a part got its name from elsewhere; the one that is to get it, or just does, is left alone."""
+        try:
+            return not os.path.samefile(path, self.final(number))
+        except FileNotFoundError:
+            return False
+
+    def _listed(self, pattern: re.Pattern[str]) -> list[tuple[Path, tuple[int, ...]]]:
+        """Return the files whose names fit, with the numbers in them."""
+        matches = ((name, pattern.fullmatch(name)) for name in sorted(os.listdir(self.place)))
+        return [(self.place / name, tuple(map(int, match.groups()))) for name, match in matches if match]
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def unwritable(path: Path, error: OSError) -> FileProblem:
     """Return the complaint about a folder that does not take what is written to it."""
-    return FileProblem(f"{path}: cannot be written, {(error.strerror or str(error)).lower()}; choose another place")
+    remedy = "make room" if error.errno in FULL else "choose another place"
+    return FileProblem(f"{path}: cannot be written, {(error.strerror or str(error)).lower()}; {remedy}")

@@ -11,6 +11,7 @@ from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -59,7 +60,9 @@ class Landed(Source[Any]):
         self._decoder = msgspec.json.Decoder(self.gives)
         self._batch = 0  # the batch that is read, or the least that may come next
         self._row = 0  # rows of it that were read
+        self._last = b""  # of those
         self._file: BufferedReader | None = None
+        self._ended = False
         self._waiting: list[int] = []  # batches seen, the next one last
         self._look = -float("inf")  # when to look at the folder again
 
@@ -67,11 +70,11 @@ class Landed(Source[Any]):
         """Read on in a batch, or begin the next."""
         while True:
             if self._file is None and not self._waiting:
-                if now < self._look:
+                if now < self._look and not self._ended:
                     return []
-                ended = self._list(now)
+                self._ended = self._ended or (self._list(now) and not self._waiting)
                 if not self._waiting:
-                    return None if ended else []
+                    return None if self._ended else []
             if self._file is None:
                 self._begin(self._waiting.pop())
             if rows := self._read(limit):
@@ -81,17 +84,23 @@ class Landed(Source[Any]):
         """Say when to look at the folder again."""
         return max(now, self._look)
 
-    def position(self) -> dict[str, int]:
-        """Return the batch and how many rows of it were read."""
-        return {"batch": self._batch, "row": self._row}
+    def position(self) -> dict[str, Any]:
+        """Return the batch, how many rows of it were read, a checksum of the last, and whether no batch can follow."""
+        return {"batch": self._batch, "row": self._row, "last": crc32(self._last), "ended": self._ended}
 
-    def seek(self, position: dict[str, int]) -> None:
-        """Go on after a position."""
-        self._batch = position["batch"]
-        if position["row"]:
-            self._begin(self._batch)
-            assert self._file is not None, "it was opened"
-            self._row = sum(1 for _ in islice(self._file, position["row"]))
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on after a position; raise `FileProblem` where the batch is another one now."""
+        self._batch, self._ended = position["batch"], position["ended"]
+        if not position["row"]:
+            return
+        self._begin(self._batch)
+        assert self._file is not None, "it was opened"
+        for line in islice(self._file, position["row"]):
+            self._row, self._last = self._row + 1, line
+        if self.position() != position:
+            path, rows = self.folder / batch_name(self._batch), position["row"]
+            problem = f"holds other rows than the {rows} that were read" if self._row == rows else f"lacks row {rows}"
+            raise FileProblem(f"{path}: {problem}; put it back as it was to go on reading")
 
     def close(self) -> None:
         """Close the file."""
@@ -120,7 +129,7 @@ class Landed(Source[Any]):
             self._file = path.open("rb")
         except OSError as error:
             raise _unreadable(path, error) from None
-        self._batch, self._row = batch, 0
+        self._batch, self._row, self._last = batch, 0, b""
 
     def _read(self, limit: int) -> list[Any]:
         """Return the next rows of the batch; none at its end."""
@@ -128,13 +137,13 @@ class Landed(Source[Any]):
         lines = list(islice(self._file, limit))
         if not lines:
             self.close()
-            self._batch, self._row = self._batch + 1, 0
+            self._batch, self._row, self._last = self._batch + 1, 0, b""
             return []
         try:
             rows = self._decoder.decode_lines(b"".join(lines))
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise self._bad_row(lines) from None
-        self._row += len(lines)
+        self._row, self._last = self._row + len(lines), lines[-1]
         return rows
 
     def _bad_row(self, lines: list[bytes]) -> FileProblem:

@@ -4,14 +4,13 @@ import math
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
-from io import BufferedReader
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from penstock.api.contracts import Source, TaskContext, Timed
+from penstock.api.sources.line_reader import LineReader, files_of, open_file, texts
 from penstock.api.sources.pace import Arrivals, Pace, check_number
-from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.errors import InvalidInput
 
 BLOCK = 256  # lines of a task that are read ahead where their times must be known
 
@@ -32,7 +31,9 @@ class Lines(Source[str]):
     repeat: begin anew at the end, without end; recorded times then go on from the last.
 
     Task k of n takes the lines k, k + n, …, counted over all files. Text is UTF-8, with � for what is not; lines end
-    with a line feed, before which a carriage return is dropped. Files must not change while they are read.
+    with a line feed, before which a carriage return is dropped. Files must not change while they are read: where a task
+    moves or goes back to a checkpoint and finds that they have, it says so and does not go on. Files that are added to
+    the folder after the last are left for another run.
     """
 
     rewinds = True
@@ -64,17 +65,18 @@ class Lines(Source[str]):
 
     def check(self) -> None:
         """Refuse a path that is not there, and a folder without files."""
-        for file in _files(self.path):
-            _open(file).close()
+        for file in files_of(self.path):
+            open_file(file).close()
 
     def open(self, context: TaskContext) -> None:
         """Open the first file."""
-        self._reader = _Reader(_files(self.path), self.repeat, context)
+        self._reader = LineReader(self.path, self.repeat, context)
         self._times = None if self.timestamps is None else _Times(self.timestamps, self.speed)
         self._ahead: list[str] = []  # lines read that are not yet due; empty without recorded times
         self._mark = self._place()  # where the block was read that `_ahead` is the rest of
         self._size = 0  # lines of that block
         self._skip = 0  # lines of the next block that were given before the source moved
+        self._end: dict[str, Any] | None = None  # the position sought, where that was the end
         self.pace.open(context, None if self._times is None else self._read_ahead)
 
     def poll(self, now: float, limit: int) -> list[str] | Timed[str] | None:
@@ -93,12 +95,17 @@ class Lines(Source[str]):
 
     def position(self) -> dict[str, Any]:
         """Return the place in the files and the pace's: where a block was read, and how much of it was given."""
+        if self._end is not None:
+            return self._end
         place, given = (self._place(), 0) if self._times is None else (self._mark, self._size - len(self._ahead))
-        return {**place, "given": given + self._skip, "pace": self.pace.position()}
+        return {**place, "given": given + self._skip, "ended": self._at_end(), "pace": self.pace.position()}
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on after a position."""
-        self._reader.seek(position["file"], position["offset"], position["line"])
+        """Go on after a position. Where that was the end, it does not matter what has become of the files."""
+        if position["ended"]:
+            self._end, self._reader.ended = position, True
+            return
+        self._reader.seek(position)
         if self._times is not None:
             self._times.seek(position["times"])
         self._mark, self._skip = self._place(), position["given"]
@@ -142,66 +149,6 @@ class Lines(Source[str]):
         return {**self._reader.position(), "times": times}
 
 
-class _Reader:
-    """The lines of one task, from one file after the other; all lines are read, the others' are dropped."""
-
-    def __init__(self, files: list[Path], repeat: bool, context: TaskContext) -> None:
-        self.files = files
-        self.repeat = repeat
-        self.task, self.tasks = context.task, context.tasks
-        self.line = 0  # number of the next line, counted over all files and laps
-        self.lap = 0
-        self.lap_line = 0  # with which the lap began
-        self.head = self.tail = b""  # the first line of all, and the last one read
-        self.ended = False
-        self.number = 0  # of the file
-        self.file = _open(files[0])
-        self._go_on()
-
-    def read(self, limit: int) -> list[str]:
-        """Return the next lines of this task, at most `limit` and from one file; it may hold none of them."""
-        skip = (self.task - self.line) % self.tasks
-        raw = list(islice(self.file, skip + (limit - 1) * self.tasks + 1))
-        if raw:
-            self.tail = raw[-1]
-            self.head = raw[0] if self.line == 0 else self.head
-        self.line += len(raw)
-        self._go_on()
-        return _texts(raw[skip :: self.tasks])
-
-    def position(self) -> dict[str, Any]:
-        """Return the place of the next line."""
-        return {"file": self.files[self.number].name, "offset": self.file.tell(), "line": self.line}
-
-    def seek(self, file: str, offset: int, line: int) -> None:
-        """Go to a place."""
-        names = [path.name for path in self.files]
-        if file not in names:
-            raise FileProblem(f"{self.files[0].with_name(file)}: no longer there; put it back to go on reading")
-        self.file.close()
-        self.number, self.line, self.lap_line, self.ended = names.index(file), line, -1, False
-        self.file = _open(self.files[self.number])
-        self.file.seek(offset)
-        self._go_on()
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-    def _go_on(self) -> None:
-        """Open the next file that has lines, where this one has none left."""
-        while not self.file.peek(1):
-            last = self.number == len(self.files) - 1
-            if last and (not self.repeat or self.line == self.lap_line):  # a lap without a line has no next
-                self.ended = True
-                return
-            if last:
-                self.lap, self.lap_line = self.lap + 1, self.line
-            self.file.close()
-            self.number = 0 if last else self.number + 1
-            self.file = _open(self.files[self.number])
-
-
 class _Times:
     """When recorded lines are due, in seconds from the first of all lines."""
 
@@ -215,17 +162,17 @@ class _Times:
     def of(self, lines: list[str], head: bytes) -> list[float]:
         """Return when lines are due; `head` is the first of all lines."""
         if self.first is None and head:
-            self.first = self._seconds(_texts([head])[0])
+            self.first = self._seconds(texts([head])[0])
             if self.first is None:
                 problem = (
-                    f"expected the first line to begin with a date like {self.stamp}, got {_texts([head])[0][:60]!r}"
+                    f"expected the first line to begin with a date like {self.stamp}, got {texts([head])[0][:60]!r}"
                 )
                 raise InvalidInput("timestamps", f"{problem}; see strptime for the format")
         return [self._due(line) for line in lines]
 
     def turn(self, tail: bytes) -> None:
         """Begin the next lap when the last line of this one was due."""
-        self._due(_texts([tail])[0])
+        self._due(texts([tail])[0])
         self.base = self.latest
 
     def position(self) -> list[float | None]:
@@ -278,27 +225,3 @@ class _Dates:
             _, told, rest = str(error).partition("unconverted data remains: ")
             return rest if told else None
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-
-
-def _files(path: Path) -> list[Path]:
-    """Return the files to read, in order."""
-    if not path.exists():
-        raise FileProblem(f"{path}: does not exist; give a file or folder that every worker finds there")
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith(("_", ".")))
-    if not files:
-        raise FileProblem(f"{path}: expected files in this folder, found none; put some there or give another")
-    return files
-
-
-def _open(path: Path) -> BufferedReader:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
-
-
-def _texts(raw: list[bytes]) -> list[str]:
-    """Decode lines and drop their ends; only the last may lack its end."""
-    return b"".join(raw).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")[: len(raw)]

@@ -8,6 +8,7 @@ import os
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.session import NoSpark
@@ -67,7 +68,7 @@ def executors(spark: SparkSession, cores: int = 1, within_s: float = REGISTERED_
     found: list[Executor] = []
     settled = monotonic()
     while True:
-        now = _registered(spark, alone)
+        now = registered(spark)
         if now != found:
             found, settled = now, monotonic()
         if found and alone:
@@ -89,6 +90,17 @@ def is_local(spark: SparkSession) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def why_ended(spark: SparkSession) -> str:
+    """Say why a session is of no use any more; empty where it is."""
+    context = spark.sparkContext._jsc
+    if context is None:
+        return "it was stopped"
+    try:
+        return "it was stopped" if context.sc().isStopped() else ""
+    except (Py4JError, OSError):
+        return "its Java process has gone"
+
+
 def need_cores(spark: SparkSession, workers: int) -> list[Executor]:
     """Return the executors, or raise `NoSpark` where they have too few cores for so many workers."""
     found = executors(spark, cores=workers + 1)
@@ -104,7 +116,9 @@ def need_cores(spark: SparkSession, workers: int) -> list[Executor]:
     )
 
 
-def _registered(spark: SparkSession, alone: bool) -> list[Executor]:
+def registered(spark: SparkSession) -> list[Executor]:
+    """Return the executors that there are now, by id; the driver's own process only where there is no other kind."""
+    alone = is_local(spark)
     # The status store is what the web pages show; it is kept whether they are served or not.
     listed: Any = spark.sparkContext._jsc.sc().statusStore().executorList(True)
     rows = [listed.apply(row) for row in range(listed.size())]

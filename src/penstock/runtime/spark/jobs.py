@@ -1,22 +1,24 @@
 """Slots as Spark jobs: one single-partition job a slot, in a job group and a driver thread of its own.
 
 So slots are added, cancelled and pinned one by one. Spark starts the process, and starts another where it dies or its
-executor is lost; what the process does is the caller's affair.
+executor is lost; what the process does is the caller's affair, and so is to launch a job again that has ended.
 """
 
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+from py4j.protocol import Py4JError
 from pyspark import RDD, InheritableThread
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 
 from penstock.runtime.spark.closures import pack
-from penstock.runtime.spark.executors import Executor
+from penstock.runtime.spark.executors import Executor, why_ended
 from penstock.runtime.spark.slot import Slot
 
 
@@ -39,7 +41,8 @@ class Job:
         """
         if not self.done.is_set():
             self.cancelled = True
-            self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self.group)
+            with suppress(Py4JError, OSError, AttributeError):  # without its session the job has ended anyway
+                self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self.group)
 
     def found_on(self) -> str | None:
         """Return the id of the executor that the job runs on now, None where it runs on none.
@@ -58,12 +61,13 @@ class Job:
 
 
 class SlotJobs:
-    """The jobs of one run."""
+    """The jobs of one run: those that have not ended, and the last one of every name."""
 
     def __init__(self, spark: SparkSession, run: str | None = None) -> None:
         self.run = run or uuid4().hex[:8]
         self.jobs: list[Job] = []
         self._spark = spark
+        self._launched = 0
         self._threads: list[threading.Thread] = []
 
     def launch(self, name: str, main: Callable[[str], None], argument: str, executor: Executor | None) -> Job:
@@ -73,15 +77,22 @@ class SlotJobs:
         nobody can mend by trying again, it must report itself and return.
         """
         # Spark never runs a group again that was cancelled before its job began, hence the number.
-        job = Job(self._spark, name, f"penstock-{self.run}-{name}-{len(self.jobs)}", executor)
+        job = Job(self._spark, name, f"penstock-{self.run}-{name}-{self._launched}", executor)
+        self._launched += 1
         slot = Slot(pack(main), argument)
         thread = InheritableThread(
             target=self._hold, args=(job, slot), session=self._spark, name=job.group, daemon=True
         )
+        self.jobs = [other for other in self.jobs if other.name != name or not other.done.is_set()]
+        self._threads = [other for other in self._threads if other.is_alive()]
         self.jobs.append(job)
         self._threads.append(thread)
         thread.start()
         return job
+
+    def why_ended(self) -> str:
+        """Say why the session is of no use any more; empty where it is."""
+        return why_ended(self._spark)
 
     def stop(self, within_s: float = 10.0) -> bool:
         """Cancel what still runs and wait for it; say whether all has ended."""

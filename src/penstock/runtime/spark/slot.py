@@ -7,6 +7,8 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterable
 
+UNLOADABLE = "the application could not be loaded on the executor"
+
 
 class Slot:
     """The body of a single-partition job: calls the function that was packed, and yields what kept it from starting.
@@ -27,6 +29,6 @@ class Slot:
             main: Callable[[str], None] = pickle.loads(self.packed)  # noqa: S301 - packed by our own driver
         except Exception as error:
             reason = traceback.format_exception_only(error)[-1].strip()
-            return [f"the application could not be loaded on the executor: {reason}"]
+            return [f"{UNLOADABLE}: {reason}"]
         main(self.argument)
         return []

@@ -1,13 +1,4 @@
-"""A whole cluster in one process, on a clock that a test turns by hand: for testing applications without Spark.
-
-    def test_counts_words():
-        result = testing.run(flow)
-        assert Counter(result["print"]) == ...
-
-The controller and the workers are the real ones; only sockets, processes and the clock are replaced. Every tuple
-between two workers is encoded and decoded, so that a value which cannot travel shows itself here. The order in which
-frames arrive and workers get their turn is random, by a seed: an application must give right results for every one.
-"""
+"""A controller, its workers and a clock in one process: what `penstock.testing` offers to tests of applications."""
 
 import math
 import random
@@ -21,6 +12,7 @@ import msgspec
 
 from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
+from penstock.api.on_error import DeadLetter
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.plan import Plan, to_placement
@@ -35,6 +27,7 @@ from penstock.runtime.machine import Worker
 from penstock.runtime.operations import Operation
 from penstock.runtime.storage import Disk, Job, Posix
 from penstock.runtime.terms import Site, Terms, check_placement, routes_of
+from penstock.testing.disk import MemoryDisk
 
 START = 1000.0  # no time is zero, so that a time that was never set shows
 CONTROLLER = -1
@@ -53,44 +46,6 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Go on."""
         self.now += seconds
-
-
-class MemoryDisk:
-    """Files in memory."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-
-    def write(self, path: str, pieces: Sequence[bytes]) -> None:
-        """Keep a file."""
-        self.files[path] = b"".join(pieces)
-
-    def replace(self, path: str, data: bytes) -> None:
-        """Keep a file instead of the one there was."""
-        self.files[path] = data
-
-    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Return a part of a file."""
-        if path not in self.files:
-            raise FileNotFoundError(2, "No such file or directory", path)
-        return self.files[path][offset:][: size if size >= 0 else None]
-
-    def publish(self, temporary: str, final: str) -> None:
-        """Give a file its name."""
-        if temporary in self.files:
-            self.files[final] = self.files.pop(temporary)
-        elif final not in self.files:
-            raise FileNotFoundError(2, "No such file or directory", temporary)
-
-    def remove(self, path: str) -> None:
-        """Forget a file, or all below a folder."""
-        for name in [name for name in self.files if name == path or name.startswith(path + "/")]:
-            del self.files[name]
-
-    def listed(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
-        start = folder.rstrip("/") + "/"
-        return sorted({name[len(start) :].partition("/")[0] for name in self.files if name.startswith(start)})
 
 
 class Captured(Sink[Any]):
@@ -125,6 +80,7 @@ class Result:
     status: Status
     records: Sequence[Record]
     log: Sequence[LogLine]
+    letters: Mapping[str, list[DeadLetter]]  # by component: tuples that it raised on and skipped
 
     def __getitem__(self, sink: str) -> list[Any]:
         return self.outputs[sink]
@@ -157,6 +113,7 @@ class TestCluster:
         checkpoint_s: float = 0.0,
     ) -> None:
         self.outputs: dict[str, list[Any]] = {}
+        self.letters: dict[str, list[DeadLetter]] = {}
         self.clock = ManualClock()
         self.flow = self._captured(flow) if capture else flow
         self.layout = Layout(self.flow)
@@ -273,7 +230,8 @@ class TestCluster:
     def result(self) -> Result:
         """Return what has come out so far."""
         self.records += self.controller.take_records()
-        return Result(self.outputs, self.controller.status(self.clock()), self.records, self.controller.lines)
+        status, lines = self.controller.status(self.clock()), self.controller.lines
+        return Result(self.outputs, status, self.records, lines, self.letters)
 
     def _captured(self, flow: Dataflow) -> Dataflow:
         parts = {}
@@ -281,6 +239,9 @@ class TestCluster:
             if part.component.kind is Kind.SINK:
                 values = self.outputs.setdefault(name, [])
                 part = replace(part, logic=lambda values=values: Captured(values))  # type: ignore[misc]
+            if part.letters is not None:
+                letters = self.letters.setdefault(name, [])
+                part = replace(part, letters=lambda letters=letters: Captured(letters))  # type: ignore[misc]
             parts[name] = part
         return Dataflow(flow.name, parts)
 

@@ -1,0 +1,202 @@
+"""Faults done to a run from outside: processes killed and stopped, connections cut, disks filled.
+
+Nothing here needs the run to help: workers are found as processes, their connections as sockets of theirs. Shared by
+the tests of recovery and by the soak. Linux only.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+LISTENS, CONNECTED = "0A", "01"  # states of sockets in /proc/net/tcp
+TAKE_FILE = 438  # the system call pidfd_getfd, which Python has no name for
+
+
+class Link(NamedTuple):
+    """A TCP connection of a process."""
+
+    pid: int
+    number: int  # of its file
+    here: int  # port
+    there: int  # port
+
+
+def wait_until(true: Callable[[], object], within_s: float = 60.0, what: str = "it") -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not happen in {within_s:g} s")
+        time.sleep(0.02)
+
+
+# Processes
+
+
+def below(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have, and so on."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            children.setdefault(parent(int(folder.name)), []).append(int(folder.name))
+    found, waiting = [], [pid]
+    while waiting:
+        next_ones = children.get(waiting.pop(), [])
+        found += next_ones
+        waiting += next_ones
+    return found
+
+
+def parent(pid: int) -> int:
+    """Return the process that has started a process; 0 where it has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _is_daemon(pid: int) -> bool:
+    """Whether a process is Spark's Python daemon, or was forked from it."""
+    return "pyspark" in command(pid) and "daemon" in command(pid)
+
+
+def command(pid: int) -> str:
+    """Return how a process was called; empty where it has gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def workers(driver: int) -> list[int]:
+    """Return the worker processes of a driver, also of executors that the same process has started.
+
+    They are the Python processes of Spark that listen for other workers; one that waits for a job does not.
+    """
+    return [pid for pid in below(driver) if _is_daemon(pid) and _is_daemon(parent(pid)) and _listens(pid)]
+
+
+def executors(driver: int) -> list[int]:
+    """Return the Java processes of executors that a process, or what it has started, has started."""
+    return [pid for pid in below(driver) if "CoarseGrainedExecutorBackend" in command(pid)]
+
+
+def kill(pid: int) -> None:
+    """End a process without a word."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Have a process stand still, and go on afterwards, if it is still there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+# Connections
+
+
+def _sockets(pid: int) -> dict[str, int]:
+    """Return the sockets of a process, by the system's number: the file that each is."""
+    found = {}
+    with suppress(OSError):
+        for entry in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                if named := re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{entry}")):
+                    found[named[1]] = int(entry)
+    return found
+
+
+def _tcp(state: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the system's number and both ports of all TCP sockets in a state."""
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path("/proc/net", name).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == state:
+                    yield fields[9], int(fields[1].rpartition(":")[2], 16), int(fields[2].rpartition(":")[2], 16)
+
+
+def _listens(pid: int) -> bool:
+    own = _sockets(pid)
+    return any(inode in own for inode, _, _ in _tcp(LISTENS))
+
+
+def links(pids: list[int]) -> list[Link]:
+    """Return the connections between processes, each once: as the one that called has it."""
+    ports: dict[int, int] = {}
+    own = {pid: _sockets(pid) for pid in pids}
+    for inode, here, _ in _tcp(LISTENS):
+        for pid in pids:
+            if inode in own[pid]:
+                ports[here] = pid
+    return [
+        Link(pid, own[pid][inode], here, there)
+        for inode, here, there in _tcp(CONNECTED)
+        for pid in pids
+        if inode in own[pid] and ports.get(there, pid) != pid
+    ]
+
+
+def cut(link: Link) -> None:
+    """Break a connection while both of its ends live: its process's own file is shared, and shut."""
+    process = os.pidfd_open(link.pid)
+    try:
+        number = ctypes.CDLL(None, use_errno=True).syscall(TAKE_FILE, process, link.number, 0)
+        if number < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        with socket.socket(fileno=number) as shared:
+            shared.shutdown(socket.SHUT_RDWR)
+    finally:
+        os.close(process)
+
+
+# Disks
+
+
+class SmallDisk:
+    """A file system of its own over a folder, which can be filled to the last byte; needs the right to mount one.
+
+    What is in the folder is there as before.
+    """
+
+    def __init__(self, folder: Path, size_mb: int = 64) -> None:
+        self.folder = folder
+        before = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(folder)]
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PermissionError(done.stderr.strip() or "may not mount")
+        for path, content in before.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Leave no room, until the end of the block."""
+        filler = self.folder / "_filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)) == 4096:
+                pass
+        try:
+            yield
+        finally:
+            filler.unlink()
+
+    def close(self) -> None:
+        """Take it away, with what is on it."""
+        subprocess.run(["umount", "-l", str(self.folder)], capture_output=True, check=False)

@@ -1,0 +1,99 @@
+"""The application as `penstock run` is told it, and as it was told it when a run is resumed."""
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli.flows import arrival_process, find_flow, flow_names
+from penstock.cli.inputs import is_file
+from penstock.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.api.dataflow import Dataflow
+    from penstock.model.cluster import Cluster
+    from penstock.runtime.folder import Given, RunInfo, Setup
+
+
+@dataclass(frozen=True)
+class Told:
+    """An application and the options that its sources take."""
+
+    text: str | None
+    rate: float | None = None
+    arrivals: str | None = None
+    input: Path | None = None
+    seed: int = 0
+
+    def flow(self) -> "Dataflow":
+        """Return the dataflow; refuse options that it does not take."""
+        if self.text is None:
+            ready = f"name one, {', '.join(flow_names(''))} or module:object"
+            raise InvalidInput("app", f"expected an application or --resume RUN, got neither; {ready}")
+        process = arrival_process(self.arrivals, self.rate)
+        rate = self.rate if process is None else None
+        return find_flow(self.text, rate=rate, arrivals=process, input=self.input, seed=self.seed)
+
+    def given(self) -> "Given":
+        """Return it as the run's folder is to keep it: whoever resumes the run may be in another directory."""
+        from penstock.runtime.folder import Given
+
+        text = self.text or ""
+        return Given(
+            text=os.path.abspath(text) if is_file(text) and Path(text).exists() else text,
+            rate=self.rate,
+            arrivals=self.arrivals,
+            input=None if self.input is None else os.path.abspath(self.input),
+            directory=os.getcwd(),
+        )
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run to go on with, and how it was started."""
+
+    info: "RunInfo"
+    setup: "Setup"
+    told: Told
+    cluster: "Cluster | None"  # that it emulates
+
+
+def find_resumed(told: Told, run: str, runs: Path) -> Resumed:
+    """Return a run with its application, what is told now in place of what was told then."""
+    from penstock.control.resuming import emulated_cluster, find_resumable
+
+    info, setup = find_resumable(run, runs)
+    given = setup.given
+    if given is None:
+        if told.text is None:
+            problem = f"run {info.run} was started by a program; name its application beside --resume, module:object"
+            raise InvalidInput("app", f"{problem}, or have the program do it: ps.run(flow, resume={info.folder!r})")
+        return Resumed(info, setup, replace(told, seed=setup.seed), emulated_cluster(info))
+    if given.directory not in sys.path:
+        sys.path.append(given.directory)
+    faster = told.rate is not None or told.arrivals is not None
+    was = Told(
+        text=told.text or given.text,
+        rate=told.rate if faster else given.rate,
+        arrivals=told.arrivals if faster else given.arrivals,
+        input=None if given.input is None else Path(given.input),
+        seed=setup.seed,
+    )
+    return Resumed(info, setup, was, emulated_cluster(info))
+
+
+def refuse_kept(**options: object) -> None:
+    """Refuse options that a run keeps as it was started with them."""
+    for name, value in options.items():
+        if value is not None:
+            problem = f"a run that is resumed keeps what it had; leave --{name} out, or start a new run"
+            raise InvalidInput(name, problem)
+
+
+def promise(flow: "Dataflow") -> str:
+    """Say in a line what an application promises when something fails; only what is less than all takes words."""
+    from penstock.api.guarantees import guarantees
+
+    less = [str(found) for found in guarantees(flow) if not found.exactly_once]
+    return f"guarantee: exactly once, but for {'; '.join(less)}" if less else "guarantee: exactly once"

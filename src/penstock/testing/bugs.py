@@ -1,0 +1,212 @@
+"""Twelve ways to break the protocol, one for each of its rules that can be seen to break from outside.
+
+Each replaces a small piece of the runtime by one that does without the rule, for as long as it is in force. Schedules
+must find every one of them: what they would not find, they do not test.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.runtime import messages as wire
+from penstock.runtime.channels import Lane, MarkerOf, OutQueue
+from penstock.runtime.checkpointing import Checkpointing
+from penstock.runtime.codecs import Codec
+from penstock.runtime.controller import Controller
+from penstock.runtime.machine import Worker
+from penstock.runtime.operations import Operations
+from penstock.runtime.saving import Saving
+from penstock.runtime.storage import Disk
+from penstock.runtime.tasks import Delivery, InChannel, Task
+
+Replacement = tuple[type, str, Callable[..., Any]]
+
+
+def _stale_words() -> Replacement:
+    """Let the controller take what workers say, of whatever epoch."""
+    told = Controller.told
+
+    def taken(self: Controller, worker: int, message: wire.Telling, now: float) -> None:
+        if hasattr(message, "epoch"):
+            message.epoch = self.epoch
+        told(self, worker, message, now)
+
+    return Controller, "told", taken
+
+
+def _no_lease() -> Replacement:
+    """Go on however long nothing was heard of the controller."""
+    turn = Worker.turn
+
+    def on(self: Worker) -> bool:
+        self.lease = float("inf")
+        return turn(self)
+
+    return Worker, "turn", on
+
+
+class _Shared(Lane):
+    """A lane whose credits are those of all lanes to the same worker."""
+
+    __slots__ = ("pool",)
+    pool: list[int]
+
+    @property  # type: ignore[override]
+    def credits(self) -> int:
+        return self.pool[0]
+
+    @credits.setter
+    def credits(self, value: int) -> None:
+        if hasattr(self, "pool"):
+            self.pool[0] = value
+
+
+def _credits_by_worker() -> Replacement:
+    """Give all lanes from one worker to another their credits together."""
+    open_task = Worker.open_task
+
+    def opened(self: Worker, number: int, slot: str, ended: bool = False) -> Task:
+        task = open_task(self, number, slot, ended)
+        pools = self.__dict__.setdefault("pools", {})
+        for queue in task.queues:
+            for place, lane in enumerate(queue.lanes):
+                shared = _Shared(lane.target, lane.window)
+                shared.pool = pools.setdefault((self.epoch, self.where[lane.target]), [lane.window])
+                queue.lanes[place] = shared
+        return task
+
+    return Worker, "open_task", opened
+
+
+def _barriers_overtake() -> Replacement:
+    """Send a barrier past the tuples that wait for credit."""
+    put_marker = OutQueue.put_marker
+
+    def put(self: OutQueue, marker: MarkerOf) -> None:
+        if marker.kind != wire.BARRIER:
+            put_marker(self, marker)
+            return
+        for lane in self.lanes:
+            self._sender.send_marker(self, lane, marker)
+
+    return OutQueue, "put_marker", put
+
+
+def _unbound_stay() -> Replacement:
+    """Send a barrier on every lane while tuples are left that no lane has got yet."""
+    put_marker = OutQueue.put_marker
+
+    def put(self: OutQueue, marker: MarkerOf) -> None:
+        if marker.kind != wire.BARRIER:
+            put_marker(self, marker)
+            return
+        for lane in self.lanes:
+            lane.waiting.append(marker)
+        self.pump()
+
+    return OutQueue, "put_marker", put
+
+
+def _two_at_once() -> Replacement:
+    """Begin a checkpoint whatever else is under way, and let anything begin meanwhile."""
+
+    def checkpoint(self: Operations, now: float) -> None:
+        self.controller.checkpointing.begin(now)
+
+    return Operations, "checkpoint", checkpoint
+
+
+def _any_order() -> Replacement:
+    """Take what comes for a task that has moved at once, though what was sent to its old host has not come yet."""
+    enqueue = Worker._enqueue
+
+    def accept(self: Worker, task: Task, channel: InChannel, number: int, item: Delivery | MarkerOf) -> None:
+        enqueue(self, task, channel, item)
+
+    return Worker, "accept", accept
+
+
+def _lost_connections() -> Replacement:
+    """Go on when a connection between two workers broke."""
+
+    def lost(self: Controller, worker: int, message: wire.Lost, now: float) -> None:
+        return None
+
+    return Controller, "_lost_peer", lost
+
+
+def _publish_first() -> Replacement:
+    """Take a checkpoint for complete, and publish, before its manifest is on disk."""
+    saved = Checkpointing.saved
+
+    def early(self: Checkpointing, worker: int, message: wire.Saved, now: float) -> None:
+        storing = self.controller.storing
+        before = len(storing)
+        saved(self, worker, message, now)
+        if len(storing) > before:
+            job = storing.pop()
+            job.then(None, "", now)
+            job.then = lambda *_: None
+            storing.append(job)
+
+    return Checkpointing, "saved", early
+
+
+def _unpublished() -> Replacement:
+    """Go back to a checkpoint without finishing its publication."""
+
+    def restart(self: Checkpointing, disk: Disk) -> None:
+        return None
+
+    return Checkpointing, "restart", restart
+
+
+def _ended_sources() -> Replacement:
+    """Let sources that have ended leave barriers unanswered."""
+    save = Saving.save
+
+    def saved(self: Saving, task: Task) -> None:
+        if not (task.is_source and task.ended):
+            save(self, task)
+
+    return Saving, "save", saved
+
+
+def _as_they_are() -> Replacement:
+    """Hand tuples over within a process as they are, though another would get them as the network has them."""
+
+    def hand_over(self: Codec, values: list[Any]) -> list[Any]:
+        return values
+
+    return Codec, "hand_over", hand_over
+
+
+BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each breaks
+    "stale-words": (1, _stale_words),
+    "no-lease": (2, _no_lease),
+    "credits-by-worker": (3, _credits_by_worker),
+    "barriers-overtake": (4, _barriers_overtake),
+    "unbound-stay": (5, _unbound_stay),
+    "two-at-once": (6, _two_at_once),
+    "any-order": (7, _any_order),
+    "lost-connections": (8, _lost_connections),
+    "publish-first": (11, _publish_first),
+    "unpublished": (12, _unpublished),
+    "ended-sources": (13, _ended_sources),
+    "as-they-are": (16, _as_they_are),
+}
+
+
+@contextmanager
+def injected(name: str) -> Iterator[None]:
+    """Have a bug in the runtime for a while; an empty name is none."""
+    if not name:
+        yield
+        return
+    owner, attribute, replacement = BUGS[name][1]()
+    before = getattr(owner, attribute)
+    setattr(owner, attribute, replacement)
+    try:
+        yield
+    finally:
+        setattr(owner, attribute, before)

@@ -1,0 +1,107 @@
+"""Draws a schedule from a seed: the application, the cluster, how fast everything is, and what goes wrong when."""
+
+import math
+import random
+from dataclasses import dataclass, field
+
+from penstock.model.topology import Grouping
+from penstock.runtime.layout import Layout
+from penstock.testing.applications import NAMES, known
+
+WORKERS = (3, 3, 4)
+FAULTS = (
+    "crash", "crash", "crash", "vanish", "driver", "pause", "pause", "pause driver", "stall", "cut", "cut", "half cut",
+    "cut control", "cut heart", "slow line", "slow line", "full disk", "slow disk", "stop",
+)  # fmt: skip
+CHANGES = ("move", "move", "move", "apply")
+LABELS = (
+    "Register", "Assign", "Ready", "Go", "Checkpoint", "Saved", "Completed", "Prepare", "Prepared", "Move", "Moved",
+    "Ended", "Lost", "Abort", "begin checkpoint", "end checkpoint", "begin manifest", "end manifest", "begin publish",
+    "end publish", "begin epoch", "end epoch", "begin state", "begin journal", "end journal",
+)  # fmt: skip
+
+# Messages between workers that follow from a tuple, up to which its source task gives so many.
+TUPLES = ((0.6, 40), (1.2, 24), (1.8, 16), (2.4, 12), (math.inf, 10))
+LEAST = 200  # events of a schedule: before, no source ends
+LONELY = 0.6  # messages a tuple, below which
+
+
+@dataclass
+class Fault:
+    """Something that goes wrong, or that somebody asks for: after so many events, or when something is said or done."""
+
+    kind: str
+    event: int = 0
+    label: str = ""
+    countdown: int = 1  # how often the label is still to be reached
+    near: bool = True  # it befalls who the label is about, where it can
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All that a seed decides before anything runs; the rest is drawn as it goes on."""
+
+    seed: int
+    application: str
+    tuples: int  # a source task
+    sites: tuple[tuple[int, int], ...]  # number and slots
+    placement: tuple[str, ...]
+    window: int
+    in_flight: int
+    checkpoint_s: float
+    delay_s: float
+    disk_s: float
+    lease_s: float
+    replace_s: float
+    faults: list[Fault] = field(default_factory=list)
+
+
+def draw(seed: int) -> Schedule:
+    """Return the schedule of a seed."""
+    rng = random.Random(seed)  # noqa: S311  not for secrets
+    application = rng.choice(NAMES)
+    sites = tuple((number, rng.choice((1, 1, 2))) for number in range(rng.choice(WORKERS)))
+    slots = [f"w{number}/{slot}" for number, count in sites for slot in range(count)]
+    layout = known(application, 1).layout
+    placement = tuple(rng.choice(slots) for _ in layout.components)
+    window = rng.choice((1, 2, 3, 4, 8, 64))
+    busy = _busy(layout, placement, window)
+    return Schedule(
+        seed,
+        application,
+        next(tuples for most, tuples in TUPLES if busy <= most),
+        sites,
+        placement,
+        window=window,
+        in_flight=rng.choice((0, 0, 0, 3)),
+        checkpoint_s=rng.choice((0.008, 0.02, 0.05)) if busy > LONELY else 0.004,
+        delay_s=rng.choice((0.0002, 0.0006, 0.002)),
+        disk_s=rng.choice((0.0005, 0.002)),
+        lease_s=rng.choice((0.3, 0.4)),
+        replace_s=rng.choice((0.05, 0.2)),
+        faults=_faults(rng),
+    )
+
+
+def _busy(layout: Layout, placement: tuple[str, ...], window: int) -> float:
+    """Return about how many messages between workers follow from a tuple of a source."""
+    hosts = [slot.partition("/")[0] for slot in placement]
+    messages = 0.0
+    for stream in layout.streams:
+        ways = [(a, b) for a in layout.tasks(stream.source) for b in layout.targets(stream, a)]
+        copies = len(layout.tasks(stream.target)) if stream.outlet.grouping is Grouping.ALL else 1
+        messages += copies * sum(hosts[a] != hosts[b] for a, b in ways) / len(ways)
+    return messages * (1 + 1 / window)
+
+
+def _faults(rng: random.Random) -> list[Fault]:
+    kinds = rng.choices(FAULTS, k=rng.randrange(8)) + rng.choices(CHANGES, k=rng.randrange(5))
+    if rng.random() < 0.2:
+        kinds.append("drain")
+    return [_fault(rng, kind) for kind in kinds]
+
+
+def _fault(rng: random.Random, kind: str) -> Fault:
+    if rng.random() < 0.5:
+        return Fault(kind, event=rng.randrange(20, 350))
+    return Fault(kind, label=rng.choice(LABELS), countdown=rng.choice((1, 1, 2, 3, 5, 8)), near=rng.random() < 0.7)

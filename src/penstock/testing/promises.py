@@ -1,0 +1,110 @@
+"""What a run promises, whatever goes wrong, and how a simulated cluster sees that it is kept.
+
+- What is visible is at any time what the latest checkpoint that was published has taken in: no tuple more, none less, and
+  those of a key in order. At the end it is what a run without faults gives.
+- No worker acts once an epoch has begun without it.
+- A checkpoint is given up only where something has gone wrong.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from penstock.runtime import checkpoints
+from penstock.testing.applications import Known, Rows, published
+from penstock.testing.disk import MemoryDisk
+
+if TYPE_CHECKING:
+    from penstock.testing.faults import FaultyCluster
+    from penstock.testing.processes import WorkerProcess
+
+
+class Violation(AssertionError):
+    """A promise of the runtime that was broken."""
+
+
+class Promises:
+    """The promises of one run, kept on a disk."""
+
+    def __init__(self, known: Known, disk: MemoryDisk, folder: str, checkpoints: str) -> None:
+        self._known = known
+        self._disk = disk
+        self._folder = folder
+        self._checkpoints = checkpoints
+        self._epoch = 0  # the latest in which a worker of this driver has acted
+        self._published: tuple[str, ...] = ()
+
+    def begin(self) -> None:
+        """Begin anew with another driver: workers of the one before are none of its own."""
+        self._epoch = 0
+
+    def turned(self, process: "WorkerProcess") -> None:
+        """See that a worker which acts is of the latest epoch."""
+        epoch = process.worker.epoch
+        if epoch > self._epoch:
+            self._epoch = epoch
+        elif epoch < self._epoch:
+            raise Violation(f"{process.name} acts in epoch {epoch} after epoch {self._epoch} has begun")
+
+    def check_output(self) -> None:
+        """See that what is visible belongs to the latest checkpoint that was published, where that is a new one."""
+        marks = tuple(
+            number
+            for number in self._disk.listed(self._checkpoints)
+            if number.isdecimal() and checkpoints.PUBLISHED in self._disk.listed(f"{self._checkpoints}/{number}")
+        )
+        if not marks or marks == self._published:
+            return
+        self._published = marks
+        number = int(marks[-1])
+        try:
+            manifest = checkpoints.read_manifest(self._disk, self._checkpoints, number)
+        except FileNotFoundError:
+            raise Violation(f"checkpoint {number} is published, and it has no manifest") from None
+        self._compare(manifest, f"after checkpoint {number}")
+
+    def check_end(self, drained: bool) -> None:
+        """See that the output is whole."""
+        manifest, _ = checkpoints.find_latest(self._disk, self._checkpoints)
+        if manifest is None or not manifest.last:
+            raise Violation("stopped without a last checkpoint")
+        given, all_of_them = self._given(manifest), self._known.sources
+        if not drained and given != all_of_them:
+            raise Violation(f"stopped when the sources had given {given} of {all_of_them}")
+        self._compare(manifest, "at the end")
+
+    def _given(self, manifest: checkpoints.Manifest) -> dict[str, int]:
+        return {saved.task: saved.counted for saved in manifest.tasks if saved.task in self._known.sources}
+
+    def _compare(self, manifest: checkpoints.Manifest, when: str) -> None:
+        expected = self._known.expected(self._given(manifest), manifest.last)
+        found = published(self._disk, self._folder, self._known.group)
+        if not self._known.prompt and not manifest.last:  # some of it waits to be given
+            cut = {key: rows[: len(found.get(key, ()))] for key, rows in expected.items()}
+            expected = {key: rows for key, rows in cut.items() if rows}
+        if found != expected:
+            raise Violation(f"{when}: {difference(found, expected)}")
+
+
+def difference(found: Rows, expected: Rows) -> str:
+    """Say how rows differ."""
+    for key in sorted({*found, *expected}, key=str):
+        have, want = found.get(key, []), expected.get(key, [])
+        if have != want:
+            missing = list((Counter(want) - Counter(have)).elements())
+            more = list((Counter(have) - Counter(want)).elements())
+            what = f"missing {missing[:6]}, too many {more[:6]}" if missing or more else f"order {have}"
+            return f"group {key!r}: {what}; {len(have)} of {len(want)} rows"
+    return "no difference"
+
+
+def situation(cluster: "FaultyCluster") -> str:
+    """Say how it stands, for a schedule that does not come to its end."""
+    controller = cluster.driver.controller
+    parts = [f"controller {controller.phase} {controller.recovery.stage} in epoch {controller.epoch}"]
+    parts += [f"operation {controller.operations.current}"] if controller.operations.current else []
+    for process in cluster.processes.values():
+        worker = process.worker
+        going = [task.name for task in worker.tasks.values() if not task.ended]
+        state = worker.phase if process.alive else "dead"
+        parts.append(f"{process.name} {state} in {worker.epoch} with {' '.join(going) or 'nothing to do'}")
+    return "; ".join(parts)

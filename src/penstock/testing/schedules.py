@@ -1,0 +1,164 @@
+"""Runs schedules of faults by the thousand: `python -m penstock.testing.schedules --schedules 10000 --seed 1`.
+
+Every schedule follows from its seed alone, which is the first one's and its number added. One that fails is named at the
+end with its seed; `--replay SEED` runs it again and writes down all that happens.
+"""
+
+import os
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Annotated
+
+import typer
+
+from penstock.testing.bugs import BUGS, injected
+from penstock.testing.drawing import FAULTS, draw
+from penstock.testing.faults import FaultyCluster
+from penstock.testing.promises import Violation
+
+BATCH = 50  # schedules that a process runs before it says how it goes
+SHOWN = 5  # failures
+PROGRESS_S = 5.0
+
+
+@dataclass
+class Totals:
+    """What came of schedules."""
+
+    schedules: int = 0
+    events: int = 0
+    fewest: int = sys.maxsize  # events of a schedule
+    counts: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[int, str]] = field(default_factory=list)  # seed, and what was wrong
+
+    def add(self, other: "Totals") -> None:
+        """Take in what came of others."""
+        self.schedules += other.schedules
+        self.events += other.events
+        self.fewest = min(self.fewest, other.fewest)
+        self.counts += other.counts
+        self.failures += other.failures
+
+    def line(self) -> str:
+        """Return all of it in one line."""
+        faults = ", ".join(f"{kind} {self.counts[kind]}" for kind in sorted({*FAULTS}) if self.counts[kind])
+        mean = self.events / max(1, self.schedules)
+        return (
+            f"{self.schedules} schedules, {mean:.0f} events each (at least {self.fewest}); faults: {faults}; "
+            f"recoveries {self.counts['recoveries']}, drivers resumed {self.counts['resumed']}, "
+            f"checkpoints {self.counts['checkpoints']}, moves {self.counts['moves']}, failures {len(self.failures)}"
+        )
+
+
+def run_schedule(seed: int, totals: Totals) -> str:
+    """Run the schedule of a seed; return what was wrong, or nothing."""
+    problem = ""
+    cluster = FaultyCluster(draw(seed))
+    try:
+        cluster.run()
+    except Violation as violation:
+        problem = str(violation)
+    except Exception:  # a defect, of the runtime or of the simulation
+        problem = traceback.format_exc()
+    totals.schedules += 1
+    totals.events += cluster.events
+    totals.counts += cluster.counts
+    if problem:
+        totals.failures.append((seed, problem))
+    else:
+        totals.fewest = min(totals.fewest, cluster.events)
+    return problem
+
+
+def run_batch(seeds: range, bug: str = "") -> Totals:
+    """Run schedules one after another, with a bug where one is named."""
+    totals = Totals()
+    with injected(bug):
+        for seed in seeds:
+            run_schedule(seed, totals)
+    return totals
+
+
+def first_failure(seeds: range, bug: str) -> int | None:
+    """Return how many schedules it takes to find a bug; None: more than there are."""
+    with injected(bug):
+        for number, seed in enumerate(seeds):
+            if run_schedule(seed, Totals()):
+                return number + 1
+    return None
+
+
+def run_all(seeds: range, processes: int, bug: str = "", seconds: float = 0.0) -> Iterator[Totals]:
+    """Run schedules in several processes, and give what came of all so far after every batch."""
+    end = time.monotonic() + seconds if seconds else None
+    batches = iter([seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)])
+    totals = Totals()
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        running: set[Future[Totals]] = set()
+        while True:
+            while len(running) < 2 * processes and (end is None or time.monotonic() < end):
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                running.add(pool.submit(run_batch, batch, bug))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for one in done:
+                totals.add(one.result())
+                yield totals
+
+
+def replay(seed: int, bug: str) -> int:
+    """Run the schedule of a seed, and write down all that happens; return the exit status."""
+    schedule = draw(seed)
+    print(schedule)
+    cluster = FaultyCluster(schedule, print)
+    with injected(bug):
+        try:
+            cluster.run()
+        except Violation as violation:
+            print(f"seed {seed}: {violation}")
+            return 1
+    print(f"seed {seed}: right after {cluster.events} events")
+    return 0
+
+
+def main(
+    schedules: Annotated[int, typer.Option(help="How many schedules to run.", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of the first; the others count on from it.")] = 1,
+    bug: Annotated[str, typer.Option(help=f"Break a rule of the protocol: {', '.join(BUGS)}.")] = "",
+    processes: Annotated[int, typer.Option(help="At once; 0: one a core.", min=0)] = 0,
+    seconds: Annotated[float, typer.Option(help="Begin no more after so long; 0: go on to the last.")] = 0.0,
+    replayed: Annotated[int | None, typer.Option("--replay", help="Run one seed, and write down what happens.")] = None,
+) -> None:
+    """Run an application on a simulated cluster under faults, again and again, and see that its output is right."""
+    if bug and bug not in BUGS:
+        raise typer.BadParameter(f"no bug is named {bug!r}; there are {', '.join(BUGS)}")
+    if replayed is not None:
+        raise typer.Exit(replay(replayed, bug))
+    totals, told = Totals(), time.monotonic()
+    began = told
+    for totals in run_all(range(seed, seed + schedules), processes or os.cpu_count() or 1, bug, seconds):
+        now = time.monotonic()
+        if now - told >= PROGRESS_S:
+            told = now
+            rate = totals.schedules / (now - began)
+            print(
+                f"{totals.schedules} of {schedules}, {rate:.0f} a second, failures {len(totals.failures)}", flush=True
+            )
+    for failed, problem in sorted(totals.failures)[:SHOWN]:
+        named = f" --bug {bug}" if bug else ""
+        print(f"seed {failed}: {problem}\n  again: python -m penstock.testing.schedules --replay {failed}{named}")
+    print(totals.line())
+    raise typer.Exit(1 if totals.failures else 0)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,276 @@
+"""Taking runs over: from where they go on, and what is refused, in one line and with nothing changed."""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import penstock as ps
+from penstock.control.completing import completion
+from penstock.control.resuming import AtItsEnd, Resumption, emulated_cluster, find_resumable, plan_of, take
+from penstock.model.errors import FileProblem, InvalidInput, PenstockError
+from penstock.pipeline.session import running_session
+from penstock.runtime import checkpoints
+from penstock.runtime.checkpoints import UnknownFormat
+from penstock.runtime.folder import RunInfo, RunLock, Taken, create, load
+from tests.kept_run import damage, keep_checkpoint, keep_journal, kept_run, place
+from tests.runtime.words import words
+
+
+def taken(info: RunInfo, flow: ps.Dataflow | None = None) -> Resumption:
+    """Take a run and let go of it again."""
+    found = take(*find_resumable(info.path), flow or words())
+    found.lock.release()
+    return found
+
+
+def refused(kind: type[PenstockError], info: RunInfo, flow: ps.Dataflow | None = None, **settings: Any) -> str:
+    """Return the one line by which a resume is refused; its folder must be as it was, and its lock free."""
+    before = (info.path / "run.json").read_bytes()
+    with pytest.raises(kind) as mistake:
+        ps.run(flow or words(), resume=info.path, **settings)
+    assert "\n" not in str(mistake.value)
+    assert (info.path / "run.json").read_bytes() == before
+    assert running_session() is None
+    RunLock(info).release()
+    return str(mistake.value)
+
+
+# From where it goes on
+
+
+def test_goes_on_from_the_last_checkpoint_in_the_last_epoch_where_tasks_should_be(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 11)
+    manifest = keep_checkpoint(info, 12)
+    keep_journal(info, 5, {**manifest.placement, "count[0]": "local/1"})
+    found = taken(info)
+    assert (found.manifest, found.epoch, found.policy) == (manifest, 5, "t-storm")
+    assert found.placement["count[0]"] == "local/1"
+    assert found.warnings == []
+    assert found.notes[0] == f"run {info.run} goes on from checkpoint 12, after 40 source tuples"
+
+
+def test_a_checkpoint_that_is_not_complete_does_not_count(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 11)
+    keep_checkpoint(info, 12)
+    Path(checkpoints.folder_of(place(info), 12), "manifest.json").unlink()
+    found = taken(info).manifest
+    assert found is not None
+    assert found.number == 11
+
+
+@pytest.mark.parametrize("file", ["w0.e3", "manifest.json"])
+def test_a_damaged_checkpoint_is_passed_over_and_told_of(tmp_path: Path, file: str) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 11)
+    keep_checkpoint(info, 12)
+    path = damage(info, 12, file)
+    found = taken(info)
+    assert found.manifest is not None
+    assert found.manifest.number == 11
+    (warning,) = found.warnings
+    assert warning.startswith(f"checkpoint 12 cannot be used: {path}: damaged, ")
+    heard: list[str] = []
+    found.tell(heard.append)
+    assert heard == [f"warning: {warning}", *found.notes]
+    assert f"warning controller: {warning}" in info.log_path.read_text()
+
+
+def test_what_came_after_the_checkpoint_is_taken_back(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    kept, later = info.output_path / "part-0.jsonl", info.output_path / "part-1.jsonl"
+    for path in (kept, later):
+        path.write_text("")
+    keep_checkpoint(info, 11, pending={"out[0]": (("_0", str(kept)),)})
+    keep_checkpoint(info, 12, pending={"out[0]": (("_1", str(later)),)})
+    damage(info, 12)
+    Path(checkpoints.folder_of(place(info), 13)).mkdir()
+    taken(info).clear()
+    assert sorted(path.name for path in info.checkpoints_path.iterdir()) == ["000011"]
+    assert list(info.output_path.iterdir()) == [kept]
+
+
+def test_a_run_without_a_complete_checkpoint_begins_anew_in_a_later_epoch(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_journal(info, 4, {})
+    found = taken(info)
+    assert (found.manifest, found.epoch) == (None, 4)
+    assert found.notes == [f"run {info.run} has no complete checkpoint, it begins anew"]
+
+
+def test_another_version_of_penstock_is_told_of(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 1, version="0.0.1")
+    told = f"its checkpoint is of Penstock 0.0.1, this is {version('penstock')}; the format is the same"
+    assert told in taken(info).notes
+
+
+def test_without_a_journal_the_checkpoint_says_where_tasks_were(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    manifest = keep_checkpoint(info, 2)
+    found = taken(info)
+    assert (found.epoch, found.placement, found.policy) == (3, manifest.placement, "round-robin")
+
+
+# What is refused
+
+
+def test_an_application_of_another_shape_is_refused_with_all_the_differences(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 12)
+    other = ps.Dataflow("words")
+    lines = other.source("lines", ps.Generated(str, rate=10), gives=str, parallelism=2)
+    other.sink("file", ps.Discard(), lines)
+    told = refused(InvalidInput, info, other)
+    assert told.startswith(f"resume: checkpoint 12 of run {info.run} does not fit 'words': ")
+    for difference in (
+        "component 'count' is gone",
+        "component 'file' is new",
+        "component 'lines' was source × 1 and is source × 2",
+        "stream lines->split shuffle is gone",
+        "stream lines->file shuffle is new",
+    ):
+        assert difference in told
+    assert told.endswith("Resume it with the application as it was, or start a new run")
+
+
+def test_a_run_that_another_driver_has_is_refused(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 1)
+    lock = RunLock(info)
+    with pytest.raises(Taken, match=f"run {info.run} is being run by process {os.getpid()}"):
+        ps.run(words(), resume=info.path)
+    lock.release()
+    assert load(info.path) == info
+
+
+def test_a_run_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    info = create("words", tmp_path)
+    told = refused(InvalidInput, info)
+    assert told == (
+        f"resume: run {info.run} was started by Penstock {info.version}, which did not write down how; "
+        "start a new run in its place"
+    )
+
+
+def test_a_run_at_its_end_has_nothing_to_resume(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 3, last=True)
+    told = refused(AtItsEnd, info)
+    assert told == (
+        f"run {info.run} has come to its end, there is nothing to resume; its output is in {info.output_path}"
+    )
+
+
+def test_what_was_ready_at_the_end_is_published_where_the_driver_died_before(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    ready, final = info.output_path / "_part.e3", info.output_path / "part.jsonl"
+    ready.write_text("all of it\n")
+    keep_checkpoint(info, 3, pending={"out[0]": ((str(ready), str(final)),)}, published=False, last=True)
+    with pytest.raises(AtItsEnd, match="but for publishing what was ready; that is done") as end:
+        ps.run(words(), resume=info.path)
+    assert end.value.published
+    assert final.read_text() == "all of it\n"
+    assert not refused_again(info).published
+
+
+def refused_again(info: RunInfo) -> AtItsEnd:
+    with pytest.raises(AtItsEnd) as end:
+        ps.run(words(), resume=info.path)
+    return end.value
+
+
+def test_where_no_checkpoint_is_whole_it_does_not_begin_anew(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    for number in (1, 2):
+        keep_checkpoint(info, number)
+        damage(info, number)
+    told = refused(FileProblem, info)
+    assert told.startswith(f"run {info.run} has no checkpoint that is whole, and has published from some: checkpoint 2")
+    assert told.endswith("; put back a copy, or start a new run in its place")
+
+
+def test_a_format_that_is_not_known_is_refused_though_an_older_checkpoint_is_there(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 1)
+    keep_checkpoint(info, 2, format=99)
+    told = refused(UnknownFormat, info)
+    assert "format 99 is not known to this version of Penstock" in told
+    assert told.endswith("resume with the version that wrote it")
+
+
+def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 1)
+    Path(place(info), "journal.json").write_text('{"epoch": ')
+    assert "journal.json: damaged, " in refused(FileProblem, info)
+
+
+@pytest.mark.parametrize("setting", [{"seed": 3}, {"telemetry": False}, {"emulate": ps.cluster("hetero-small")}])
+def test_what_a_run_keeps_cannot_be_changed(tmp_path: Path, setting: dict[str, Any]) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 1)
+    (name,) = setting
+    told = refused(InvalidInput, info, **setting)
+    assert told == f"{name}: a run that is resumed keeps what it had, leave it out; or start a new run"
+
+
+# Where its tasks go
+
+
+DUO = ps.Cluster(name="embedded", machines=(ps.Machine(name="local", slots=2),))
+
+
+def placed(info: RunInfo, cluster: ps.Cluster, journal: dict[str, str]) -> ps.Plan | None:
+    keep_journal(info, 2, journal)
+    flow = words()
+    return plan_of(taken(info), flow, cluster, "throughput", completion(flow.application, cluster))
+
+
+def test_tasks_go_where_they_were(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    manifest = keep_checkpoint(info, 1)
+    plan = placed(info, DUO, {**manifest.placement, "count[1]": "local/0"})
+    assert plan is not None
+    assert plan.tasks["count"][1] == "local/0"
+    assert plan.tasks["lines"] == (manifest.placement["lines[0]"],)
+    assert (plan.policy, plan.cluster) == ("t-storm", "embedded")
+
+
+def test_only_tasks_whose_slot_is_gone_go_elsewhere(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    manifest = keep_checkpoint(info, 1)
+    plan = placed(info, DUO, {**manifest.placement, "count[1]": "other/0"})
+    assert plan is not None
+    assert plan.tasks["count"][1] in DUO.slot_names
+    assert plan.tasks["count"][0] == manifest.placement["count[0]"]
+
+
+def test_where_none_of_the_slots_is_there_the_policy_is_asked_again(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    manifest = keep_checkpoint(info, 1)
+    assert placed(info, DUO, dict.fromkeys(manifest.placement, "gone-1/0")) is None
+
+
+def test_on_a_routed_network_routes_are_found_anew(tmp_path: Path) -> None:
+    machines = tuple(ps.Machine(name=name, slots=1) for name in "abc")
+    links = tuple(ps.Link(source=here, target=there, bandwidth_mbps=10) for here, there in ("ab", "bc"))
+    line = ps.Cluster(name="line", machines=machines, links=links)
+    info = kept_run(tmp_path)
+    manifest = keep_checkpoint(info, 1)
+    plan = placed(info, line, {**dict.fromkeys(manifest.placement, "a/0"), "count[0]": "c/0"})
+    assert plan is not None
+    assert {(route.source, route.target, len(route.links)) for route in plan.routes} == {("a", "c", 2), ("c", "a", 2)}
+
+
+def test_the_emulated_machines_are_those_in_the_folder(tmp_path: Path) -> None:
+    cluster = ps.cluster("hetero-small")
+    info = msgspec.structs.replace(kept_run(tmp_path), emulated=cluster.name)
+    ps.save(cluster, info.cluster_path)
+    assert emulated_cluster(info) == cluster
+    assert emulated_cluster(kept_run(tmp_path)) is None

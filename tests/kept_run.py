@@ -1,0 +1,73 @@
+"""Run folders with real checkpoints in them, made by hand: what a driver that has died would have left."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import penstock as ps
+from penstock.runtime import checkpoints
+from penstock.runtime.checkpoints import Journal, Manifest, Saved, TaskState
+from penstock.runtime.folder import Given, RunInfo, Setup, create
+from penstock.runtime.layout import Layout
+from penstock.runtime.storage import Posix
+from tests.runtime.words import words
+
+DISK = Posix()
+STATE = {"count[0]": {"the": 7, "a": 3}, "lines[0]": {"count": 40}}
+
+
+def kept_run(runs: Path, flow: ps.Dataflow | None = None, **settings: Any) -> RunInfo:
+    """Return a run that was started and has no checkpoint yet."""
+    settings = {"given": Given(text="tests.runtime.words:words", rate=10.0), **settings}
+    return create((flow or words()).name, runs, policy="round-robin", setup=Setup(**settings))
+
+
+def place(info: RunInfo) -> str:
+    """Return the folder of its checkpoints."""
+    return str(info.checkpoints_path.absolute())
+
+
+def keep_checkpoint(
+    info: RunInfo,
+    number: int,
+    flow: ps.Dataflow | None = None,
+    states: Mapping[str, Any] = STATE,
+    pending: Mapping[str, tuple[tuple[str, str], ...]] | None = None,
+    published: bool = True,
+    **changes: Any,
+) -> Manifest:
+    """Write a checkpoint, all of it by one worker, in epoch 3."""
+    flow = flow or words()
+    names = Layout(flow).names
+    body, tasks = b"", []
+    for task, name in enumerate(names):
+        logic = msgspec.msgpack.encode(states.get(name))
+        data = b"".join(checkpoints.pack(TaskState(False, 10 * task, (), (), (), len(logic)), [logic]))
+        position = msgspec.json.encode(states.get(name)).decode() if name.startswith("lines") else ""
+        figures = (len(body), len(data), checkpoints.checksum(data), False, 40 if position else 10 * task)
+        tasks.append(Saved(name, "w0.e3", *figures, position, (pending or {}).get(name, ())))
+        body += data
+    DISK.write(f"{checkpoints.folder_of(place(info), number)}/w0.e3", [body])
+    slots = {name: f"local/{task % 2}" for task, name in enumerate(names)}
+    made = checkpoints.made(flow, info.run, number, 3, 0.045, "0.1", slots, {"w0.e3": len(body)}, tasks, False)
+    manifest = msgspec.structs.replace(made, **changes)
+    checkpoints.write_manifest(DISK, place(info), manifest)
+    if published:
+        checkpoints.publish(DISK, place(info), manifest)
+    return manifest
+
+
+def keep_journal(info: RunInfo, epoch: int, placement: dict[str, str], policy: str = "t-storm") -> None:
+    """Write what the next driver must know."""
+    checkpoints.write_journal(DISK, place(info), Journal(epoch, placement, policy))
+
+
+def damage(info: RunInfo, number: int, file: str = "w0.e3") -> Path:
+    """Change one byte of a file of a checkpoint."""
+    path = Path(checkpoints.folder_of(place(info), number), file)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    return path
