@@ -5,12 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_ARGS ?=
+N ?= 10000
+SEED ?= 1
+BUG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench format lock clean setup java
+.PHONY: help run test check simulate-faults bench format lock clean setup java
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(READY) java ## Run word count on embedded Spark over an emulated cluster, improve its plan live, report
 	@$(BIN)/penstock run word-count --emulate hetero-small --rate 100 --policy round-robin \
@@ -25,6 +28,9 @@ check: $(READY) ## Check style, types and who imports whom
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 	@echo "style, types and imports are fine"
+
+simulate-faults: $(READY) ## Run N schedules of faults on a simulated cluster, from SEED on, with a BUG where one is named
+	@$(BIN)/python -m penstock.testing.schedules --schedules $(N) --seed $(SEED) $(if $(BUG),--bug $(BUG))
 
 bench: $(READY) ## Measure speed; the figures are in benchmarks/README.md
 	@$(BIN)/python -m benchmarks

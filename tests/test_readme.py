@@ -131,6 +131,18 @@ def test_every_option_of_a_command_that_it_names_is_one(penstock: Callable[..., 
         assert options <= offered, command
 
 
+def test_every_option_in_the_page_on_failures_is_one(penstock: Callable[..., Ran]) -> None:
+    page = (ROOT / "docs" / "exactly-once.md").read_text()
+    changeable = page.partition("**What may change**")[2].partition("\n- **")[0]
+    named: dict[str, set[str]] = {"run": set(re.findall(r"`(--[a-z-]+)", changeable))}
+    for command, text in re.findall(r"penstock (\w+)((?: [^\n`]*)?)", page):
+        named.setdefault(command, set()).update(re.findall(r"(?<!\w)--[a-z][a-z-]+", text.partition("#")[0]))
+    assert {"run", "checkpoints", "status", "stop"} <= named.keys()
+    for command, options in named.items():
+        offered = set(re.findall(r"--[a-z][a-z-]+", penstock(command, "--help").out)) if options else set()
+        assert options <= offered, command
+
+
 def test_its_tables_of_sources_and_sinks_name_what_can_be_made() -> None:
     for row in [*rows("source"), *rows("sink")]:
         name, given = re.findall(r"^`(\w+)\((.*)\)`", row[0])[0]
@@ -170,7 +182,7 @@ def test_the_warning_that_it_shows_is_the_one_that_is_given() -> None:
 
 
 def test_links_lead_to_files() -> None:
-    for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "examples/README.md"):
+    for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "examples/README.md", "docs/exactly-once.md"):
         folder = (ROOT / document).parent
         for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / document).read_text()):
             assert (folder / target).exists(), f"{document}: {target}"

@@ -73,6 +73,10 @@ def test_looks_into_one_positions_states_slots_files(penstock: Penstock, info: R
     assert row(ran.out, "count[1]")[:2] == ["count[1]", "local/0"]
     assert "1 file to be published" in ran.out
     assert f"_part.e3 becomes {info.output_path / 'part-out-0.jsonl'}" in ran.out
+    Path(checkpoints.folder_of(place(info), 12), "published").write_bytes(b"")
+    ran = penstock("checkpoints", info.path, 12)
+    assert "1 file published" in ran.out
+    assert f"published {info.output_path / 'part-out-0.jsonl'}" in ran.out
     found = json.loads(penstock("checkpoints", info.path, 12, "--json").out)
     assert found["placement"]["lines[0]"] == "local/0"
     assert found["states"][0]["position"] == '{"count":40}'

@@ -159,9 +159,7 @@ def test_checkpoints_are_as_often_as_asked(
     assert fake_run.SETTINGS[0]["checkpoint_s"] == seconds
 
 
-def test_the_guarantee_is_told_at_the_start(
-    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
-) -> None:
+def test_the_guarantee_is_told_at_the_start(penstock: Penstock, started: list[fake_run.Served], tmp_path: Path) -> None:
     told = penstock("run", FLOW, "--runs", tmp_path).err
     assert "guarantee: exactly once, but for source 'in' (FakeSource): at most once after a failure" in told
     assert "sink 'out' (FakeSink): at least once after a failure" in told

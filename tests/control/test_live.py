@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock.control.live import NoPlacement, discover, places
-from penstock.model.errors import FileProblem, InvalidInput, PenstockError, UnknownMachine
+from penstock.control.resuming import AtItsEnd
+from penstock.model.errors import FileProblem, InvalidInput, PenstockError, UnknownMachine, UnknownName
 from penstock.pipeline.session import NoSpark, running_session
-from penstock.runtime.folder import load
+from penstock.runtime.folder import Taken, load
 from penstock.runtime.spark.executors import Executor
 from tests.runtime.words import last_counts, truth, words
 
@@ -123,6 +124,21 @@ def test_a_master_that_does_not_answer_is_refused(tmp_path: Path, taken: int) ->
     )
 
 
+def test_a_guarantee_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    flow = ps.Dataflow("lines")
+    flow.sink("out", ps.JsonLines("output"), flow.source("in", ps.TcpLines("localhost", 9)))
+    told = refused(InvalidInput, tmp_path, flow, guarantee="exactly-once")
+    assert told.startswith("lines.in: expected a source that rewinds, for exactly-once, TcpLines cannot")
+    told = refused(UnknownName, tmp_path, guarantee="at-most-twice")
+    assert told.startswith("guarantee: unknown guarantee 'at-most-twice'; there are any, exactly-once")
+
+
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), True, "5"])
+def test_the_time_between_checkpoints_must_be_one(tmp_path: Path, value: Any) -> None:
+    told = refused(InvalidInput, tmp_path, checkpoint_s=value)
+    assert told == f"checkpoint_s: expected seconds ≥ 0, got {value!r}"
+
+
 # Where workers go
 
 
@@ -201,6 +217,26 @@ def test_a_run_uses_the_session_that_is_there_and_leaves_it(foreign: SparkSessio
     assert run.status().master == "local[3]"
     assert running_session() is foreign
     assert foreign.sparkContext.parallelize([1, 2]).sum() == 3
+
+
+@pytest.mark.spark
+def test_a_run_that_was_stopped_goes_on_with_what_it_was_started_with(foreign: SparkSession, tmp_path: Path) -> None:
+    flow = words(count=600, rate=300)
+    run = ps.run(flow, slots=2, runs=tmp_path, checkpoint_s=0.2, sample_tps=0, in_flight=500)
+    while run.status().checkpoint is None:
+        assert not run.wait(0.05)
+    with pytest.raises(Taken, match="is being run by process"):
+        ps.run(flow, resume=run.folder)
+    run.stop()
+    assert load(run.folder).ended is not None
+    again = ps.run(flow, resume=run.folder, policy="random")
+    assert again.wait(60)
+    assert last_counts(run.folder) == truth(600)
+    info = load(run.folder)
+    assert (info.resumed, info.policy, again.status().policy) == (1, "random", "random")
+    assert info.setup == msgspec.structs.replace(run.info.setup, policy="random")
+    with pytest.raises(AtItsEnd, match="there is nothing to resume"):
+        ps.run(flow, resume=run.folder)
 
 
 @pytest.mark.spark

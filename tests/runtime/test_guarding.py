@@ -297,7 +297,7 @@ def test_a_timer_that_is_tried_again_holds_the_next_one_back() -> None:
 
 
 def letters_in(folder: Path) -> list[dict[str, Any]]:
-    files = sorted(folder.glob("part-*.jsonl"))
+    files = sorted(folder.glob("letters-*.jsonl"))
     return [msgspec.json.decode(line) for file in files for line in file.read_bytes().splitlines()]
 
 

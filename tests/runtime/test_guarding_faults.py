@@ -68,14 +68,14 @@ def expected(given: Given, _ended: bool) -> Rows:
 
 def a_schedule(seed: int) -> Schedule:
     drawn = draw(seed)
-    rng = random.Random(seed)  # noqa: S311  not for secrets
+    rng = random.Random(seed)
     slots = [f"w{number}/{slot}" for number, count in drawn.sites for slot in range(count)]
     tasks = len(applications.known("guarded", drawn.tuples).layout.components)
     return replace(drawn, application="guarded", placement=tuple(rng.choice(slots) for _ in range(tasks)))
 
 
 def test_skips_exactly_once_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(applications._MADE, "guarded", (guarded, own_keys))  # noqa: SLF001
+    monkeypatch.setitem(applications._MADE, "guarded", (guarded, own_keys))
     faults = 0
     for seed in range(SCHEDULES):
         cluster = FaultyCluster(a_schedule(seed))

@@ -18,8 +18,7 @@ import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source
 from penstock.api.keys import KEY_GROUPS, Key, check_keys, key_name
-from penstock.api.on_error import ErrorPolicy, checked, letters_folder
-from penstock.api.sinks.json_lines import JsonLines
+from penstock.api.on_error import DeadLetters, ErrorPolicy, checked, letters_folder
 from penstock.api.tuple_types import check_key, check_travels, element_type, given_type, of_pair, returned_type
 from penstock.model.entity import Name, explain
 from penstock.model.errors import InvalidInput, UnknownName, choices, refuse_duplicates
@@ -307,7 +306,7 @@ class Dataflow:
         _check_gives(path, carried, named)
         policy = checked(f"{path}.errors", errors)
         folder = None if policy is None else letters_folder(policy)
-        letters = None if folder is None else partial(JsonLines, folder)
+        letters = None if folder is None else partial(DeadLetters, folder)
         self.parts[name] = Part(component, logic, carried, named, inputs, gives is not None, policy, letters)
         return Outlet(name, outputs=named)
 

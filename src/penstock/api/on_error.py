@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.api.sinks.json_lines import JsonLines
 from penstock.model.errors import InvalidInput
 
 FOLDER = "dead-letters"
@@ -84,6 +85,12 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     tuple: Any  # as JSON, or else as Python shows it; of a timer, the time that it was asked for
     error: str  # the exception, in a line
     traceback: str
+
+
+class DeadLetters(JsonLines):
+    """The sink of dead letters; by another name than a sink's own files, as both may be in one folder."""
+
+    prefix = "letters"
 
 
 def checked(path: str, given: Any) -> ErrorPolicy | None:

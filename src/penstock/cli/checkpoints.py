@@ -185,12 +185,15 @@ def _show(info: "RunInfo", manifest: "Manifest", as_json: bool) -> None:
     made = table("task", "on", "state", "tuples", "", left=("on", ""))
     for task in manifest.tasks:
         slot = manifest.placement.get(task.task, "-")
-        made.add_row(escape(task.task), escape(slot), size(task.size), f"{task.counted:,}", escape(_about(task)))
+        made.add_row(
+            escape(task.task), escape(slot), size(task.size), f"{task.counted:,}", escape(_about(task, row.published))
+        )
     console.print(made)
     if manifest.pending:
         console.print()
     for temporary, final in manifest.pending:
-        console.print(f"{Path(temporary).name} becomes {final}", markup=False, soft_wrap=True)
+        told = f"published {final}" if row.published else f"{Path(temporary).name} becomes {final}"
+        console.print(told, markup=False, soft_wrap=True)
     if row.problem:
         console.print(f"damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
 
@@ -208,13 +211,14 @@ def _headline(info: "RunInfo", row: Row, manifest: "Manifest") -> str:
     return told + (", the last one" if manifest.last else "")
 
 
-def _about(task: "Saved") -> str:
-    """Say what is special about a task: where a source is, what a sink has ready."""
+def _about(task: "Saved", published: bool) -> str:
+    """Say what is special about a task: where a source is, what a sink had ready."""
     from penstock.cli.words import plural
 
     parts = ["at its end"] if task.ended else []
     parts += [_short(task.position)] if task.position else []
-    parts += [f"{plural(len(task.pending), 'file')} to be published"] if task.pending else []
+    files = f"{plural(len(task.pending), 'file')} {'published' if published else 'to be published'}"
+    parts += [files] if task.pending else []
     return ", ".join(parts)
 
 

@@ -255,9 +255,10 @@ def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
         lines.append(("latency", f"p50 {p50} ms, p99 {p99} ms, {status.latency.count:,} sampled towards the end"))
     if status.timed_out:
         lines.append(("", f"{status.timed_out:,} sampled tuples were not seen to the end in time"))
-    for component in status.components:
-        if component.skipped:
-            lines.append(("skipped", f"{plural(component.skipped, 'tuple')} by {component.name}, kept as dead letters"))
+    skips = [
+        (plural(component.skipped, "tuple"), component.name) for component in status.components if component.skipped
+    ]
+    lines += [("skipped", f"{tuples} by {name}, kept as dead letters") for tuples, name in skips]
     if status.recoveries:
         lines.append(("recovered", f"{plural(status.recoveries, 'time')}, the last: {status.last_recovery}"))
     lines += [("warning", warning) for warning in status.warnings]

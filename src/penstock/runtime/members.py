@@ -144,9 +144,13 @@ class Members:
         """Return the sites whose worker is not there and is waited for."""
         return [n for n, member in enumerate(self.all) if not member.alive and not self.is_out(n, now)]
 
-    def usable(self, now: float) -> list[str]:
-        """Return the slots that tasks can be put on."""
-        return [slot for slot, n in self.slots.items() if self.all[n].alive and not self.is_out(n, now)]
+    def usable(self, now: float, ready: bool = False) -> list[str]:
+        """Return the slots that tasks can be put on; `ready`: whose workers take part in the epoch already."""
+        return [
+            slot
+            for slot, number in self.slots.items()
+            if (self.all[number].ready if ready else self.all[number].alive) and not self.is_out(number, now)
+        ]
 
     def is_out(self, number: int, now: float) -> bool:
         """Say whether a site is left out."""

@@ -132,8 +132,8 @@ class Operations:
                 self._conclude()
                 continue
             task, slot = operation.moves[0]
-            if slot not in self.controller.members.usable(now):
-                self._give_up(f"slot {slot} is not there any more")
+            if slot not in self.controller.members.usable(now, ready=True):
+                self._give_up(f"slot {slot} has no worker now")
                 continue
             self._moves += 1
             operation.number = self._moves

@@ -35,6 +35,7 @@ class Recovery:
         self._since = now
         self._patience = now + controller.terms.start_s  # until which workers that are not there are waited for
         self._attempt = 0
+        self._pause = now  # before which the disk is not tried again
         self._fruitless = 0
         self._healthy_since = now
         self._then = "running"  # the phase to go on in
@@ -73,7 +74,7 @@ class Recovery:
         controller, members = self.controller, self.controller.members
         if self.stage == "opening":
             self._open_again(now)
-        if self.stage != "gathering" or controller.checkpointing.writing or members.unfenced(now):
+        if self.stage != "gathering" or controller.checkpointing.writing or members.unfenced(now) or now < self._pause:
             return
         if controller.phase == "starting":
             if not all(member.alive for member in members.all):
@@ -100,9 +101,8 @@ class Recovery:
             return
         if problem:
             controller.warn(f"a new epoch cannot be begun, {problem}; trying again")
-            self.stage = "gathering"
-            self._patience = max(self._patience, now + RETRY_S)
-            controller.later(now + RETRY_S, self.proceed)
+            self.stage, self._pause = "gathering", now + RETRY_S
+            controller.later(self._pause, self.proceed)
             return
         usable = controller.members.usable(now)
         if not usable:

@@ -63,7 +63,7 @@ class Standing:
         self._next_look = now + LOOK_S
         controller, members = self.controller, self.controller.members
         members.judge(now, lambda number, why: controller.warn(f"worker {members[number].site.name!r}: {why}"))
-        usable = members.usable(now)
+        usable = members.usable(now, ready=True)
         if controller.phase != "running" or controller.operations.current or not usable:
             return
         if controller.placement == self.wanted and set(self.wanted) <= set(usable):

@@ -1,36 +1,24 @@
 """Small applications whose output is known for every number of tuples that their sources have given.
 
-A source gives a few tuples at a time and rests in between, and rewinds. The sink writes parts to a disk in memory, under
-names of its own until a checkpoint publishes them. What must come out is worked out here without any runtime, from how
-far each source task has come; tuples of one group must come out in that order.
+What must come out is worked out here without any runtime, from how far each source task has come; tuples of one group
+must come out in that order.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.runtime.layout import Layout
 from penstock.runtime.storage import Disk
-
-REST_S = 0.012  # between the tuples that a source gives at once
-MOST = 4  # at once
-DELAY_S = 0.02
-OUTPUT = "output"
+from penstock.testing.parts import OUTPUT, Count, CountOnly, Delay, Meet, Numbers, Parts, Place, Tally, Total
 
 Row = tuple[Any, ...]
 Rows = dict[Any, list[Row]]  # by group
 Given = Mapping[str, int]  # source task -> tuples that it has given
-
-
-class Place:
-    """Where an application runs at the moment: the disk that its sinks write to, and whether its sources may end."""
-
-    disk: Disk
-    may_end: bool = True
+Expected = Callable[[Given, bool], Rows]  # bool: whether all tasks have ended
 
 
 class Known(NamedTuple):
@@ -40,91 +28,9 @@ class Known(NamedTuple):
     layout: Layout
     place: Place
     sources: dict[str, int]  # source task -> tuples that it gives in all
-    expected: Callable[[Given, bool], Rows]  # bool: whether all tasks have ended
+    expected: Expected
     group: Callable[[Row], Any]  # rows of a group come in order
     prompt: bool = True  # nothing that was taken waits to be given later, but to the end
-
-
-class Numbers(Source[tuple[str, int]]):
-    """Pairs of a key and a number, `count` from each task; `make` says which. The last waits until it may end."""
-
-    rewinds = True
-
-    def __init__(self, make: Callable[[int, int], tuple[str, int]], count: int, place: Place) -> None:
-        self.make = make
-        self.count = count
-        self._place = place
-
-    def open(self, context: TaskContext) -> None:
-        """Begin at the first."""
-        self._task = context.task
-        self._at = 0
-        self._rests_until = 0.0
-
-    def poll(self, now: float, limit: int) -> list[tuple[str, int]] | None:
-        """Give a few, or nothing while it rests."""
-        if self._at >= self.count:
-            return None
-        if now < self._rests_until:
-            return []
-        self._rests_until = now + REST_S
-        last = self.count if self._place.may_end else self.count - 1
-        end = min(self._at + min(1 + (self._at + self._task) % MOST, limit), last)
-        given = [self.make(self._task, number) for number in range(self._at, end)]
-        self._at = end
-        return given
-
-    def next_due(self, now: float) -> float:
-        """Say when it has rested."""
-        return self._rests_until
-
-    def position(self) -> int:
-        """Return how many it has given."""
-        return self._at
-
-    def seek(self, position: int) -> None:
-        """Go on after so many."""
-        self._at = position
-
-
-class Parts(Sink[Any]):
-    """Writes what it gets between two checkpoints as a file, which the checkpoint publishes."""
-
-    exactly_once = True
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-
-    def open(self, context: TaskContext) -> None:
-        """Begin with the first part."""
-        self._path = f"{context.folder}/{OUTPUT}/"
-        self._name = f"part-{context.component}-{context.task}"
-        self._epoch = context.epoch
-        self._number = 0
-        self._rows: list[Any] = []
-
-    def write(self, values: Sequence[Any]) -> None:
-        """Keep the rows for the part."""
-        self._rows.extend(values)
-
-    def prepare(self) -> Sequence[tuple[str, str]]:
-        """Write the part under a name that no other epoch uses."""
-        if not self._rows:
-            return ()
-        final = f"{self._name}-{self._number:04}"
-        temporary = f"{self._path}_{final}.e{self._epoch}"
-        self._place.disk.write(temporary, [msgspec.msgpack.encode(self._rows)])
-        self._number += 1
-        self._rows = []
-        return ((temporary, self._path + final),)
-
-    def snapshot(self) -> int:
-        """Return the number of the next part."""
-        return self._number
-
-    def restore(self, state: int) -> None:
-        """Go on with a part of that number."""
-        self._number = state
 
 
 def published(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
@@ -136,139 +42,6 @@ def published(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
             for row in msgspec.msgpack.decode(disk.read(f"{path}/{name}")):
                 rows.setdefault(group(tuple(row)), []).append(tuple(row))
     return rows
-
-
-class Count(Operator[tuple[str, int], tuple[str, int, int]]):
-    """How often each key has come so far, with the number that came."""
-
-    def open(self, context: TaskContext) -> None:
-        """Begin with none."""
-        self.counts: dict[str, int] = {}
-
-    def process(self, value: tuple[str, int]) -> Iterable[tuple[str, int, int]]:
-        """Count a key."""
-        key, number = value
-        count = self.counts[key] = self.counts.get(key, 0) + 1
-        return ((key, count, number),)
-
-    def snapshot(self) -> dict[str, int]:
-        """Return the counts."""
-        return self.counts
-
-    def restore(self, state: dict[str, int]) -> None:
-        """Take the counts."""
-        self.counts = state
-
-
-class CountOnly(Count):
-    """How often each key has come so far; the number is left out, as it depends on who was first."""
-
-    def process(self, value: tuple[str, int]) -> Iterable[tuple[str, int, int]]:
-        """Count a key."""
-        ((key, count, _),) = super().process(value)
-        return ((key, count, 0),)
-
-
-class Total(Operator[tuple[str, int], tuple[str, int, int]]):
-    """The sum of the numbers of each key, once there are no more."""
-
-    def open(self, context: TaskContext) -> None:
-        """Begin with nothing."""
-        self.totals: dict[str, list[int]] = {}
-
-    def process(self, value: tuple[str, int]) -> None:
-        """Add a number."""
-        total = self.totals.setdefault(value[0], [0, 0])
-        total[0] += 1
-        total[1] += value[1]
-
-    def finish(self) -> Iterable[tuple[str, int, int]]:
-        """Give the sums."""
-        return [(key, count, total) for key, (count, total) in sorted(self.totals.items())]
-
-    def snapshot(self) -> dict[str, list[int]]:
-        """Return the sums so far."""
-        return self.totals
-
-    def restore(self, state: dict[str, list[int]]) -> None:
-        """Take the sums so far."""
-        self.totals = state
-
-
-class Meet(Operator[Any, tuple[str, int, int]]):
-    """Counts the tuples of each key and side, and says what kind of value a tuple has become on its way."""
-
-    def open(self, context: TaskContext) -> None:
-        """Begin with none."""
-        self.counts: dict[str, int] = {}
-
-    def process(self, value: Any) -> Iterable[tuple[str, int, int]]:
-        """Count a tuple of a side."""
-        side = f"{value[0]}/{value[1]}/{type(value).__name__}"
-        count = self.counts[side] = self.counts.get(side, 0) + 1
-        return ((side, count, 0),)
-
-    def snapshot(self) -> dict[str, int]:
-        """Return the counts."""
-        return self.counts
-
-    def restore(self, state: dict[str, int]) -> None:
-        """Take the counts."""
-        self.counts = state
-
-
-class Tally(Operator[tuple[str, int], tuple[str, int, int]]):
-    """Gives every tuple with the number of the task that it came to."""
-
-    def open(self, context: TaskContext) -> None:
-        """Note the task."""
-        self._task = context.task
-        self._seen = 0
-
-    def process(self, value: tuple[str, int]) -> Iterable[tuple[str, int, int]]:
-        """Pass a tuple on."""
-        self._seen += 1
-        return ((f"{value[0]}@{self._task}", value[1], self._task),)
-
-    def snapshot(self) -> int:
-        """Return how many it has seen."""
-        return self._seen
-
-    def restore(self, state: int) -> None:
-        """Take how many it has seen."""
-        self._seen = state
-
-
-class Delay(Operator[tuple[str, int], tuple[str, int]]):
-    """Gives tuples some time after they came, in the same order."""
-
-    def open(self, context: TaskContext) -> None:
-        """Begin with none."""
-        self._context = context
-        self._waiting: list[tuple[str, int]] = []
-
-    def process(self, value: tuple[str, int]) -> None:
-        """Keep a tuple until a timer is due."""
-        if not self._waiting:
-            self._context.at(self._context.now() + DELAY_S)
-        self._waiting.append(value)
-
-    def on_timer(self, when: float) -> Iterable[tuple[str, int]]:
-        """Give all that wait."""
-        return self.finish()
-
-    def finish(self) -> Iterable[tuple[str, int]]:
-        """Give all that wait."""
-        given, self._waiting = self._waiting, []
-        return given
-
-    def snapshot(self) -> list[tuple[str, int]]:
-        """Return what waits."""
-        return self._waiting
-
-    def restore(self, state: list[tuple[str, int]]) -> None:
-        """Take what waits."""
-        self._waiting = state
 
 
 def shared_keys(task: int, number: int) -> tuple[str, int]:
@@ -318,20 +91,20 @@ def _counted(pairs: Iterable[tuple[str, int]], numbers: bool = True) -> Rows:
     return rows
 
 
-def _count(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
+def _count(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     counts = flow.operator("count", CountOnly, numbers.fields(0), parallelism=3, gives=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
-    return lambda given, ended: _counted(_pairs(shared_keys, given), numbers=False)
+    return lambda given, _: _counted(_pairs(shared_keys, given), numbers=False)
 
 
-def _ordered(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
+def _ordered(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     more = flow.map("more", plus_one, numbers.forward(), parallelism=2, gives=tuple[str, int])
     counts = flow.operator("count", Count, more.fields(0), parallelism=2, gives=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.to_first())
-    return lambda given, ended: _counted(map(plus_one, _pairs(own_keys, given)))
+    return lambda given, _: _counted(map(plus_one, _pairs(own_keys, given)))
 
 
-def _sum(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
+def _sum(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     more = flow.map("more", plus_one, numbers, parallelism=3, gives=tuple[str, int])
     totals = flow.operator("total", Total, more.fields(0), parallelism=2, gives=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), totals, parallelism=2)
@@ -346,13 +119,13 @@ def _sum(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
     return expected
 
 
-def _fork(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
+def _fork(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     lefts = flow.map("left", left, numbers, parallelism=2)
     rights = flow.map("right", right, flow.filter("even", is_even, numbers), parallelism=1)
     met = flow.operator("meet", Meet, lefts.fields(1), rights.fields(1), parallelism=2, gives=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), met.to_first())
 
-    def expected(given: Given, ended: bool) -> Rows:
+    def expected(given: Given, _: bool) -> Rows:
         pairs = _pairs(shared_keys, given)
         sides = [(f"left/{key}/list", 0) for key, _ in pairs]
         return _counted(sides + [(f"right/{pair[0]}/list", 0) for pair in pairs if is_even(pair)], numbers=False)
@@ -360,11 +133,11 @@ def _fork(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
     return expected
 
 
-def _all(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
+def _all(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     seen = flow.operator("tally", Tally, numbers.all(), parallelism=3, gives=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), seen.fields(0), parallelism=2)
 
-    def expected(given: Given, ended: bool) -> Rows:
+    def expected(given: Given, _: bool) -> Rows:
         rows: Rows = {}
         for key, number in _pairs(own_keys, given):
             for task in range(3):
@@ -374,18 +147,18 @@ def _all(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
     return expected
 
 
-def _partial(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
+def _partial(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     more = flow.map("more", plus_one, numbers.partial_key(0), parallelism=3, gives=tuple[str, int])
     counts = flow.operator("merge", CountOnly, more.fields(0), parallelism=2, gives=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
-    return lambda given, ended: _counted(_pairs(shared_keys, given), numbers=False)
+    return lambda given, _: _counted(_pairs(shared_keys, given), numbers=False)
 
 
-def _delayed(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
+def _delayed(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     later = flow.operator("delay", Delay, numbers.fields(0), parallelism=2, gives=tuple[str, int])
     counts = flow.operator("count", Count, later.fields(0), parallelism=2, gives=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
-    return lambda given, ended: _counted(_pairs(own_keys, given))
+    return lambda given, _: _counted(_pairs(own_keys, given))
 
 
 _MADE = {

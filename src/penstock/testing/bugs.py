@@ -16,10 +16,13 @@ from penstock.runtime.controller import Controller
 from penstock.runtime.machine import Worker
 from penstock.runtime.operations import Operations
 from penstock.runtime.saving import Saving
-from penstock.runtime.storage import Disk
 from penstock.runtime.tasks import Delivery, InChannel, Task
 
 Replacement = tuple[type, str, Callable[..., Any]]
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing in the place of something."""
 
 
 def _stale_words() -> Replacement:
@@ -51,11 +54,11 @@ class _Shared(Lane):
     __slots__ = ("pool",)
     pool: list[int]
 
-    @property  # type: ignore[override]
+    @property
     def credits(self) -> int:
         return self.pool[0]
 
-    @credits.setter
+    @credits.setter  # noqa: A003  as in a lane
     def credits(self, value: int) -> None:
         if hasattr(self, "pool"):
             self.pool[0] = value
@@ -120,7 +123,7 @@ def _any_order() -> Replacement:
     """Take what comes for a task that has moved at once, though what was sent to its old host has not come yet."""
     enqueue = Worker._enqueue
 
-    def accept(self: Worker, task: Task, channel: InChannel, number: int, item: Delivery | MarkerOf) -> None:
+    def accept(self: Worker, task: Task, channel: InChannel, _: int, item: Delivery | MarkerOf) -> None:
         enqueue(self, task, channel, item)
 
     return Worker, "accept", accept
@@ -128,11 +131,7 @@ def _any_order() -> Replacement:
 
 def _lost_connections() -> Replacement:
     """Go on when a connection between two workers broke."""
-
-    def lost(self: Controller, worker: int, message: wire.Lost, now: float) -> None:
-        return None
-
-    return Controller, "_lost_peer", lost
+    return Controller, "_lost_peer", _nothing
 
 
 def _publish_first() -> Replacement:
@@ -154,11 +153,7 @@ def _publish_first() -> Replacement:
 
 def _unpublished() -> Replacement:
     """Go back to a checkpoint without finishing its publication."""
-
-    def restart(self: Checkpointing, disk: Disk) -> None:
-        return None
-
-    return Checkpointing, "restart", restart
+    return Checkpointing, "restart", _nothing
 
 
 def _ended_sources() -> Replacement:
@@ -175,7 +170,7 @@ def _ended_sources() -> Replacement:
 def _as_they_are() -> Replacement:
     """Hand tuples over within a process as they are, though another would get them as the network has them."""
 
-    def hand_over(self: Codec, values: list[Any]) -> list[Any]:
+    def hand_over(_: Codec, values: list[Any]) -> list[Any]:
         return values
 
     return Codec, "hand_over", hand_over

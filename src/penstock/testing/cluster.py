@@ -2,6 +2,9 @@
 
 import math
 import random
+import shutil
+import tempfile
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -105,7 +108,7 @@ class TestCluster:
         emulate: Cluster | None = None,
         capture: bool = True,
         seed: int = 0,
-        folder: str = ".",
+        folder: str | None = None,
         telemetry: bool = True,
         sample_tps: float = -1.0,
         window: int = 64,
@@ -125,8 +128,8 @@ class TestCluster:
             run="test",
             sites=sites,
             placement=tuple(chosen),
-            folder=folder,
-            checkpoints=str(Path(folder, "checkpoints").absolute()),
+            folder=folder or ".",
+            checkpoints=str(Path(folder or ("/" if capture else self._scratch()), "checkpoints").absolute()),
             checkpoint_s=checkpoint_s,
             telemetry="kept" if telemetry else "",
             window=window,
@@ -244,6 +247,12 @@ class TestCluster:
                 part = replace(part, letters=lambda letters=letters: Captured(letters))  # type: ignore[misc]
             parts[name] = part
         return Dataflow(flow.name, parts)
+
+    def _scratch(self) -> str:
+        """Make a folder for checkpoints that goes with the cluster."""
+        made = tempfile.mkdtemp(prefix="penstock-")
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        return made
 
     def _placement(
         self, sites: Sequence[Site], placement: Sequence[str] | None, plan: Plan | None, emulate: Cluster | None

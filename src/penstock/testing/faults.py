@@ -23,10 +23,12 @@ from penstock.runtime.terms import Site, Terms
 from penstock.testing.applications import known
 from penstock.testing.disk import MemoryDisk
 from penstock.testing.drawing import LEAST, Fault, Schedule
+from penstock.testing.drivers import DriverProcess
 from penstock.testing.mishaps import happen
 from penstock.testing.network import Line
+from penstock.testing.processes import Process
 from penstock.testing.promises import Promises, Violation, situation
-from penstock.testing.processes import DriverProcess, Process, WorkerProcess
+from penstock.testing.workers import WorkerProcess
 
 START = 100.0
 FOLDER = "/run"
@@ -70,8 +72,9 @@ class FaultyCluster:
                 self._at_label.setdefault(fault.label, []).append(fault)
         self._at_event.append((LEAST, Fault("may end")))
         self._at_event.sort(key=itemgetter(0))
-        self._next_fault = self._at_event[0][0]
+        self._next_fault: float = self._at_event[0][0]
         self.processes: dict[str, WorkerProcess] = {}  # the latest of each site
+        self.driver: DriverProcess
         self.start_driver(None)
 
     # Time
@@ -300,7 +303,7 @@ class FaultyCluster:
 
     def fill_disk(self, seconds: float) -> None:
         """Let nothing more be written for a while."""
-        self.disk.full, self.disk.torn_share = CHECKPOINTS, self.rng.random()
+        self.disk.full, self.disk.torn_share = FOLDER, self.rng.random()
         self.after(seconds, self._empty_disk, None)
 
     def _empty_disk(self, _: object) -> None:

@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 from penstock.testing.drawing import LEAST, Fault
+from penstock.testing.drivers import DriverProcess
 from penstock.testing.network import Line
-from penstock.testing.processes import DriverProcess, Process, WorkerProcess
+from penstock.testing.processes import Process
+from penstock.testing.workers import WorkerProcess
 
 if TYPE_CHECKING:
     from penstock.testing.faults import FaultyCluster
@@ -64,7 +66,7 @@ def _half_cut(cluster: "FaultyCluster", process: WorkerProcess) -> None:
 
 
 def _cut_line(cluster: "FaultyCluster", process: WorkerProcess, at_both_ends: bool) -> None:
-    """Cut a connection between two workers that live on; who sends learns of it at the latest when something is lost."""
+    """Cut a connection between workers that live on; who sends learns of it at the latest when something is lost."""
     rng = cluster.rng
     lines = [line for line in process.called.values() if not line.broken and line.receiver.alive]
     if not lines:
@@ -94,7 +96,7 @@ def _cut_control(cluster: "FaultyCluster", process: WorkerProcess) -> None:
         cluster.take_for_lost(process)
 
 
-def _cut_heart(cluster: "FaultyCluster", process: WorkerProcess) -> None:
+def _cut_heart(_: "FaultyCluster", process: WorkerProcess) -> None:
     process.cut_heart()
 
 

@@ -1,7 +1,7 @@
 """What a run promises, whatever goes wrong, and how a simulated cluster sees that it is kept.
 
-- What is visible is at any time what the latest checkpoint that was published has taken in: no tuple more, none less, and
-  those of a key in order. At the end it is what a run without faults gives.
+- What is visible is at any time what the latest checkpoint that was published has taken in: no tuple more, none less,
+  and those of a key in order. At the end it is what a run without faults gives.
 - No worker acts once an epoch has begun without it.
 - A checkpoint is given up only where something has gone wrong.
 """
@@ -15,7 +15,7 @@ from penstock.testing.disk import MemoryDisk
 
 if TYPE_CHECKING:
     from penstock.testing.faults import FaultyCluster
-    from penstock.testing.processes import WorkerProcess
+    from penstock.testing.workers import WorkerProcess
 
 
 class Violation(AssertionError):

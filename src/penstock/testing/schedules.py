@@ -1,7 +1,7 @@
 """Runs schedules of faults by the thousand: `python -m penstock.testing.schedules --schedules 10000 --seed 1`.
 
-Every schedule follows from its seed alone, which is the first one's and its number added. One that fails is named at the
-end with its seed; `--replay SEED` runs it again and writes down all that happens.
+Every schedule follows from its seed alone, which is the first one's and its number added. One that fails is named at
+the end with its seed; `--replay SEED` runs it again and writes down all that happens.
 """
 
 import os

@@ -37,6 +37,7 @@ class PartFiles(Sink[Any]):
     """
 
     exactly_once = True
+    prefix = "part"
     ending = ""
 
     def __init__(self, folder: str | Path, roll_rows: int) -> None:
@@ -58,7 +59,7 @@ class PartFiles(Sink[Any]):
     def open(self, context: TaskContext) -> None:
         """Make the folder. Where to go on in it is known when `restore` is called, or something else before it."""
         self._context = context
-        self._names = _Names(context, self.folder, self.ending)
+        self._names = _Names(context, self.folder, self.prefix, self.ending)
         self._number = 0  # of the part that is written, or is next
         self._begun = False  # whether it is known where to go on
         self._part: PartFile | None = None
@@ -191,10 +192,10 @@ class PartFiles(Sink[Any]):
 class _Names:
     """The names of a task's files, and which of those that are there are whose."""
 
-    def __init__(self, context: TaskContext, folder: Path, ending: str) -> None:
+    def __init__(self, context: TaskContext, folder: Path, prefix: str, ending: str) -> None:
         self.place = Path(os.path.abspath(Path(context.folder) / folder))
         self.run, self.epoch, self.ending = context.run, context.epoch, ending
-        self.name = f"part-{context.component}-{context.task}"
+        self.name = f"{prefix}-{context.component}-{context.task}"
         self.tag = sha256(context.run.encode()).hexdigest()[:6]
         name, run = re.escape(self.name), re.escape(self.run)
         self._final = re.compile(rf"{name}-(\d+)-{self.tag}{re.escape(ending)}")

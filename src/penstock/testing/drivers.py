@@ -1,0 +1,127 @@
+"""A simulated driver process: a shell around the real controller, without any I/O."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from penstock.runtime import messages as wire
+from penstock.runtime.controller import RESTING, Controller
+from penstock.runtime.storage import Job
+from penstock.testing.processes import Process
+from penstock.testing.workers import WorkerProcess
+
+if TYPE_CHECKING:
+    from penstock.testing.faults import FaultyCluster
+
+TICK_S = 0.1
+
+
+class DriverProcess(Process):
+    """A controller in its shell. `workers` has the process of each worker that is connected."""
+
+    def __init__(self, cluster: "FaultyCluster", controller: Controller) -> None:
+        super().__init__(cluster, f"driver {cluster.drivers}")
+        self.controller = controller
+        self.workers: dict[int, WorkerProcess] = {}
+        self.tick_at = math.inf
+
+    def hear(self, process: WorkerProcess, telling: wire.Telling) -> None:
+        """Take what a worker tells."""
+        controller, now = self.controller, self.cluster.now
+        self.cluster.reached(type(telling).__name__, process)
+        if not self.alive:
+            return
+        if isinstance(telling, wire.Register):
+            number = controller.register(telling, now)
+            if number is None:
+                self.cluster.send(process.down, wire.Stop())
+            else:
+                process.number = number
+                self.workers[number] = process
+        elif self.workers.get(process.number) is process:
+            controller.told(process.number, telling, now)
+        self.serve()
+
+    def hear_beat(self, process: WorkerProcess, beat: wire.Beat) -> None:
+        """Take a sign of life, and answer it while its worker counts."""
+        if self.workers.get(process.number) is process:
+            self.controller.told(process.number, beat, self.cluster.now)
+            self.cluster.send(process.pulses, wire.Pulse(beat.at))
+
+    def lose(self, process: WorkerProcess) -> None:
+        """Learn that the connection to a worker broke."""
+        if not self.alive:
+            return
+        if self.paused:
+            self.held.append((self.lose, process))
+            return
+        if self.workers.get(process.number) is process:
+            del self.workers[process.number]
+            self.controller.lost(process.number, "it was cut", self.cluster.now)
+            if process.heart_has_ended:
+                self.controller.gone(process.number, self.cluster.now)
+            self.serve()
+
+    def lose_heart(self, process: WorkerProcess) -> None:
+        """Learn that a worker's heart has hung up: where the other connection is lost, too, its process has ended."""
+        if not self.alive:
+            return
+        if self.paused:
+            self.held.append((self.lose_heart, process))
+            return
+        process.heart_has_ended = True
+        number = process.number
+        if number < 0 or number in self.workers or self.controller.members[number].port != process.port:
+            return
+        self.controller.gone(number, self.cluster.now)
+        self.serve()
+
+    def conclude(self, job: Job, result: Any, problem: str) -> None:
+        """Tell the controller what came of a job."""
+        job.then(result, problem, self.cluster.now)
+        self.serve()
+
+    def tick(self, due: float) -> None:
+        """Do what is due."""
+        if not self.alive or due != self.tick_at:
+            return
+        if self.paused:
+            self.held.append((self.tick, due))
+            return
+        self.tick_at = math.inf
+        self.cluster.count("tick")
+        self.serve()
+
+    def serve(self) -> None:
+        """Let the controller go on, and carry away what it leaves."""
+        controller, cluster = self.controller, self.cluster
+        controller.tick(cluster.now)
+        while controller.hung_up:
+            number = controller.hung_up.pop()
+            process = self.workers.pop(number, None)
+            if process is not None:
+                cluster.hang_up(process)
+        out, controller.out = controller.out, []
+        if any(isinstance(command, wire.Abort) for _, command in out):
+            cluster.aborted()
+        for number, command in out:
+            process = self.workers.get(number)
+            if process is not None:
+                cluster.send(process.down, _copied(command))
+        if controller.storing:
+            jobs, controller.storing = controller.storing, []
+            self.store(jobs)
+        if controller.phase in RESTING:
+            cluster.rested(self)
+            return
+        due = min(max(controller.wakeup(), cluster.now + 1e-6), cluster.now + TICK_S)
+        if due < self.tick_at:
+            self.tick_at = due
+            cluster.at(due, self.tick, due)
+
+
+def _copied(command: wire.Command) -> wire.Command:
+    """Return a command as the network would hand it over, where it holds what the controller goes on to change."""
+    if isinstance(command, wire.Assign | wire.Peers):
+        copied: wire.Command = wire.decode_command(wire.encode(command))
+        return copied
+    return command

@@ -1,0 +1,26 @@
+"""Every rule of the protocol that is broken shows in a schedule before long, and in none where it is kept."""
+
+import pytest
+
+from penstock.testing.bugs import BUGS, injected
+from penstock.testing.schedules import Totals, first_failure, run_schedule
+
+BASE = 1
+MOST = 5_000
+
+
+def test_there_is_a_bug_for_every_rule_that_shows_from_outside() -> None:
+    assert [rule for rule, _ in BUGS.values()] == [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_is_caught_within_five_thousand_schedules(bug: str) -> None:
+    found = first_failure(range(BASE, BASE + MOST), bug)
+    assert found is not None
+    assert run_schedule(BASE + found - 1, Totals()) == ""  # without the bug
+
+
+def test_a_bug_ends_with_its_injection() -> None:
+    with injected("no-lease"):
+        assert first_failure(range(BASE, BASE + 100), "") is not None
+    assert first_failure(range(BASE, BASE + 10), "") is None

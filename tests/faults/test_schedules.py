@@ -1,0 +1,103 @@
+"""Schedules of faults: by the thousand, each from its seed, each with the output of a run without faults."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from penstock.testing.applications import NAMES, known, published
+from penstock.testing.bugs import injected
+from penstock.testing.drawing import CHANGES, FAULTS, LEAST, Fault, draw
+from penstock.testing.faults import FOLDER, FaultyCluster
+from penstock.testing.promises import Violation, difference
+from penstock.testing.schedules import Totals, run_all, run_schedule
+
+BASE = 1_000_000
+SCHEDULES = 10_000
+
+
+def ran(seed: int, faults: list[Fault] | None = None) -> FaultyCluster:
+    schedule = draw(seed)
+    if faults is not None:
+        schedule.faults[:] = faults
+    cluster = FaultyCluster(schedule)
+    cluster.run()
+    return cluster
+
+
+def test_ten_thousand_schedules_give_the_output_of_a_run_without_faults() -> None:
+    totals = Totals()
+    for so_far in run_all(range(BASE, BASE + SCHEDULES), processes=os.cpu_count() or 1):
+        totals = so_far
+    assert totals.failures == [], "replay with: python -m penstock.testing.schedules --replay SEED"
+    assert totals.schedules == SCHEDULES
+    assert totals.fewest >= LEAST
+    missing = {*FAULTS, *CHANGES, "drain", "recoveries", "resumed", "checkpoints", "aborts", "moves"} - {*totals.counts}
+    assert not missing
+    assert totals.counts["recoveries"] > SCHEDULES / 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_faults_everything_comes_out_once_and_in_order(name: str) -> None:
+    seeds = [seed for seed in range(200) if draw(seed).application == name][:3]
+    for seed in seeds:
+        cluster = ran(seed, faults=[])
+        expected = cluster.known.expected(cluster.known.sources, True)
+        assert sum(map(len, expected.values())) > 0
+        assert published(cluster.disk, FOLDER, cluster.known.group) == expected
+        assert cluster.counts["recoveries"] == 0
+        assert cluster.drivers == 1
+
+
+def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
+    def traced(hash_seed: str) -> str:
+        command = [sys.executable, "-m", "penstock.testing.schedules", "--replay", "12"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert traced("1") == traced("2")
+    assert draw(12) != draw(13)
+
+
+def test_a_driver_that_dies_is_followed_by_one_that_goes_on() -> None:
+    cluster = ran(3, faults=[Fault("driver", event=150)])
+    assert cluster.drivers == 2
+    assert cluster.counts["resumed"] == 1
+
+
+def test_a_worker_that_dies_is_followed_by_a_new_epoch() -> None:
+    cluster = ran(5, faults=[Fault("crash", event=120)])
+    assert cluster.counts["recoveries"] == 1
+
+
+def test_a_failure_names_what_is_missing_and_what_is_too_much() -> None:
+    found, expected = {"a": [("a", 1), ("a", 1)], "b": [("b", 1)]}, {"a": [("a", 1), ("a", 2)], "b": [("b", 1)]}
+    assert difference(found, expected) == "group 'a': missing [('a', 2)], too many [('a', 1)]; 2 of 2 rows"
+    assert difference({"a": [2, 1]}, {"a": [1, 2]}) == "group 'a': order [2, 1]; 2 of 2 rows"  # type: ignore[list-item]
+
+
+def test_a_schedule_that_fails_is_told_with_its_seed_and_ends_in_an_error() -> None:
+    command = [sys.executable, "-m", "penstock.testing.schedules", "--schedules", "10", "--seed", "1", "--bug"]
+    failed = subprocess.run([*command, "ended-sources"], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert "again: python -m penstock.testing.schedules --replay 1 --bug ended-sources" in failed.stdout
+    assert failed.stdout.splitlines()[-1].endswith("failures 10")
+
+
+def test_a_replay_tells_what_happens() -> None:
+    lines: list[str] = []
+    with injected("publish-first"):
+        cluster = FaultyCluster(draw(1), lines.append)
+        with pytest.raises(Violation, match="is published, and it has no manifest"):
+            cluster.run()
+    assert any("Checkpoint(epoch=1, number=1)" in line for line in lines)
+    assert lines[-1].endswith("publish 1 done")
+
+
+def test_what_must_come_out_follows_from_how_far_the_sources_have_come() -> None:
+    application = known("count", 10)
+    some, all_of_them = {"numbers[0]": 3, "numbers[1]": 0}, application.sources
+    assert sum(map(len, application.expected(some, False).values())) == 3
+    assert sum(map(len, application.expected(all_of_them, True).values())) == 20
+    assert run_schedule(1, Totals()) == ""

@@ -1,0 +1,156 @@
+"""Runs that faults are done to, and what must be true of them in the end.
+
+Each fault may come in the middle of a checkpoint or of a move: one worker is stopped for a moment, so that these cannot
+come to their end.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from benchmarks.counted import Verdict, check, counted, given
+from benchmarks.faults import stopped, wait_until
+
+import penstock as ps
+from penstock.model.errors import PenstockError
+from penstock.runtime import members
+from penstock.runtime import run as run_module
+from penstock.runtime.handle import LogLine
+from penstock.runtime.run import Run
+from penstock.runtime.terms import Terms
+
+IMPATIENT = partial(Terms, lease_s=2.0, silent_s=2.5)  # so that a worker that was stopped is given up soon
+CHECKPOINT_S = 0.5
+MOMENTS = ["in between", "during a checkpoint", "during a move"]
+
+
+class Trial:
+    """A run, faults that are done to it, and what must be true in the end."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.rng = random.Random(11)
+        self.heard: list[LogLine] = []
+        run.on_log(self.heard.append)
+        self.wait_for_checkpoint()
+
+    @property
+    def recoveries(self) -> tuple[int, int]:
+        """How many were begun, and how many have ended."""
+        recovery = self.run._driver.controller.recovery
+        return self.run._driver.ask(lambda _: (recovery.count, len(recovery.times)))
+
+    def alive(self) -> dict[str, int]:
+        """Return the processes of the workers, by site."""
+        members = self.run._driver.controller.members.all
+        return self.run._driver.ask(lambda _: {member.site.name: member.pid for member in members if member.alive})
+
+    def checkpoint(self) -> int:
+        latest = self.run._driver.controller.checkpointing.latest
+        return 0 if latest is None else latest.number
+
+    def wait_for_checkpoint(self) -> None:
+        """Wait until tuples have gone all the way, and a checkpoint says so."""
+        wait_until(partial(self.has_completed, self.checkpoint()), what="a checkpoint")
+
+    def has_completed(self, before: int) -> bool:
+        """Whether there is a later checkpoint."""
+        return self._failed() or self.checkpoint() > before
+
+    def has_written_more(self, than: int) -> bool:
+        return self.run.status().written > than
+
+    def has_heard_more(self, than: int) -> bool:
+        return len(self.heard) > than
+
+    def _failed(self) -> bool:
+        assert self.run.status().error == ""
+        return False
+
+    def do(self, fault: Callable[[], None], moment: str = MOMENTS[0], spared: int | None = None) -> None:
+        """Do something to the run that it has to recover from, and wait until it has."""
+        before, _ = self.recoveries
+        with self.at(moment, spared):
+            fault()
+            wait_until(lambda: self._failed() or self.recoveries[0] > before, what="noticing the fault")
+
+        def recovered() -> bool:
+            begun, ended = self.recoveries
+            return begun == ended and self.run.status().phase == "running"
+
+        wait_until(lambda: self._failed() or recovered(), what="recovery")
+        self.wait_for_checkpoint()
+
+    @contextmanager
+    def at(self, moment: str, spared: int | None) -> Iterator[None]:
+        """Have a checkpoint or a move under way, which a worker that stands still keeps from coming to its end."""
+        if moment == MOMENTS[0]:
+            yield
+            return
+        assert spared is not None
+        if moment == MOMENTS[2]:
+            with self._moving(spared):
+                yield
+            return
+        with stopped(spared):
+            wait_until(lambda: self.run.status().operation == "checkpoint", what="a checkpoint")
+            yield
+
+    @contextmanager
+    def _moving(self, spared: int) -> Iterator[None]:
+        """Have a task on its way: one that gets tuples from the worker that is stopped."""
+        status = self.run.status()
+        slots = [slot for slot in self.alive() if slot != status.placement["count[0]"]]
+        asked = Thread(target=self._move, args=("count[0]", self.rng.choice(slots)), daemon=True)
+        with stopped(spared):
+            asked.start()
+            with suppress(TimeoutError):  # it may have been there before the worker stood still
+                wait_until(lambda: self.run.status().operation.startswith("move"), 1.0)
+            yield
+        asked.join(60)
+        assert not asked.is_alive()
+
+    def _move(self, task: str, slot: str) -> None:
+        with suppress(PenstockError):  # its slot may have been lost for good
+            self.run.move(task, slot)
+
+    def drawn(self) -> tuple[int, int, int]:
+        """Return the processes of three workers, in any order."""
+        wait_until(lambda: len(self.alive()) == 3, what="three workers")
+        one, two, three = self.rng.sample(sorted(self.alive().values()), 3)
+        return one, two, three
+
+    def end(self) -> None:
+        """Drain it, and see that everything was committed exactly once."""
+        self.run.drain()
+        status = self.run.status()
+        assert (status.phase, status.error) == ("stopped", "")
+        sentences = given(self.run.folder)
+        assert sentences > 0
+        assert check(self.run.folder, sentences) == Verdict(lost=0, doubled=0)
+
+
+@contextmanager
+def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Trial]]:
+    """Give a function that starts a run to do faults to; it is stopped in the end."""
+    monkeypatch.setattr(run_module, "Terms", IMPATIENT)
+    monkeypatch.setattr(members, "FAILURES", math.inf)  # nobody is left out, though all of them keep failing
+    monkeypatch.setattr(members, "LATES", math.inf)
+    started: list[Run] = []
+
+    def start(**settings: Any) -> Trial:
+        settings = {"checkpoint_s": CHECKPOINT_S, **settings}
+        started.append(ps.run(counted(rate=300), runs=folder / "runs", **settings))
+        return Trial(started[-1])
+
+    try:
+        yield start
+    finally:
+        for run in started:
+            run.stop()
