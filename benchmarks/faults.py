@@ -14,7 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
+
+from penstock.model.status import Status
 
 LISTENS, CONNECTED = "0A", "01"  # states of sockets in /proc/net/tcp
 TAKE_FILE = 438  # the system call pidfd_getfd, which Python has no name for
@@ -163,6 +166,33 @@ def cut(link: Link) -> None:
             shared.shutdown(socket.SHUT_RDWR)
     finally:
         os.close(process)
+
+
+# Moments
+
+MOMENTS = ("in between", "during a checkpoint", "during a move")
+
+
+@contextmanager
+def amid(moment: str, spared: int, status: Callable[[], Status], move: Callable[[str, str], object]) -> Iterator[None]:
+    """Have a checkpoint or a move under way, which a worker that stands still keeps from coming to its end."""
+    if moment == MOMENTS[0]:
+        yield
+    elif moment == MOMENTS[1]:
+        with stopped(spared):
+            wait_until(lambda: status().operation == "checkpoint", what="a checkpoint")
+            yield
+    else:
+        now = status()
+        task = "count[0]"
+        slot = next(slot for slot in sorted(set(now.placement.values())) if slot != now.placement[task])
+        asked = Thread(target=move, args=(task, slot), daemon=True)
+        with stopped(spared):
+            asked.start()
+            with suppress(TimeoutError):  # it may have arrived before the worker stood still
+                wait_until(lambda: status().operation.startswith("move"), 1.0)
+            yield
+        asked.join(60)
 
 
 # Disks

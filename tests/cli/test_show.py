@@ -143,3 +143,11 @@ def test_shows_a_dataflow_of_ones_own(penstock: Run, monkeypatch: pytest.MonkeyP
     ran = penstock("show", "word_count:flow")
     assert ran.code == 0, ran.err
     assert "split" in ran.out
+
+
+def test_ones_own_dataflow_comes_with_what_it_promises(penstock: Run) -> None:
+    ran = penstock("show", "tests.fake_run:flow")
+    assert ran.code == 0, ran.err
+    assert "guarantee: exactly once, but for source 'in' (FakeSource): at most once after a failure" in ran.out
+    assert "guarantee" not in penstock("show", "word-count").out
+    assert "guarantee" not in json.loads(penstock("show", "tests.fake_run:flow", "--json").out)

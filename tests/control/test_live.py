@@ -234,6 +234,7 @@ def test_a_run_that_was_stopped_goes_on_with_what_it_was_started_with(foreign: S
     assert last_counts(run.folder) == truth(600)
     info = load(run.folder)
     assert (info.resumed, info.policy, again.status().policy) == (1, "random", "random")
+    assert run.info.setup is not None
     assert info.setup == msgspec.structs.replace(run.info.setup, policy="random")
     with pytest.raises(AtItsEnd, match="there is nothing to resume"):
         ps.run(flow, resume=run.folder)

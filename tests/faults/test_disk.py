@@ -81,3 +81,11 @@ def test_a_publication_that_is_torn_leaves_both_names_and_can_be_finished() -> N
     assert disk.listed("/run") == ["_a", "a"]
     disk.publish("/run/_a", "/run/a")
     assert disk.listed("/run") == ["a"]
+
+
+def test_damage_is_done_whatever_the_disk_would_take() -> None:
+    disk = MemoryDisk()
+    disk.write("/run/file", [b"1234"])
+    disk.full = "/run"
+    disk.damage("/run/file", b"12")
+    assert disk.read("/run/file") == b"12"

@@ -51,6 +51,12 @@ class Talking(Operator[int, int]):
         print("the last words", end="")
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have checkpoints written where they are removed again."""
+    monkeypatch.chdir(tmp_path)
+
+
 def layout() -> Layout:
     flow = Dataflow("small")
     numbers = flow.source("numbers", Given(range(5)), gives=int)

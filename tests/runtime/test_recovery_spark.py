@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 from benchmarks import driven
 from benchmarks.counted import Verdict, check
-from benchmarks.faults import SmallDisk, cut, kill, links, stopped, wait_until, workers
+from benchmarks.faults import MOMENTS, SmallDisk, cut, kill, links, stopped, wait_until, workers
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import PenstockError
@@ -21,7 +21,7 @@ from penstock.pipeline.session import session
 from penstock.runtime import socket as control
 from penstock.runtime.folder import RunInfo, load
 from penstock.runtime.spark.executors import embedded_master, spark_settings
-from tests.runtime.trial import CHECKPOINT_S, MOMENTS, Trial, trials
+from tests.runtime.trial import CHECKPOINT_S, Trial, trials
 
 pytestmark = pytest.mark.spark
 

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from benchmarks.faults import executors, kill, wait_until, workers
+from benchmarks.faults import MOMENTS, below, executors, kill, wait_until
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.session import session
 from penstock.runtime.spark.executors import spark_settings
-from tests.runtime.trial import MOMENTS, Trial, trials
+from tests.runtime.trial import Trial, trials
 from tests.standalone import SETTINGS, standalone
 
 pytestmark = pytest.mark.spark
@@ -38,23 +38,30 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Trial]) -> None:
     one = trial()
 
+    def homes() -> dict[int, set[int]]:
+        """Return the workers of every executor."""
+        alive = set(one.alive().values())
+        return {java: alive & set(below(java)) for java in executors(ME)}
+
     def home() -> bool:
-        """Whether both executors have a worker again."""
-        found = [job.found_on() for job in one.run._jobs.jobs if not job.done.is_set()]
-        return len(one.alive()) == 2 and len(set(found)) == 2 and None not in found
+        """Whether both executors have a worker."""
+        return [len(pids) for pids in homes().values()] == [1, 1]
 
     def kill_with_worker(java: int) -> None:
         kill(java)
         for pid in one.alive().values():
             kill(pid)
 
-    for moment in MOMENTS:
+    def drawn() -> tuple[int, int]:
+        """Return an executor, and the worker that it does not have."""
         wait_until(home, what="a worker on each executor")
-        java = one.rng.choice(executors(ME))
-        (spared,) = set(one.alive().values()) - set(workers(java))
+        java, other = one.rng.sample(sorted(homes().items()), 2)
+        return java[0], min(other[1])
+
+    for moment in MOMENTS:
+        java, spared = drawn()
         one.do(partial(kill, java), moment, spared)
-    wait_until(home, what="a worker on each executor")
-    one.do(partial(kill_with_worker, one.rng.choice(executors(ME))))
+    one.do(partial(kill_with_worker, drawn()[0]))
     wait_until(home, what="a worker on each executor")
     assert any("takes the place of" in line.text for line in one.heard)
     one.end()

@@ -333,19 +333,19 @@ def test_what_cannot_be_sent_to_the_executors_is_told_of_and_nothing_is_left(tmp
     assert load(folder).ended is not None
 
 
-def test_a_killed_worker_ends_the_run_names_it_and_leaves_the_session_usable(start: Callable[..., Run]) -> None:
-    run = start(words(rate=500), slots=3)
+def test_a_killed_worker_is_replaced_and_the_counts_are_the_truth(start: Callable[..., Run]) -> None:
+    heard: list[LogLine] = []
+    run = start(words(rate=500, count=1500), slots=3)
+    run.on_log(heard.append)
     killed = run._driver.controller.members[1]
-    os.kill(killed.pid, signal.SIGKILL)
-    assert run.wait(30)
-    status = run.status()
-    assert status.phase == "failed"
-    assert "\n" not in status.error
-    assert "worker 'local/1'" in status.error or "to 'local/1'" in status.error
-    assert not alive(killed.pid)
-    again = start(words(count=50), slots=3)
-    assert again.wait(30)
-    assert last_counts(again.folder) == truth(50)
+    before, pid = killed.incarnation, killed.pid
+    os.kill(pid, signal.SIGKILL)
+    assert run.wait(60)
+    assert (run.status().phase, run.status().error) == ("stopped", "")
+    assert not alive(pid)
+    assert killed.incarnation > before
+    assert any("going back to the beginning" in line.text for line in heard)
+    assert last_counts(run.folder) == truth(1500)
 
 
 # Telemetry

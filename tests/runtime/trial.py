@@ -7,15 +7,14 @@ come to their end.
 import math
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from benchmarks.counted import Verdict, check, counted, given
-from benchmarks.faults import stopped, wait_until
+from benchmarks.faults import MOMENTS, amid, wait_until
 
 import penstock as ps
 from penstock.model.errors import PenstockError
@@ -27,7 +26,6 @@ from penstock.runtime.terms import Terms
 
 IMPATIENT = partial(Terms, lease_s=2.0, silent_s=2.5)  # so that a worker that was stopped is given up soon
 CHECKPOINT_S = 0.5
-MOMENTS = ["in between", "during a checkpoint", "during a move"]
 
 
 class Trial:
@@ -87,34 +85,9 @@ class Trial:
         wait_until(lambda: self._failed() or recovered(), what="recovery")
         self.wait_for_checkpoint()
 
-    @contextmanager
-    def at(self, moment: str, spared: int | None) -> Iterator[None]:
-        """Have a checkpoint or a move under way, which a worker that stands still keeps from coming to its end."""
-        if moment == MOMENTS[0]:
-            yield
-            return
-        assert spared is not None
-        if moment == MOMENTS[2]:
-            with self._moving(spared):
-                yield
-            return
-        with stopped(spared):
-            wait_until(lambda: self.run.status().operation == "checkpoint", what="a checkpoint")
-            yield
-
-    @contextmanager
-    def _moving(self, spared: int) -> Iterator[None]:
-        """Have a task on its way: one that gets tuples from the worker that is stopped."""
-        status = self.run.status()
-        slots = [slot for slot in self.alive() if slot != status.placement["count[0]"]]
-        asked = Thread(target=self._move, args=("count[0]", self.rng.choice(slots)), daemon=True)
-        with stopped(spared):
-            asked.start()
-            with suppress(TimeoutError):  # it may have been there before the worker stood still
-                wait_until(lambda: self.run.status().operation.startswith("move"), 1.0)
-            yield
-        asked.join(60)
-        assert not asked.is_alive()
+    def at(self, moment: str, spared: int | None) -> AbstractContextManager[None]:
+        """Have a checkpoint or a move under way."""
+        return amid(moment, spared or 0, self.run.status, self._move)
 
     def _move(self, task: str, slot: str) -> None:
         with suppress(PenstockError):  # its slot may have been lost for good

@@ -115,9 +115,8 @@ def run(
     came after the last checkpoint is then not published, and comes again where the run is resumed. Meanwhile, from
     another terminal: penstock status, checkpoints, move, apply, stop.
     """
-    from penstock.cli.given import Told, find_resumed, promise, refuse_kept
+    from penstock.cli.given import Told, find_resumed, refuse_kept
     from penstock.cli.inputs import cluster as find_cluster
-    from penstock.cli.output import errors
 
     _refuse_numbers(rate=rate, duration=duration, in_flight=in_flight)
     _refuse_places(master, input, {"telemetry": telemetry, "runs": runs})
@@ -141,8 +140,6 @@ def run(
     flow = told.flow()
     settings |= {"plan": _planned(flow, cluster, policy, plan), "given": told.given()}
     changes = _plans(flow, cluster, _changes(then or [], duration), goal, told.seed)
-    if not as_json:
-        errors.print(promise(flow), markup=False, soft_wrap=True)
     handle = _start(flow, settings, quiet=as_json)
     _follow(handle, duration, as_json, [_change(handle, name, make) for name, make in changes])
     if report:
@@ -280,39 +277,62 @@ def _planned(flow: "Dataflow", cluster: "Cluster | None", policy: str | None, fi
     return plan
 
 
+class _Beginning:
+    """Says what is being waited for while a run starts, and before that what the application promises."""
+
+    def __init__(self, flow: "Dataflow", quiet: bool) -> None:
+        from penstock.cli.output import errors
+
+        self._flow, self._quiet, self._terminal, self._said = flow, quiet, errors, ""
+        self._spinner = errors.status(f"starting {flow.name}")
+
+    def __enter__(self) -> "_Beginning":
+        if self._terminal.is_terminal and not self._quiet:
+            self._spinner.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._spinner.stop()
+
+    def tell(self, text: str) -> None:
+        """Say something that is to stay."""
+        if not self._quiet:
+            style = "yellow" if text.startswith("warning: ") else None
+            self._terminal.print(text, markup=False, soft_wrap=True, style=style)
+
+    def wait(self, text: str) -> None:
+        """Say what is waited for."""
+        from rich.markup import escape
+
+        from penstock.cli.given import promise
+
+        if self._quiet or text == self._said:
+            return
+        if not self._said:  # nothing was refused
+            self.tell(promise(self._flow))
+        self._said = text
+        if self._terminal.is_terminal:
+            self._spinner.update(escape(text))
+        else:
+            self.tell(text)
+
+
 def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
     """Start the application, saying meanwhile what is being waited for; Ctrl-C is heeded between two steps of it."""
-    from rich.markup import escape
-
     from penstock.cli.follow import Interrupts
     from penstock.cli.output import console, errors
     from penstock.control.live import start
     from penstock.control.resuming import AtItsEnd
     from penstock.runtime.controller import RunFailed
 
-    said = ""
-
-    def tell(text: str) -> None:
-        if not quiet:
-            errors.print(text, markup=False, soft_wrap=True, style="yellow" if text.startswith("warning: ") else None)
-
     def progress(text: str) -> None:
-        nonlocal said
         if interrupts.count:
             raise KeyboardInterrupt
-        if text != said and not quiet:
-            said = text
-            if errors.is_terminal:
-                spinner.update(escape(text))
-            else:
-                errors.print(text, markup=False, soft_wrap=True)
+        beginning.wait(text)
 
-    spinner = errors.status(f"starting {flow.name}")
     try:
-        with Interrupts() as interrupts:
-            if errors.is_terminal and not quiet:
-                spinner.start()
-            return start(flow, progress=progress, tell=tell, **settings)
+        with Interrupts() as interrupts, _Beginning(flow, quiet) as beginning:
+            return start(flow, progress=progress, tell=beginning.tell, **settings)
     except AtItsEnd as end:
         if not end.published:
             raise
@@ -324,8 +344,6 @@ def _start(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
     except RunFailed as failed:
         errors.print(f"error: {failed}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
-    finally:
-        spinner.stop()
 
 
 def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[Callable[[], str]]) -> None:

@@ -87,7 +87,7 @@ class Crew:
             return
         if self._registered is not None and now >= self._next_look and controller.phase != "starting":
             self._next_look = now + FOLLOW_S
-            self._follow(self._registered(), now)
+            self._follow(self._registered())
         sighted = self._driver.ask(self._look)
         for post in self._posts:
             if post.site.name in sighted:
@@ -179,7 +179,7 @@ class Crew:
         free = [each for each in self._alive.values() if each.cores > held.count(each.id)]
         return max(free, key=lambda each: (each.host == home.host, each.cores - held.count(each.id)), default=None)
 
-    def _follow(self, found: list[Executor], now: float) -> None:
+    def _follow(self, found: list[Executor]) -> None:
         """Take note of executors that have gone, that take the place of such, and that are new."""
         there = {executor.id: executor for executor in found}
         for lost in [executor for executor in self._alive.values() if executor.id not in there]:
@@ -192,19 +192,20 @@ class Crew:
             before = before or next(iter(self._vacant), None)
             if before is not None:
                 self._vacant.remove(before)
-                self._settle(before, fresh, now)
+                self._settle(before, fresh)
             elif self._grown is not None:
                 self._grow(fresh)
 
-    def _settle(self, before: Executor, fresh: Executor, now: float) -> None:
+    def _settle(self, before: Executor, fresh: Executor) -> None:
         """Let an executor take the place of one that has gone: also of workers that Spark has put elsewhere since."""
         self._driver.say(f"executor {fresh.id} on {fresh.host} takes the place of {before.id}")
         for post in self._posts:
             if post.home is not None and post.home.id == before.id:
                 post.home = fresh
                 if post.job is not None and (found := post.job.found_on()) is not None and found != fresh.id:
+                    self._driver.say(f"worker {post.site.name} leaves executor {found} for {fresh.id}")
                     post.failures = 0
-                    self._relaunch(post, f"is taken home from executor {found}", now)
+                    self._driver.dismiss(post.site.name)
 
     def _grow(self, fresh: Executor) -> None:
         """Make use of an executor beyond those that there were, one core of which is kept free."""

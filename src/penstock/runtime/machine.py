@@ -10,26 +10,24 @@ import math
 import traceback
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
 
-from penstock.api.contracts import Sink, TaskContext
+from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
 from penstock.model.errors import PenstockError
 from penstock.model.telemetry import RecordKind
 from penstock.runtime import messages as wire
+from penstock.runtime import opening
 from penstock.runtime.channels import Batch, Lane, MarkerOf, OutQueue, Sender
-from penstock.runtime.checkpoints import TaskState
 from penstock.runtime.emulated import Emulated
 from penstock.runtime.execution import Direct, Execution
-from penstock.runtime.guarding import Guard
 from penstock.runtime.layout import Layout
 from penstock.runtime.logic import UserError, call
 from penstock.runtime.messages import Credit, Data, Marker, State
 from penstock.runtime.moving import Local, Moves
-from penstock.runtime.saving import Saving, read_states, restoring
+from penstock.runtime.saving import Saving
 from penstock.runtime.storage import Job
 from penstock.runtime.tasks import Delivery, InChannel, Task
 from penstock.runtime.tracking import Sampler, Tracker
@@ -76,7 +74,7 @@ class Worker(Sender):
         self.current: Task | None = None  # whose code runs
         self.turns = 0
         self._cpu_seconds = cpu_seconds
-        self._wake = wake
+        self.wake = wake
         self._last_report = self._last_cpu = 0.0
         self._next_report = self._next_flush = math.inf
 
@@ -88,7 +86,7 @@ class Worker(Sender):
             case wire.Ping():
                 self.told.append(wire.Pong(message.number, self.clock()))
             case wire.Assign():
-                self._guarded(lambda: self._assign(message))
+                self.guarded(lambda: self._assign(message))
             case wire.Stop():
                 self._close("stopped")
             case _ if self.phase not in ("assigned", "running") or message.epoch != self.epoch:
@@ -107,7 +105,7 @@ class Worker(Sender):
                     task.progressed = max(task.progressed, message.value)
             case _:
                 self.execution.begin()
-                self._guarded(lambda: self._operate(message))
+                self.guarded(lambda: self._operate(message))
 
     def frame(self, data: bytes) -> None:
         """Take a frame from another worker."""
@@ -116,9 +114,9 @@ class Worker(Sender):
             return
         self.execution.begin()
         if isinstance(frame, Credit):
-            self._guarded(lambda: self.credit(frame))
+            self.guarded(lambda: self.credit(frame))
         else:
-            self._guarded(lambda: self.execution.receive(frame, len(data)))
+            self.guarded(lambda: self.execution.receive(frame, len(data)))
 
     def turn(self) -> bool:
         """Work for a bounded while; return whether there is more to do at once."""
@@ -140,7 +138,7 @@ class Worker(Sender):
             self._report(now)
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_S
-            self._guarded(lambda: self._flush(now))
+            self.guarded(lambda: self._flush(now))
         return busy and self.phase == "running"
 
     def wakeup(self) -> float:
@@ -173,80 +171,7 @@ class Worker(Sender):
         self.departed: list[wire.TaskReport] = []  # of tasks that have left since the last report
         self.samplers: dict[int, Sampler] = {}
         self.execution: Execution = Direct(self) if assign.emulated is None else Emulated(self)
-        if not assign.kept:
-            self._open_tasks({})
-            return
-        paths = restoring(assign.checkpoints, assign.checkpoint, assign.kept)
-        read = partial(read_states, paths=paths)
-        self.storing.append(Job(f"state of checkpoint {assign.checkpoint}", read, partial(self._restored, assign)))
-
-    def _restored(
-        self, assign: wire.Assign, states: dict[int, tuple[TaskState, bytes]], problem: str, _: float
-    ) -> None:
-        """Go on with states that were read, unless another epoch has begun meanwhile."""
-        if self.assigned is not assign or self.phase != "restoring":
-            return
-        if problem:
-            self.told.append(wire.Unusable(assign.epoch, assign.checkpoint, problem))
-        else:
-            self.execution.begin()
-            self._guarded(lambda: self._open_tasks(states))
-
-    def _open_tasks(self, states: dict[int, tuple[TaskState, bytes]]) -> None:
-        for number, worker in enumerate(self.where):
-            if worker != self.me:
-                continue
-            state, logic = states.get(number, (None, b""))
-            task = self.open_task(number, self.placement[number], state is not None and state.ended)
-            if state is not None:
-                task.restore(state, logic)
-            self.add_task(task)
-            if task.ended:
-                self.told.append(wire.Ended(self.epoch, task.number, task.counted))
-        self.phase = "assigned"
-        self.told.append(wire.Ready(self.epoch))
-
-    def open_task(self, number: int, slot: str, ended: bool = False) -> Task:
-        """Make a task; the logic of one that has ended elsewhere stays closed."""
-        layout, component = self.layout, self.layout.components[number]
-        context = TaskContext(
-            component.name,
-            layout.numbers[number],
-            component.parallelism,
-            folder=self.assigned.folder,
-            run=self.run,
-            epoch=self.epoch,
-            seed=self.assigned.seed,
-            clock=self.clock,
-            wake=self._wake,
-        )
-        part = layout.flow.parts[component.name]
-        logic, letters = part.logic(), None if part.letters is None else part.letters()
-        guard = None if part.errors is None else Guard(part.errors, letters, logic, context)
-        task = Task(number, component, context, logic, part.outputs, guard)
-        task.slot = slot
-        self.current = task
-        task.inputs = {(stream, source): InChannel(stream, source) for stream, source in layout.channels_in(number)}
-        task.open_channels = len(task.inputs)
-        task.queues = [
-            OutQueue(
-                stream.number,
-                stream.outlet.grouping,
-                number,
-                [Lane(target, self.assigned.window) for target in layout.targets(stream, number)],
-                self,
-                key=layout.keys[stream.number],
-                output=stream.outlet.output,
-            )
-            for stream in layout.outputs(number)
-        ]
-        task.ended = ended
-        task.closed = ended and not task.publishes
-        if guard is not None:
-            guard.open()
-        if not task.closed:
-            task.open()
-        return task
+        opening.begin(self, assign)
 
     def add_task(self, task: Task) -> None:
         """Begin to run a task that is open."""
@@ -310,7 +235,8 @@ class Worker(Sender):
                 self.told.append(self._failure(task, error))
         self.tasks = {}
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def guarded(self, step: Callable[[], None]) -> None:
+        """Do something; whatever it raises is told, and ends the epoch or the run."""
         try:
             step()
         except Exception as error:

@@ -8,6 +8,7 @@ everything into order at the new host. The move is over when every channel's mar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.runtime import messages as wire
+from penstock.runtime import opening
 from penstock.runtime.channels import MarkerOf
 from penstock.runtime.messages import Credit, Data, Marker, State
 from penstock.runtime.tasks import Delivery, InChannel, Task
@@ -27,8 +28,8 @@ class Local(NamedTuple):
     sent: float
 
 
-class TooLarge(RuntimeError):
-    """A state that cannot travel."""
+class CannotLeave(RuntimeError):
+    """A task whose state cannot travel, or whose files the disk does not take."""
 
 
 class Moves:
@@ -86,9 +87,9 @@ class Moves:
         worker = self.worker
         worker.current = task
         if task.preparing < 0:
-            task.save()
-            if task.too_large:  # it has grown beyond what was thought; it stays, in a new epoch
-                raise TooLarge(f"task {task.name}: {task.too_large}")
+            problem = task.save()
+            if problem:  # it has grown beyond what was thought, or the disk is full; it stays, in a new epoch
+                raise CannotLeave(f"task {task.name}: {problem}")
         now, new_slot = worker.execution.now(), worker.placement[task.number]
         host, old_slot = worker.where[task.number], task.slot
         streams = worker.layout.streams
@@ -154,7 +155,7 @@ class Moves:
         if worker.where[state.task] != worker.me:  # a machine on its way did not know better
             worker.execution.carry(state, worker.slot_here(), worker.placement[state.task], worker.where[state.task])
             return
-        task = worker.open_task(state.task, state.slot, state.ended)
+        task = opening.open_task(worker, state.task, state.slot, ended=state.ended)
         if task.movable is not None:
             task.movable.load(state.logic)
         if task.guard is not None:

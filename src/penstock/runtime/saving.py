@@ -1,4 +1,4 @@
-"""A worker's part in checkpoints: barriers are lined up, states saved and written, and read again in a new epoch.
+"""A worker's part in checkpoints: barriers are lined up, states saved and written.
 
 A barrier says that everything before it on its channel belongs to a checkpoint. A task holds back what comes on a
 channel after its barrier until every channel has had its own: then its state is that of the checkpoint. It is encoded
@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.api.contracts import Source
-from penstock.model.errors import FileProblem
 from penstock.runtime import messages as wire
 from penstock.runtime.channels import MarkerOf
-from penstock.runtime.checkpoints import TaskState, checksum, folder_of, pack, read, unpack
-from penstock.runtime.logic import UserError
-from penstock.runtime.messages import Entry, Kept
+from penstock.runtime.checkpoints import checksum, folder_of, pack
+from penstock.runtime.messages import Entry
 from penstock.runtime.storage import Disk, Job, below
 from penstock.runtime.tasks import InChannel, Task
 
@@ -65,7 +63,7 @@ class Saving:
         """Begin to save a task, which stands still and is between two tuples."""
         worker = self.worker
         worker.current = task
-        problem = _unwritten(task) or task.unsavable
+        problem = task.unwritten() or task.unsavable
         if problem:
             worker.told.append(wire.Unsaved(worker.epoch, self.number, f"task {task.name}: {problem}"))
             self._pass_on(task)
@@ -174,26 +172,3 @@ class Saving:
                 disk.write(path, pieces)
 
         worker.storing.append(Job(f"checkpoint {number}", do, then))
-
-
-def _unwritten(task: Task) -> str:
-    """Have a task finish its files; say why it cannot, which a full disk is no reason to end the run for."""
-    try:
-        task.prepare_output()
-    except UserError as error:
-        if isinstance(error.__cause__, FileProblem | OSError):
-            return str(error.__cause__)
-        raise
-    return ""
-
-
-def restoring(folder: str, checkpoint: int, kept: tuple[Kept, ...]) -> "dict[int, tuple[Kept, str]]":
-    """Return the path of every task's file."""
-    return {one.task: (one, below(folder_of(folder, checkpoint), one.file)) for one in kept}
-
-
-def read_states(disk: Disk, paths: "dict[int, tuple[Kept, str]]") -> dict[int, tuple[TaskState, bytes]]:
-    """Read the states of tasks, refusing what is damaged."""
-    return {
-        task: unpack(read(disk, path, one.offset, one.size, one.checksum), path) for task, (one, path) in paths.items()
-    }

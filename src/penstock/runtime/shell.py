@@ -82,6 +82,8 @@ class Shell:
                 if self.worker is not None:
                     self._loop(self.worker)
                     self.worker.command(wire.Stop())  # closes what is open where the controller has gone
+                    if not self._gone:
+                        self._carry(self.worker)  # its last report, before telemetry takes its time
                     self._end_telemetry(self.worker)
                     self._speech.end()
                     self._say_last_words(self.worker)

@@ -12,12 +12,12 @@ from typing import Any
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed, is_time
 from penstock.api.dataflow import Logic
-from penstock.model.errors import InvalidInput, choices
+from penstock.model.errors import FileProblem, InvalidInput, choices
 from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import MarkerOf, OutQueue, Sampled
 from penstock.runtime.checkpoints import TaskState
 from penstock.runtime.guarding import Guard
-from penstock.runtime.logic import Movable, batch_process, call, listed, run_batch, shown, write
+from penstock.runtime.logic import Movable, UserError, batch_process, call, listed, run_batch, shown, write
 from penstock.runtime.messages import END, InState, Mark, Pending, TaskReport
 from penstock.runtime.transport import LARGEST
 
@@ -163,6 +163,16 @@ class Task:
         if self.guard is not None:
             self.pending += [(0, (str(name), str(final))) for name, final in self.guard.prepare()]
 
+    def unwritten(self) -> str:
+        """Have it finish its files; say why it cannot, which a full disk is no reason to end the run for."""
+        try:
+            self.prepare_output()
+        except UserError as error:
+            if isinstance(error.__cause__, FileProblem | OSError):
+                return str(error.__cause__)
+            raise
+        return ""
+
     @property
     def unsavable(self) -> str:
         """Why its state cannot be saved; a source that cannot rewind has none."""
@@ -228,22 +238,19 @@ class Task:
             return ""
         problem = self.movable.problem()
         if not problem and (self.movable.guessed or not 0 <= self.size <= SURELY_SMALL):
-            self.save()
-            problem = self.too_large
+            problem = self.save()
             self.preparing, self.stood = move, now
         if problem:
             self.release()
         return problem
 
-    def save(self) -> None:
-        """Save the state that it takes along."""
-        self.prepare_output()
+    def save(self) -> str:
+        """Save the state that it takes along; say why it cannot."""
+        problem = self.unwritten()
+        if problem:
+            return problem
         self.saved = b"" if self.closed or self.movable is None else self.movable.save()
         self.size = len(self.saved)
-
-    @property
-    def too_large(self) -> str:
-        """Why the state that was saved cannot travel; empty where it can."""
         if self.size <= LARGEST_STATE:
             return ""
         size, most = (f"{count / 2**20:.1f} MiB" for count in (self.size, LARGEST_STATE))
@@ -265,7 +272,10 @@ class Task:
 
     def full(self) -> bool:
         """Whether it must wait until its out-queues have room."""
-        return any(queue.backlog >= FULL for queue in self.queues)
+        for queue in self.queues:  # noqa: SIM110  asked for every batch, and `any` takes twice as long
+            if queue.backlog >= FULL:
+                return True
+        return False
 
     @property
     def waiting_out(self) -> int:

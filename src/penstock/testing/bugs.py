@@ -6,9 +6,11 @@ must find every one of them: what they would not find, they do not test.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from penstock.runtime import messages as wire
+from penstock.runtime import opening
 from penstock.runtime.channels import Lane, MarkerOf, OutQueue
 from penstock.runtime.checkpointing import Checkpointing
 from penstock.runtime.codecs import Codec
@@ -18,7 +20,7 @@ from penstock.runtime.operations import Operations
 from penstock.runtime.saving import Saving
 from penstock.runtime.tasks import Delivery, InChannel, Task
 
-Replacement = tuple[type, str, Callable[..., Any]]
+Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
 
 
 def _nothing(*_: object) -> None:
@@ -66,10 +68,10 @@ class _Shared(Lane):
 
 def _credits_by_worker() -> Replacement:
     """Give all lanes from one worker to another their credits together."""
-    open_task = Worker.open_task
+    open_task = opening.open_task
 
-    def opened(self: Worker, number: int, slot: str, ended: bool = False) -> Task:
-        task = open_task(self, number, slot, ended)
+    def opened(self: Worker, number: int, slot: str, *, ended: bool) -> Task:
+        task = open_task(self, number, slot, ended=ended)
         pools = self.__dict__.setdefault("pools", {})
         for queue in task.queues:
             for place, lane in enumerate(queue.lanes):
@@ -78,7 +80,7 @@ def _credits_by_worker() -> Replacement:
                 queue.lanes[place] = shared
         return task
 
-    return Worker, "open_task", opened
+    return opening, "open_task", opened
 
 
 def _barriers_overtake() -> Replacement:

@@ -106,6 +106,10 @@ class MemoryDisk:
         names.update(name[len(begin) :].partition("/")[0] for name in self._folders if name.startswith(begin))
         return sorted(names)
 
+    def damage(self, path: str, data: bytes) -> None:
+        """Change a file as nobody asked for."""
+        self._put(path, data)
+
     def _is_torn(self) -> bool:
         if self.torn_after < 0:
             return False

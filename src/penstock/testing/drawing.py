@@ -11,7 +11,7 @@ from penstock.testing.applications import NAMES, known
 WORKERS = (3, 3, 4)
 FAULTS = (
     "crash", "crash", "crash", "vanish", "driver", "pause", "pause", "pause driver", "stall", "cut", "cut", "half cut",
-    "cut control", "cut heart", "slow line", "slow line", "full disk", "slow disk", "stop",
+    "cut control", "cut heart", "slow line", "slow line", "full disk", "slow disk", "stop", "damage",
 )  # fmt: skip
 CHANGES = ("move", "move", "move", "apply")
 LABELS = (
@@ -22,6 +22,7 @@ LABELS = (
 
 # Messages between workers that follow from a tuple, up to which its source task gives so many.
 TUPLES = ((0.6, 40), (1.2, 24), (1.8, 16), (2.4, 12), (math.inf, 10))
+CHECKPOINTS = "/run/checkpoints"
 LEAST = 200  # events of a schedule: before, no source ends
 LONELY = 0.6  # messages a tuple, below which
 

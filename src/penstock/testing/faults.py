@@ -22,7 +22,7 @@ from penstock.runtime.storage import Job
 from penstock.runtime.terms import Site, Terms
 from penstock.testing.applications import known
 from penstock.testing.disk import MemoryDisk
-from penstock.testing.drawing import LEAST, Fault, Schedule
+from penstock.testing.drawing import CHECKPOINTS, LEAST, Fault, Schedule
 from penstock.testing.drivers import DriverProcess
 from penstock.testing.mishaps import happen
 from penstock.testing.network import Line
@@ -32,7 +32,6 @@ from penstock.testing.workers import WorkerProcess
 
 START = 100.0
 FOLDER = "/run"
-CHECKPOINTS = "/run/checkpoints"
 QUIET_S = 6.0  # after which there are no more faults
 CHECKPOINT_S = 5.0  # for a checkpoint, which is plenty
 PATIENCE_S = 60.0  # within which all must have come to its end then
@@ -57,6 +56,7 @@ class FaultyCluster:
         self.over = False
         self.drained = False
         self.stopping = False  # to be resumed
+        self.damaged = False  # a checkpoint was, which is bound to be the only one
         self.quiet_after = self.now + QUIET_S
         self._ports = 0
         self._heap: list[tuple[float, int, Callable[[Any], None], Any]] = []
@@ -117,8 +117,9 @@ class FaultyCluster:
     # Network and disk
 
     def delay(self) -> float:
-        """Return how long a message takes on an ordinary line."""
-        return self.schedule.delay_s * (0.2 + self.rng.expovariate(1.0))
+        """Return how long a message takes on an ordinary line: mostly about as long as others, at times far longer."""
+        share = self.rng.random()
+        return self.schedule.delay_s * (0.2 + 0.35 * share / (1.02 - share))
 
     def slowness(self) -> float:
         """Return how slow a new line is."""
@@ -180,8 +181,18 @@ class FaultyCluster:
     # Processes
 
     def start_driver(self, _: object) -> None:
-        """Start a driver, which goes on from what is on disk."""
+        """Start a driver, which goes on from what is on disk, as soon as that has room."""
+        if self.disk.full:
+            self.after(0.2, self.start_driver, None)
+            return
         manifest, problems = checkpoints.find_latest(self.disk, CHECKPOINTS)
+        for problem in problems:
+            self.note(problem)
+        if manifest is not None and manifest.last:
+            checkpoints.publish(self.disk, CHECKPOINTS, manifest)
+            self.over = True
+            return
+        checkpoints.withdraw(self.disk, CHECKPOINTS, 0 if manifest is None else manifest.number)
         journal = checkpoints.read_journal(self.disk, CHECKPOINTS)
         schedule, names = self.schedule, self.known.layout.names
         placement = schedule.placement if journal is None else tuple(journal.placement[name] for name in names)
@@ -202,8 +213,6 @@ class FaultyCluster:
             replace_s=schedule.replace_s,
             checkpoint_within_s=CHECKPOINT_S,
         )
-        for problem in problems:
-            self.note(problem)
         self.drivers += 1
         if self.drivers > 1:
             self.counts["resumed"] += 1

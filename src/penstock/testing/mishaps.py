@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.testing.drawing import LEAST, Fault
+from penstock.runtime import checkpoints
+from penstock.testing.drawing import CHECKPOINTS, LEAST, Fault
 from penstock.testing.drivers import DriverProcess
 from penstock.testing.network import Line
 from penstock.testing.processes import Process
@@ -13,29 +14,27 @@ if TYPE_CHECKING:
 
 
 def happen(cluster: "FaultyCluster", fault: Fault, near: Process | None) -> None:
-    """Let a fault befall a process: the one that is near, or any."""
-    cluster.counts[fault.kind] += 1
+    """Let a fault befall a process, the one that is near or any; it counts where there was something to befall."""
     cluster.count(f"* {fault.kind}" + (f" at {fault.label}" if fault.label else ""))
     change = _CHANGES.get(fault.kind)
     if change is not None:
-        change(cluster)
-        return
-    living = [process for process in cluster.by_port.values() if process.alive and process.driver is cluster.driver]
-    if fault.near and isinstance(near, WorkerProcess) and near.alive:
-        process = near
-    elif living:
-        process = cluster.rng.choice(living)
+        struck = change(cluster)
     else:
-        return
-    _MISHAPS[fault.kind](cluster, process)
+        living = [one for one in cluster.by_port.values() if one.alive and one.driver is cluster.driver]
+        if fault.near and isinstance(near, WorkerProcess) and near.alive:
+            living = [near]
+        struck = bool(living) and _MISHAPS[fault.kind](cluster, cluster.rng.choice(living))
+    cluster.counts[fault.kind] += struck
 
 
-def _crash(cluster: "FaultyCluster", process: WorkerProcess) -> None:
+def _crash(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
     cluster.crash(process, cluster.rng.choice(("soon", "soon", "late", _or_never(cluster))), noisy=True)
+    return True
 
 
-def _vanish(cluster: "FaultyCluster", process: WorkerProcess) -> None:
+def _vanish(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
     cluster.crash(process, cluster.rng.choice(("soon", "late", _or_never(cluster))), noisy=False)
+    return True
 
 
 def _or_never(cluster: "FaultyCluster") -> str:
@@ -44,33 +43,35 @@ def _or_never(cluster: "FaultyCluster") -> str:
     return "never" if there > 2 else "late"
 
 
-def _pause(cluster: "FaultyCluster", process: WorkerProcess) -> None:
+def _pause(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
     seconds = cluster.rng.choice((0.02, 0.2, 0.45, 0.7, 1.2)) * cluster.rng.uniform(0.7, 1.3)
     if cluster.rng.random() < 0.5:
         cluster.pause(process, seconds)
     else:
         process.stops_in_turn = seconds
         process.wake_soon()
+    return True
 
 
-def _stall(cluster: "FaultyCluster", process: WorkerProcess) -> None:
+def _stall(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
     process.stalled_until = cluster.now + cluster.rng.uniform(0.02, 0.8)
+    return True
 
 
-def _cut(cluster: "FaultyCluster", process: WorkerProcess) -> None:
-    _cut_line(cluster, process, at_both_ends=True)
+def _cut(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
+    return _cut_line(cluster, process, at_both_ends=True)
 
 
-def _half_cut(cluster: "FaultyCluster", process: WorkerProcess) -> None:
-    _cut_line(cluster, process, at_both_ends=False)
+def _half_cut(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
+    return _cut_line(cluster, process, at_both_ends=False)
 
 
-def _cut_line(cluster: "FaultyCluster", process: WorkerProcess, at_both_ends: bool) -> None:
+def _cut_line(cluster: "FaultyCluster", process: WorkerProcess, at_both_ends: bool) -> bool:
     """Cut a connection between workers that live on; who sends learns of it at the latest when something is lost."""
     rng = cluster.rng
     lines = [line for line in process.called.values() if not line.broken and line.receiver.alive]
     if not lines:
-        return
+        return False
     line = rng.choice(lines)
     line.cut()
     receiver = line.receiver
@@ -81,9 +82,10 @@ def _cut_line(cluster: "FaultyCluster", process: WorkerProcess, at_both_ends: bo
         cluster.tell_sender(line)
     if at_both_ends or not sender_learns:
         cluster.after(5 * cluster.delay(), receiver.lose_caller, line)
+    return True
 
 
-def _cut_control(cluster: "FaultyCluster", process: WorkerProcess) -> None:
+def _cut_control(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
     rng, driver = cluster.rng, process.driver
     process.up.cut()
     process.down.cut()
@@ -94,17 +96,39 @@ def _cut_control(cluster: "FaultyCluster", process: WorkerProcess) -> None:
     cluster.after(late if ends == "driver" else soon, process.lose_driver, None)
     if ends == "driver" and rng.random() < 0.5:
         cluster.take_for_lost(process)
+    return True
 
 
-def _cut_heart(_: "FaultyCluster", process: WorkerProcess) -> None:
+def _damage(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
+    """Damage the latest checkpoint, so that the one before has to do, and have it read."""
+    numbers = checkpoints.numbers(cluster.disk, CHECKPOINTS)
+    if len(numbers) < 2 or cluster.damaged:
+        return False
+    manifest = checkpoints.read_manifest(cluster.disk, CHECKPOINTS, numbers[0])
+    if manifest.last or not manifest.files:
+        return False
+    cluster.damaged = True
+    path = f"{checkpoints.folder_of(CHECKPOINTS, numbers[0])}/{cluster.rng.choice(sorted(manifest.files))}"
+    data = cluster.disk.read(path)
+    place = cluster.rng.randrange(len(data))
+    cut = cluster.rng.random() < 0.5
+    cluster.disk.damage(path, data[:place] if cut else data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    if cluster.rng.random() < 0.5:
+        return _crash(cluster, process)
+    return _driver(cluster)
+
+
+def _cut_heart(_: "FaultyCluster", process: WorkerProcess) -> bool:
     process.cut_heart()
+    return True
 
 
-def _slow_line(cluster: "FaultyCluster", process: WorkerProcess) -> None:
+def _slow_line(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
     rng = cluster.rng
     lines: list[Line] = [process.up, process.down, process.beats, process.pulses, *process.called.values()]
     line = rng.choice(lines)
     line.clear_at = max(line.clear_at, cluster.now + rng.choice((0.02, 0.1, 0.5)) * rng.uniform(0.5, 1.5))
+    return True
 
 
 _MISHAPS = {
@@ -117,38 +141,45 @@ _MISHAPS = {
     "cut control": _cut_control,
     "cut heart": _cut_heart,
     "slow line": _slow_line,
+    "damage": _damage,
 }
 
 
-def _driver(cluster: "FaultyCluster") -> None:
-    if cluster.driver.alive:
+def _driver(cluster: "FaultyCluster") -> bool:
+    alive = cluster.driver.alive
+    if alive:
         cluster.crash_driver(noisy=cluster.rng.random() < 0.7)
+    return alive
 
 
-def _pause_driver(cluster: "FaultyCluster") -> None:
+def _pause_driver(cluster: "FaultyCluster") -> bool:
+    alive = cluster.driver.alive
     cluster.pause(cluster.driver, cluster.rng.choice((0.05, 0.3, 0.8)) * cluster.rng.uniform(0.7, 1.3))
+    return alive
 
 
-def _full_disk(cluster: "FaultyCluster") -> None:
+def _full_disk(cluster: "FaultyCluster") -> bool:
     cluster.fill_disk(cluster.rng.uniform(0.02, 1.0))
+    return True
 
 
-def _slow_disk(cluster: "FaultyCluster") -> None:
+def _slow_disk(cluster: "FaultyCluster") -> bool:
     cluster.slow_disk(cluster.rng.uniform(0.05, 1.0))
+    return True
 
 
-def _move(cluster: "FaultyCluster") -> None:
-    _request(cluster, 1)
+def _move(cluster: "FaultyCluster") -> bool:
+    return _request(cluster, 1)
 
 
-def _apply(cluster: "FaultyCluster") -> None:
-    _request(cluster, cluster.rng.randrange(2, 5))
+def _apply(cluster: "FaultyCluster") -> bool:
+    return _request(cluster, cluster.rng.randrange(2, 5))
 
 
-def _request(cluster: "FaultyCluster", count: int) -> None:
+def _request(cluster: "FaultyCluster", count: int) -> bool:
     driver, rng = cluster.driver, cluster.rng
     if not _listens(driver):
-        return
+        return False
     controller = driver.controller
     slots = sorted(controller.slots)
     tasks = rng.sample(range(len(controller.placement)), count)
@@ -156,23 +187,29 @@ def _request(cluster: "FaultyCluster", count: int) -> None:
     cluster.note(f"asks for {moves}")
     controller.operations.request(moves, "move", lambda done: cluster.moved(len(done.done), done.error))
     driver.serve()
+    return True
 
 
-def _drain(cluster: "FaultyCluster") -> None:
+def _drain(cluster: "FaultyCluster") -> bool:
     if cluster.events < LEAST:
         cluster.postpone(Fault("drain"), LEAST)
-    elif _listens(cluster.driver) and cluster.driver.controller.phase != "starting":
-        cluster.drained = True
-        cluster.driver.controller.drain(cluster.now)
-        cluster.driver.serve()
+        return False
+    if not _listens(cluster.driver) or cluster.driver.controller.phase == "starting":
+        return False
+    cluster.drained = True
+    cluster.driver.controller.drain(cluster.now)
+    cluster.driver.serve()
+    return True
 
 
-def _stop(cluster: "FaultyCluster") -> None:
+def _stop(cluster: "FaultyCluster") -> bool:
     """Have the run stopped at once; somebody resumes it after a while."""
-    if _listens(cluster.driver) and cluster.driver.controller.phase != "starting":
-        cluster.stopping = True
-        cluster.driver.controller.stop(cluster.now)
-        cluster.driver.serve()
+    if not _listens(cluster.driver) or cluster.driver.controller.phase == "starting":
+        return False
+    cluster.stopping = True
+    cluster.driver.controller.stop(cluster.now)
+    cluster.driver.serve()
+    return True
 
 
 def _listens(driver: DriverProcess) -> bool:

@@ -4,6 +4,7 @@ Every schedule follows from its seed alone, which is the first one's and its num
 the end with its seed; `--replay SEED` runs it again and writes down all that happens.
 """
 
+import gc
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ from penstock.testing.faults import FaultyCluster
 from penstock.testing.promises import Violation
 
 BATCH = 50  # schedules that a process runs before it says how it goes
+COLLECT = 10  # clusters, before what they have left is collected
 SHOWN = 5  # failures
 PROGRESS_S = 5.0
 
@@ -79,9 +81,15 @@ def run_schedule(seed: int, totals: Totals) -> str:
 def run_batch(seeds: range, bug: str = "") -> Totals:
     """Run schedules one after another, with a bug where one is named."""
     totals = Totals()
-    with injected(bug):
-        for seed in seeds:
-            run_schedule(seed, totals)
+    gc.disable()  # clusters are full of cycles: collected all at once they cost a tenth less
+    try:
+        with injected(bug):
+            for number, seed in enumerate(seeds):
+                run_schedule(seed, totals)
+                if number % COLLECT == COLLECT - 1:
+                    gc.collect()
+    finally:
+        gc.enable()
     return totals
 
 

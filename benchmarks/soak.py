@@ -1,0 +1,239 @@
+"""A real embedded cluster under load, with a fault about every ten seconds: `python -m benchmarks.soak --seconds 1800`.
+
+The application is `counted`, run by a driver in a process of its own. Faults are drawn by lot, of every kind and at every
+moment that `KINDS` and `MOMENTS` name. At the end everything that was committed is compared with the truth. A recovery
+is timed from outside, from the fault to when the status says that tuples are written again in a new epoch: it is asked 20
+times a second and workers report 4 times a second, so that up to 0.3 s of every figure is the measuring itself.
+"""
+
+import argparse
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import driven
+from benchmarks.counted import Verdict, check
+from benchmarks.faults import MOMENTS, SmallDisk, amid, cut, kill, links, stopped, wait_until
+from penstock.model.errors import PenstockError
+from penstock.model.status import Status
+from penstock.runtime import socket as control
+from penstock.runtime.folder import RunInfo
+
+RECOVER_S = 60.0
+RESUME_S = 240.0  # with a Spark session to start
+ASK_S = 0.05
+CHECKPOINT_S = 1.0
+WORKERS = 3
+
+
+class Soak:
+    """One run, and what is done to it."""
+
+    def __init__(self, runs: Path, seconds: float, rate: float, seed: int) -> None:
+        self.runs = runs
+        self.log = runs / "driver.log"
+        self.count = int(seconds * rate)
+        self.rate = rate
+        self.rng = random.Random(seed)
+        self.times: dict[str, list[float]] = {}
+        self.faults = self.recovered = 0
+        self.disk: SmallDisk | None = None
+        self.kinds: dict[str, Callable[[], None]] = {
+            "worker killed": lambda: self._kill(1),
+            "two workers killed": lambda: self._kill(2),
+            "all workers killed": lambda: self._kill(WORKERS),
+            "connection cut": self._cut,
+            "worker stopped past the time-out": self._stop,
+            "driver killed": self._kill_driver,
+            "disk full": self._fill,
+        }
+        options = ("--count", self.count, "--rate", rate)
+        self._options = (*options, "--slots", WORKERS, "--checkpoint", CHECKPOINT_S)
+        self.driver = driven.start(runs, self.log, *self._options)
+        self.info = self._answer()
+        with suppress(PermissionError):
+            self.disk = SmallDisk(self.info.path / "checkpoints", size_mb=256)
+        if self.disk is None:
+            del self.kinds["disk full"]
+            print("may not mount a file system: no disk will be full")
+
+    def inject(self) -> None:
+        """Do one fault, and wait until the run has recovered."""
+        kind, moment = self.rng.choice(list(self.kinds)), self.rng.choice(MOMENTS)
+        wait_until(self._is_well, RECOVER_S, "three workers at work")
+        self.faults += 1
+        before, began = self.status(), time.monotonic()
+        spared = self._drawn(1)[0]
+        self.spared = spared
+        with amid(moment, spared, self.status, self._move):
+            began = time.monotonic()
+            self.kinds[kind]()
+        if kind not in ("disk full", "driver killed"):
+            wait_until(lambda: self.status().recoveries > before.recoveries, RECOVER_S, "noticing it")
+        self._flows(RESUME_S if kind == "driver killed" else RECOVER_S)
+        took = time.monotonic() - began
+        self.recovered += 1
+        self.times.setdefault(kind, []).append(took)
+        print(f"fault {self.faults}: {kind}, {moment}; {took:.2f} s", flush=True)
+
+    def status(self) -> Status:
+        """Ask the run how it is going."""
+        return control.ask(self.info, control.GetStatus())
+
+    def _answer(self) -> RunInfo:
+        """Wait until the driver answers."""
+
+        def answers() -> bool:
+            if self.driver.poll() is not None:
+                raise TimeoutError(f"the driver has ended: {self.log.read_text()[-2000:]}")
+            return driven.answering(self.runs, self.driver.pid) is not None
+
+        wait_until(answers, RESUME_S, "the start of a driver")
+        info = driven.answering(self.runs, self.driver.pid)
+        assert info is not None
+        return info
+
+    def _is_well(self) -> bool:
+        status = self.status()
+        busy = [machine for machine in status.machines if machine.alive and machine.tasks]
+        return status.phase == "running" and len(busy) == WORKERS
+
+    def _flows(self, within_s: float) -> None:
+        """Wait until tuples are written."""
+        seen: list[int] = []
+
+        def flows() -> bool:
+            time.sleep(ASK_S)
+            status = self.status()
+            if status.phase not in ("running", "draining", "stopped"):
+                seen.clear()
+                return False
+            seen.append(status.written)
+            return status.phase == "stopped" or seen[-1] > seen[0]
+
+        wait_until(flows, within_s, "recovery")
+
+    def _move(self, task: str, slot: str) -> None:
+        with suppress(PenstockError):  # what it moves to, or who is asked, may be killed
+            control.ask(self.info, control.MoveTask(task, slot), timeout=60)
+
+    def _drawn(self, count: int) -> list[int]:
+        """Return the processes of some workers that have tasks."""
+        pids = [machine.pid for machine in self.status().machines if machine.alive and machine.tasks]
+        return self.rng.sample(pids, min(count, len(pids)))
+
+    # Kinds
+
+    def _kill(self, count: int) -> None:
+        for pid in self._drawn(WORKERS):
+            if count == WORKERS or pid != self.spared:
+                kill(pid)
+                count -= count < WORKERS
+                if not count:
+                    return
+
+    def _cut(self) -> None:
+        found = links(self._drawn(WORKERS))
+        cut(self.rng.choice([link for link in found if link.pid != self.spared] or found))
+
+    def _stop(self) -> None:
+        pid = next(pid for pid in self._drawn(WORKERS) if pid != self.spared)
+        with stopped(pid):
+            wait_until(lambda: pid not in self._drawn(WORKERS), RECOVER_S, "giving it up")
+
+    def _fill(self) -> None:
+        assert self.disk is not None
+        with self.disk.full():
+            wait_until(lambda: "no space left" in _problem(self.status()), RECOVER_S, "a warning")
+        wait_until(lambda: not _problem(self.status()), RECOVER_S, "a checkpoint")
+
+    def _kill_driver(self) -> None:
+        self.driver.kill()
+        self.driver.wait(30)
+        self.driver = driven.start(self.runs, self.log, *self._options[:4], "--resume", self.info.run)
+        self.info = self._answer()
+
+    def end(self, within_s: float) -> Verdict:
+        """Wait for the end of the run, and compare what it has committed with the truth."""
+        try:
+            code = self.driver.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"the run has not come to its end in {within_s:g} s") from None
+        if code:
+            raise TimeoutError(f"the run has failed: {self.log.read_text()[-2000:]}")
+        return check(self.info.path, self.count)
+
+    def close(self) -> None:
+        """Leave nothing running and nothing mounted."""
+        self.driver.kill()
+        self.driver.wait(30)
+        if self.disk is not None:
+            self.disk.close()
+
+
+def _problem(status: Status) -> str:
+    return status.checkpoint.problem if status.checkpoint is not None else ""
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep
+        return
+    made = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between faults")
+    parser.add_argument("--rate", type=float, default=500.0, help="sentences a second")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="a folder for the run, which stays; else it is removed")
+    asked = parser.parse_args()
+    with _folder(asked.keep) as runs:
+        soak = Soak(runs, asked.seconds, asked.rate, asked.seed)
+        problem, verdict = "", Verdict(0, 0)
+        try:
+            began = time.monotonic()
+            while (left := began + asked.seconds - time.monotonic()) > asked.every:
+                time.sleep(asked.every * soak.rng.uniform(0.5, 1.0))
+                soak.inject()
+            print(f"waiting for the end, {max(left, 0):.0f} s of tuples are left", flush=True)
+            verdict = soak.end(asked.seconds + 300.0)
+        except (TimeoutError, PenstockError, OSError) as error:
+            problem = str(error)
+        finally:
+            soak.close()
+    report(soak, verdict, problem)
+    if problem or verdict != Verdict(0, 0) or soak.recovered < soak.faults:
+        sys.exit(1)
+
+
+def report(soak: Soak, verdict: Verdict, problem: str) -> None:
+    """Print what became of the faults: a line a kind, and one of all that led to a new epoch."""
+    for kind, times in sorted(soak.times.items()):
+        print(f"{kind}: {len(times)}, p50 {np.percentile(times, 50):.2f} s, worst {max(times):.2f} s")
+    if problem:
+        print(f"not recovered: {problem}")
+    every = [each for kind, times in soak.times.items() if kind != "disk full" for each in times] or [0.0]
+    p50, p99 = np.percentile(every, 50), np.percentile(every, 99)
+    counts = f"faults {soak.faults}, recovered {soak.recovered}"
+    print(f"{counts}, recovery p50 {p50:.2f} p99 {p99:.2f} s, lost {verdict.lost}, doubled {verdict.doubled}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Opens the tasks of a worker: at the beginning of an epoch, with the states of a checkpoint, and after a move."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.api.contracts import TaskContext
+from penstock.runtime import messages as wire
+from penstock.runtime.channels import Lane, OutQueue
+from penstock.runtime.checkpoints import TaskState, folder_of, read, unpack
+from penstock.runtime.guarding import Guard
+from penstock.runtime.messages import Assign, Kept
+from penstock.runtime.storage import Disk, Job, below
+from penstock.runtime.tasks import InChannel, Task
+
+if TYPE_CHECKING:
+    from penstock.runtime.machine import Worker
+
+States = dict[int, tuple[TaskState, bytes]]  # task -> the runtime's own part of its state, and its logic's
+
+
+def read_states(disk: Disk, folder: str, kept: tuple[Kept, ...]) -> States:
+    """Read the states of tasks, refusing what is damaged."""
+    found = {}
+    for one in kept:
+        path = below(folder, one.file)
+        found[one.task] = unpack(read(disk, path, one.offset, one.size, one.checksum), path)
+    return found
+
+
+def begin(worker: "Worker", assign: Assign) -> None:
+    """Open the tasks that a worker is assigned, once their states have been read where there are any."""
+    if not assign.kept:
+        _open_all(worker, {})
+        return
+
+    def then(states: States, problem: str, _: float) -> None:
+        if worker.assigned is not assign or worker.phase != "restoring":  # another epoch has begun meanwhile
+            return
+        if problem:
+            worker.told.append(wire.Unusable(assign.epoch, assign.checkpoint, problem))
+        else:
+            worker.execution.begin()
+            worker.guarded(lambda: _open_all(worker, states))
+
+    do = partial(read_states, folder=folder_of(assign.checkpoints, assign.checkpoint), kept=assign.kept)
+    worker.storing.append(Job(f"states of checkpoint {assign.checkpoint}", do, then))
+
+
+def _open_all(worker: "Worker", states: States) -> None:
+    for number, host in enumerate(worker.where):
+        if host != worker.me:
+            continue
+        state, logic = states.get(number, (None, b""))
+        task = open_task(worker, number, worker.placement[number], ended=state is not None and state.ended)
+        if state is not None:
+            task.restore(state, logic)
+        worker.add_task(task)
+        if task.ended:
+            worker.told.append(wire.Ended(worker.epoch, task.number, task.counted))
+    worker.phase = "assigned"
+    worker.told.append(wire.Ready(worker.epoch))
+
+
+def open_task(worker: "Worker", number: int, slot: str, *, ended: bool) -> Task:
+    """Make a task; the logic of one that has ended elsewhere stays closed."""
+    layout, component, assigned = worker.layout, worker.layout.components[number], worker.assigned
+    context = TaskContext(
+        component.name,
+        layout.numbers[number],
+        component.parallelism,
+        folder=assigned.folder,
+        run=worker.run,
+        epoch=worker.epoch,
+        seed=assigned.seed,
+        clock=worker.clock,
+        wake=worker.wake,
+    )
+    part = layout.flow.parts[component.name]
+    logic, letters = part.logic(), None if part.letters is None else part.letters()
+    guard = None if part.errors is None else Guard(part.errors, letters, logic, context)
+    task = Task(number, component, context, logic, part.outputs, guard)
+    task.slot = slot
+    worker.current = task
+    task.inputs = {(stream, source): InChannel(stream, source) for stream, source in layout.channels_in(number)}
+    task.open_channels = len(task.inputs)
+    task.queues = [
+        OutQueue(
+            stream.number,
+            stream.outlet.grouping,
+            number,
+            [Lane(target, assigned.window) for target in layout.targets(stream, number)],
+            worker,
+            key=layout.keys[stream.number],
+            output=stream.outlet.output,
+        )
+        for stream in layout.outputs(number)
+    ]
+    task.ended = ended
+    task.closed = ended and not task.publishes
+    if guard is not None:
+        guard.open()
+    if not task.closed:
+        task.open()
+    return task
