@@ -1,9 +1,10 @@
 """A real embedded cluster under load, with a fault about every ten seconds: `python -m benchmarks.soak --seconds 1800`.
 
-The application is `counted`, run by a driver in a process of its own. Faults are drawn by lot, of every kind and at every
-moment that `KINDS` and `MOMENTS` name. At the end everything that was committed is compared with the truth. A recovery
-is timed from outside, from the fault to when the status says that tuples are written again in a new epoch: it is asked 20
-times a second and workers report 4 times a second, so that up to 0.3 s of every figure is the measuring itself.
+The application is `counted`, run by a driver in a process of its own. Faults are drawn by lot, of all kinds, in
+between, during a checkpoint or during a move. At the end all that was committed is compared with the truth.
+
+A recovery is timed from outside, from the fault to when the status says that tuples are written again in a new epoch.
+It is asked 20 times a second and workers report 4 times a second: up to 0.3 s of a figure is the measuring itself.
 """
 
 import argparse
@@ -14,7 +15,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -46,10 +48,10 @@ class Soak:
         self.times: dict[str, list[float]] = {}
         self.faults = self.recovered = 0
         self.disk: SmallDisk | None = None
-        self.kinds: dict[str, Callable[[], None]] = {
-            "worker killed": lambda: self._kill(1),
-            "two workers killed": lambda: self._kill(2),
-            "all workers killed": lambda: self._kill(WORKERS),
+        self.kinds: dict[str, Callable[[int], AbstractContextManager[None]]] = {
+            "worker killed": partial(self._kill, 1),
+            "two workers killed": partial(self._kill, 2),
+            "all workers killed": partial(self._kill, WORKERS),
             "connection cut": self._cut,
             "worker stopped past the time-out": self._stop,
             "driver killed": self._kill_driver,
@@ -70,12 +72,10 @@ class Soak:
         kind, moment = self.rng.choice(list(self.kinds)), self.rng.choice(MOMENTS)
         wait_until(self._is_well, RECOVER_S, "three workers at work")
         self.faults += 1
-        before, began = self.status(), time.monotonic()
-        spared = self._drawn(1)[0]
-        self.spared = spared
-        with amid(moment, spared, self.status, self._move):
+        before, spared = self.status(), self._drawn(1)[0]
+        with ExitStack() as after, amid(moment, spared, self.status, self._move):
             began = time.monotonic()
-            self.kinds[kind]()
+            after.enter_context(self.kinds[kind](spared))
         if kind not in ("disk full", "driver killed"):
             wait_until(lambda: self.status().recoveries > before.recoveries, RECOVER_S, "noticing it")
         self._flows(RESUME_S if kind == "driver killed" else RECOVER_S)
@@ -130,34 +130,41 @@ class Soak:
         pids = [machine.pid for machine in self.status().machines if machine.alive and machine.tasks]
         return self.rng.sample(pids, min(count, len(pids)))
 
-    # Kinds
+    # Kinds: each spares a worker until all of the others' part is done, and waits once that one is let go on
 
-    def _kill(self, count: int) -> None:
-        for pid in self._drawn(WORKERS):
-            if count == WORKERS or pid != self.spared:
-                kill(pid)
-                count -= count < WORKERS
-                if not count:
-                    return
+    @contextmanager
+    def _kill(self, count: int, spared: int) -> Iterator[None]:
+        pids = sorted(self._drawn(WORKERS), key=lambda pid: pid == spared)
+        for pid in pids[:count]:
+            kill(pid)
+        yield
 
-    def _cut(self) -> None:
+    @contextmanager
+    def _cut(self, spared: int) -> Iterator[None]:
         found = links(self._drawn(WORKERS))
-        cut(self.rng.choice([link for link in found if link.pid != self.spared] or found))
+        cut(self.rng.choice([link for link in found if link.pid != spared] or found))
+        yield
 
-    def _stop(self) -> None:
-        pid = next(pid for pid in self._drawn(WORKERS) if pid != self.spared)
+    @contextmanager
+    def _stop(self, spared: int) -> Iterator[None]:
+        pid = next(pid for pid in self._drawn(WORKERS) if pid != spared)
         with stopped(pid):
+            yield
             wait_until(lambda: pid not in self._drawn(WORKERS), RECOVER_S, "giving it up")
 
-    def _fill(self) -> None:
+    @contextmanager
+    def _fill(self, _: int) -> Iterator[None]:
         assert self.disk is not None
         with self.disk.full():
+            yield
             wait_until(lambda: "no space left" in _problem(self.status()), RECOVER_S, "a warning")
         wait_until(lambda: not _problem(self.status()), RECOVER_S, "a checkpoint")
 
-    def _kill_driver(self) -> None:
+    @contextmanager
+    def _kill_driver(self, _: int) -> Iterator[None]:
         self.driver.kill()
         self.driver.wait(30)
+        yield
         self.driver = driven.start(self.runs, self.log, *self._options[:4], "--resume", self.info.run)
         self.info = self._answer()
 
@@ -206,7 +213,7 @@ def main() -> None:
     asked = parser.parse_args()
     with _folder(asked.keep) as runs:
         soak = Soak(runs, asked.seconds, asked.rate, asked.seed)
-        problem, verdict = "", Verdict(0, 0)
+        problem, verdict = "", None
         try:
             began = time.monotonic()
             while (left := began + asked.seconds - time.monotonic()) > asked.every:
@@ -223,7 +230,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def report(soak: Soak, verdict: Verdict, problem: str) -> None:
+def report(soak: Soak, verdict: Verdict | None, problem: str) -> None:
     """Print what became of the faults: a line a kind, and one of all that led to a new epoch."""
     for kind, times in sorted(soak.times.items()):
         print(f"{kind}: {len(times)}, p50 {np.percentile(times, 50):.2f} s, worst {max(times):.2f} s")
@@ -231,8 +238,9 @@ def report(soak: Soak, verdict: Verdict, problem: str) -> None:
         print(f"not recovered: {problem}")
     every = [each for kind, times in soak.times.items() if kind != "disk full" for each in times] or [0.0]
     p50, p99 = np.percentile(every, 50), np.percentile(every, 99)
-    counts = f"faults {soak.faults}, recovered {soak.recovered}"
-    print(f"{counts}, recovery p50 {p50:.2f} p99 {p99:.2f} s, lost {verdict.lost}, doubled {verdict.doubled}")
+    counts = f"faults {soak.faults}, recovered {soak.recovered}, recovery p50 {p50:.2f} p99 {p99:.2f} s"
+    lost, doubled = ("unknown", "unknown") if verdict is None else verdict
+    print(f"{counts}, lost {lost}, doubled {doubled}")
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def folder_of(folder: str, number: int) -> str:
     return below(folder, f"{number:06}")
 
 
-def checksum(data: bytes, before: int = 0) -> int:
+def checksum(data: bytes | memoryview, before: int = 0) -> int:
     """Return what tells a damaged file from a whole one; `before` is that of what comes before the data."""
     return zlib.crc32(data, before)
 
@@ -151,7 +151,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(TaskState).decode
 
 
-def pack(state: TaskState, logic: Sequence[bytes]) -> list[bytes]:
+def pack(state: TaskState, logic: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
     """Return a task's part of a file: how long the first part is, the runtime's own state, the logic's."""
     head = _encode(state)
     return [len(head).to_bytes(4, "big") + head, *logic]

@@ -14,7 +14,8 @@ from penstock.api.dataflow import FilterOperator, FlatMapOperator, Logic, MapOpe
 
 Process = Callable[[Iterator[Any]], list[Any]]
 
-PIECE = 20_000  # entries of a state that are encoded at once: a few milliseconds
+PIECE = 500  # entries of a state from which on it is encoded in pieces, and those of the first piece
+PIECE_BYTES = 128 * 1024  # of a piece, about: a fraction of a millisecond
 STATELESS = (MapOperator, FlatMapOperator, FilterOperator)  # but for what their functions hide
 
 
@@ -117,7 +118,7 @@ class Movable:
         """Return the logic's state, encoded."""
         return b"".join(self.pieces())
 
-    def pieces(self) -> Iterator[bytes]:
+    def pieces(self) -> Iterator[bytes | memoryview]:
         """Yield the logic's state, encoded, in pieces: a large dict or list takes many, each a small part of a turn."""
         logic = self._logic
         if isinstance(logic, Source) and not logic.rewinds:
@@ -125,14 +126,10 @@ class Movable:
         state = call(logic.position if isinstance(logic, Source) else logic.snapshot)
         if isinstance(state, dict) and len(state) > PIECE:
             yield b"\xdf" + len(state).to_bytes(4, "big")
-            items = iter(state.items())
-            while part := dict(islice(items, PIECE)):
-                yield _bare(_encoded(part), len(part))
+            yield from _pieces(iter(state.items()), dict)
         elif type(state) is list and len(state) > PIECE:
             yield b"\xdd" + len(state).to_bytes(4, "big")
-            for start in range(0, len(state), PIECE):
-                rows = state[start : start + PIECE]
-                yield _bare(_encoded(rows), len(rows))
+            yield from _pieces(iter(state), list)
         else:
             yield _encoded(state)
 
@@ -148,12 +145,20 @@ class Movable:
 
 
 def _encoded(state: Any) -> bytes:
-    return call(msgspec.msgpack.encode, state, about=shown(state))  # type: ignore[no-any-return]
+    try:
+        return msgspec.msgpack.encode(state)
+    except Exception as error:
+        raise UserError(shown(state)) from error  # shown only now: that of a large state takes longer than all else
 
 
-def _bare(encoded: bytes, count: int) -> bytes:
-    """Cut off the head of a MessagePack map or array, which says how many come."""
-    return encoded[1 if count < 16 else 3 if count < 65536 else 5 :]
+def _pieces(entries: Iterator[Any], gather: Callable[[Iterable[Any]], Any]) -> Iterator[memoryview]:
+    """Yield the entries of a dict or list, encoded without a head, in pieces of about the same size."""
+    count = PIECE
+    while part := gather(islice(entries, count)):
+        encoded = _encoded(part)
+        head = 1 if len(part) < 16 else 3 if len(part) < 65536 else 5  # bytes in which MessagePack says how many come
+        yield memoryview(encoded)[head:]  # no copy: states are large
+        count = max(1, min(2 * count, count * PIECE_BYTES // len(encoded)))
 
 
 def _kind(logic: Logic) -> str:

@@ -21,6 +21,7 @@ from penstock.runtime.tasks import InChannel, Task
 if TYPE_CHECKING:
     from penstock.runtime.machine import Worker
 
+Piece = bytes | memoryview
 TURN_BYTES = 256 * 1024  # of a task's state that are encoded a turn
 
 
@@ -31,9 +32,9 @@ class Saving:
         self.worker = worker
         self.number = 0
         self._given_up = 0  # no checkpoint up to this number will come to its end
-        self._saved: dict[int, tuple[Entry, list[bytes]]] = {}  # task -> what the manifest says, and its state
-        self._encoding: dict[int, Iterator[bytes]] = {}
-        self._pieces: dict[int, list[bytes]] = {}
+        self._saved: dict[int, tuple[Entry, list[Piece]]] = {}  # task -> what the manifest says, and its state
+        self._encoding: dict[int, Iterator[Piece]] = {}
+        self._pieces: dict[int, list[Piece]] = {}
         self._commanded = False
         self._written = False
 
@@ -123,20 +124,17 @@ class Saving:
         del self._encoding[task.number]
         self._finish(task, self._pieces.pop(task.number))
 
-    def _finish(self, task: Task, pieces: list[bytes]) -> None:
+    def _finish(self, task: Task, pieces: list[Piece]) -> None:
         """Keep a state that is encoded, and let the barrier go on behind all that the task gave before."""
         logic = task.logic
         position = ""
         if isinstance(logic, Source) and logic.rewinds and not task.closed:
             position = msgspec.json.encode(msgspec.msgpack.decode(b"".join(pieces))).decode()
         packed = pack(task.saved_state(sum(map(len, pieces))), pieces)
-        sum_of = 0
-        for piece in packed:
-            sum_of = checksum(piece, sum_of)
         size = sum(map(len, packed))
         task.pending = [(held or self.number, pair) for held, pair in task.pending]
         pending = tuple(pair for _, pair in task.pending)
-        entry = Entry(task.number, 0, size, sum_of, task.ended, task.counted, position, pending)
+        entry = Entry(task.number, 0, size, 0, task.ended, task.counted, position, pending)
         self._saved[task.number] = (entry, packed)
         self._pass_on(task)
         self._write()
@@ -148,27 +146,34 @@ class Saving:
 
     def _write(self) -> None:
         """Have all states written once the last has been saved."""
-        worker, number = self.worker, self.number
+        worker, number, epoch = self.worker, self.number, self.worker.epoch
         if self._written or not self._commanded or self._saved.keys() != worker.tasks.keys():
             return
         self._written = True
-        file = f"w{worker.me}.e{worker.epoch}"
+        file = f"w{worker.me}.e{epoch}"
         path = below(folder_of(worker.assigned.checkpoints, number), file)
-        entries, pieces, offset = [], [], 0
-        for _, (entry, packed) in sorted(self._saved.items()):
-            entry.offset = offset
-            offset += entry.size
-            entries.append(entry)
-            pieces += packed
-        told = wire.Saved(worker.epoch, number, file, offset, tuple(entries))
+        states = [state for _, state in sorted(self._saved.items())]
         self._saved = {}
 
-        def then(_: object, problem: str, __: float) -> None:
-            if worker.saving is self and self.number == number and number > self._given_up:
-                worker.told.append(wire.Unsaved(worker.epoch, number, problem) if problem else told)
+        def do(disk: Disk) -> wire.Saved:
+            size = _summed(states)
+            if states:
+                disk.write(path, [piece for _, packed in states for piece in packed])
+            return wire.Saved(epoch, number, file, size, tuple(entry for entry, _ in states))
 
-        def do(disk: Disk) -> None:
-            if pieces:
-                disk.write(path, pieces)
+        def then(saved: wire.Saved, problem: str, _: float) -> None:
+            if worker.saving is self and self.number == number and number > self._given_up:
+                worker.told.append(wire.Unsaved(epoch, number, problem) if problem else saved)
 
         worker.storing.append(Job(f"checkpoint {number}", do, then))
+
+
+def _summed(states: list[tuple[Entry, list[Piece]]]) -> int:
+    """Put states one after another, with the checksum of each; return how long they are together."""
+    size = 0
+    for entry, packed in states:
+        entry.offset, entry.checksum = size, 0
+        size += entry.size
+        for piece in packed:
+            entry.checksum = checksum(piece, entry.checksum)
+    return size

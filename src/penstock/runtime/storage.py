@@ -17,7 +17,7 @@ from penstock.model.errors import FileProblem
 class Disk(Protocol):
     """What jobs do to files. Paths are absolute. A method that fails raises OSError; absence is FileNotFoundError."""
 
-    def write(self, path: str, pieces: Sequence[bytes]) -> None:
+    def write(self, path: str, pieces: Sequence[bytes | memoryview]) -> None:
         """Write a file and its folder, and return when it would outlast a power cut; it may be torn where it fails."""
         ...
 
@@ -64,7 +64,7 @@ class Job:
 class Posix:
     """A local or shared POSIX file system."""
 
-    def write(self, path: str, pieces: Sequence[bytes]) -> None:
+    def write(self, path: str, pieces: Sequence[bytes | memoryview]) -> None:
         """Write a file and its folder, and sync it."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:

@@ -178,7 +178,7 @@ class Task:
         """Why its state cannot be saved; a source that cannot rewind has none."""
         return "" if self.closed or self.movable is None or self.is_source else self.movable.problem()
 
-    def state_pieces(self) -> Iterator[bytes]:
+    def state_pieces(self) -> Iterator[bytes | memoryview]:
         """Yield the state of its logic, encoded; nothing where that is closed."""
         if not self.closed and self.movable is not None:
             yield from self.movable.pieces()

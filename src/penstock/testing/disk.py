@@ -45,7 +45,7 @@ class MemoryDisk:
             f"{folder}/{name}": file.data for folder, files in self._folders.items() for name, file in files.items()
         }
 
-    def write(self, path: str, pieces: Sequence[bytes]) -> None:
+    def write(self, path: str, pieces: Sequence[bytes | memoryview]) -> None:
         """Write a file and its folder."""
         data = b"".join(pieces)
         torn = self._is_torn()
