@@ -116,7 +116,7 @@ def test_counts_of_generated_lines_are_the_truth(tmp_path: Path) -> None:
     ran = Executor(dataflow("log-processing", rate=1000, count=600), tmp_path).run()
     truth = Counter(parse(line).entry_type for line in ran.sent["source->rules"])
     assert truth.total() == 600
-    assert latest_counts(tmp_path / "output") == truth
+    assert latest_counts(tmp_path / "output/counts") == truth
 
 
 def test_every_line_is_in_the_index(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_counts_of_a_real_log_are_the_truth(tmp_path: Path) -> None:
     log = SHARED / "logs" / "Apache_2k.log"
     lines = log.read_text().splitlines()
     Executor(dataflow("log-processing", rate=1e6, input=log), tmp_path).run()
-    counts = latest_counts(tmp_path / "output")
+    counts = latest_counts(tmp_path / "output/counts")
     assert sum(counts.values()) == len(lines) == 2000
     assert counts["worker-error"] == sum("in error state" in line for line in lines)
     started = ("workerEnv.init() ok", "jk2_init() Found child")

@@ -33,7 +33,7 @@ def test_counts_of_generated_words_are_the_truth(spec: str, tmp_path: Path) -> N
     make = Sentences(7)
     truth = Counter(found for number in range(500) for found in make(number).lower().rstrip(".").split())
     Executor(dataflow(spec, rate=1000, count=500, seed=7), tmp_path).run()
-    assert latest_counts(tmp_path / "output") == truth
+    assert latest_counts(tmp_path / "output/counts") == truth
 
 
 def test_counts_of_two_sources_are_added_up(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_counts_of_two_sources_are_added_up(tmp_path: Path) -> None:
     assert len(sentences) == 301
     assert len(set(ran.sent["queue-source->split"]) & set(ran.sent["file-source->split"])) <= 1
     truth = Counter(found for sentence in sentences for found in sentence.lower().rstrip(".").split())
-    assert latest_counts(tmp_path / "output") == truth
+    assert latest_counts(tmp_path / "output/counts") == truth
 
 
 def test_only_the_second_source_reads_the_file(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_file_is_read_once_by_all_tasks_together(tmp_path: Path) -> None:
     book.write_text("".join(f"word and number {'abcdefghij'[n % 10]}\n" for n in range(100)))
     Executor(dataflow("word-count", rate=1000, input=book), tmp_path).run()
     letters = Counter(dict.fromkeys("abcdefghij", 10))
-    assert latest_counts(tmp_path / "output") == {"word": 100, "and": 100, "number": 100} | letters
+    assert latest_counts(tmp_path / "output/counts") == {"word": 100, "and": 100, "number": 100} | letters
 
 
 @needs_shared
@@ -68,7 +68,7 @@ def test_counts_of_a_real_book_are_the_truth(tmp_path: Path) -> None:
     book = SHARED / "text" / "alice29.txt"
     truth = Counter(re.sub(r"[^a-z]", " ", book.read_text(encoding="ascii", errors="replace").lower()).split())
     Executor(dataflow("word-count", rate=1e6, input=book), tmp_path).run()
-    assert latest_counts(tmp_path / "output") == truth
+    assert latest_counts(tmp_path / "output/counts") == truth
 
 
 def test_without_output_counts_are_only_counted(tmp_path: Path) -> None:

@@ -1,15 +1,13 @@
 """Counting: an operator's running counts, and a sink that keeps the latest of each."""
 
-import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from penstock.api.contracts import Operator, Sink, TaskContext
-from penstock.model.errors import FileProblem
+from penstock.api.contracts import Operator, TaskContext
+from penstock.api.sinks.json_lines import JsonLines
 
 T = TypeVar("T")
 
@@ -38,76 +36,43 @@ class RunningCounts(Operator[T, Count]):
         self.counts = state
 
 
-class LatestCounts(Sink[Count]):
-    """Keeps the latest count of each name, as a table with one row a name would, in a file `counts-<task>.json`.
+class LatestCounts(JsonLines):
+    """Keeps the latest count of each name, as a table with one row a name would: files of lines `["name", count]`.
 
     folder: a relative one is below the run's folder.
-    every: seconds between two versions of the file, and one more at the end; each replaces the one before as a whole.
 
-    Counts may come in any order, and those of one name to several tasks: a task keeps the largest that it has seen, and
-    the largest of all tasks (`latest_counts`) is the count.
+    Every checkpoint adds a file with the names whose count has changed since the one before, and no other: it is the
+    largest count of a name in all files (`latest_counts`) that is its count. So counts may come in any order, and those
+    of one name to several tasks.
     """
 
-    def __init__(self, folder: str | Path = "output", every: float = 2.0) -> None:
-        self.folder = Path(folder)
-        self.every = every
-        self.counts: dict[str, int] = {}
+    def __init__(self, folder: str | Path = "output/counts") -> None:
+        super().__init__(folder)
 
     def open(self, context: TaskContext) -> None:
         """Make the folder."""
-        place = Path(context.folder) / self.folder
-        self._file = place / f"counts-{context.task}.json"
-        self._written, self._changed = context.now(), True
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(place, error) from None
+        super().open(context)
+        self._changed: dict[str, int] = {}
 
     def write(self, values: Sequence[Count]) -> None:
         """Keep the larger counts."""
-        counts = self.counts
+        changed = self._changed
         for name, count in values:
-            if count > counts.get(name, 0):
-                counts[name] = count
-        self._changed = True
+            if count > changed.get(name, 0):
+                changed[name] = count
 
-    def flush(self, now: float) -> None:
-        """Write the file where it is old and something has changed."""
-        if self._changed and now - self._written >= self.every:
-            self._save()
-            self._written = now
-
-    def snapshot(self) -> dict[str, int]:
-        """Return all counts."""
-        return dict(self.counts)
-
-    def restore(self, state: dict[str, int]) -> None:
-        """Go on from counts."""
-        self.counts, self._changed = state, True
-
-    def close(self) -> None:
-        """Write the file."""
-        if self._changed:
-            self._save()
-
-    def _save(self) -> None:
-        temporary = self._file.with_name(f"_{self._file.name}.{secrets.token_hex(4)}")
-        try:
-            temporary.write_bytes(msgspec.json.encode(self.counts, order="sorted"))
-            os.replace(temporary, self._file)
-        except OSError as error:
-            raise _unwritable(self._file.parent, error) from None
-        self._changed = False
+    def prepare(self) -> list[tuple[str, str]]:
+        """Write the counts that have changed."""
+        super().write(sorted(self._changed.items()))
+        self._changed = {}
+        return super().prepare()
 
 
 def latest_counts(folder: str | Path) -> dict[str, int]:
     """Return the counts that the tasks of a `LatestCounts` have left in a folder: the largest of each name."""
     counts: dict[str, int] = {}
-    for file in sorted(Path(folder).glob("counts-*.json")):
-        for name, count in msgspec.json.decode(file.read_bytes(), type=dict[str, int]).items():
+    decoder = msgspec.json.Decoder(Count)
+    for file in sorted(Path(folder).glob("part-*.jsonl")):
+        for name, count in decoder.decode_lines(file.read_bytes()):
             counts[name] = max(count, counts.get(name, 0))
     return counts
-
-
-def _unwritable(path: Path, error: OSError) -> FileProblem:
-    return FileProblem(f"{path}: cannot be written, {(error.strerror or str(error)).lower()}; choose another place")

@@ -46,7 +46,7 @@ def log_processing_flow(application: Application, feed: Feed, output: bool = Tru
     """Return the dataflow of a log-processing topology: source, rules, then index and count with a database each.
 
     Lines are generated, or those of `feed.input`. In the run's folder, `output/index` holds the postings as lines of
-    JSON, and `output/counts-<task>.json` the latest count of each type.
+    JSON, and `output/counts` the latest count of each type.
     """
     flow, model = Dataflow(application.name), Blueprint(application)
     [(name, own)] = feed.split(model.shares()).items()
@@ -56,7 +56,7 @@ def log_processing_flow(application: Application, feed: Feed, output: bool = Tru
     counts = flow.operator("count", CountTypes, model.way(entries, "count", "entry_type"), **model.costs("count"))
     databases: dict[str, Sink[Any]] = {
         "index-database": JsonLines("output/index") if output else Discard(),
-        "count-database": LatestCounts("output") if output else Discard(),
+        "count-database": LatestCounts() if output else Discard(),
     }
     for outlet, (name, database) in zip((index, counts), databases.items(), strict=True):
         flow.sink(name, database, model.way(outlet, name), **model.costs(name))

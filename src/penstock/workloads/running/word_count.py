@@ -33,7 +33,7 @@ def word_count_flow(application: Application, feed: Feed, output: bool = True) -
     """Return the dataflow of a word-count topology: source, split, count, database.
 
     Sentences are generated, or lines of `feed.input`; with two sources only the second reads it, as its name says. The
-    database keeps the latest count of each word in `output/counts-<task>.json` of the run's folder.
+    database keeps the latest count of each word in `output/counts` of the run's folder.
     """
     flow, model = Dataflow(application.name), Blueprint(application)
     sources = [
@@ -42,6 +42,6 @@ def word_count_flow(application: Application, feed: Feed, output: bool = True) -
     ]
     words = flow.flat_map("split", split, *(model.way(source, "split") for source in sources), **model.costs("split"))
     counts = flow.operator("count", CountWords, model.way(words, "count", Named("word")), **model.costs("count"))
-    database = LatestCounts("output") if output else Discard()
+    database = LatestCounts() if output else Discard()
     flow.sink("database", database, model.way(counts, "database"), **model.costs("database"))
     return flow
