@@ -8,9 +8,10 @@ PYTEST_ARGS ?=
 N ?= 10000
 SEED ?= 1
 BUG ?=
+SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check simulate-faults bench format lock clean setup java
+.PHONY: help run test check simulate-faults soak bench format lock clean setup java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +32,9 @@ check: $(READY) ## Check style, types and who imports whom
 
 simulate-faults: $(READY) ## Run N schedules of faults on a simulated cluster, from SEED on, with a BUG where one is named
 	@$(BIN)/python -m penstock.testing.schedules --schedules $(N) --seed $(SEED) $(if $(BUG),--bug $(BUG))
+
+soak: $(READY) java ## Run word count on embedded Spark for SECONDS, with a fault about every ten, and check its output
+	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS)
 
 bench: $(READY) ## Measure speed; the figures are in benchmarks/README.md
 	@$(BIN)/python -m benchmarks

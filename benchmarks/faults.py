@@ -185,7 +185,8 @@ def amid(moment: str, spared: int, status: Callable[[], Status], move: Callable[
     else:
         now = status()
         task = "count[0]"
-        slot = next(slot for slot in sorted(set(now.placement.values())) if slot != now.placement[task])
+        slots = [slot for machine in now.machines if machine.alive for slot in machine.slots]
+        slot = next(slot for slot in slots if slot != now.placement[task])
         asked = Thread(target=move, args=(task, slot), daemon=True)
         with stopped(spared):
             asked.start()

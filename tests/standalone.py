@@ -27,16 +27,28 @@ def standalone(folder: Path, workers: int = 2, cores: int = 2) -> Iterator[str]:
         told = folder / "master.log"
         processes.append(_start(folder, told, "master.Master", "--port", "0"))
         (url,) = _wait_for(processes, told, r"Starting Spark master at (spark://\S+)", 1)
-        for number in range(workers):
-            place = folder / f"worker-{number}"
-            claim = ("--cores", str(cores), "--memory", "1g", "--work-dir", str(place), url)
-            log = folder / f"worker-{number}.log"
-            processes.append(_start(folder, log, "worker.Worker", "--port", "0", *claim))
+        processes += [_start_worker(folder, url, number, cores) for number in range(workers)]
         _wait_for(processes, told, r"Registering worker (\S+)", workers)
         yield url
     finally:
         for process in reversed(processes):
             _stop(process)
+
+
+@contextmanager
+def another_worker(folder: Path, url: str, cores: int = 2) -> Iterator[None]:
+    """Have one worker more, for as long as it takes, in the cluster whose files are below `folder`."""
+    process = _start_worker(folder, url, len(list(folder.glob("worker-*.log"))), cores)
+    try:
+        yield
+    finally:
+        _stop(process)
+
+
+def _start_worker(folder: Path, url: str, number: int, cores: int) -> "subprocess.Popen[bytes]":
+    place, log = folder / f"worker-{number}", folder / f"worker-{number}.log"
+    claim = ("--cores", str(cores), "--memory", "1g", "--work-dir", str(place), url)
+    return _start(folder, log, "worker.Worker", "--port", "0", *claim)
 
 
 def _start(folder: Path, log: Path, name: str, *arguments: str) -> "subprocess.Popen[bytes]":

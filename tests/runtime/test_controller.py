@@ -64,6 +64,30 @@ class Prompt(Controller):
         self.store()
 
 
+class Many(Prompt):
+    """Workers without number, of which one has all the tasks but the last."""
+
+    def __init__(self, workers: int) -> None:
+        sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(workers))
+        Controller.__init__(self, layout(), Terms("r", sites, tuple(f"w{n}/0" for n in range(4))), 0.0)
+        self.disk = MemoryDisk()
+        for number in range(workers):
+            register(self, f"w{number}")
+        for number in range(workers):
+            self.told(number, wire.Ready(self.epoch), 1.0)
+
+
+def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
+    """Have a checkpoint come to its end; the disk is full after some workers have written."""
+    one.operations.checkpoint(one.now)
+    for worker in range(2):
+        file = f"w{worker}.e{one.epoch}"
+        one.disk.write(f"checkpoints/{number:06}/{file}", [])
+        one.disk.full = "checkpoints" if worker >= full_after else ""
+        entries = tuple(wire.Entry(task, 0, 0, 0, False, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+        one.told(worker, wire.Saved(one.epoch, number, file, 0, entries), one.now)
+
+
 def controller(**terms: Any) -> Prompt:
     return Prompt(**terms)
 
@@ -310,22 +334,60 @@ def test_gives_up_a_move_that_is_not_answered() -> None:
     assert not commands(one, wire.Move)
 
 
-def test_a_task_that_does_not_arrive_in_time_is_waited_for_before_anything_else_moves() -> None:
+def test_a_task_that_does_not_arrive_in_time_sends_all_back_to_a_checkpoint() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"), (2, "w0/0"))
     one.told(0, wire.Prepared(1, 1, ""), 2.0)
-    later = moving(one, (2, "w0/0"))
     one.tick(2.0 + MOVE_S + 1.0)
-    assert "same[0] is still on its way after 30 s" in str(ended[0].error)
-    assert len(commands(one, wire.Prepare)) == 1
-    assert one.placement[1] == "w0/0"
-    one.told(1, wire.Moved(1, 1, 2.0, 40.0), 40.0)
-    assert one.placement[1] == "w1/0"
-    assert len(ended) == 1
-    assert commands(one, wire.Prepare)[-1] == (1, wire.Prepare(1, 2, 2))
-    one.told(1, wire.Prepared(1, 2, ""), 41.0)
-    one.told(0, wire.Moved(1, 2, 41.0, 41.0), 42.0)
-    assert later[0].error is None
+    assert "same[0] was still on its way after 30 s" in str(ended[0].error)
+    assert (one.phase, one.epoch) == ("recovering", 2)
+    assert one.placement == ["w0/0", "w0/0", "w1/0", "w1/0"]
+
+
+def test_many_workers_lost_at_once_are_one_recovery() -> None:
+    one = Many(FRUITLESS + 5)
+    for number in range(FRUITLESS + 4):
+        one.lost(number, "its machine was lost", 5.0)
+        one.gone(number, 5.0)
+    assert one.phase == "recovering"
+
+
+def test_a_checkpoint_that_only_one_worker_cannot_read_stays_and_the_worker_goes() -> None:
+    one = running()
+    save_all(one, 1)
+    assert one.checkpointing.latest is not None
+    one.lost(1, "connection reset", 5.0)
+    one.gone(1, 5.0)
+    register(one, "w1", 5.1)
+    one.told(1, wire.Unusable(2, 1, "stale file handle"), 5.2)
+    assert one.checkpointing.latest.number == 1
+    assert one.hung_up == [1]
+    assert "cannot read checkpoint 1, which is whole: stale file handle" in one.recovery.reason
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_none_at_all_ends_the_run() -> None:
+    one = running()
+    save_all(one, 1)
+    save_all(one, 2)
+    one.disk.replace("checkpoints/000002/manifest.json", b"torn")
+    one.told(1, wire.Failure(1, "", -1, "", "a gap", "", False), 5.0)
+    one.told(1, wire.Unusable(one.epoch, 2, "damaged"), 5.2)
+    assert [manifest.number for manifest in one.checkpointing.complete] == [1]
+    assert any("falling back to 1" in line.text for line in one.lines)
+    one.disk.replace("checkpoints/000001/manifest.json", b"torn")
+    one.tick(10.0)
+    one.told(1, wire.Unusable(one.epoch, 1, "damaged"), 10.2)
+    assert one.phase == "failed"
+    assert "there is none before it" in one.error
+
+
+def test_a_manifest_that_was_told_to_have_failed_does_not_count_later() -> None:
+    one = running()
+    one.disk.torn_share = 1.0  # it is there, though that is not known
+    save_all(one, 1, full_after=1)
+    assert one.checkpointing.latest is None
+    assert "manifest.json" not in one.disk.listed("checkpoints/000001")
+    assert one.status(5.0).warnings
 
 
 def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() -> None:

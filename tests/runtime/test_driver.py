@@ -2,10 +2,11 @@
 
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic, sleep
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
 from penstock.runtime import driver as driver_module
 from penstock.runtime import feed, folder, speech, transport
+from penstock.runtime import messages as wire
 from penstock.runtime import run as run_module
 from penstock.runtime.controller import Controller
 from penstock.runtime.driver import Driver, listen_for_workers
@@ -28,7 +30,7 @@ from penstock.runtime.socket import ControlServer
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.terms import Site, Terms
-from penstock.runtime.transport import call, hello
+from penstock.runtime.transport import Connection, ConnectionLost, call, hello
 from penstock.testing import Captured
 from tests.runtime.flows import Given
 
@@ -219,3 +221,101 @@ def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypat
     assert [text for text in heard if text.startswith("line ")] == [f"line {number}" for number in range(10)]
     assert any(text.startswith("5 lines of log were dropped") for text in heard)
     assert "the last words" in heard
+
+
+class Faked:
+    """A worker that only says what it is told to say."""
+
+    def __init__(self, one: Driver) -> None:
+        self.where = one.address
+        self.control = call(*self.where, SECRET, hello("r", -1, 0))
+        self.say(self.control, wire.Register("w0", "127.0.0.1", 1, 2))
+
+    def beat(self, incarnation: int) -> Connection:
+        """Begin to beat."""
+        heart = call(*self.where, SECRET, hello("r", 0, incarnation, heart=True))
+        self.say(heart, wire.Beat(12.5, 1, 0.0, 0.0))
+        return heart
+
+    @staticmethod
+    def say(connection: Connection, message: wire.Telling) -> None:
+        connection.write([wire.encode(message)])
+        Faked.hear(connection, lambda: connection.opened and not connection.wants_to_write)
+
+    @staticmethod
+    def hear(connection: Connection, true: Callable[[], object], until_closed: bool = False) -> list[wire.Command]:
+        """Read until something is true, or the other end has hung up."""
+        deadline, heard = monotonic() + PATIENCE, list[wire.Command]()
+        connection.socket.setblocking(False)
+        while not true():
+            assert monotonic() < deadline
+            try:
+                heard += [wire.decode_command(frame) for frame in connection.read()]
+                connection.flush()
+            except ConnectionLost:
+                assert until_closed
+                return heard
+            sleep(0.002)
+        return heard
+
+
+def answers(connection: Connection) -> list[wire.Command]:
+    """Return what comes next."""
+    deadline, frames = monotonic() + PATIENCE, list[bytes]()
+    while not frames:
+        assert monotonic() < deadline
+        frames = connection.read()
+    return [wire.decode_command(frame) for frame in frames]
+
+
+def wait_for(one: Driver, true: Callable[[], object]) -> None:
+    deadline = monotonic() + PATIENCE
+    while not one.ask(lambda _: true()):
+        assert monotonic() < deadline
+        sleep(0.002)
+
+
+@contextmanager
+def registered() -> Iterator[tuple[Driver, Faked]]:
+    one = driver(start_s=1e9)
+    one.start()
+    worker = Faked(one)
+    try:
+        wait_for(one, lambda: one.controller.members[0].alive)
+        yield one, worker
+    finally:
+        worker.control.close()
+        one.ask(one.controller.stop)
+        assert one.ended.wait(PATIENCE)
+
+
+def test_a_sign_of_life_is_answered_with_its_own_time_unless_it_is_from_one_that_was_replaced() -> None:
+    with registered() as (one, worker), closing(worker.beat(1)) as heart, closing(worker.beat(7)) as stranger:
+        wait_for(one, lambda: len(one._hearts) == 2)
+        assert answers(heart) == [wire.Pulse(12.5)]
+        one.ask(lambda _: None)
+        assert stranger.read() == []
+
+
+def test_a_worker_has_ended_only_when_both_of_its_connections_have() -> None:
+    with registered() as (one, worker):
+        heart = worker.beat(1)
+        answers(heart)  # what is not read when a process ends makes its end look like that of a connection
+        member = one.controller.members[0]
+        worker.control.close()
+        wait_for(one, lambda: not member.alive)
+        assert member.fence > 0
+        heart.close()
+        wait_for(one, lambda: member.fence < 0)
+
+
+def test_a_worker_that_is_given_up_is_hung_up_on_and_may_still_act_until_its_lease_has_ended() -> None:
+    with registered() as (one, worker), closing(worker.beat(1)) as heart:
+        wait_for(one, lambda: one._hearts)
+        one.ask(lambda now: one.controller.drop(0, "it is silent", now))
+        for connection in (worker.control, heart):
+            Faked.hear(connection, lambda: False, until_closed=True)
+        member = one.controller.members[0]
+        assert one.hung_up == {0: 1}
+        assert not member.alive
+        assert member.fence > 0

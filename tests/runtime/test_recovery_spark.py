@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 from benchmarks import driven
 from benchmarks.counted import Verdict, check
-from benchmarks.faults import MOMENTS, SmallDisk, cut, kill, links, stopped, wait_until, workers
+from benchmarks.faults import MOMENTS, SmallDisk, below, command, cut, kill, links, stopped, wait_until, workers
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import PenstockError
@@ -132,7 +132,7 @@ def test_a_full_disk_stops_checkpoints_and_not_the_application(
 # Drivers
 
 
-def test_a_run_whose_driver_is_killed_again_and_again_is_resumed_to_its_end(tmp_path: Path) -> None:
+def test_a_run_whose_driver_or_session_is_killed_again_and_again_is_resumed_to_its_end(tmp_path: Path) -> None:
     log, count = tmp_path / "driver.log", 6000
     options: tuple[object, ...] = ("--count", count, "--rate", 400, "--checkpoint", CHECKPOINT_S)
     driver = driven.start(tmp_path, log, *options)
@@ -140,11 +140,17 @@ def test_a_run_whose_driver_is_killed_again_and_again_is_resumed_to_its_end(tmp_
         for moment in MOMENTS:
             name = _kill(tmp_path, driver, moment, log)
             driver = driven.start(tmp_path, log, *options[:4], "--resume", name)
+        wait_until(lambda: driven.answering(tmp_path, driver.pid), 120, "the start of a driver")
+        kill(next(pid for pid in below(driver.pid) if "java" in command(pid).partition(" ")[0]))
+        assert driver.wait(120) == 1, log.read_text()
+        way = f"go on from its last checkpoint by penstock run --resume {name}"
+        assert log.read_text().endswith(f"the Spark session has ended, its Java process has gone; {way}\n")
+        driver = driven.start(tmp_path, log, *options[:4], "--resume", name)
         assert driver.wait(120) == 0, log.read_text()
     finally:
         driver.kill()
         driver.wait(30)
-    assert log.read_text().count(f"run {name} goes on from checkpoint") == len(MOMENTS)
+    assert log.read_text().count(f"run {name} goes on from checkpoint") == len(MOMENTS) + 1
     assert check(tmp_path / name, count) == Verdict(lost=0, doubled=0)
 
 

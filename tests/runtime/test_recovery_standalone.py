@@ -12,16 +12,20 @@ from pyspark.sql import SparkSession
 from penstock.pipeline.session import session
 from penstock.runtime.spark.executors import spark_settings
 from tests.runtime.trial import Trial, trials
-from tests.standalone import SETTINGS, standalone
+from tests.standalone import SETTINGS, another_worker, standalone
 
 pytestmark = pytest.mark.spark
 
 ME = os.getpid()
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
 @pytest.fixture(scope="module", autouse=True)
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("cluster")
+def spark(folder: Path) -> Iterator[SparkSession]:
     with (
         standalone(folder / "spark") as master,
         session("tests", master, settings={**spark_settings(2, False), **SETTINGS}, folder=folder / "driver") as made,
@@ -64,4 +68,20 @@ def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Tria
     one.do(partial(kill_with_worker, drawn()[0]))
     wait_until(home, what="a worker on each executor")
     assert any("takes the place of" in line.text for line in one.heard)
+    one.end()
+
+
+def test_an_executor_that_is_new_is_used_and_nothing_is_lost_when_it_goes(
+    trial: Callable[..., Trial], spark: SparkSession, folder: Path
+) -> None:
+    one = trial()
+    before = set(one.alive())
+    with another_worker(folder / "spark", str(spark.sparkContext.master)):
+        wait_until(lambda: len(one.alive()) == 3, what="a third worker")
+        (slot,) = set(one.alive()) - before
+        assert slot in one.run.cluster.slot_names
+        assert one.run.move("count[0]", slot).after == slot
+        one.wait_for_checkpoint()
+    wait_until(lambda: one.recoveries[0] >= 1 and one.run.status().phase == "running", what="recovery without it")
+    one.wait_for_checkpoint()
     one.end()

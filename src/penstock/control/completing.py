@@ -18,7 +18,7 @@ from penstock.model.taskgraph import task_names
 from penstock.model.topology import Application
 from penstock.policies.api import PlacementView
 from penstock.policies.repair import Repair, gain
-from penstock.runtime.terms import Complete
+from penstock.runtime.terms import Complete, fewest
 
 ROOMY_MB = 1e15  # of a machine whose memory is not looked at
 ANSWER_S = 0.02  # that an answer should take; what is not spent in scoring comes to about as much again
@@ -88,7 +88,7 @@ class _Completion:
         strange = [slot for slot, stay in zip(wanted, stays, strict=True) if stay and slot not in number]
         opened = np.array([name in there for name in names])
         if strange or not opened.any():  # slots of which nothing is known but that they are there
-            return _evenly(wanted, available)
+            return fewest(wanted, available)
         kept = [number[slot] if stay else -1 for slot, stay in zip(wanted, stays, strict=True)]
         placed = self.policy.complete(self.view, np.array(kept, dtype=np.int32), opened)
         return [names[slot] for slot in placed]
@@ -129,18 +129,3 @@ def _worth(view: PlacementView, before: np.ndarray, after: np.ndarray) -> bool:
     if view.objective == Objective.BALANCED:  # is a gain over a reference itself
         return new - old >= WORTH
     return gain(old, new) >= WORTH
-
-
-def _evenly(wanted: Sequence[str], available: Sequence[str]) -> list[str]:
-    """Put each task whose slot is gone into the slot with the fewest tasks."""
-    tasks = dict.fromkeys(available, 0)
-    for slot in wanted:
-        if slot in tasks:
-            tasks[slot] += 1
-    placed = []
-    for slot in wanted:
-        if slot not in tasks:
-            slot = min(tasks, key=tasks.__getitem__)
-            tasks[slot] += 1
-        placed.append(slot)
-    return placed

@@ -377,7 +377,7 @@ def _leave(info: "RunInfo", failure: type[BaseException] | None, *_: object) -> 
     """Write down that a run has ended; one that never began leaves no folder."""
     from penstock.runtime.folder import ended
 
-    if failure is None:
+    if failure is None or any(info.checkpoints_path.glob("*")):  # it began, whatever has failed at its end
         ended(info)
     else:
         shutil.rmtree(info.path, ignore_errors=True)

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -70,7 +70,13 @@ def session(
             yield spark
         finally:
             if spark is not None:
-                spark.stop()
+                _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop a session; one whose Java process has gone has stopped already."""
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def running_session() -> SparkSession | None:

@@ -6,6 +6,7 @@ application goes on.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -115,6 +116,11 @@ class Checkpointing:
         self.controller.tell_all(wire.Abort(self.controller.epoch, self.number))
         self._go_on(now)
 
+    @property
+    def given_up(self) -> int:
+        """The last checkpoint of which no barrier matters any more."""
+        return self.number - self._active
+
     def interrupt(self) -> None:
         """Forget the checkpoint under way: a new epoch begins."""
         self._active = False
@@ -122,6 +128,25 @@ class Checkpointing:
         self._next = math.inf
 
     def _written(self, manifest: Manifest, problem: str, now: float) -> None:
+        """Go on once it is known whether the checkpoint counts: one that failed must not be found later."""
+        if problem:
+            self._undo(manifest, problem)
+        else:
+            self._decided(manifest, "", now)
+
+    def _undo(self, manifest: Manifest, problem: str) -> None:
+        def then(_: object, again: str, now: float) -> None:
+            if again:
+                self.controller.later(now + RETRY_S, lambda _: self._undo(manifest, problem))
+            else:
+                self._decided(manifest, problem, now)
+
+        def do(disk: Disk) -> None:
+            checkpoints.forget(disk, self.folder, manifest.number)
+
+        self.controller.storing.append(Job(f"forget manifest {manifest.number}", do, then))
+
+    def _decided(self, manifest: Manifest, problem: str, now: float) -> None:
         self.writing = False
         current = manifest.epoch == self.controller.epoch and self.controller.phase in ("running", "draining")
         if problem:
@@ -179,41 +204,70 @@ class Checkpointing:
     def _publish_again(self, _: float) -> None:
         self._publish()
 
-    @property
-    def published(self) -> bool:
-        """Whether all that is complete is published."""
-        return not self._unpublished
+    def unusable(self, worker: int, message: wire.Unusable, now: float) -> None:
+        """Look for oneself at a checkpoint that a worker cannot read.
 
-    def unusable(self, _: int, message: wire.Unusable, now: float) -> None:
-        """Fall back to the checkpoint before one that cannot be read; what came after it is taken back."""
-        number, controller = message.checkpoint, self.controller
-        if self.latest is None or self.latest.number != number or self.writing:
+        One that is whole stays, and the worker goes: it cannot reach the disk. One that is damaged is passed over for
+        the one before, and what it had published is taken back.
+        """
+        controller, bad = self.controller, self.latest
+        if bad is None or bad.number != message.checkpoint or self.writing:
             return
-        controller.warn(f"checkpoint {number} cannot be used, {message.problem}; falling back to the one before")
-        self.complete, self._unpublished, self.writing = [], [], True
+        self.writing = True
 
-        def do(disk: Disk) -> tuple[Manifest | None, list[str]]:
-            found, problems = checkpoints.find_latest(disk, self.folder, damaged=[number])
-            checkpoints.withdraw(disk, self.folder, 0 if found is None else found.number)
-            return found, problems
+        def do(disk: Disk) -> tuple[str, Manifest | None, list[str]]:
+            damage = checkpoints.damage(disk, self.folder, bad.number)
+            if not damage:
+                return "", bad, []
+            found, problems = checkpoints.find_latest(disk, self.folder, damaged=[bad.number])
+            if found is not None:
+                checkpoints.withdraw(disk, self.folder, found.number)
+            return damage, found, problems
 
-        def then(found: tuple[Manifest | None, list[str]] | None, problem: str, at: float) -> None:
+        def then(looked: tuple[str, Manifest | None, list[str]] | None, problem: str, at: float) -> None:
             self.writing = False
-            if found is None:
-                controller.fail(f"no checkpoint can be read, {problem}", at)
+            if looked is None:
+                controller.warn(f"checkpoint {bad.number} could not be looked at, {problem}; trying again")
+                controller.recovery.begin(f"checkpoint {bad.number} could not be read", at)
                 return
-            for text in found[1]:
-                controller.warn(text)
-            self.complete = [] if found[0] is None else [found[0]]
-            controller.recovery.proceed(at)
+            self._looked(bad, worker, message.problem, *looked, at)
 
-        controller.storing.append(Job("find the checkpoint before", do, then))
-        controller.recovery.begin(f"checkpoint {number} cannot be used", now)
+        controller.storing.append(Job(f"look at checkpoint {bad.number}", do, then))
+        controller.recovery.begin(f"checkpoint {bad.number} could not be read", now)
 
-    def restart(self, disk: Disk) -> None:
-        """Finish what was begun, before a new epoch goes on from the latest checkpoint."""
-        for manifest in [*self._unpublished, *self.complete[-1:]]:
-            checkpoints.publish(disk, self.folder, manifest)
+    def _looked(
+        self,
+        bad: Manifest,
+        worker: int,
+        told: str,
+        damage: str,
+        found: Manifest | None,
+        problems: list[str],
+        now: float,
+    ) -> None:
+        controller = self.controller
+        if not damage:
+            controller.drop(worker, f"it cannot read checkpoint {bad.number}, which is whole: {told}", now)
+            controller.recovery.proceed(now)
+            return
+        for text in problems:
+            controller.warn(text)
+        if found is None:
+            controller.fail(f"checkpoint {bad.number} is damaged, {damage}, and there is none before it", now)
+            return
+        controller.warn(f"checkpoint {bad.number} cannot be used, {damage}; falling back to {found.number}")
+        self.complete, self._unpublished = [found], []
+        controller.recovery.proceed(now)
+
+    def restart(self) -> Callable[[Disk], None]:
+        """Return what finishes all that was begun, before a new epoch goes on from the latest checkpoint."""
+        manifests, folder = [*self._unpublished, *self.complete[-1:]], self.folder
+
+        def do(disk: Disk) -> None:
+            for manifest in manifests:
+                checkpoints.publish(disk, folder, manifest)
+
+        return do
 
     def restarted(self) -> None:
         """Note that all of it is done."""

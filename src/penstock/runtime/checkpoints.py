@@ -259,17 +259,37 @@ def retire(disk: Disk, folder: str, first: int) -> None:
 
 
 def withdraw(disk: Disk, folder: str, last: int) -> None:
-    """Remove all checkpoints after one, and what those that can be read have published."""
+    """Remove all checkpoints after one, and what those that can be read have published and it has not.
+
+    A sink that has not heard yet that a checkpoint is complete gives its files to the next one, too.
+    """
+    kept = set(read_manifest(disk, folder, last).pending) if last else set()
+    taken_back: set[Pending] = set()
     for number in numbers(disk, folder):
-        if number <= last:
-            continue
-        with contextlib.suppress(FileProblem, OSError):
-            for temporary, final in read_manifest(disk, folder, number).pending:
-                disk.remove(temporary)
-                disk.remove(final)
+        if number > last:
+            with contextlib.suppress(FileProblem, OSError):
+                taken_back.update(read_manifest(disk, folder, number).pending)
+            forget(disk, folder, number)  # before its files go: what still counts must have them
+    for pair in taken_back - kept:
+        for path in pair:
+            disk.remove(path)
     for name in disk.listed(folder):
         if name.isdecimal() and int(name) > last:
             disk.remove(below(folder, name))
+
+
+def damage(disk: Disk, folder: str, number: int) -> str:
+    """Say what is wrong with a checkpoint; empty where it is whole."""
+    try:
+        verify(disk, folder, read_manifest(disk, folder, number))
+    except (FileProblem, FileNotFoundError) as problem:
+        return str(problem)
+    return ""
+
+
+def forget(disk: Disk, folder: str, number: int) -> None:
+    """Let a checkpoint count no more."""
+    disk.remove(below(folder_of(folder, number), MANIFEST))
 
 
 def mismatch(manifest: Manifest, shape: Shape) -> list[str]:

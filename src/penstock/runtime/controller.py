@@ -63,6 +63,7 @@ class Controller:
         self.standing = Standing(self)
         self.placement = list(terms.placement)  # the slot that each task has
         self.policy = terms.policy
+        self.routes = terms.routes
         self.gauges = Gauges(layout)
         self.acker = Acker()
         self._ended: set[int] = set()
@@ -150,8 +151,8 @@ class Controller:
     def _matters(self, worker: int) -> bool:
         """Say whether a worker has tasks, or one on its way to it."""
         slots = self.members[worker].site.slots
-        if self.recovery.stage or self.operations.moving_to in slots:
-            return True
+        if self.recovery.stage or self.operations.moving_to in slots or self.terms.emulated is not None:
+            return True  # an emulated machine may have links that others' tuples cross
         return not set(slots).isdisjoint(self.placement)
 
     def site_wanted(self, name: str) -> bool:
@@ -217,7 +218,8 @@ class Controller:
                 m.site.name for m in self.members.all if not m.ready
             ]
             problem = f"workers {', '.join(missing)} did not start in {self.terms.start_s:g} s"
-            self._fail(f"{problem}; has the cluster that many free cores?", "", now)
+            reason = self.recovery.problem or "has the cluster that many free cores?"
+            self._fail(f"{problem}; {reason}", "", now)
         if self.phase in RESTING:
             return
         while self._later and self._later[0][0] <= now:
@@ -290,11 +292,12 @@ class Controller:
                 terms.folder,
                 terms.telemetry,
                 None if terms.emulated is None else dict(terms.emulated),
-                terms.routes,
+                self.routes,
                 terms.lease_s,
                 self.checkpointing.folder,
                 0 if latest is None else latest.number,
                 () if latest is None else tuple(latest.kept(self.layout.names[task], task) for task in here),
+                self.checkpointing.given_up,
             )
             self.out.append((number, assign))
 
@@ -378,10 +381,10 @@ class Controller:
             self.checkpointing.last(now)
 
     def _lost_peer(self, worker: int, message: wire.Lost, now: float) -> None:
-        peer = self.members[message.peer]
-        if peer.alive:  # else it is known already
+        """Begin a new epoch: something was on that connection, also where the peer had no task any more."""
+        peer, name = self.members[message.peer], self.members[worker].site.name
+        if peer.alive or not self.recovery.stage:  # else it is known already
             peer.failures.append(now)
-            name = self.members[worker].site.name
             self.recovery.begin(
                 f"worker {name!r} has lost its connection to {peer.site.name!r} ({peer.where}): {message.reason}", now
             )

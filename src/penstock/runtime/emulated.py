@@ -242,6 +242,8 @@ class Emulated(Runner):
         at, rest = self._network.cross(links, _size(frame), at)
         frame.at, frame.links = at + latency, rest
         here = self._workers[self._network.owner(rest[0])] if rest else worker
+        if rest and not self.worker.assigned.peers[here].port:  # nobody is there to charge it to: cross it from here
+            here = self.worker.me
         if here == self.worker.me:
             self._at(frame.at, lambda when: self._land(frame, when))
         else:

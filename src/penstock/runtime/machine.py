@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
-from penstock.model.errors import PenstockError
+from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.telemetry import RecordKind
 from penstock.runtime import messages as wire
 from penstock.runtime import opening
@@ -219,7 +219,7 @@ class Worker(Sender):
                 task.guard.flush(now)
 
     def _close(self, phase: str) -> None:
-        if self.phase in ("stopped", "failed"):
+        if self.phase == "stopped":
             return
         if self.phase == "running":
             self._report(self.clock())
@@ -257,8 +257,14 @@ class Worker(Sender):
             error.value if isinstance(error, UserError) else "",
             text,
             "".join(traceback.format_exception(cause)),
-            isinstance(error, UserError | PenstockError),
+            self._is_users(error, cause),
         )
+
+    def _is_users(self, error: Exception, cause: BaseException) -> bool:
+        """Say whether an error would come again: not one of a disk that keeps tasks from being opened once more."""
+        if self.phase == "restoring" and self.epoch > 1 and isinstance(cause, FileProblem | OSError):
+            return False
+        return isinstance(error, UserError | PenstockError)
 
     # Sending
 

@@ -51,8 +51,8 @@ class Member:
 
     @property
     def peer(self) -> Peer:
-        """The worker, for the others."""
-        return Peer(self.site.name, self.host, self.port, self.incarnation)
+        """The worker, for the others; without a port where there is none."""
+        return Peer(self.site.name, self.host, self.port if self.alive else 0, self.incarnation)
 
 
 class Members:

@@ -414,6 +414,7 @@ class Assign(Wire, tag=40):
     checkpoints: str = ""  # folder
     checkpoint: int = 0  # from which this epoch goes on; 0: from the beginning
     kept: tuple[Kept, ...] = ()  # the tasks of this worker in it
+    given_up: int = 0  # the last checkpoint whose barriers are to be passed over
 
 
 class Go(Wire, tag=41):

@@ -39,7 +39,6 @@ class Operation:
     error: PenstockError | None = None
     saves: bool = False  # it is a checkpoint
     for_now: bool = False  # where tasks go is not where they should be in the end
-    late: bool = False  # who asked has been told that it takes too long
     step: str = ""  # preparing, moving, noting; saving; empty between moves
     number: int = -1  # of the move that is under way
     deadline: float = 0.0
@@ -82,8 +81,6 @@ class Operations:
         if self._waiting:
             operation = self._waiting[0]
             operation.step, operation.number = "", -1
-            if operation.late:
-                self._waiting.popleft()
 
     def resume(self, now: float) -> None:
         """Go on after an interruption."""
@@ -118,12 +115,16 @@ class Operations:
     def _next(self, now: float) -> None:
         """Begin a checkpoint, or the next move of the first operation, skipping tasks that are there already."""
         while self._waiting and not self._waiting[0].step and self.controller.phase in ("running", "draining"):
+            if len(self._waiting) > 1 and self._waiting[1].saves:  # it need not wait for all moves of a plan
+                self._waiting.rotate(-1)
+                self._waiting.insert(1, self._waiting.pop())
             operation = self._waiting[0]
             if operation.saves:
                 operation.step, operation.deadline = "saving", now + self.controller.terms.checkpoint_within_s
                 self.controller.checkpointing.begin(now)
                 return
             if operation.routes is not None:
+                self.controller.routes = operation.routes
                 self.controller.tell_all(wire.Routes(self.controller.epoch, operation.routes))
                 operation.routes = None
             while operation.moves and self.controller.placement[operation.moves[0][0]] == operation.moves[0][1]:
@@ -195,7 +196,7 @@ class Operations:
         self._next(self.controller.now)
 
     def _overdue(self, operation: Operation) -> None:
-        """Give up, but go on to wait for a task that is on its way: nothing else can be moved before it has come."""
+        """Give up; where a task is on its way it cannot be called back, so that all go back to a checkpoint."""
         if operation.step == "saving":
             within = self.controller.terms.checkpoint_within_s
             self.controller.checkpointing.give_up(f"not all tasks were saved in {within:g} s", self.controller.now)
@@ -206,11 +207,9 @@ class Operations:
             self._release(operation)
             self._give_up(f"task {name} did not answer in {PREPARE_S:g} s")
             return
-        self._cut_short(operation, "")
-        operation.error = CannotMove(f"{operation.label}: task {name} is still on its way after {MOVE_S:g} s")
-        operation.deadline, operation.late = math.inf, True
-        then, operation.then = operation.then, lambda _: None
-        then(operation)
+        operation.error = CannotMove(f"{operation.label}: task {name} was still on its way after {MOVE_S:g} s")
+        self._conclude()
+        self.controller.recovery.begin(f"task {name} was still on its way after {MOVE_S:g} s", self.controller.now)
 
     def abandon(self, reason: str, *, all_of_them: bool) -> None:
         """End operations; a move that is under way cannot be undone, and comes to its end while there is time."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from penstock.runtime.controller import Controller
 
 RETRY_S = 1.0  # before the disk is tried again
-STARTS = 3  # workers that may be lost before the first tuple
+LONGEST_PAUSE_S = 10.0  # before tasks that could not be opened are tried again
+STARTS = 3  # workers of a site that may be lost before the first tuple
 FRUITLESS = 40  # recoveries in a row without a checkpoint between, nor a while of health
 HEALTHY_S = 60.0
 
@@ -39,14 +40,13 @@ class Recovery:
         self._fruitless = 0
         self._healthy_since = now
         self._then = "running"  # the phase to go on in
-        self.lost_at_start = 0  # workers
+        self.problem = ""  # what the disk says against a new epoch
 
     def begin(self, reason: str, now: float) -> None:
         """Give up the epoch."""
         controller = self.controller
         if controller.phase == "starting":
-            self.lost_at_start += 1
-            if self.lost_at_start >= STARTS:
+            if any(len(member.failures) >= STARTS for member in controller.members):
                 controller.fail(reason, now)
                 return
         elif controller.phase != "recovering":
@@ -58,12 +58,13 @@ class Recovery:
             latest = controller.checkpointing.latest
             back = f"checkpoint {latest.number}" if latest else "the beginning, as there is no checkpoint yet"
             controller.warn(f"{reason}; going back to {back}")
+        if self._fruitless > FRUITLESS:
+            controller.fail(f"{reason}; given up after {FRUITLESS} recoveries in a row", now)
+            return
         if controller.phase == "recovering":
-            self._fruitless += 1
-            if self._fruitless > FRUITLESS:
-                controller.fail(f"{reason}; given up after {FRUITLESS} recoveries in a row", now)
-                return
             self._patience = now + controller.terms.replace_s
+        if self.stage == "opening":  # what kept tasks from being opened may go away
+            self._pause = now + min(self._fruitless * RETRY_S, LONGEST_PAUSE_S)
         controller.event("lost", reason, now)
         self.reason, self.stage = reason, "gathering"
         controller.checkpointing.interrupt()
@@ -86,10 +87,10 @@ class Recovery:
         self.stage = "noting"
         self._attempt += 1
         controller.epoch += 1
-        attempt, journal = self._attempt, controller.standing.journal
+        attempt, journal, restart = self._attempt, controller.standing.journal, controller.checkpointing.restart()
 
         def do(disk: Disk) -> None:
-            controller.checkpointing.restart(disk)
+            restart(disk)
             write_journal(disk, controller.checkpointing.folder, journal)
 
         controller.storing.append(Job(f"epoch {journal.epoch}", do, lambda _, p, at: self._noted(attempt, p, at)))
@@ -100,7 +101,9 @@ class Recovery:
         if attempt != self._attempt or self.stage != "noting":
             return
         if problem:
-            controller.warn(f"a new epoch cannot be begun, {problem}; trying again")
+            if problem != self.problem:
+                controller.warn(f"a new epoch cannot be begun, {problem}; trying again")
+            self.problem = problem
             self.stage, self._pause = "gathering", now + RETRY_S
             controller.later(self._pause, self.proceed)
             return
@@ -108,6 +111,8 @@ class Recovery:
         if not usable:
             self.stage = "gathering"
             return
+        self.problem = ""
+        self._fruitless += 1
         controller.checkpointing.restarted()
         controller.forget()
         controller.placement = controller.standing.complete(usable)

@@ -31,7 +31,7 @@ class Saving:
     def __init__(self, worker: "Worker") -> None:
         self.worker = worker
         self.number = 0
-        self._given_up = 0  # no checkpoint up to this number will come to its end
+        self._given_up = worker.assigned.given_up  # no checkpoint up to this number will come to its end
         self._saved: dict[int, tuple[Entry, list[Piece]]] = {}  # task -> what the manifest says, and its state
         self._encoding: dict[int, Iterator[Piece]] = {}
         self._pieces: dict[int, list[Piece]] = {}
@@ -129,7 +129,7 @@ class Saving:
         logic = task.logic
         position = ""
         if isinstance(logic, Source) and logic.rewinds and not task.closed:
-            position = msgspec.json.encode(msgspec.msgpack.decode(b"".join(pieces))).decode()
+            position = _shown(b"".join(pieces))
         packed = pack(task.saved_state(sum(map(len, pieces))), pieces)
         size = sum(map(len, packed))
         task.pending = [(held or self.number, pair) for held, pair in task.pending]
@@ -177,3 +177,12 @@ def _summed(states: list[tuple[Entry, list[Piece]]]) -> int:
         for piece in packed:
             entry.checksum = checksum(piece, entry.checksum)
     return size
+
+
+def _shown(position: bytes) -> str:
+    """Return a source's position for people to read: as JSON, or else as Python shows it."""
+    decoded = msgspec.msgpack.decode(position, strict=False)
+    try:
+        return msgspec.json.encode(decoded).decode()
+    except (TypeError, ValueError):
+        return repr(decoded)

@@ -9,6 +9,7 @@ from penstock.runtime.terms import fewest
 
 if TYPE_CHECKING:
     from penstock.runtime.controller import Controller
+    from penstock.runtime.operations import Operation
 
 LOOK_S = 1.0  # between looks at whether tasks are where they should be
 
@@ -22,6 +23,7 @@ class Standing:
         self._waiting: list[Callable[[float], None]] = []  # for the journal to be written
         self._writing = False
         self._next_look = 0.0
+        self._refused: set[tuple[int, int]] = set()  # epoch, and a task that cannot move
 
     @property
     def journal(self) -> Journal:
@@ -72,8 +74,16 @@ class Standing:
         moves = [
             (task, best[task])
             for task, slot in enumerate(controller.placement)
-            if slot != best[task] and (slot not in usable or best[task] == self.wanted[task])
+            if slot != best[task]
+            and (slot not in usable or best[task] == self.wanted[task])
+            and (controller.epoch, task) not in self._refused
         ]
         if moves:
             label = f"bring {len(moves)} task{'s' if len(moves) > 1 else ''} where they belong"
-            controller.operations.request(moves, label, lambda _: None, for_now=True)
+            controller.operations.request(moves, label, self._brought, for_now=True)
+
+    def _brought(self, operation: "Operation") -> None:
+        """Remember a task that could not move, so that it is not asked again in this epoch."""
+        if operation.error is not None and operation.moves and self.controller.phase == "running":
+            self._refused.add((self.controller.epoch, operation.moves[0][0]))
+            self.controller.warn(str(operation.error))

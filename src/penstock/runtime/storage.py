@@ -106,8 +106,9 @@ class Posix:
                 raise _taken(final) from None
         except OSError:  # a file system without links
             _rename(temporary, final)
-            return
-        self.remove(temporary)
+        else:
+            self.remove(temporary)
+        _sync_folder(os.path.dirname(final))
 
     def remove(self, path: str) -> None:
         """Remove a file or a folder."""

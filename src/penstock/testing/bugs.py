@@ -6,7 +6,6 @@ must find every one of them: what they would not find, they do not test.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 from penstock.runtime import messages as wire

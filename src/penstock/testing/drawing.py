@@ -21,7 +21,7 @@ LABELS = (
 )  # fmt: skip
 
 # Messages between workers that follow from a tuple, up to which its source task gives so many.
-TUPLES = ((0.6, 40), (1.2, 24), (1.8, 16), (2.4, 12), (math.inf, 10))
+TUPLES = ((0.6, 30), (1.2, 18), (1.8, 12), (2.4, 10), (math.inf, 8))
 CHECKPOINTS = "/run/checkpoints"
 LEAST = 200  # events of a schedule: before, no source ends
 LONELY = 0.6  # messages a tuple, below which

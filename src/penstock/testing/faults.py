@@ -382,7 +382,8 @@ class FaultyCluster:
         controller = driver.controller
         if not driver.alive:
             return
-        if self.stopping or (controller.phase == "failed" and controller.recovery.lost_at_start >= STARTS):
+        never_began = any(len(member.failures) >= STARTS for member in controller.members)
+        if self.stopping or (controller.phase == "failed" and never_began):
             self.stopping = False
             driver.alive = False
             self.after(0.1, self.start_driver, None)

@@ -102,7 +102,10 @@ def _cut_control(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
 def _damage(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
     """Damage the latest checkpoint, so that the one before has to do, and have it read."""
     numbers = checkpoints.numbers(cluster.disk, CHECKPOINTS)
-    if len(numbers) < 2 or cluster.damaged:
+    if cluster.damaged:
+        return False
+    if len(numbers) < 2:
+        cluster.postpone(Fault("damage"), cluster.events + 30)
         return False
     manifest = checkpoints.read_manifest(cluster.disk, CHECKPOINTS, numbers[0])
     if manifest.last or not manifest.files:
