@@ -6,6 +6,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import pytest
+
 from penstock.runtime.storage import Disk, Job
 from penstock.runtime.writer import Writer
 
@@ -79,3 +81,15 @@ def test_a_writer_that_is_closed_begins_nothing_more() -> None:
     go_on.set()
     writer.close(PATIENCE)
     assert heard == []
+
+
+def test_a_defect_is_raised_where_that_is_asked_for() -> None:
+    heard: list[Any] = []
+    woken = threading.Event()
+    writer = Writer(woken.set, strict=True)
+    writer.add([job(lambda _: [][0], heard)])
+    assert woken.wait(PATIENCE)
+    with pytest.raises(IndexError):
+        writer.conclude()
+    assert heard == []
+    writer.close()

@@ -61,7 +61,7 @@ class Driver:
         self._requests: SimpleQueue[tuple[Callable[[float], object], Future[object]]] = SimpleQueue()
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
-        self._writer = Writer(self._wake)
+        self._writer = Writer(self._wake, strict=True)
         self._feeds: list[Feed] = []
         self._silent = False  # the log has ended
         terms = controller.terms

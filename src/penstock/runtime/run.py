@@ -17,6 +17,7 @@ import msgspec
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
@@ -363,6 +364,9 @@ def check_parts(flow: Dataflow) -> None:
     """Have every source and sink say now whether it could run, that of skipped tuples included."""
     for name, part in flow.parts.items():
         for made in (part.logic(), None if part.letters is None else part.letters()):
+            if isinstance(made, Sink) and made.exactly_once and type(made).snapshot is Sink.snapshot:
+                problem = f"{type(made).__name__} says exactly_once but has no snapshot"
+                raise InvalidInput(name, f"{problem}; give it one that says which file is next, and restore")
             check = getattr(made, "check", None)
             if check is not None:
                 try:

@@ -12,14 +12,17 @@ from penstock.runtime.storage import Disk, Job, Posix
 class Writer:
     """The storage thread of a worker or of the driver; it begins with the first job.
 
-    `wake` is called, in that thread, when a job is done; `conclude` then has to be called by the loop.
+    `wake` is called, in that thread, when a job is done; `conclude` then has to be called by the loop. A job that fails
+    by a defect, not by the disk, is told of as any other, or raises there where `strict` is true.
     """
 
-    def __init__(self, wake: Callable[[], None], disk: Disk | None = None) -> None:
+    def __init__(self, wake: Callable[[], None], disk: Disk | None = None, strict: bool = False) -> None:
         self._wake = wake
+        self._strict = strict
         self._disk = disk or Posix()
         self._jobs: deque[Job] = deque()
         self._done: deque[tuple[Job, Any, str]] = deque()
+        self._defect: Exception | None = None
         self._left = 0  # jobs of which the loop has not heard yet
         self._changed = threading.Condition()
         self._closed = False
@@ -43,6 +46,8 @@ class Writer:
 
     def conclude(self) -> None:
         """Tell what came of the jobs that are done, in the thread that calls this."""
+        if self._strict and self._defect is not None:
+            raise self._defect
         while self._done:
             job, result, problem = self._done.popleft()
             self._left -= 1
@@ -61,6 +66,7 @@ class Writer:
             try:
                 result, problem = job.run(self._disk)
             except Exception as error:  # a defect: whoever waits for the job has to hear of it
+                self._defect = error
                 result, problem = None, f"{job.about}: {type(error).__name__}: {error}"
             self._done.append((job, result, problem))
             self._wake()
