@@ -269,6 +269,15 @@ def test_only_the_first_failure_counts() -> None:
     assert one.traceback == "Traceback …"
 
 
+def test_a_run_that_has_ended_does_not_begin_again() -> None:
+    one = running()
+    one.told(0, wire.Failure(1, "same", 1, "5", "KeyError: 'x'", ""), 5.0)
+    one.told(1, wire.Lost(1, 0, "it hung up"), 5.1)
+    one.told(1, wire.Failure(1, "", -1, "", "a gap", "", False), 5.1)
+    one.told(1, wire.Unusable(1, 0, "damaged"), 5.1)
+    assert (one.phase, one.epoch, one.status(6.0).recoveries) == ("failed", 1, 0)
+
+
 def test_drops_what_is_of_another_epoch() -> None:
     one = running()
     one.told(0, wire.Failure(7, "same", 0, "", "late", ""), 2.0)

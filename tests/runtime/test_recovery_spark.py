@@ -75,7 +75,7 @@ def test_a_connection_that_is_cut_between_two_living_workers_is_a_new_epoch(
         wait_until(lambda: links(sorted(pids)), what="a connection")
         cut(one.rng.choice([link for link in links(sorted(pids)) if link.pid != spared]))
 
-    for moment in MOMENTS * 6:
+    for moment in MOMENTS * 7:
         _, _, spared = one.drawn()
         one.do(partial(cut_one, spared), moment, spared)
     assert set(one.alive().values()) == pids
@@ -133,7 +133,7 @@ def test_a_full_disk_stops_checkpoints_and_not_the_application(
 
 
 def test_a_run_whose_driver_or_session_is_killed_again_and_again_is_resumed_to_its_end(tmp_path: Path) -> None:
-    log, count = tmp_path / "driver.log", 6000
+    log, count = tmp_path / "driver.log", 2600
     options: tuple[object, ...] = ("--count", count, "--rate", 400, "--checkpoint", CHECKPOINT_S)
     driver = driven.start(tmp_path, log, *options)
     try:
