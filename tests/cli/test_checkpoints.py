@@ -2,6 +2,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.runtime import checkpoints
@@ -69,7 +70,8 @@ def test_looks_into_one_positions_states_slots_files(penstock: Penstock, info: R
     ran = penstock("checkpoints", info.path, 12)
     assert ran.code == 0, ran.err
     assert ran.out.startswith(f"checkpoint 12 of {info.run}: whole, not published, ")
-    assert row(ran.out, "lines[0]")[-2:] == ["40", '{"count":40}']
+    assert row(ran.out, "lines[0]")[-1] == "40"
+    assert 'lines[0] is at {"count":40}' in ran.out.splitlines()
     assert row(ran.out, "count[1]")[:2] == ["count[1]", "local/0"]
     assert "1 file to be published" in ran.out
     assert f"_part.e3 becomes {info.output_path / 'part-out-0.jsonl'}" in ran.out
@@ -108,7 +110,16 @@ def test_shows_states_that_are_no_tables_of_texts(penstock: Penstock, tmp_path: 
     assert found["items"] == 4
     assert {json.dumps(item["key"]) for item in found["first"]} == {'["a", 1]', '"big"', "7", '"[bold]"'}
     assert row(penstock("checkpoints", made.path, "--task", "count[1]").out, "1") == ["1", "1", "6"]
-    assert penstock("checkpoints", made.path, "--task", "split[0]").out.splitlines()[-1] == "12"
+    assert penstock("checkpoints", made.path, "--task", "split[0]").out.splitlines()[-1] == "state: 12"
+
+
+def test_a_long_position_is_shown_whole_on_one_line(penstock: Penstock, tmp_path: Path) -> None:
+    made = kept_run(tmp_path)
+    long = {"file": "/data/" + "deep/" * 40 + "lines.txt", "offset": 123456}
+    keep_checkpoint(made, 1, states={"lines[0]": long})
+    assert (
+        f"lines[0] is at {msgspec.json.encode(long).decode()}" in penstock("checkpoints", made.path, 1).out.splitlines()
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from io import StringIO
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 
 import msgspec
 
@@ -8,7 +8,7 @@ from penstock.cli.follow import Follower, LineDisplay, TableDisplay
 from penstock.cli.output import Terminal
 from penstock.model.errors import PenstockError
 from penstock.model.status import Status
-from penstock.runtime.folder import create
+from penstock.runtime.folder import RunInfo, create
 from tests.fake_run import FakeHandle
 
 
@@ -73,3 +73,35 @@ def test_the_end_keeps_the_rates_of_the_time_before_it(tmp_path: Path) -> None:
     assert [component.name for component in status.components] == ["in", "split", "out"]
     assert status.latency is not None
     assert (status.written, status.phase) == (999_999, "stopped")
+
+
+class Lingering(FakeHandle):
+    """One whose workers say their last after it has stopped, in which more was skipped."""
+
+    def __init__(self, info: RunInfo) -> None:
+        super().__init__(info)
+        self.over = Event()
+
+    def status(self) -> Status:
+        status = super().status()
+        skipped, written = (300, 14_700) if self.over.is_set() else (35, 14_000)
+        queue = 0 if self.phase == "stopped" else 20
+        split = msgspec.structs.replace(status.components[1], skipped=skipped, queue=queue)
+        return msgspec.structs.replace(status, components=[status.components[0], split], written=written)
+
+    def drain(self, timeout: float | None = None) -> None:
+        self.phase = "stopped"
+        Timer(0.5, self._leave).start()
+
+    def _leave(self) -> None:
+        self.over.set()
+        self.stop()
+
+
+def test_the_end_is_one_line_of_totals_and_counts_go_on_until_it(tmp_path: Path) -> None:
+    handle, console = Lingering(create("fake", tmp_path)), terminal(real=False)
+    status = Follower(handle, LineDisplay(console, seconds=0.05), duration=0.3).follow()
+    split = status.components[1]
+    assert (split.skipped, split.queue, split.rate_tps) == (300, 0, 1233.0)
+    ends = [line for line in text(console).splitlines() if "stopped" in line]
+    assert ends == ["1:05 min stopped: 80,210 in, 14,700 out"]

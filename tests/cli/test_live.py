@@ -151,6 +151,50 @@ def test_tuples_that_were_skipped_or_tried_again_have_a_column_where_there_are_s
     assert row(lines, "out")[-2:] == ["-", "-"]
 
 
+def crowded(status: Status) -> Status:
+    """Return it with figures that are as wide as they come, and all that can be said of them."""
+    split = msgspec.structs.replace(
+        status.components[1], name="a-component-of-a-long-name", tasks=128, rate_tps=1_234_567.0, queue=9_876_543,
+        processing_ms=12_345.6, p50_ms=123_456.7, p99_ms=234_567.8, skipped=1_234_567, retried=7_654_321,
+    )  # fmt: skip
+    return msgspec.structs.replace(status, components=[status.components[0], split, status.components[2]])
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_no_number_is_cut_however_many_there_are(status: Status, width: int) -> None:
+    lines = drawn(crowded(status), width=width)
+    assert max(map(len, lines)) <= width
+    for figure in ("1,234,567", "9,876,543", "234,567", "1,234,567", "7,654,321"):
+        assert any(figure in line for line in lines)
+
+
+def test_a_narrow_terminal_has_what_was_skipped_below_the_table(status: Status) -> None:
+    lines = drawn(crowded(status), width=80)
+    assert "skipped     1,234,567 by a-component-of-a-long-name" in lines
+    assert "retried     7,654,321 by a-component-of-a-long-name" in lines
+    careful = msgspec.structs.replace(status.components[1], skipped=3, retried=4)
+    assert len(drawn(many(msgspec.structs.replace(status, components=[careful]), 40), width=80, height=30)) <= 30
+
+
+def test_one_that_is_over_shows_no_rates_or_queues(status: Status) -> None:
+    over = msgspec.structs.replace(status, phase="stopped")
+    assert row(drawn(over), "split") == ["split", "4", "0.789", "1.50", "9.25"]
+    assert "in flight" not in " ".join(drawn(over))
+    assert status_line(over) == "1:05 min stopped: 80,210 in, 280,865 out"
+
+
+def test_counts_say_what_they_are_of_after_a_recovery_or_a_resume(status: Status, tmp_path: Path) -> None:
+    info = create("fake", tmp_path)
+    hurt = msgspec.structs.replace(status, recoveries=1)
+    assert dict(summary(hurt, info))["tuples"].endswith("/s), with those that came again after 1 recovery")
+    assert "            counted with those that came again after 1 recovery" in drawn(hurt)
+    careful = msgspec.structs.replace(hurt, components=[msgspec.structs.replace(status.components[1], skipped=3)])
+    assert dict(summary(careful, info))["skipped"].endswith("with those that came again; dead letters have each once")
+    resumed = msgspec.structs.replace(status, resumed=12)
+    assert dict(summary(resumed, info))["tuples"].endswith("/s), since checkpoint 12, from which it was resumed")
+    assert "            counted since checkpoint 12, from which it was resumed" in drawn(resumed)
+
+
 def test_one_that_recovers_says_so(status: Status) -> None:
     assert drawn(msgspec.structs.replace(status, phase="recovering"))[0].startswith("fake recovering 1:05 min")
 

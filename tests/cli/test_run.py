@@ -128,8 +128,8 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--arrivals", "fish:rate=2"], "arrivals: nothing here is named 'fish'"),
         (["--arrivals", "poisson"], "arrivals.poisson.rate: missing; add rate=VALUE"),
         (["--arrivals", "poisson:rate=2"], f"arrivals: {FLOW} takes no --arrivals"),
-        (["--checkpoint-every", "0"], "checkpoint_every: expected seconds > 0 or none, got '0'; choose another"),
-        (["--checkpoint-every", "often"], "checkpoint_every: expected seconds > 0 or none, got 'often'"),
+        (["--checkpoint-every", "0"], "checkpoint_every: expected seconds ≥ 0.1 or none, got '0'; choose another"),
+        (["--checkpoint-every", "often"], "checkpoint_every: expected seconds ≥ 0.1 or none, got 'often'"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(
@@ -151,6 +151,17 @@ def safe() -> ps.Dataflow:
     return flow
 
 
+class Tag(ps.Operator[str, str]):
+    """May have state, for all that anybody can tell."""
+
+
+def unsure() -> ps.Dataflow:
+    """Return a dataflow that is exactly once if an operator has no state."""
+    flow = ps.Dataflow("unsure")
+    flow.sink("out", ps.JsonLines("output"), flow.operator("tag", Tag(), flow.source("in", ps.Generated(str, rate=1))))
+    return flow
+
+
 @pytest.mark.parametrize(("given", "seconds"), [("2.5", 2.5), ("none", 0.0)])
 def test_checkpoints_are_as_often_as_asked(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, given: str, seconds: float
@@ -164,6 +175,8 @@ def test_the_guarantee_is_told_at_the_start(penstock: Penstock, started: list[fa
     assert "guarantee: exactly once, but for source 'in' (FakeSource): at most once after a failure" in told
     assert "sink 'out' (FakeSink): at least once after a failure" in told
     assert "guarantee: exactly once\n" in penstock("run", "tests.cli.test_run:safe", "--runs", tmp_path).err
+    told = penstock("run", "tests.cli.test_run:unsure", "--runs", tmp_path).err
+    assert "guarantee: exactly once; if operators without a snapshot have no state: 'tag' (Tag)\n" in told
 
 
 def test_neither_an_application_nor_a_run_to_resume_is_one_line(

@@ -102,6 +102,21 @@ def test_one_that_has_ended_is_one_line(penstock: Penstock, run: Served) -> None
     assert f"run {run.info.run} has ended" in ran.err
 
 
+def test_stopping_one_whose_driver_has_died_says_only_that(penstock: Penstock, tmp_path: Path) -> None:
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    info = create("a", tmp_path, setup=Setup())
+    keep(msgspec.structs.replace(info, pid=int(gone.stdout), socket=str(tmp_path / "none")))
+    ran = penstock("stop", info.path)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.endswith(f"has gone; go on with penstock run --resume {info.path}\n")
+
+
+def test_one_that_has_ended_is_reported_on_by_its_folder(penstock: Penstock, run: Served) -> None:
+    run.handle.stop()
+    run.server.close()
+    assert penstock("status", run.info.path).err.endswith(f": penstock report {run.info.path}\n")
+
+
 def test_a_wrong_name_is_one_line(penstock: Penstock, run: Served) -> None:
     ran = penstock("status", "other", "--runs", run.info.path.parent)
     assert (ran.code, ran.err) == (2, f"error: run: no run is named 'other'; there are {run.info.run}\n")

@@ -133,10 +133,11 @@ def test_a_guarantee_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     assert told.startswith("guarantee: unknown guarantee 'at-most-twice'; there are any, exactly-once")
 
 
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), True, "5"])
+@pytest.mark.parametrize("value", [-1, 1e-9, 0.09, float("nan"), float("inf"), True, "5"])
 def test_the_time_between_checkpoints_must_be_one(tmp_path: Path, value: Any) -> None:
     told = refused(InvalidInput, tmp_path, checkpoint_s=value)
-    assert told == f"checkpoint_s: expected seconds ≥ 0, got {value!r}"
+    problem = f"checkpoint_s: expected 0 or seconds ≥ 0.1, got {value!r}"
+    assert told == f"{problem}; 5 is usual, and 0 makes only one, at the end"
 
 
 # Where workers go

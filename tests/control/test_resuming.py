@@ -1,6 +1,7 @@
 """Taking runs over: from where they go on, and what is refused, in one line and with nothing changed."""
 
 import os
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,43 @@ def test_what_was_ready_at_the_end_is_published_where_the_driver_died_before(tmp
     assert end.value.published
     assert final.read_text() == "all of it\n"
     assert not refused_again(info).published
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["copied", "moved"])
+def test_a_folder_that_was_copied_or_moved_publishes_its_own_files(tmp_path: Path, moved: bool) -> None:
+    info = kept_run(tmp_path / "first")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for folder in (info.output_path, elsewhere):
+        (folder / "_part.e3").write_text("all of it\n")
+    pairs = tuple((str(folder / "_part.e3"), str(folder / "part.jsonl")) for folder in (info.output_path, elsewhere))
+    keep_checkpoint(info, 3, pending={"out[0]": pairs}, published=False, last=True)
+    copy = tmp_path / "second" / "copy"
+    shutil.copytree(info.path, copy)
+    if moved:
+        shutil.rmtree(info.path)
+    with pytest.raises(AtItsEnd, match="that is done"):
+        ps.run(words(), resume=copy)
+    assert os.listdir(copy / "output") == ["part.jsonl"]
+    assert os.listdir(elsewhere) == ["part.jsonl"]
+    assert moved or os.listdir(info.output_path) == ["_part.e3"]
+
+
+def test_what_a_copy_withdraws_stays_in_the_original(tmp_path: Path) -> None:
+    info = kept_run(tmp_path / "first")
+    keep_checkpoint(info, 1)
+    (info.output_path / "_part.e3").write_text("later\n")
+    pair = (str(info.output_path / "_part.e3"), str(info.output_path / "part.jsonl"))
+    keep_checkpoint(info, 2, pending={"out[0]": (pair,)})
+    copy = tmp_path / "copy"
+    shutil.copytree(info.path, copy)
+    damage(load(copy), 2)
+    found = taken(load(copy))
+    assert found.manifest is not None
+    assert found.manifest.number == 1
+    found.clear()
+    assert os.listdir(copy / "output") == []
+    assert (info.output_path / "part.jsonl").read_text() == "later\n"
 
 
 def refused_again(info: RunInfo) -> AtItsEnd:

@@ -242,7 +242,7 @@ def test_a_second_driver_is_refused_with_who_has_the_run_until_that_one_dies(tmp
         holder.wait()
     told = str(refused.value)
     assert told.startswith(f"run {info.run} is being run by process {holder.pid} on ")
-    assert f"end it by penstock stop {info.run}" in told
+    assert f"end it by penstock stop {info.path}" in told
     assert "\n" not in told
     RunLock(info).release()
 

@@ -5,13 +5,14 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import msgspec
 import pytest
 
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
-from penstock.runtime.folder import NoRun, create, keep, load
+from penstock.runtime.folder import NoRun, Setup, create, keep, load
 from penstock.runtime.socket import (
     LONGEST_PATH,
     ApplyPlan,
@@ -181,6 +182,30 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_without_end(tmp_path: P
         with pytest.raises(NotAnswering, match=r"no answer within 0\.05 s from its driver"):
             ask(run.info, MoveTask("split[0]", "m2/0"), timeout=0.05)
         run.handle.may_move.set()
+
+
+def test_a_driver_that_stands_still_is_said_to_and_what_to_do(tmp_path: Path) -> None:
+    info = create("a", tmp_path, setup=Setup())
+    told: list[str] = []
+    with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{place}/s")
+        listener.listen()  # and never takes a connection, as a stopped process does not
+        keep(msgspec.structs.replace(info, socket=f"{place}/s", pid=4321))
+        with pytest.raises(NotAnswering, match=r"its driver \(pid 4321\) does not answer.* kill -CONT 4321;") as raised:
+            ask(load(info.path), Drain(), timeout=None, heard=lambda: told.append("heard"), hello_s=0.05)
+    assert str(raised.value).endswith(f"penstock run --resume {info.path}")
+    assert told == []
+
+
+def test_a_driver_that_answers_is_waited_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    heard = Event()
+    with Served(tmp_path) as run, ThreadPoolExecutor() as pool:
+        run.handle.may_move.clear()
+        asked = pool.submit(ask, run.info, MoveTask("split[0]", "m2/0"), None, heard.set)
+        assert heard.wait(10)
+        assert run.handle.moving.wait(10)
+        run.handle.may_move.set()
+        assert asked.result(10)[0].after == "m2/0"
 
 
 def test_one_that_hangs_up_is_told_from_one_that_answers(tmp_path: Path) -> None:

@@ -64,8 +64,10 @@ class Trial:
     def has_written_more(self, than: int) -> bool:
         return self.run.status().written > than
 
-    def has_heard_more(self, than: int) -> bool:
-        return len(self.heard) > than
+    def has_problem(self) -> bool:
+        """Whether the last checkpoint was not completed."""
+        latest = self.run.status().checkpoint
+        return latest is not None and latest.problem != ""
 
     def _failed(self) -> bool:
         assert self.run.status().error == ""

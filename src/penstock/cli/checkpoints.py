@@ -23,7 +23,7 @@ EXAMPLES = """Examples:
 
   penstock checkpoints word-count-20250131-142501 --task 'count[0]' --most 50
 """
-SHOWN = 48  # characters of a value, or of a source's position
+SHOWN = 48  # characters of a value
 KEY = 24  # characters of a key
 MOST = 20  # keys of a state
 
@@ -165,7 +165,7 @@ def _read(info: "RunInfo", number: int | None) -> "Manifest":
     disk, folder = Posix(), str(info.checkpoints_path)
     there = numbers(disk, folder)
     if not there:
-        raise NoRun(f"run {info.run} has no complete checkpoint; penstock status tells of one under way")
+        raise NoRun(f"run {info.run} has no complete checkpoint; penstock status {info.called} tells of one under way")
     if number is not None and number not in there:
         raise UnknownName("checkpoint", f"run {info.run} has none with number {number}; there are {choices(there)}")
     return read_manifest(disk, folder, there[0] if number is None else number)
@@ -189,6 +189,11 @@ def _show(info: "RunInfo", manifest: "Manifest", as_json: bool) -> None:
             escape(task.task), escape(slot), size(task.size), f"{task.counted:,}", escape(_about(task, row.published))
         )
     console.print(made)
+    positions = [(task.task, task.position) for task in manifest.tasks if task.position]
+    if positions:
+        console.print()
+    for name, position in positions:  # each a line of its own, whole: to be read, and to be copied
+        console.print(f"{name} is at {position}", markup=False, soft_wrap=True)
     if manifest.pending:
         console.print()
     for temporary, final in manifest.pending:
@@ -212,11 +217,10 @@ def _headline(info: "RunInfo", row: Row, manifest: "Manifest") -> str:
 
 
 def _about(task: "Saved", published: bool) -> str:
-    """Say what is special about a task: where a source is, what a sink had ready."""
+    """Say what is special about a task: that a source had ended, what a sink had ready."""
     from penstock.cli.words import plural
 
     parts = ["at its end"] if task.ended else []
-    parts += [_short(task.position)] if task.position else []
     files = f"{plural(len(task.pending), 'file')} {'published' if published else 'to be published'}"
     parts += [files] if task.pending else []
     return ", ".join(parts)
@@ -241,7 +245,7 @@ def _show_task(info: "RunInfo", manifest: "Manifest", task: str, most: int, as_j
     head = f"{task} in checkpoint {manifest.number}: {size(saved.size)}, {saved.counted:,} tuples"
     console.print(f"{head}, {what}" if isinstance(state, dict | list) else head, markup=False, soft_wrap=True)
     if not isinstance(state, dict | list):
-        console.print(_short(state) if state is not None else "no state", markup=False, soft_wrap=True)
+        console.print(f"state: {_short(state)}" if state is not None else "no state", markup=False, soft_wrap=True)
         return
     made = table("key" if keyed else "item", "bytes", "value", left=("value",))
     for key, value, amount in items[:most]:

@@ -16,12 +16,12 @@ import msgspec
 from rich.live import Live
 from rich.text import Text
 
-from penstock.cli.live import status_line, view
+from penstock.cli.live import ended, status_line, view
 from penstock.cli.output import Terminal
 from penstock.model.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.model.status import Status
+    from penstock.model.status import ComponentStatus, Status
     from penstock.runtime.handle import Handle, LogLine
 
 T = TypeVar("T")
@@ -86,16 +86,19 @@ class LineDisplay:
         self.seconds = seconds
         self._terminal = terminal
         self._noted = self._line = ""
+        self._end: Status | None = None
         self._warned: set[str] = set()
 
     def __enter__(self) -> "LineDisplay":
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        """Print the end, of which workers have said their last by now."""
+        if self._end is not None:
+            self.say(Text(status_line(self._end)))
 
     def show(self, status: "Status", note: str) -> None:
-        """Print a line; notes once, and warnings that differ in more than their figures."""
+        """Print a line, but keep that of the end; notes once, and warnings that differ in more than their figures."""
         for warning in status.warnings:
             kind = re.sub(r"[\d.]+ m?s\b| on machine '[^']*'| \(\d+ more.*", "", warning)
             if kind not in self._warned:
@@ -104,9 +107,11 @@ class LineDisplay:
         if note and note != self._noted:
             self.say(Text(note))
         self._noted = note
-        if (line := status_line(status)) != self._line:
+        if ended(status):
+            self._end = status
+        elif (line := status_line(status)) != self._line:
             self.say(Text(line))
-        self._line = line
+            self._line = line
 
     def say(self, text: Text) -> None:
         """Print a line."""
@@ -199,8 +204,9 @@ class Follower:
             self._going = status
         if self._going is None or not self._handle.wait(0):
             return status
-        kept = {name: getattr(self._going, name) for name in ("components", "machines", "latency")}
-        return msgspec.structs.replace(status, **kept)
+        going, latency = self._going, self._going.latency or status.latency  # a short one was seen only at its start
+        parts = {"components": _as_it_ran(going, status), "machines": going.machines, "latency": latency}
+        return msgspec.structs.replace(status, **parts)
 
     def _heed(self, interrupts: int) -> bool:
         """Drain or stop where that is asked for and not under way; return whether it was just begun."""
@@ -239,6 +245,16 @@ class Follower:
             self._display.say(Text(text, style="green"))
         for problem in _taken(self._problems):
             self._display.say(Text(f"error: {problem}", style="red"))
+
+
+def _as_it_ran(going: "Status", over: "Status") -> "list[ComponentStatus]":
+    """Return the components at the end with the rates and times of before it; what is counted goes on until then."""
+    last = {component.name: component for component in over.components}
+    counts = ("queue", "waiting_out", "skipped", "retried")
+    return [
+        msgspec.structs.replace(ran, **{name: getattr(last.get(ran.name, ran), name) for name in counts})
+        for ran in going.components
+    ]
 
 
 def _spread(

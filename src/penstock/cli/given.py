@@ -92,8 +92,20 @@ def refuse_kept(**options: object) -> None:
 
 
 def promise(flow: "Dataflow") -> str:
-    """Say in a line what an application promises when something fails; only what is less than all takes words."""
-    from penstock.api.guarantees import guarantees
+    """Say in a line what an application promises when something fails; only what is less than all takes words.
 
+    An operator of a class without a snapshot is taken to have no state, which only its author knows.
+    """
+    from penstock.api.contracts import Operator
+    from penstock.api.guarantees import guarantees
+    from penstock.runtime.logic import Movable
+
+    made = ((name, part.logic()) for name, part in flow.parts.items())
+    guessed = [
+        f"{name!r} ({type(logic).__name__})"
+        for name, logic in made
+        if isinstance(logic, Operator) and Movable(logic).guessed
+    ]
     less = [str(found) for found in guarantees(flow) if not found.exactly_once]
-    return f"guarantee: exactly once, but for {'; '.join(less)}" if less else "guarantee: exactly once"
+    told = f"guarantee: exactly once, but for {'; '.join(less)}" if less else "guarantee: exactly once"
+    return f"{told}; if operators without a snapshot have no state: {', '.join(guessed)}" if guessed else told

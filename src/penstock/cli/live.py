@@ -28,22 +28,26 @@ STYLES = {
     "stopped": "bold",
     "failed": "bold red",
 }
+NAMES = 12  # cells that components' names get at least
+GAP = 2  # cells between columns
 STEADY = 6  # cells of a column of figures at least, so that it does not jump as they change
 NAME_WIDTH = 20  # of a machine's name, at most, before all else in its row gives way
 LATE = "late"  # the note of a machine whose emulation is
+SPARED = ("machines", "out", "tasks", "blocked", "processing", "p50")  # columns that give way to others, in this order
+WINDOWED = ("rate", "queue", "out", "blocked")  # columns of the moment: they say nothing of a run that is over
 FEWEST_MACHINES = 3  # rows that they get on the lowest terminal
 
 
 def view(status: "Status", width: int, height: int | None = None, note: str = "") -> RenderableType:
     """Draw a run for a terminal of so many columns and, where a height is given, of so many lines."""
-    below, safety = _below(status, note), _safety(status)
+    below, safety = _below(status, note), [*_mishaps(status, width), *_safety(status)]
     taken = len(status.components) + 11  # headings, empty lines, end to end
     taken += sum(1 + len(line) // width for line in [*below, *safety])
     rows = len(status.machines) if height is None else max(height - taken, FEWEST_MACHINES)
     return Group(
         *headline(status),
         Text(),
-        _components(status.components, width >= WIDE),
+        _components(status, width),
         Text(),
         *_end_to_end(status, width),
         *safety,
@@ -51,6 +55,11 @@ def view(status: "Status", width: int, height: int | None = None, note: str = ""
         _machines(status, rows),
         *below,
     )
+
+
+def ended(status: "Status") -> bool:
+    """Whether the run is over."""
+    return status.phase in ("stopped", "failed")
 
 
 def headline(status: "Status") -> list[Text]:
@@ -86,7 +95,9 @@ def milliseconds(value: float | None) -> str:
 
 
 def status_line(status: "Status") -> str:
-    """Write a run in one plain line, for a log."""
+    """Write a run in one plain line, for a log; of one that is over, what it did in all."""
+    if ended(status):
+        return f"{clock(status.seconds)} {status.phase}: {status.emitted:,} in, {status.written:,} out{_again(status)}"
     parts = [f"{clock(status.seconds)} {status.phase}: {number(_rate(status, 'source'))}/s in"]
     parts.append(f"{number(_rate(status, 'sink'))}/s out")
     if status.latency is not None:
@@ -125,36 +136,70 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def _components(components: "Sequence[ComponentStatus]", wide: bool) -> Table:
+def _components(status: "Status", width: int) -> Table:
+    """Draw the components; columns are left out rather than that a number is cut."""
+    wide, components = width >= WIDE, status.components
     odd = {
         "blocked": any(component.blocked >= BLOCKED for component in components),
-        "skipped": any(component.skipped for component in components),
-        "retried": any(component.retried for component in components),
+        "skipped": wide and any(component.skipped for component in components),
+        "retried": wide and any(component.retried for component in components),
     }
     columns = {"component": "component", "tasks": "tasks", "machines": "machines", "rate": "rate\n/s", "queue": "queue"}
     columns |= {"out": "out-\nqueue", "processing": "processing\nms", "p50": "p50\nms", "p99": "p99\nms"}
     columns |= {name: name for name, some in odd.items() if some}
-    shown = {name: title for name, title in columns.items() if wide or name not in ("machines", "out")}
+    left_out = (() if wide else ("machines", "out")) + (WINDOWED if ended(status) else ())
+    shown = {name: title for name, title in columns.items() if name not in left_out}
+    cells = [_cells(component) for component in components]
+    for name in SPARED:
+        if _width(shown, cells) > width:
+            shown.pop(name, None)
     rows = table(*shown.values())
-    for column in rows.columns[2:]:
-        column.min_width = STEADY
-    for component in components:
-        cells = {
-            "component": escape(component.name),
-            "tasks": str(component.tasks),
-            "machines": str(component.machines),
-            "rate": number(component.rate_tps),
-            "queue": f"{component.queue:,}",
-            "out": f"{component.waiting_out:,}",
-            "processing": milliseconds(component.processing_ms),
-            "p50": milliseconds(component.p50_ms),
-            "p99": milliseconds(component.p99_ms),
-            "blocked": f"[yellow]{component.blocked:.0%}[/]" if component.blocked >= BLOCKED else "-",
-            "skipped": f"[yellow]{component.skipped:,}[/]" if component.skipped else "-",
-            "retried": f"{component.retried:,}" if component.retried else "-",
-        }
-        rows.add_row(*(cells[name] for name in shown))
+    for column in rows.columns[1:]:
+        column.min_width = STEADY if column.header != "tasks" else None
+    for each in cells:
+        rows.add_row(
+            *(f"[yellow]{each[name]}[/]" if name in odd and each[name] != "-" else each[name] for name in shown)
+        )
     return rows
+
+
+def _cells(component: "ComponentStatus") -> dict[str, str]:
+    return {
+        "component": escape(component.name),
+        "tasks": str(component.tasks),
+        "machines": str(component.machines),
+        "rate": number(component.rate_tps),
+        "queue": f"{component.queue:,}",
+        "out": f"{component.waiting_out:,}",
+        "processing": milliseconds(component.processing_ms),
+        "p50": milliseconds(component.p50_ms),
+        "p99": milliseconds(component.p99_ms),
+        "blocked": f"{component.blocked:.0%}" if component.blocked >= BLOCKED else "-",
+        "skipped": f"{component.skipped:,}" if component.skipped else "-",
+        "retried": f"{component.retried:,}" if component.retried else "-",
+    }
+
+
+def _width(shown: dict[str, str], cells: Sequence[dict[str, str]]) -> int:
+    """Return the columns of a terminal that a table takes at least: only names of components may be folded."""
+    total = NAMES + GAP
+    for name, title in shown.items():
+        if name != "component":
+            texts = [*title.split("\n"), *(each[name] for each in cells)]
+            total += GAP + max(STEADY if name != "tasks" else 0, *map(len, texts))
+    return total
+
+
+def _mishaps(status: "Status", width: int) -> list[Text]:
+    """Say below a narrow table what has no room in it: the tuples that were skipped or tried again."""
+    if width >= WIDE:
+        return []
+    lines = []
+    for name, style in (("skipped", "yellow"), ("retried", "")):
+        counts = [(component.name, getattr(component, name)) for component in status.components]
+        if told := ", ".join(f"{count:,} by {component}" for component, count in counts if count):
+            lines.append(Text.assemble((f"{name:<10}", "bold"), (f"  {told}", style)))
+    return lines
 
 
 def _end_to_end(status: "Status", width: int) -> list[Text]:
@@ -166,7 +211,7 @@ def _end_to_end(status: "Status", width: int) -> list[Text]:
         times = f"p50 [bold]{p50}[/] ms  p99 [bold]{p99}[/] ms  mean {mean}  worst {worst}"
         times += f"  [dim]{latency.count:,} sampled[/]"
     flow = f"{status.emitted:,} in  {status.written:,} out"
-    flow += "" if status.in_flight is None else f"  {status.in_flight:,} in flight"
+    flow += "" if status.in_flight is None or ended(status) else f"  {status.in_flight:,} in flight"
     flow += f"  [yellow]{status.timed_out:,} timed out[/]" if status.timed_out else ""
     if width >= WIDE:
         return [Text.from_markup(f"[bold]end to end[/]  {times}   {flow}", overflow="ellipsis")]
@@ -183,7 +228,17 @@ def _safety(status: "Status") -> list[Text]:
     if status.recoveries:
         told = f"{status.recoveries:,}, the last: {status.last_recovery}" if status.last_recovery else ""
         lines.append(Text.assemble(("recoveries", "bold"), f"  {told or status.recoveries}"))
+    if again := _again(status):
+        lines.append(Text(f"            counted{again.replace(',', '', 1)}", style="dim"))
     return lines
+
+
+def _again(status: "Status") -> str:
+    """Say what the counts of tuples are of, where that is not each tuple once since the beginning."""
+    told = f", since checkpoint {status.resumed}, from which it was resumed" if status.resumed else ""
+    if status.recoveries:
+        told += f", with those that came again after {plural(status.recoveries, 'recovery', 'recoveries')}"
+    return told
 
 
 def age(seconds: float) -> str:
@@ -249,7 +304,7 @@ def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
     seconds = max(status.seconds, 1e-9)
     lines = [("ran", f"{status.application} {clock(status.seconds)} {place(status)}, under {status.policy}")]
     inward = f"{status.emitted:,} in ({number(status.emitted / seconds)}/s)"
-    lines.append(("tuples", f"{inward}, {status.written:,} out ({number(status.written / seconds)}/s)"))
+    lines.append(("tuples", f"{inward}, {status.written:,} out ({number(status.written / seconds)}/s){_again(status)}"))
     if status.latency is not None:
         p50, p99 = milliseconds(status.latency.p50_ms), milliseconds(status.latency.p99_ms)
         lines.append(("latency", f"p50 {p50} ms, p99 {p99} ms, {status.latency.count:,} sampled towards the end"))
@@ -258,7 +313,8 @@ def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
     skips = [
         (plural(component.skipped, "tuple"), component.name) for component in status.components if component.skipped
     ]
-    lines += [("skipped", f"{tuples} by {name}, kept as dead letters") for tuples, name in skips]
+    kept = "with those that came again; dead letters have each once" if status.recoveries else "kept as dead letters"
+    lines += [("skipped", f"{tuples} by {name}, {kept}") for tuples, name in skips]
     if status.recoveries:
         lines.append(("recovered", f"{plural(status.recoveries, 'time')}, the last: {status.last_recovery}"))
     lines += [("warning", warning) for warning in status.warnings]
@@ -266,8 +322,8 @@ def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
     if files := published(info):
         lines.append(("output", f"{info.output_path}, {plural(files, 'file')} published"))
     if resumable := goes_on(info):
-        lines.append(("next", f"penstock run --resume {run_name(info)} {resumable}"))
-    lines.append(("next", f"penstock report {run_name(info)}"))
+        lines.append(("next", f"penstock run --resume {info.called} {resumable}"))
+    lines.append(("next", f"penstock report {info.called}"))
     return lines
 
 
@@ -290,10 +346,3 @@ def goes_on(info: "RunInfo") -> str:
         with suppress(PenstockError, OSError):
             return "" if read_manifest(disk, folder, latest).last else f"goes on from checkpoint {latest}"
     return "" if there else "begins anew, no checkpoint was complete"
-
-
-def run_name(info: "RunInfo") -> str:
-    """Return what a later command calls a run: its name, or its folder where that is not among the others."""
-    from penstock.runtime.folder import RUNS
-
-    return info.path.name if info.path.parent == RUNS else info.folder

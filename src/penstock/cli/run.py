@@ -179,8 +179,8 @@ def _every(text: str | None) -> float | None:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        problem = f"expected seconds > 0 or none, got {text!r}; choose another --checkpoint-every"
+    if not 0.1 <= seconds < float("inf"):
+        problem = f"expected seconds ≥ 0.1 or none, got {text!r}; choose another --checkpoint-every"
         raise InvalidInput("checkpoint_every", problem)
     return seconds
 

@@ -34,7 +34,7 @@ def status(
 
     Rates and times are of the last seconds; p50 and p99 are of sampled tuples.
     """
-    from penstock.cli.output import console, print_json, terminal_width
+    from penstock.cli.output import console, print_json
     from penstock.runtime.folder import find_running
     from penstock.runtime.socket import GetStatus, ask
 
@@ -47,7 +47,7 @@ def status(
     else:
         from penstock.cli.live import view
 
-        console.print(view(found, terminal_width()))
+        console.print(view(found, console.width))
 
 
 def _watch(info: "RunInfo", found: "Status", as_json: bool) -> None:

@@ -29,18 +29,20 @@ def stop(
     With --now nothing is published that came after the last checkpoint; penstock run --resume goes on from there. Waits
     for the end; Ctrl-C leaves off waiting, not ending.
     """
-    from penstock.cli.live import run_name
+    from penstock.cli.live import goes_on
     from penstock.cli.output import console, errors, print_json
     from penstock.runtime.folder import find_running
     from penstock.runtime.socket import Drain, Stop, Unanswered, ask
 
+    def say() -> None:
+        if not as_json:
+            errors.print(f"{'stopping' if now else 'draining'} {info.run}", markup=False, soft_wrap=True)
+
     info = find_running(run, runs)
-    if not as_json:
-        errors.print(f"{'stopping' if now else 'draining'} {info.run}", markup=False, soft_wrap=True)
     with suppress(Unanswered):  # it ended before it could say so
-        ask(info, Stop() if now else Drain(), timeout=None)
+        ask(info, Stop() if now else Drain(), timeout=None, heard=say)
     if as_json:
         print_json({"run": info.run, "drained": not now, "telemetry": str(info.telemetry_path)})
     else:
-        then = f"report {run_name(info)}" if not now or info.setup is None else f"run --resume {run_name(info)}"
+        then = f"run --resume {info.called}" if now and goes_on(info) else f"report {info.called}"
         console.print(f"{info.run} has ended; next: penstock {then}", markup=False, soft_wrap=True)

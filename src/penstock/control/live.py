@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.runtime.terms import Complete, Site
 
 POLICY = "round-robin"
+SHORTEST_S = 0.1  # between checkpoints; saving one takes some hundredths
 
 
 class NoPlacement(PenstockError):
@@ -89,7 +90,7 @@ def start(
     in_flight: source tuples that a source task may have under way. window: tuples that a channel may have.
     listen: where workers call, HOST or HOST:PORT; None: loopback, or for another master the driver's host, a free port.
     seed: for everything that is drawn by lot; 0 unless said.
-    checkpoint_s: seconds between checkpoints, 5 unless said; 0: only one, at the end.
+    checkpoint_s: seconds between checkpoints, at least 0.1, 5 unless said; 0: only one, at the end.
     guarantee: "exactly-once" refuses an application that cannot keep it; "any", the default, takes each as it is.
     resume: the name or folder of a run that was stopped, has failed or lost its driver: it goes on from its last
         checkpoint. What is not said is as it was; `emulate`, `seed` and `telemetry` cannot change.
@@ -345,8 +346,10 @@ def _refuse_below_one(**counts: int | None) -> None:
 def _refuse_seconds(checkpoint_s: float | None) -> None:
     if checkpoint_s is None:
         return
-    if isinstance(checkpoint_s, bool) or not isinstance(checkpoint_s, int | float) or not 0 <= checkpoint_s < math.inf:
-        raise InvalidInput("checkpoint_s", f"expected seconds ≥ 0, got {checkpoint_s!r}")
+    seconds = math.nan if isinstance(checkpoint_s, bool) or not isinstance(checkpoint_s, int | float) else checkpoint_s
+    if seconds != 0 and not SHORTEST_S <= seconds < math.inf:
+        problem = f"expected 0 or seconds ≥ {SHORTEST_S}, got {checkpoint_s!r}"
+        raise InvalidInput("checkpoint_s", f"{problem}; 5 is usual, and 0 makes only one, at the end")
 
 
 def _refuse_unwritable(**folders: Path | str | bool | None) -> None:

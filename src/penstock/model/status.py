@@ -76,7 +76,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: int = 0  # sampled trees that did not finish in time
     operation: str = ""  # what is being done: a move, an apply
     epoch: int = 0  # counts the times that it began, anew or from a checkpoint
-    recoveries: int = 0  # since this driver has it
+    resumed: int = 0  # the checkpoint from which this driver went on, all counts being since then; 0: none
+    recoveries: int = 0  # since this driver has it; tuples that come again after one count again
     last_recovery: str = ""  # why, from which checkpoint and how long it took, in one line
     last_recovery_s: float = 0.0  # from the loss until tuples flowed again
     checkpoint: CheckpointStatus | None = None  # None: none is complete yet

@@ -8,14 +8,18 @@
         published      what its sinks had ready has its names
       journal.json     the last epoch, and where tasks should be
 
+On disk, a manifest has the names of sinks' files below the run's folder, which is the one that `checkpoints` is in,
+from there on: a run's folder can be moved, and a copy of it leaves the original's files alone. Others are absolute.
+
 A manifest of an earlier version of the format, of another application, or with another number of key groups is refused
 with the reason. One that is damaged is passed over for the one before.
 """
 
 import contextlib
+import os
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -175,7 +179,13 @@ def saved(entry: Entry, name: str, file: str) -> Saved:
 
 def write_manifest(disk: Disk, folder: str, manifest: Manifest) -> None:
     """Make a checkpoint count."""
-    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    run = _run_folder(folder)
+
+    def shorten(path: str) -> str:
+        path = os.path.abspath(path)
+        return os.path.relpath(path, run) if path.startswith(below(run, "")) else path
+
+    text = msgspec.json.format(msgspec.json.encode(_renamed(manifest, shorten)), indent=1) + b"\n"
     body = text + f"{checksum(text):08x}\n".encode()
     disk.replace(below(folder_of(folder, manifest.number), MANIFEST), body)
 
@@ -192,9 +202,24 @@ def read_manifest(disk: Disk, folder: str, number: int) -> Manifest:
         if form != FORMAT:
             problem = f"format {form} is not known to this version of Penstock, which reads {FORMAT}"
             raise UnknownFormat(f"{path}: {problem}; resume with the version that wrote it")
-        return msgspec.json.decode(text, type=Manifest)
+        manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.MsgspecError as error:
         raise FileProblem(f"{path}: not a manifest, {error}") from None
+    return _renamed(manifest, lambda name: below(_run_folder(folder), name))  # an absolute name stays as it is
+
+
+def _run_folder(folder: str) -> str:
+    """Return the folder of the run whose checkpoints are in a folder."""
+    return os.path.dirname(os.path.abspath(folder))
+
+
+def _renamed(manifest: Manifest, rename: Callable[[str], str]) -> Manifest:
+    """Return a manifest with other names of the sinks' files."""
+    tasks = []
+    for task in manifest.tasks:
+        pending = tuple((rename(temporary), rename(final)) for temporary, final in task.pending)
+        tasks.append(msgspec.structs.replace(task, pending=pending))
+    return msgspec.structs.replace(manifest, tasks=tuple(tasks))
 
 
 def numbers(disk: Disk, folder: str) -> list[int]:

@@ -69,6 +69,8 @@ class Controller:
         self._ended: set[int] = set()
         self._passed: dict[tuple[int, int], int] = {}
         self.progressed: dict[int, int] = {}
+        self._emitted_before = 0  # this epoch
+        self._counted_before: dict[int, int] = {}  # by each task
         self.operations = Operations(self)
         self.checkpointing = Checkpointing(self)
         self.recovery = Recovery(self, now)
@@ -305,6 +307,11 @@ class Controller:
         """Forget what was said in an epoch that is over."""
         self._ended, self._passed, self.progressed = set(), {}, {}
         self.acker = Acker()
+        self._emitted_before = self.gauges.emitted
+        latest = self.checkpointing.latest
+        self._counted_before = (
+            {} if latest is None else {self.layout.by_name[saved.task]: saved.counted for saved in latest.tasks}
+        )
 
     def go(self, phase: str, now: float) -> None:
         """Let tuples flow in a new epoch."""
@@ -423,7 +430,8 @@ class Controller:
         """Source tuples that are not processed to the end; None where nobody limits them."""
         if not self.terms.in_flight:
             return None
-        return max(0, self.gauges.emitted - sum(self.progressed.values()))
+        emitted = self.gauges.emitted - self._emitted_before
+        return max(0, emitted - sum(value - self._counted_before.get(t, 0) for t, value in self.progressed.items()))
 
     def clock(self, worker: int) -> ClockEstimate:
         """Return how far a worker's clock is from this one's."""

@@ -6,6 +6,7 @@
       plan.toml    where its tasks began
       cluster.toml the machines that are emulated, if any
       checkpoints/ what it goes on from after a failure
+      epochs/      which epoch each task of a sink has begun, after a failure
       telemetry/   unless it was sent elsewhere
       output/      what sinks with relative paths write
       run.log      what operators and the runtime had to say, with tracebacks
@@ -98,6 +99,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     def path(self) -> Path:
         """The run's folder."""
         return Path(self.folder)
+
+    @property
+    def called(self) -> str:
+        """What a later command calls it: its name, or its folder where that is not among the others."""
+        return self.path.name if self.path.absolute().parent == RUNS.absolute() else self.folder
 
     @property
     def telemetry_path(self) -> Path:
@@ -236,7 +242,7 @@ def find_running(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo
         info = going[0] if going else info
     if info.ended is not None:
         problem = f"run {info.run} has ended, {info.ended:%Y-%m-%d %H:%M:%S}; its telemetry is in {info.telemetry_path}"
-        raise NoRun(f"{problem}: penstock report {info.run}")
+        raise NoRun(f"{problem}: penstock report {info.called}")
     return info
 
 
@@ -266,7 +272,7 @@ class RunLock:
             self._file.seek(0)
             holder = self._file.read().strip() or f"process {info.pid}"
             self._file.close()
-            ways = f"see penstock status {info.run}, end it by penstock stop {info.run}"
+            ways = f"see penstock status {info.called}, end it by penstock stop {info.called}"
             raise Taken(f"run {info.run} is being run by {holder}; {ways}") from None
         self._file.truncate(0)
         self._file.write(f"process {os.getpid()} on {platform.node()}\n")

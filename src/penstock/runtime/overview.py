@@ -44,6 +44,7 @@ def overview(controller: "Controller", now: float) -> Status:
         timed_out=controller.acker.timed_out,
         operation=controller.operations.current,
         epoch=controller.epoch,
+        resumed=terms.resumed.number if terms.resumed is not None else 0,
         recoveries=controller.recovery.count,
         last_recovery=controller.recovery.last,
         last_recovery_s=controller.recovery.times[-1] if controller.recovery.times else 0.0,

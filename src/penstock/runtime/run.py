@@ -232,7 +232,7 @@ class Run:
             if not (problem := self._jobs.why_ended()):
                 self._driver.warn(f"Spark does not do what it should for the workers: {str(error).splitlines()[0]}")
                 return
-        way = f"go on from its last checkpoint by penstock run --resume {self.info.run}"
+        way = f"go on from its last checkpoint by penstock run --resume {self.info.called}"
         self._fail(f"the Spark session has ended, {problem}; {way}")
 
     def _let_go(self) -> None:

@@ -3,6 +3,9 @@
 The driver listens on a Unix socket in a folder that only its user may enter. A request is one line of JSON, and so is
 its answer; what may be asked is the union `Asked`. Each connection has a thread of its own, so that the status can be
 had while a move is under way. A mistake travels as its text, and is raised where it was asked.
+
+Whoever asks says hello first. A driver that lives answers that at once, however long the answer to the request itself
+takes; one that does not is stopped or stuck, though its socket still takes connections.
 """
 
 import os
@@ -11,6 +14,7 @@ import socket
 import tempfile
 import traceback
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread, current_thread
@@ -27,6 +31,7 @@ from penstock.runtime.handle import Handle, LogLine, Outcome
 
 LONGEST_PATH = 99  # characters that every system takes as the name of a socket
 KEPT_LINES = 1000  # of the log, for those who ask for its end
+HELLO_SECONDS = 5.0  # in which a driver answers a hello
 PARTING_SECONDS = 5.0  # that answers under way are waited for at the end
 
 A = TypeVar("A")
@@ -45,6 +50,10 @@ class LogTail(msgspec.Struct, frozen=True):
 
     lines: list[LogLine]
     number: int
+
+
+class Hello(Request[Done], frozen=True, tag="hello"):
+    """Are you there?"""
 
 
 class GetStatus(Request[Status], frozen=True, tag="status"):
@@ -78,7 +87,7 @@ class GetLog(Request[LogTail], frozen=True, tag="log"):
     after: int = 0  # only lines after this many
 
 
-Asked = GetStatus | MoveTask | ApplyPlan | Drain | Stop | GetLog
+Asked = Hello | GetStatus | MoveTask | ApplyPlan | Drain | Stop | GetLog
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,6 +98,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _ANSWERS: dict[type, Any] = {
+    Hello: Done,
     GetStatus: Status,
     MoveTask: list[Outcome],
     ApplyPlan: list[Outcome],
@@ -106,22 +116,35 @@ class Unanswered(NoRun):
     """A run that ended, or was ended, before it could answer."""
 
 
-def ask(info: RunInfo, request: Request[A], timeout: float | None = 10.0) -> A:
-    """Ask something of a running application and return its answer; `timeout` None waits as long as it takes."""
+def ask(
+    info: RunInfo,
+    request: Request[A],
+    timeout: float | None = 10.0,
+    heard: Callable[[], None] = lambda: None,
+    hello_s: float = HELLO_SECONDS,
+) -> A:
+    """Ask something of a running application and return its answer; `timeout` None waits as long as it takes.
+
+    `heard` is called when its driver is known to be there, before it is asked.
+    """
     if not info.socket and alive(info.pid):
         raise NoRun(f"run {info.run} is still starting; ask again in a moment")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(timeout)
+        greeted = False
         try:
+            connection.settimeout(hello_s)
             connection.connect(info.socket)
-            connection.sendall(msgspec.json.encode(request) + b"\n")
             with connection.makefile("rb") as answers:
+                connection.sendall(_line(Hello()))
                 line = answers.readline()
-        except TimeoutError:
-            problem = (
-                f"no answer within {timeout:g} s from its driver (pid {info.pid}); ask again, or see {info.log_path}"
-            )
-            raise NotAnswering(f"run {info.run}: {problem}") from None
+                if line:  # whatever it says: an older version does not know the word
+                    greeted = True
+                    heard()
+                    connection.settimeout(timeout)
+                    connection.sendall(_line(request))
+                    line = answers.readline()
+        except (TimeoutError, BlockingIOError):  # or others wait already, more than the socket takes
+            raise NotAnswering(_silent(info, timeout) if greeted else _stuck(info, hello_s)) from None
         except PermissionError:
             raise NoRun(f"run {info.run} is another user's; only who started it can ask it") from None
         except (BrokenPipeError, ConnectionResetError):
@@ -136,11 +159,26 @@ def ask(info: RunInfo, request: Request[A], timeout: float | None = 10.0) -> A:
     return cast(A, msgspec.json.decode(answer.value, type=_ANSWERS[type(request)]))
 
 
+def _line(message: Request[Any] | Answer) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
+
+
+def _silent(info: RunInfo, seconds: float | None) -> str:
+    problem = f"no answer within {seconds:g} s from its driver (pid {info.pid}); ask again, or see {info.log_path}"
+    return f"run {info.run}: {problem}"
+
+
+def _stuck(info: RunInfo, seconds: float) -> str:
+    problem = f"its driver (pid {info.pid}) does not answer, not even to a hello within {seconds:g} s"
+    resume = "" if info.setup is None else f", which leaves the run to penstock run --resume {info.called}"
+    return f"run {info.run}: {problem}; if it is stopped, kill -CONT {info.pid}; or end it, kill -9 {info.pid}{resume}"
+
+
 def _gone(info: RunInfo) -> str:
     driver = f"its driver (pid {info.pid}) has gone"
     if info.setup is None:
         return f"run {info.run} is not running: {driver}; its telemetry is in {info.telemetry_path}"
-    return f"run {info.run} is not running: {driver}; go on with penstock run --resume {info.run}"
+    return f"run {info.run} is not running: {driver}; go on with penstock run --resume {info.called}"
 
 
 class ControlServer:
@@ -214,7 +252,7 @@ class ControlServer:
     def _serve(self, connection: socket.socket) -> None:
         with suppress(OSError), connection, connection.makefile("rwb") as stream:  # OSError: the other side has gone
             for line in stream:
-                stream.write(msgspec.json.encode(self._answer(line)) + b"\n")
+                stream.write(_line(self._answer(line)))
                 stream.flush()
         with self._lock:
             del self._connections[current_thread()]
@@ -243,7 +281,7 @@ class ControlServer:
             return self._tail(request.after)
         if isinstance(request, Drain):
             self._handle.drain()
-        else:
+        elif isinstance(request, Stop):
             self._handle.stop()
         return Done()
 

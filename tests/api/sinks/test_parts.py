@@ -182,10 +182,11 @@ def test_names_say_component_task_number_and_run(tmp_path: Path) -> None:
     sink = opened(tmp_path, "monday", 7)
     sink.write([1])
     [(temporary, final)] = sink.prepare()
-    assert hidden(tmp_path / "out") == ["_part-save-0-000000.monday.e7", "_part-save-0.monday.e7"]
+    assert hidden(tmp_path / "out") == ["_part-save-0-000000.monday.e7"]
     assert temporary == str(tmp_path / "out" / "_part-save-0-000000.monday.e7")
     assert Path(final).parent == tmp_path / "out"
     assert Path(final).name == "part-save-0-000000-d618fb.jsonl"
+    assert [path.name for path in (tmp_path / "epochs").iterdir()] == ["part-save-0.monday.e7"]
     sink.close()
 
 
@@ -209,8 +210,12 @@ def test_a_second_run_of_the_same_name_keeps_the_files_of_the_first(tmp_path: Pa
     [name] = published(first)
     first.close()
     second = opened(tmp_path)
-    with pytest.raises(FileProblem, match=f"{name}: is there already, from another run that is named 'monday'"):
+    with pytest.raises(FileProblem) as refused:
         second.write([2])
+    assert str(refused.value) == (
+        f"{tmp_path / 'out' / name}: is there already, of an earlier run named 'monday', or of this one before its "
+        "checkpoints were removed; remove all part-*-d618fb.jsonl there, or choose another folder"
+    )
     second.close()
     assert [file.name for file in visible(tmp_path / "out")] == [name]
 
@@ -259,7 +264,7 @@ def test_removes_only_what_earlier_epochs_of_its_own_task_and_run_have_left(tmp_
     for sink in left:
         sink.write([0])
         sink.prepare()
-    assert len(hidden(tmp_path / "out")) == len(left) + 1
+    assert len(hidden(tmp_path / "out")) == len(left)
     kept = set(hidden(tmp_path / "out")) - {"_part-save-0-000000.m.e1"}
     again = opened(tmp_path, "m", 3)
     again.snapshot()
@@ -275,14 +280,25 @@ def test_what_a_zombie_has_left_is_removed_once_the_part_has_its_name(tmp_path: 
     zombie.prepare()
     zombie.write([-1])
     zombie.prepare()
-    assert len(hidden(tmp_path / "out")) == 3
+    assert len(hidden(tmp_path / "out")) == 2
     published(newer)
     newer.write([2])
     published(newer)
     restore(newer, saved(newer))
-    assert hidden(tmp_path / "out") == ["_part-save-0.monday.e2"]
+    assert hidden(tmp_path / "out") == []
     zombie.close()
     newer.close()
+
+
+def test_recoveries_leave_nothing_in_the_folder_of_output(tmp_path: Path) -> None:
+    life = Life(MAKERS[0], tmp_path)
+    for _ in range(3):
+        life.feed(2)
+        life.checkpoint()
+        life.recover()
+    life.end()
+    assert hidden(tmp_path / "out") == []
+    assert [path.name for path in (tmp_path / "epochs").iterdir()] == ["part-save-3.monday.e4"]
 
 
 def test_closing_drops_what_was_not_prepared(tmp_path: Path) -> None:

@@ -188,6 +188,23 @@ def test_a_position_within_a_block_keeps_dues(tmp_path: Path) -> None:
     assert before.dues + after.dues == list(range(700))
 
 
+@pytest.mark.parametrize("speed", [0.25, 10.0])
+def test_another_speed_holds_from_now_on(tmp_path: Path, speed: float) -> None:
+    (tmp_path / "log").write_text("".join(f"{number}\n" for number in range(1000)))
+    clock = Clock()
+    here, there = (Lines(tmp_path / "log", timestamps=float, speed=each) for each in (1.0, speed))
+    here.open(context(clock=clock))
+    assert len(poll_at(here, clock, [0.0, 500.5]).values) == 501
+    there.open(context(clock=clock))
+    there.seek(here.position())
+    clock.time = 0.0
+    got = poll_at(there, clock, [0.0, 1.0 / speed, 10.0 / speed])
+    assert got.values == [str(number) for number in range(501, 511)]
+    assert got.dues == pytest.approx([(number - 500.5) / speed for number in range(501, 511)], abs=1e-9)
+    here.close()
+    there.close()
+
+
 def test_refuses_a_path_that_is_not_there(tmp_path: Path) -> None:
     source = Lines(tmp_path / "nowhere")
     for refused in (source.check, lambda: source.open(context())):

@@ -1,3 +1,4 @@
+from itertools import permutations
 from typing import Any
 from zlib import crc32
 
@@ -186,6 +187,76 @@ def test_a_move_makes_neither_burst_nor_pause() -> None:
     assert there.take(77.0, 100) == []
     assert there.next_due(77.0) == pytest.approx(77.05)
     assert there.count == 51
+
+
+PACES: list[dict[str, Any]] = [
+    {"rate": 10.0},
+    {"rate": 1000.0},
+    {"arrivals": Poisson(rate=200.0)},
+    {"arrivals": Poisson(rate=50.0)},
+    {"arrivals": OnOff(rate=50.0, slot=0.5, burst=3.0)},
+    {},
+]
+
+
+@pytest.mark.parametrize(("before", "after"), list(permutations(PACES, 2)), ids=str)
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_another_pace_holds_from_now_on(before: dict[str, Any], after: dict[str, Any], tasks: int) -> None:
+    clock = Clock(START)
+    for task in range(tasks):
+        clock.time = START
+        slow = opened(task, tasks, clock=clock, **before)
+        taken = len(slow.take(START, 1)) + len(slow.take(START + 60.0, 40))
+        clock.time = START + 100.0  # most of them are late
+        changed, anew = opened(task, tasks, **after), opened(task, tasks, **after)
+        changed.seek(slow.position())
+        changed.take(START, 0)
+        expected = _all(anew, START + 3.0)
+        assert _all(changed, START + 3.0) == expected
+        assert changed.count == taken + len(expected)
+        again = opened(task, tasks, **after)  # the new pace goes on where it was, like any other
+        again.seek({**changed.position(), "elapsed": 3.0})
+        again.take(START + 3.0, 0)
+        assert again.take(START + 4.0, 50) == pytest.approx(anew.take(START + 4.0, 50), abs=1e-9)
+
+
+def test_a_new_rate_holds_at_once_after_a_long_time_at_another() -> None:
+    clock = Clock(START)
+    here = opened(rate=1000.0, clock=clock)
+    here.take(START, 1)
+    clock.time = START + 3600.0
+    here.take(clock.time, 10_000_000)
+    for rate in (10.0, 100_000.0):
+        there = opened(rate=rate)
+        there.seek(here.position())
+        assert there.take(START, 10_000_000) == [START]
+        assert len(there.take(START + 1.0, 10_000_000)) == pytest.approx(rate, abs=1)
+
+
+class Unnamed:
+    """An arrival process that does not say what it is."""
+
+    rate, slot = 50.0, 0.1
+
+    def counts(self, slots: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        return rng.poisson(5.0, slots)
+
+
+@pytest.mark.parametrize("how", [{"rate": 10.0}, {"arrivals": Poisson(rate=50.0)}, {"arrivals": Unnamed()}], ids=str)
+def test_positions_of_an_earlier_version_and_of_other_processes_are_read(how: dict[str, Any]) -> None:
+    clock = Clock(START)
+    here = opened(clock=clock, **how)
+    _all(here, START + 5.0)
+    clock.time = START + 5.0
+    position = here.position()
+    old = {name: value for name, value in position.items() if name not in ("by", "others")}
+    expected = here.take(START + 7.0, 1000)
+    for found in (position, old):
+        there = opened(**({"arrivals": Unnamed()} if isinstance(how.get("arrivals"), Unnamed) else how))
+        there.seek(found)
+        there.take(START + 5.0, 0)
+        assert there.take(START + 7.0, 1000) == pytest.approx(expected, abs=1e-9)
+        assert len(expected) > 15
 
 
 @pytest.mark.parametrize(

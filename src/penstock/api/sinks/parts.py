@@ -2,7 +2,9 @@
 
     _part-count-0-000002.monday.e3         written by epoch 3 of the run `monday`, and its own alone
     part-count-0-000002-d618fb.jsonl       the name that it gets once the checkpoint that it belongs to is complete
-    _part-count-0.monday.e3                the task has begun epoch 3: an earlier one must touch nothing any more
+
+    epochs/part-count-0.monday.e3          in the run's folder: the task has begun epoch 3, an earlier one must touch
+                                           nothing any more
 
 A part is written under a name that begins with `_`, which Spark and other readers leave out, and that no other epoch
 uses. `prepare` completes it; whoever keeps the checkpoints gives it its name. Names say component, task, number and
@@ -26,6 +28,7 @@ from penstock.model.errors import FileProblem, InvalidInput
 _LOG = logging.getLogger(__name__)
 
 FIRST_EPOCH = 1
+EPOCHS = "epochs"  # a folder of the run
 PATIENCE = 1 << 26  # bytes that a task keeps in memory while the disk is full
 
 
@@ -194,13 +197,15 @@ class _Names:
 
     def __init__(self, context: TaskContext, folder: Path, prefix: str, ending: str) -> None:
         self.place = Path(os.path.abspath(Path(context.folder) / folder))
+        self.epochs = Path(os.path.abspath(Path(context.folder) / EPOCHS))
         self.run, self.epoch, self.ending = context.run, context.epoch, ending
+        self.prefix = prefix
         self.name = f"{prefix}-{context.component}-{context.task}"
         self.tag = sha256(context.run.encode()).hexdigest()[:6]
         name, run = re.escape(self.name), re.escape(self.run)
         self._final = re.compile(rf"{name}-(\d+)-{self.tag}{re.escape(ending)}")
         self._temporary = re.compile(rf"_{name}-(\d+)\.{run}\.e(\d+)")
-        self._mark = re.compile(rf"_{name}\.{run}\.e(\d+)")
+        self._mark = re.compile(rf"{name}\.{run}\.e(\d+)")
 
     def temporary(self, number: int) -> Path:
         """Return the name under which a part is written."""
@@ -216,12 +221,13 @@ class _Names:
         A process that was taken for dead may wake up in here while a later epoch's files get their names. So files are
         looked for first, and then whether a later epoch has begun: if it has not, none of the files is of it.
         """
-        later = [path for path, found in self._listed(self._final) if found[0] >= number]
-        left = self._listed(self._temporary)
+        later = [path for path, found in _listed(self.place, self._final) if found[0] >= number]
+        left = _listed(self.place, self._temporary)
         self._begin_epoch()
-        if later and self.epoch == FIRST_EPOCH:  # none of them can be of this run
-            problem = f"is there already, from another run that is named {self.run!r}"
-            raise FileProblem(f"{later[0]}: {problem}; give this run or its folder of output another name")
+        if later and self.epoch == FIRST_EPOCH:  # none of them can be of this run, as far as its checkpoints know
+            whose = f"of an earlier run named {self.run!r}, or of this one before its checkpoints were removed"
+            remedy = f"remove all {self.prefix}-*-{self.tag}{self.ending} there, or choose another folder"
+            raise FileProblem(f"{later[0]}: is there already, {whose}; {remedy}")
         for path in later:
             path.unlink(missing_ok=True)
         for path, (part, epoch) in left:
@@ -232,10 +238,14 @@ class _Names:
         return len(later)
 
     def _begin_epoch(self) -> None:
-        """Say that this epoch has begun, or raise where a later one has; no epoch comes before the first."""
+        """Say that this epoch has begun, or raise where a later one has; no epoch comes before the first.
+
+        What says so stays when the run ends: who was taken for dead may wake up after that.
+        """
         if self.epoch > FIRST_EPOCH:
-            (self.place / f"_{self.name}.{self.run}.e{self.epoch}").touch()
-        for path, (epoch,) in self._listed(self._mark):
+            self.epochs.mkdir(parents=True, exist_ok=True)
+            (self.epochs / f"{self.name}.{self.run}.e{self.epoch}").touch()
+        for path, (epoch,) in _listed(self.epochs, self._mark):
             if epoch > self.epoch:
                 raise FileProblem(f"{path}: epoch {epoch} of the run has begun; epoch {self.epoch} must not go on")
             if epoch < self.epoch:
@@ -248,10 +258,15 @@ class _Names:
         except FileNotFoundError:
             return False
 
-    def _listed(self, pattern: re.Pattern[str]) -> list[tuple[Path, tuple[int, ...]]]:
-        """Return the files whose names fit, with the numbers in them."""
-        matches = ((name, pattern.fullmatch(name)) for name in sorted(os.listdir(self.place)))
-        return [(self.place / name, tuple(map(int, match.groups()))) for name, match in matches if match]
+
+def _listed(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, tuple[int, ...]]]:
+    """Return the files whose names fit, with the numbers in them; none where there is no such folder."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    matches = ((name, pattern.fullmatch(name)) for name in names)
+    return [(folder / name, tuple(map(int, match.groups()))) for name, match in matches if match]
 
 
 def _sync_folder(folder: Path) -> None:

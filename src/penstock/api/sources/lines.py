@@ -106,10 +106,12 @@ class Lines(Source[str]):
             self._end, self._reader.ended = position, True
             return
         self._reader.seek(position)
+        pace = position["pace"]
         if self._times is not None:
-            self._times.seek(position["times"])
+            faster = self._times.seek(position["times"])
+            pace = pace | {"elapsed": pace["elapsed"] / faster}
         self._mark, self._skip = self._place(), position["given"]
-        self.pace.seek(position["pace"])
+        self.pace.seek(pace)
 
     def close(self) -> None:
         """Close the file."""
@@ -177,11 +179,14 @@ class _Times:
 
     def position(self) -> list[float | None]:
         """Return what must be known to go on."""
-        return [self.first, self.base, self.latest]
+        return [self.first, self.base, self.latest, self.speed]
 
-    def seek(self, position: Any) -> None:
-        """Go on after a position."""
-        self.first, self.base, self.latest = position
+    def seek(self, position: Any) -> float:
+        """Go on after a position, and return how many times faster than there; earlier versions do not say."""
+        self.first, base, latest, *speed = position
+        faster = self.speed / speed[0] if speed else 1.0
+        self.base, self.latest = base / faster, latest / faster
+        return faster
 
     def _due(self, line: str) -> float:
         seconds = self._seconds(line)

@@ -5,6 +5,7 @@ All tasks of a component share one sequence of tuples, numbered from 0; task k o
 """
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -51,7 +52,8 @@ class Pace:
 
     `open` it, then `take` what is due; a late `take` returns the times at which tuples were due, not those at which
     they were taken. `position` and `seek` move it: the time between the two does not count, so that the pace goes on
-    where it was, and a tuple that was late stays as late.
+    where it was, and a tuple that was late stays as late. Where another pace gave the position, with another rate or
+    another process, this one begins at its beginning with the tuple that is next, and what was late is forgotten.
 
     Equal seeds of the run and equal names of the component give equal arrivals. The counts of a process come from one
     generator, `default_rng([seed, crc32(name)])`. They are drawn as time goes on: the first 16,384 slots, then twice as
@@ -70,6 +72,7 @@ class Pace:
         self.rate = rate
         self.arrivals = arrivals
         self.count = 0  # tuples taken by this task
+        self._before = 0  # those of them that came before this pace began
         self._start: float | None = None  # when the first poll was, or would have been
         self._elapsed = 0.0  # by the time of the position sought
         self._latest = 0.0
@@ -106,12 +109,23 @@ class Pace:
         """Return how far it has come."""
         if self._start is not None:
             self._elapsed = max(self._latest, self._context.now()) - self._start
-        return {"count": self.count, "elapsed": self._elapsed, **self._schedule.position()}
+        told = {"count": self.count, "elapsed": self._elapsed, "by": self._schedule.name, "others": self._before}
+        return told | self._schedule.position()
 
     def seek(self, position: dict[str, Any]) -> None:
         """Go on after a position."""
-        self.count, self._elapsed, self._start = position["count"], position["elapsed"], None
-        self._schedule.seek(position)
+        self.count, self._start = position["count"], None
+        if self._gave(position):
+            self._elapsed, self._before = position["elapsed"], position.get("others", 0)
+            self._schedule.seek(position | {"count": self.count - self._before})
+        else:
+            self._elapsed, self._before = 0.0, self.count
+
+    def _gave(self, position: dict[str, Any]) -> bool:
+        """Say whether a position is of this very pace; one of an earlier version tells only a process from others."""
+        if "by" in position:
+            return bool(position["by"] == self._schedule.name)
+        return isinstance(self._schedule, _Drawn) == ("block" in position)
 
     def _scheduled(self, context: TaskContext, recorded: Callable[[], list[float]] | None) -> "_Schedule":
         if self.rate is not None:
@@ -124,6 +138,8 @@ class Pace:
 class _Schedule(Protocol):
     """When tuples are due, counted from `start`. What is due is decided by comparing the very sums handed out."""
 
+    name: str  # the same only for the same schedule, wherever it is
+
     def take(self, start: float, now: float, limit: int) -> list[float]: ...
 
     def upcoming(self, start: float, now: float) -> float: ...
@@ -135,6 +151,8 @@ class _Schedule(Protocol):
 
 class _Always:
     """Every tuple is due when it is asked for."""
+
+    name = "always"
 
     def take(self, start: float, now: float, limit: int) -> list[float]:
         return [now] * limit
@@ -154,6 +172,7 @@ class _Even:
 
     def __init__(self, rate: float, context: TaskContext) -> None:
         self.rate = rate
+        self.name = f"rate {float(rate)!r}"
         self.first = context.task
         self.step = context.tasks
         self.number = self.first  # of the next tuple
@@ -181,6 +200,8 @@ class _Even:
 
 class _Blocks:
     """Times that come in blocks, the next when the one before is used up."""
+
+    name = "recorded"
 
     def __init__(self) -> None:
         self.times: list[float] = []  # the block's
@@ -237,6 +258,7 @@ class _Drawn(_Blocks):
     def __init__(self, process: Arrivals, context: TaskContext) -> None:
         super().__init__()
         self.process = process
+        self.name = _told_apart(process)
         self.even = bool(getattr(process, "even", False))
         self.seed = (context.seed, crc32(context.component.encode()))
         self.task, self.tasks = context.task, context.tasks
@@ -321,6 +343,12 @@ class _Counts:
         while self.end <= slot:
             self.begin, self.end = self.end, 2 * self.end
         self.counts = self.process.counts(self.end, np.random.default_rng(self.seed))[self.begin :].copy()
+
+
+def _told_apart(process: Arrivals) -> str:
+    """Return a short name that differs for processes that say that they differ; where one is in memory is left out."""
+    told = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(process))
+    return f"arrivals {crc32(f'{told} {process.rate} {process.slot}'.encode()):08x}"
 
 
 def check_number(path: str, value: object, most: float = math.inf) -> None:
