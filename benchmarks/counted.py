@@ -69,13 +69,13 @@ class Count(ps.Operator[str, Counted]):
         self._counts = state[0]
 
 
-def counted(count: int | None = None, rate: float | None = None) -> ps.Dataflow:
-    """Return the application; None: it never ends by itself."""
+def counted(count: int | None = None, rate: float | None = None, cpu: float = 0.0) -> ps.Dataflow:
+    """Return the application; None: it never ends by itself. `cpu` is what a tuple costs, for planning."""
     flow = ps.Dataflow("counted")
     lines = flow.source("lines", ps.Generated(sentence, rate=rate, count=count))
-    words = flow.flat_map("split", split, lines, parallelism=2)
-    counts = flow.operator("count", Count, words.fields(ps.Named("word")), parallelism=2, gives=Counted)
-    flow.sink("lines-out", ps.JsonLines("output/lines"), counts.fields("word"), parallelism=2)
+    words = flow.flat_map("split", split, lines, parallelism=2, cpu=cpu)
+    counts = flow.operator("count", Count, words.fields(ps.Named("word")), parallelism=2, gives=Counted, cpu=cpu)
+    flow.sink("lines-out", ps.JsonLines("output/lines"), counts.fields("word"), parallelism=2, cpu=cpu)
     flow.sink("table-out", ps.Parquet("output/table", schema=Counted), counts)
     return flow
 

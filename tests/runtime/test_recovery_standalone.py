@@ -74,12 +74,13 @@ def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Tria
 def test_an_executor_that_is_new_is_used_and_nothing_is_lost_when_it_goes(
     trial: Callable[..., Trial], spark: SparkSession, folder: Path
 ) -> None:
-    one = trial()
+    one = trial(cpu=0.02)  # more than two machines could do, if it were true
     before = set(one.alive())
     with another_worker(folder / "spark", str(spark.sparkContext.master)):
         wait_until(lambda: len(one.alive()) == 3, what="a third worker")
         (slot,) = set(one.alive()) - before
         assert slot in one.run.cluster.slot_names
+        wait_until(lambda: slot in one.run.status().placement.values(), what="a task on the new machine")
         assert one.run.move("count[0]", slot).after == slot
         one.wait_for_checkpoint()
     wait_until(lambda: one.recoveries[0] >= 1 and one.run.status().phase == "running", what="recovery without it")

@@ -119,9 +119,9 @@ def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     monkeypatch.setattr(members, "LATES", math.inf)
     started: list[Run] = []
 
-    def start(**settings: Any) -> Trial:
+    def start(cpu: float = 0.0, **settings: Any) -> Trial:
         settings = {"checkpoint_s": CHECKPOINT_S, **settings}
-        started.append(ps.run(counted(rate=300), runs=folder / "runs", **settings))
+        started.append(ps.run(counted(rate=300, cpu=cpu), runs=folder / "runs", **settings))
         return Trial(started[-1])
 
     try:

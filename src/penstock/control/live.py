@@ -194,7 +194,7 @@ def _launch(
     flow: Dataflow, begun: _Begun, stack: ExitStack, listener: "socket.socket | None", say: "Progress"
 ) -> "Run":
     """Find out where it can run, plan it where that is not done, and start its workers."""
-    from penstock.control.completing import completion
+    from penstock.control.completing import additions, completion
     from penstock.runtime.run import launch
     from penstock.runtime.spark.executors import is_local, need_cores
 
@@ -219,6 +219,7 @@ def _launch(
         options={**_terms(info, setup, begun.found), "complete": complete},
         progress=say,
         listener=listener,
+        extend=lambda grown, placement: additions(flow.application, grown, placement, Objective(setup.objective)),
     )
 
 

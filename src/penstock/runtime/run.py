@@ -47,6 +47,9 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  addresses to listen on that nobody
 
 Progress = Callable[[str], None]
 
+# Which moves, task and slot, make use of machines that are new: from the cluster with them and the slot of each task.
+Extend = Callable[[Cluster, Sequence[str]], Sequence[tuple[str, str]]]
+
 
 class Run:
     """A running application. It may be used from any thread, and as a context, which drains it at the end."""
@@ -61,6 +64,8 @@ class Run:
         self._driver = driver
         self._jobs = jobs
         self._stack = stack
+        self.extend: Extend | None = None
+        self._unused: list[str] = []  # slots of machines that are new
         self._server: ControlServer | None = None
         self._lock = threading.Lock()  # of the server
         self._over = threading.Event()  # the jobs and the session have ended
@@ -196,8 +201,28 @@ class Run:
                 raise RunFailed(problem)
 
     def grow(self, machine: Machine) -> None:
-        """Take note of a machine that is new."""
+        """Take note of a machine that is new, and see that use is made of it once its workers are there."""
         self.cluster = msgspec.structs.replace(self.cluster, machines=(*self.cluster.machines, machine))
+        self._unused += [f"{machine.name}/{number}" for number in range(machine.slots)]
+
+    def _use_new(self) -> None:
+        """Move tasks to machines that are new, as many as are worth it, in a thread: it takes a while."""
+        status = self.status()
+        ready = {slot for machine in status.machines if machine.alive for slot in machine.slots}
+        if status.phase != "running" or not ready.issuperset(self._unused):
+            return
+        self._unused = []
+        placement = [status.placement[task] for task in self._layout.names]
+
+        def move() -> None:
+            try:
+                moves = self.extend(self.cluster, placement) if self.extend is not None else []
+                if moves:
+                    self._operate(moves, f"use a new machine for {len(moves)} tasks")
+            except PenstockError as problem:
+                self._driver.warn(f"no use is made of a new machine: {problem}")
+
+        threading.Thread(target=move, name="penstock new machine", daemon=True).start()
 
     def _watch(self) -> None:
         """Keep the workers until the run has ended, then clean up."""
@@ -227,6 +252,8 @@ class Run:
         try:
             if not problem:
                 self.crew.tend(time.monotonic())
+                if self._unused:
+                    self._use_new()
                 return
         except (Py4JError, OSError) as error:
             if not (problem := self._jobs.why_ended()):
@@ -302,11 +329,13 @@ def launch(
     options: Mapping[str, Any],
     progress: Progress,
     listener: socket.socket | None = None,
+    extend: Extend | None = None,
 ) -> Run:
     """Start the workers of a run and return when tuples flow.
 
     `places` are the workers and the executor of each. What `stack` holds is taken over, and closed when the run has
-    ended. `listener` is where workers call; None: an address that every executor should reach.
+    ended. `listener` is where workers call; None: an address that every executor should reach. `extend` is asked when
+    Spark has got a machine beyond those.
     """
     layout = Layout(flow)
     placement = to_placement(plan, layout.application, cluster)
@@ -330,6 +359,7 @@ def launch(
     bound, port = driver.address
     jobs = SlotJobs(spark, info.run)
     run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
+    run.extend = extend
     work = partial(main, flow)
 
     def start(site: str, executor: Executor | None) -> Job:
