@@ -26,16 +26,16 @@ def _nothing(*_: object) -> None:
     """Do nothing in the place of something."""
 
 
-def _stale_words() -> Replacement:
-    """Let the controller take what workers say, of whatever epoch."""
-    told = Controller.told
+def _stale_frames() -> Replacement:
+    """Take frames of whatever epoch."""
+    frame = Worker.frame
 
-    def taken(self: Controller, worker: int, message: wire.Telling, now: float) -> None:
-        if hasattr(message, "epoch"):
-            message.epoch = self.epoch
-        told(self, worker, message, now)
+    def taken(self: Worker, data: bytes) -> None:
+        found = wire.decode_frame(data)
+        found.epoch = self.epoch
+        frame(self, wire.encode(found))
 
-    return Controller, "told", taken
+    return Worker, "frame", taken
 
 
 def _no_lease() -> Replacement:
@@ -178,7 +178,7 @@ def _as_they_are() -> Replacement:
 
 
 BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each breaks
-    "stale-words": (1, _stale_words),
+    "stale-frames": (1, _stale_frames),
     "no-lease": (2, _no_lease),
     "credits-by-worker": (3, _credits_by_worker),
     "barriers-overtake": (4, _barriers_overtake),

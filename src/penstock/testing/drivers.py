@@ -38,6 +38,7 @@ class DriverProcess(Process):
                 process.number = number
                 self.workers[number] = process
         elif self.workers.get(process.number) is process:
+            self.cluster.promises.told(process, telling)
             controller.told(process.number, telling, now)
         self.serve()
 

@@ -63,7 +63,7 @@ class FaultyCluster:
         self._sequence = 0
         self._slow_until = 0.0  # the disk
         self._last_fault = 0.0
-        self._promises = Promises(self.known, self.disk, FOLDER, CHECKPOINTS)
+        self.promises = Promises(self.known, self.disk, FOLDER, CHECKPOINTS)
         self._sites = tuple(Site(f"w{n}", tuple(f"w{n}/{k}" for k in range(slots))) for n, slots in schedule.sites)
         self._at_event = [(fault.event, fault) for fault in schedule.faults if fault.event]
         self._at_label: dict[str, list[Fault]] = {}
@@ -102,7 +102,7 @@ class FaultyCluster:
             step(argument)
             if self.events >= self._next_fault:
                 self._fault_due()
-        self._promises.check_end(self.drained)
+        self.promises.check_end(self.drained)
 
     def count(self, what: str) -> None:
         """Count an event."""
@@ -217,7 +217,7 @@ class FaultyCluster:
         if self.drivers > 1:
             self.counts["resumed"] += 1
             self.counts["recoveries"] += self.driver.controller.recovery.count
-        self._promises.begin()
+        self.promises.begin()
         self.driver = DriverProcess(self, Controller(self.known.layout, terms, self.now))
         self.note(f"{self.driver.name} starts from {None if manifest is None else manifest.number}")
         self.driver.serve()
@@ -355,13 +355,13 @@ class FaultyCluster:
         """Count a turn."""
         self.events += 1
         if process.worker.phase == "running" and process.driver is self.driver:
-            self._promises.turned(process)
+            self.promises.turned(process)
 
     def done(self, process: Process, job: Job, problem: str) -> None:
         """Count a job, and see what has come of it."""
         self.count(f"{process.name}: {job.about} {problem or 'done'}")
         if process is self.driver:
-            self._promises.check_output()
+            self.promises.check_output()
             self.counts["checkpoints"] += job.about.startswith("manifest") and not problem
         self.reached("end " + job.about.partition(" ")[0], process)
 

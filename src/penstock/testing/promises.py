@@ -4,12 +4,15 @@
   and those of a key in order. At the end it is what a run without faults gives.
 - No worker acts once an epoch has begun without it.
 - A checkpoint is given up only where something has gone wrong.
+- No worker finds a rule of the protocol broken: numbers are complete and in order, whatever fails.
 """
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from penstock.runtime import checkpoints
+from penstock.runtime import messages as wire
+from penstock.runtime.machine import BrokenProtocol
 from penstock.testing.applications import Known, Rows, published
 from penstock.testing.disk import MemoryDisk
 
@@ -44,6 +47,11 @@ class Promises:
             self._epoch = epoch
         elif epoch < self._epoch:
             raise Violation(f"{process.name} acts in epoch {epoch} after epoch {self._epoch} has begun")
+
+    def told(self, process: "WorkerProcess", telling: wire.Telling) -> None:
+        """See that no worker tells of frames that cannot be."""
+        if isinstance(telling, wire.Failure) and telling.error.startswith(BrokenProtocol.__name__):
+            raise Violation(f"{process.name} tells of {telling.error}")
 
     def check_output(self) -> None:
         """See that what is visible belongs to the latest checkpoint that was published, where that is a new one."""
