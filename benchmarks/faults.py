@@ -10,9 +10,11 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
@@ -218,15 +220,29 @@ class SmallDisk:
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Leave no room, until the end of the block."""
+        """Leave no room, until the end of the block: what others free meanwhile is taken, too."""
+        ended = threading.Event()
         filler = self.folder / "_filler"
-        with suppress(OSError), filler.open("wb", buffering=0) as file:
-            while file.write(bytes(4096)) == 4096:
-                pass
-        try:
-            yield
-        finally:
-            filler.unlink()
+
+        def fill(file: FileIO) -> None:
+            with suppress(OSError):
+                while file.write(bytes(4096)) == 4096:
+                    pass
+
+        def keep_full(file: FileIO) -> None:
+            while not ended.wait(0.005):
+                fill(file)
+
+        with filler.open("wb", buffering=0) as file:
+            fill(file)
+            thread = threading.Thread(target=keep_full, args=(file,), daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                thread.join()
+                filler.unlink()
 
     def close(self) -> None:
         """Take it away, with what is on it."""
