@@ -219,7 +219,7 @@ def main() -> None:
             while (left := began + asked.seconds - time.monotonic()) > asked.every:
                 time.sleep(asked.every * soak.rng.uniform(0.5, 1.0))
                 soak.inject()
-            print(f"waiting for the end, {max(left, 0):.0f} s of tuples are left", flush=True)
+            print("waiting for the last tuples: faults have held them up", flush=True)
             verdict = soak.end(asked.seconds + 300.0)
         except (TimeoutError, PenstockError, OSError) as error:
             problem = str(error)
