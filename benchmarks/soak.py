@@ -216,7 +216,7 @@ def main() -> None:
         problem, verdict = "", None
         try:
             began = time.monotonic()
-            while (left := began + asked.seconds - time.monotonic()) > asked.every:
+            while began + asked.seconds - time.monotonic() > asked.every:
                 time.sleep(asked.every * soak.rng.uniform(0.5, 1.0))
                 soak.inject()
             print("waiting for the last tuples: faults have held them up", flush=True)
