@@ -7,7 +7,7 @@ if every word has every count from 1 to its last exactly once, whatever happened
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -69,13 +69,14 @@ class Count(ps.Operator[str, Counted]):
         self._counts = state[0]
 
 
-def counted(count: int | None = None, rate: float | None = None, cpu: float = 0.0) -> ps.Dataflow:
+def counted(count: int | None = None, rate: float | None = None, cpu: float | None = None) -> ps.Dataflow:
     """Return the application; None: it never ends by itself. `cpu` is what a tuple costs, for planning."""
     flow = ps.Dataflow("counted")
+    costs: dict[str, Any] = {} if cpu is None else {"cpu": cpu}
     lines = flow.source("lines", ps.Generated(sentence, rate=rate, count=count))
-    words = flow.flat_map("split", split, lines, parallelism=2, cpu=cpu)
-    counts = flow.operator("count", Count, words.fields(ps.Named("word")), parallelism=2, gives=Counted, cpu=cpu)
-    flow.sink("lines-out", ps.JsonLines("output/lines"), counts.fields("word"), parallelism=2, cpu=cpu)
+    words = flow.flat_map("split", split, lines, parallelism=2, **costs)
+    counts = flow.operator("count", Count, words.fields(ps.Named("word")), parallelism=2, gives=Counted, **costs)
+    flow.sink("lines-out", ps.JsonLines("output/lines"), counts.fields("word"), parallelism=2, **costs)
     flow.sink("table-out", ps.Parquet("output/table", schema=Counted), counts)
     return flow
 

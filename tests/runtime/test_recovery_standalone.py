@@ -48,8 +48,8 @@ def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Tria
         return {java: alive & set(below(java)) for java in executors(ME)}
 
     def home() -> bool:
-        """Whether both executors have a worker."""
-        return [len(pids) for pids in homes().values()] == [1, 1]
+        """Whether both executors have a worker, and that a task."""
+        return [len(pids) for pids in homes().values()] == [1, 1] and one.is_home()
 
     def kill_with_worker(java: int) -> None:
         kill(java)

@@ -97,9 +97,14 @@ class Trial:
 
     def drawn(self) -> tuple[int, int, int]:
         """Return the processes of three workers, in any order."""
-        wait_until(lambda: len(self.alive()) == 3, what="three workers")
+        wait_until(lambda: len(self.alive()) == 3 and self.is_home(), what="three workers, with tasks each")
         one, two, three = self.rng.sample(sorted(self.alive().values()), 3)
         return one, two, three
+
+    def is_home(self) -> bool:
+        """Whether tuples flow and every worker has a task: only then does the loss of any begin a recovery."""
+        status = self.run.status()
+        return status.phase == "running" and set(self.alive()) <= set(status.placement.values())
 
     def end(self) -> None:
         """Drain it, and see that everything was committed exactly once."""
@@ -119,7 +124,7 @@ def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     monkeypatch.setattr(members, "LATES", math.inf)
     started: list[Run] = []
 
-    def start(cpu: float = 0.0, **settings: Any) -> Trial:
+    def start(cpu: float | None = None, **settings: Any) -> Trial:
         settings = {"checkpoint_s": CHECKPOINT_S, **settings}
         started.append(ps.run(counted(rate=300, cpu=cpu), runs=folder / "runs", **settings))
         return Trial(started[-1])
