@@ -193,16 +193,13 @@ class Checkpointing:
             self._publishing = False
             if problem:
                 self._warn(f"its output is not published yet, {problem}")
-                self.controller.later(now + RETRY_S, self._publish_again)
+                self.controller.later(now + RETRY_S, lambda _: self._publish())
                 return
             self._unpublished = [manifest for manifest in self._unpublished if manifest not in manifests]
             self._publish()
             self.controller.published(now)
 
         self.controller.storing.append(Job(f"publish {manifests[-1].number}", do, then))
-
-    def _publish_again(self, _: float) -> None:
-        self._publish()
 
     def unusable(self, worker: int, message: wire.Unusable, now: float) -> None:
         """Look for oneself at a checkpoint that a worker cannot read.

@@ -82,33 +82,35 @@ def _credits_by_worker() -> Replacement:
     return opening, "open_task", opened
 
 
-def _barriers_overtake() -> Replacement:
-    """Send a barrier past the tuples that wait for credit."""
+def _barriers_by(send: Callable[[OutQueue, MarkerOf], None]) -> Replacement:
+    """Send barriers in another way, and all other markers as they are sent."""
     put_marker = OutQueue.put_marker
 
     def put(self: OutQueue, marker: MarkerOf) -> None:
-        if marker.kind != wire.BARRIER:
-            put_marker(self, marker)
-            return
-        for lane in self.lanes:
-            self._sender.send_marker(self, lane, marker)
+        (send if marker.kind == wire.BARRIER else put_marker)(self, marker)
 
     return OutQueue, "put_marker", put
+
+
+def _barriers_overtake() -> Replacement:
+    """Send a barrier past the tuples that wait for credit."""
+
+    def send(queue: OutQueue, marker: MarkerOf) -> None:
+        for lane in queue.lanes:
+            queue._sender.send_marker(queue, lane, marker)
+
+    return _barriers_by(send)
 
 
 def _unbound_stay() -> Replacement:
     """Send a barrier on every lane while tuples are left that no lane has got yet."""
-    put_marker = OutQueue.put_marker
 
-    def put(self: OutQueue, marker: MarkerOf) -> None:
-        if marker.kind != wire.BARRIER:
-            put_marker(self, marker)
-            return
-        for lane in self.lanes:
+    def send(queue: OutQueue, marker: MarkerOf) -> None:
+        for lane in queue.lanes:
             lane.waiting.append(marker)
-        self.pump()
+        queue.pump()
 
-    return OutQueue, "put_marker", put
+    return _barriers_by(send)
 
 
 def _two_at_once() -> Replacement:
