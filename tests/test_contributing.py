@@ -30,7 +30,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setitem(sys.modules, name, module)  # where dataclasses look up the annotations
     exec(compile(policy, name, "exec"), module.__dict__)
     for key, entry in eval(f"{{{row}}}", vars(registry)).items():
-        monkeypatch.setitem(registry.REGISTRY, key, entry)
+        monkeypatch.setitem(registry.REGISTRY[registry.PolicyKind.PLACEMENT], key, entry)
     scope: dict[str, Any] = {}
     exec(compile(test, "test_longest_first", "exec"), scope)
     return scope

@@ -21,9 +21,9 @@ RunsOption = Annotated[Path, typer.Option(help="Where run folders are.")]
 
 def policy_names(incomplete: str) -> list[str]:
     """Complete the name of a policy."""
-    from penstock.policies.registry import REGISTRY
+    from penstock.policies.registry import PolicyKind, names
 
-    return [name for name in (*REGISTRY, "all") if name.startswith(incomplete)]
+    return [name for name in (*names(PolicyKind.PLACEMENT), "all") if name.startswith(incomplete)]
 
 
 def application_names(incomplete: str) -> list[str]:

@@ -8,7 +8,7 @@ needs. It does not check its own result: `checks` does.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,4 +39,42 @@ class PlacementPolicy(Protocol):
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
         """Return a slot for every task, with routes where the network is routed, or why there is none."""
+        ...
+
+
+class Rule(NamedTuple):
+    """A tuple policy as kernels know it: which decision it is, and its parameters."""
+
+    kind: int
+    settings: Floats  # [SETTINGS]
+
+
+SETTINGS = 6
+
+
+def rule(kind: int, *settings: float) -> Rule:
+    """Return a rule; settings that are not given are 0."""
+    return Rule(kind, np.array([*settings, *[0.0] * (SETTINGS - len(settings))]))
+
+
+@runtime_checkable
+class RoutingPolicy(Protocol):
+    """Decides how many tuples of a task's out-queues go to each downstream task; `tuples.routing.route` does so."""
+
+    keyed: ClassVar[bool]
+    """Whether a tuple's key has a say: then `tuples.routing.route_keyed` decides."""
+
+    @property
+    def rule(self) -> Rule:
+        """The decision, one of those in `tuples.routing`."""
+        ...
+
+
+@runtime_checkable
+class SendingPolicy(Protocol):
+    """Decides how many tuples each of the out-queues that share a link may send; `tuples.sending.send` does so."""
+
+    @property
+    def rule(self) -> Rule:
+        """The decision, one of those in `tuples.sending`."""
         ...

@@ -1,6 +1,7 @@
-"""The one table of policies: name, kind, where the code is, where the idea is from, what it does.
+"""The one table of policies: kind, name, where the code is, where the idea is from, what it does.
 
 Nothing is imported before a policy is asked for. `make("local-search:seconds=0.5")` gives a policy with parameters.
+Names are those of a kind: a placement and a sending policy may both be called `round-robin`.
 """
 
 from enum import StrEnum
@@ -9,19 +10,27 @@ from typing import Any, NamedTuple, cast
 
 from penstock.model.errors import UnknownName, choices
 from penstock.model.spec import build
-from penstock.policies.api import PlacementPolicy
+from penstock.policies.api import PlacementPolicy, RoutingPolicy, SendingPolicy
+from penstock.policies.forecast.api import Forecaster
 
 
 class PolicyKind(StrEnum):
     """What a policy decides."""
 
     PLACEMENT = "placement"
+    ROUTING = "routing"
+    SENDING = "sending"
+    FORECAST = "forecast"
+
+    @property
+    def word(self) -> str:
+        """What errors call it: the option that names one."""
+        return "policy" if self is PolicyKind.PLACEMENT else str(self)
 
 
 class Entry(NamedTuple):
     """One row of the table."""
 
-    kind: PolicyKind
     where: str  # module:Class
     origin: str
     summary: str
@@ -29,84 +38,66 @@ class Entry(NamedTuple):
 
 _PLACEMENT = "penstock.policies.placement"
 
-REGISTRY: dict[str, Entry] = {
-    "round-robin": Entry(
-        PolicyKind.PLACEMENT, f"{_PLACEMENT}.round_robin:RoundRobin", "Storm's default", "deal tasks to slots in turn"
-    ),
+_PLACEMENTS: dict[str, Entry] = {
+    "round-robin": Entry(f"{_PLACEMENT}.round_robin:RoundRobin", "Storm's default", "deal tasks to slots in turn"),
     "i-storm": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.i_storm:IStorm",
         "TATA's improved Storm",
         "round-robin, hosts with the most slots first",
     ),
     "flink": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.flink:Flink",
         "Flink's default",
         "one pipeline a slot, machines filled one after another",
     ),
     "flink-spread": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.flink_spread:FlinkSpread",
         "Flink, evenly spread out",
         "one pipeline a slot, spread over machines",
     ),
     "r-storm": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.r_storm:RStorm",
         "Peng et al. 2015",
         "nearest machine in cpu, memory and network space",
     ),
     "t-storm": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.t_storm:TStorm",
         "Xu et al. 2014",
         "busiest tasks first, where they add least traffic",
     ),
     "t-heron": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.t_heron:THeron",
         "POTUS's placement",
         "busiest tasks first, least traffic between containers",
     ),
     "heft": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.heft:Heft",
         "Topcuoglu et al. 2002",
         "highest upward rank first, earliest finish",
     ),
     "vne": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.vne:NodeRanking",
         "Cheng et al. 2011",
         "match tasks and machines by topology-aware rank",
     ),
     "greedy-sorted": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.greedy_sorted:GreedySorted",
         "SPARCLE's GS",
         "neediest tasks first, where the rate falls least",
     ),
     "greedy-random": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.greedy_random:GreedyRandom",
         "SPARCLE's GR",
         "tasks in random order, where the rate falls least",
     ),
-    "random": Entry(
-        PolicyKind.PLACEMENT, f"{_PLACEMENT}.random:Random", "SPARCLE, Li", "any slot that has room, evenly at random"
-    ),
-    "cloud-only": Entry(
-        PolicyKind.PLACEMENT, f"{_PLACEMENT}.cloud_only:CloudOnly", "SPARCLE", "all on the most powerful machine"
-    ),
+    "random": Entry(f"{_PLACEMENT}.random:Random", "SPARCLE, Li", "any slot that has room, evenly at random"),
+    "cloud-only": Entry(f"{_PLACEMENT}.cloud_only:CloudOnly", "SPARCLE", "all on the most powerful machine"),
     "local-search": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.local_search:LocalSearch",
         "Penstock",
         "simulated annealing on the objective",
     ),
     "optimal": Entry(
-        PolicyKind.PLACEMENT,
         f"{_PLACEMENT}.optimal:Optimal",
         "Penstock",
         "exact: MILP for rate and traffic, exhaustive if tiny",
@@ -114,20 +105,91 @@ REGISTRY: dict[str, Entry] = {
 }
 
 
+_TUPLES = "penstock.policies.tuples"
+
+_ROUTINGS: dict[str, Entry] = {
+    "shuffle": Entry(f"{_TUPLES}.shuffle:Shuffle", "Heron's default", "any downstream task, evenly at random"),
+    "round-robin": Entry(f"{_TUPLES}.in_turn:InTurn", "Storm, Flink", "downstream tasks in turn"),
+    "fields": Entry(f"{_TUPLES}.fields:Fields", "Storm", "the task that owns the tuple's key"),
+    "partial-key": Entry(
+        f"{_TUPLES}.partial_key:PartialKey", "Nasir et al. 2015", "the less loaded of a key's two tasks"
+    ),
+    "load-aware-shuffle": Entry(
+        f"{_TUPLES}.load_aware:LoadAwareShuffle", "Storm 2", "at random, weighted by load, near tasks first"
+    ),
+    "least-loaded": Entry(
+        f"{_TUPLES}.least_loaded:LeastLoaded", "Flink's adaptive partitioner", "where least is under way from here"
+    ),
+    "local-first": Entry(f"{_TUPLES}.local_first:LocalFirst", "Storm", "in turn over tasks on the same machine"),
+    "potus": Entry(f"{_TUPLES}.potus:Potus", "POTUS", "trade communication cost against queues, slot by slot"),
+    "potus-plus": Entry(
+        f"{_TUPLES}.potus_plus:PotusPlus", "Penstock", "cost to the sinks against waiting time, filled evenly"
+    ),
+}
+
+_SENDINGS: dict[str, Entry] = {
+    "fifo": Entry(f"{_TUPLES}.fifo:Fifo", "Storm, Flink", "what was made first goes first"),
+    "random": Entry(f"{_TUPLES}.random_queue:RandomQueue", "Penstock", "any queue that is not empty"),
+    "round-robin": Entry(f"{_TUPLES}.queues_in_turn:QueuesInTurn", "Penstock", "queues in turn, empty ones skipped"),
+    "round-robin-idle": Entry(
+        f"{_TUPLES}.queues_in_turn:IdleTurns", "Hone's RRB", "queues in turn, an empty one wastes its turn"
+    ),
+    "longest-backlog-first": Entry(
+        f"{_TUPLES}.longest_first:LongestFirst", "Hone's LBF", "the longest queue, for a while"
+    ),
+}
+
+_FORECASTS: dict[str, Entry] = {}
+
+REGISTRY: dict[PolicyKind, dict[str, Entry]] = {
+    PolicyKind.PLACEMENT: _PLACEMENTS,
+    PolicyKind.ROUTING: _ROUTINGS,
+    PolicyKind.SENDING: _SENDINGS,
+    PolicyKind.FORECAST: _FORECASTS,
+}
+
+
 def names(kind: PolicyKind) -> tuple[str, ...]:
     """Return the names of all policies of a kind, in the table's order."""
-    return tuple(name for name, entry in REGISTRY.items() if entry.kind is kind)
+    return tuple(REGISTRY[kind])
 
 
-def policy_class(name: str) -> type[Any]:
+def policy_class(name: str, kind: PolicyKind = PolicyKind.PLACEMENT) -> type[Any]:
     """Import the class behind a name."""
-    if name not in REGISTRY:
-        raise UnknownName("policy", f"no policy is named {name!r}; there are {choices(REGISTRY)}")
-    module, _, attribute = REGISTRY[name].where.partition(":")
+    if name not in REGISTRY[kind]:
+        raise UnknownName(kind.word, _unknown(name, kind))
+    module, _, attribute = REGISTRY[kind][name].where.partition(":")
     return cast(type[Any], getattr(import_module(module), attribute))
 
 
-def make(spec: str) -> PlacementPolicy:
-    """Return the policy that a text describes: a name, or `name:parameter=value,parameter=value`."""
+def _unknown(name: str, kind: PolicyKind) -> str:
+    """Say that a kind has no policy of a name, and which kind has."""
+    others = [other for other, table in REGISTRY.items() if name in table]
+    elsewhere = f"; {name!r} is a {others[0]} policy" if others else ""
+    called = "policy" if kind is PolicyKind.PLACEMENT else f"{kind} policy"
+    return f"no {called} is named {name!r}{elsewhere}; there are {choices(REGISTRY[kind])}"
+
+
+def _make(spec: str, kind: PolicyKind) -> Any:
     name, _, settings = spec.partition(":")
-    return cast(PlacementPolicy, build(f"policy.{name}", policy_class(name), settings))
+    return build(f"{kind.word}.{name}", policy_class(name, kind), settings)
+
+
+def make(spec: str) -> PlacementPolicy:
+    """Return the placement policy that a text describes: a name, or `name:parameter=value,parameter=value`."""
+    return cast(PlacementPolicy, _make(spec, PolicyKind.PLACEMENT))
+
+
+def routing(spec: str) -> RoutingPolicy:
+    """Return the routing policy that a text describes."""
+    return cast(RoutingPolicy, _make(spec, PolicyKind.ROUTING))
+
+
+def sending(spec: str) -> SendingPolicy:
+    """Return the sending policy that a text describes."""
+    return cast(SendingPolicy, _make(spec, PolicyKind.SENDING))
+
+
+def forecaster(spec: str) -> Forecaster:
+    """Return the forecaster that a text describes."""
+    return cast(Forecaster, _make(spec, PolicyKind.FORECAST))

@@ -1,0 +1,19 @@
+"""Fields: the task that owns a tuple's key gets it. What a stream by key must have; other policies do not apply."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.policies.api import Rule, rule
+from penstock.policies.tuples.kinds import FIELDS
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Send every tuple to the task that owns its key."""
+
+    keyed: ClassVar[bool] = True
+
+    @property
+    def rule(self) -> Rule:
+        """The decision."""
+        return rule(FIELDS)

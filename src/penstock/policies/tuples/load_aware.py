@@ -1,0 +1,95 @@
+"""Load-aware shuffle: at random by weights that follow the load of downstream tasks, near ones as long as they cope.
+
+Storm 2's idea: a sender keeps to tasks on its own machine while their load is low and widens its choice when it is
+high; within that scope a task above the mean load loses weight and one below it gains. Storm takes the load to be the
+fill of a bounded queue; here it is the time that the queue takes to serve.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from penstock.model.entity import Positive
+from penstock.model.kernel import kernel
+from penstock.model.slotted import Longs
+from penstock.model.taskgraph import Floats
+from penstock.policies.api import Rule, rule
+from penstock.policies.tuples.kinds import LOAD_AWARE
+from penstock.policies.tuples.lanes import Lanes, Queues
+
+HEAVIEST = 100.0  # a weight
+LIGHTEST = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAwareShuffle:
+    """Send tuples at random by weights that follow load, to near tasks as long as they cope.
+
+    high: slots that the near tasks' queues take to serve, on average, above which far tasks are used too.
+    low: slots below which only near tasks are used again.
+    """
+
+    high: Positive = 4.0
+    low: Positive = 1.0
+    keyed: ClassVar[bool] = False
+
+    @property
+    def rule(self) -> Rule:
+        """The decision."""
+        return rule(LOAD_AWARE, self.high, self.low)
+
+
+@kernel
+def load_aware(
+    settings: Floats, queues: Queues, lanes: Lanes, queue: int, amount: int, rng: np.random.Generator, sent: Longs
+) -> int:
+    """Send `amount` tuples of a queue; return how many went."""
+    begin, end = queues.lanes[queue], queues.lanes[queue + 1]
+    near_only = _scope(settings, queues, lanes, queue)
+    load, number = 0.0, 0
+    for lane in range(begin, end):
+        lanes.score[lane] = lanes.backlog[lane] / lanes.speed[lane]
+        if not (near_only and lanes.cost[lane] > 0.0):
+            load += lanes.score[lane]
+            number += 1
+    mean, total = load / max(number, 1), 0.0
+    for lane in range(begin, end):
+        if lanes.weight[lane] == 0.0:
+            lanes.weight[lane] = HEAVIEST
+        if near_only and lanes.cost[lane] > 0.0:
+            continue
+        if lanes.score[lane] > mean:
+            lanes.weight[lane] = max(LIGHTEST, lanes.weight[lane] - 1.0)
+        else:
+            lanes.weight[lane] = min(HEAVIEST, lanes.weight[lane] + 1.0)
+        total += lanes.weight[lane]
+    went = 0
+    for _ in range(amount):
+        at = rng.random() * total
+        for lane in range(begin, end):
+            if near_only and lanes.cost[lane] > 0.0:
+                continue
+            at -= lanes.weight[lane]
+            if at < 0.0 and sent[lane] < lanes.room[lane]:
+                sent[lane] += 1
+                went += 1
+                break
+    return went
+
+
+@kernel
+def _scope(settings: Floats, queues: Queues, lanes: Lanes, queue: int) -> bool:
+    """Say whether only near lanes are used, by their load; remember it in the queue's turn (0 near, 1 all)."""
+    load, near = 0.0, 0
+    for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
+        if lanes.cost[lane] == 0.0:
+            near += 1
+            load += lanes.backlog[lane] / lanes.speed[lane]
+    if near == 0:
+        return False
+    if load / near > settings[0]:
+        queues.turn[queue] = 1
+    elif load / near < settings[1]:
+        queues.turn[queue] = 0
+    return queues.turn[queue] == 0

@@ -1,0 +1,138 @@
+"""POTUS (Algorithm 1): send where l = V·U + Q_in − β·Q_out is least and below nothing, all to one, then to the next.
+
+Decisions on what the paper leaves open: ties at random; what a source must send (4) and no candidate took is spread
+over the downstream tasks by `spread`; where (4) exceeds γ, γ holds. `in_flight` takes the appendix's form of (8), in
+which a decision sees tuples on their way; (8) itself does not.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from penstock.model.kernel import kernel
+from penstock.model.slotted import Longs
+from penstock.model.taskgraph import Floats
+from penstock.policies.api import Rule, rule
+from penstock.policies.tuples.in_turn import deal
+from penstock.policies.tuples.kinds import POTUS
+from penstock.policies.tuples.lanes import Lanes, Queues
+from penstock.policies.tuples.shuffle import shuffle
+from penstock.model.entity import NonNegative, Positive
+
+Spread = Literal["even", "random", "least", "none"]
+_EVEN, _RANDOM, _LEAST, _NONE = range(len(get_args(Spread)))
+
+
+@dataclass(frozen=True, slots=True)
+class Potus:
+    """Trade communication cost against queues, every slot anew.
+
+    v: the weight V of communication cost against queue lengths.
+    beta: the weight β of out-queues against in-queues.
+    spread: where tuples go that a source must send and no queue is short enough for: even, random, least (the smallest
+        l), or none: they wait, and (4) is not kept.
+    in_flight: whether tuples on their way count as queued.
+    """
+
+    v: NonNegative = 3.0
+    beta: Positive = 1.0
+    spread: Spread = "least"
+    in_flight: bool = False
+    keyed: ClassVar[bool] = False
+
+    @property
+    def rule(self) -> Rule:
+        """The decision."""
+        return rule(POTUS, self.v, self.beta, get_args(Spread).index(self.spread), self.in_flight)
+
+
+@kernel
+def potus(
+    settings: Floats,
+    queues: Queues,
+    lanes: Lanes,
+    first: int,
+    last: int,
+    limit: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> int:
+    """Decide for the queues `first` to `last` of one task; return how many tuples go."""
+    v, beta, counted = settings[0], settings[1], settings[3]
+    for queue in range(first, last):
+        for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
+            known = lanes.backlog[lane] + counted * lanes.flying[lane]
+            lanes.score[lane] = v * lanes.cost[lane] + known - beta * queues.waiting[queue]  # (16)
+    left = limit
+    for _ in range(queues.lanes[last] - queues.lanes[first]):
+        if left == 0:
+            break
+        best, owner = _least(queues, lanes, first, last, sent, rng)
+        if best < 0 or lanes.score[best] >= 0.0:
+            break
+        count = min(left, queues.waiting[owner] - _gone(queues, owner, sent), lanes.room[best])
+        sent[best] += count
+        left -= count
+    spread = int(settings[2])
+    for queue in range(first, last):
+        rest = min(left, queues.arrived[queue] - _gone(queues, queue, sent))  # (4), as far as (1) allows
+        if rest > 0 and spread != _NONE:
+            left -= _spread(spread, queues, lanes, queue, rest, rng, sent)
+    return limit - left
+
+
+@kernel
+def _spread(
+    spread: int, queues: Queues, lanes: Lanes, queue: int, rest: int, rng: np.random.Generator, sent: Longs
+) -> int:
+    """Send the rest of what has arrived at a source; return how many tuples go."""
+    if spread == _EVEN:
+        return deal(queues, lanes, queue, rest, False, sent)
+    if spread == _RANDOM:
+        return shuffle(queues, lanes, queue, rest, rng, sent)
+    least, ties = -1, 0
+    for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
+        if sent[lane] >= lanes.room[lane]:
+            continue
+        if least < 0 or lanes.score[lane] < lanes.score[least]:
+            least, ties = lane, 1
+        elif lanes.score[lane] == lanes.score[least]:
+            ties += 1
+            if rng.integers(ties) == 0:
+                least = lane
+    if least < 0:
+        return 0
+    count = min(rest, lanes.room[least] - sent[least])
+    sent[least] += count
+    return count
+
+
+@kernel
+def _least(
+    queues: Queues, lanes: Lanes, first: int, last: int, sent: Longs, rng: np.random.Generator
+) -> tuple[int, int]:
+    """Return the lane of the least l, and its queue, among those not chosen yet whose queue has tuples left."""
+    best, owner, ties = -1, -1, 0
+    for queue in range(first, last):
+        if queues.waiting[queue] <= _gone(queues, queue, sent):
+            continue
+        for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
+            if sent[lane] > 0 or lanes.room[lane] <= 0:
+                continue
+            if best < 0 or lanes.score[lane] < lanes.score[best]:
+                best, owner, ties = lane, queue, 1
+            elif lanes.score[lane] == lanes.score[best]:
+                ties += 1
+                if rng.integers(ties) == 0:
+                    best, owner = lane, queue
+    return best, owner
+
+
+@kernel
+def _gone(queues: Queues, queue: int, sent: Longs) -> int:
+    """Return how many tuples of a queue have been given a lane."""
+    gone = 0
+    for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
+        gone += sent[lane]
+    return gone

@@ -1,0 +1,70 @@
+"""POTUS-plus: every tuple goes where cost to come and time to wait are least, counting what is on its way already.
+
+Three things are other than in POTUS. Tuples in flight count as queued, so that a decision sees what the last one did.
+A queue's tuples are spread over the lanes by water-filling instead of all to one, reckoning that the other senders do
+the same, so that they do not herd. And a lane's cost is that of all that follows: every task has a *price*, what its
+next tuple will cost and wait from there on, and tells it upstream; prices of congested ways rise, and tuples take others.
+Nothing is held back: a tuple that waits at its sender waits as long as one in a queue.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from penstock.model.entity import NonNegative
+from penstock.model.kernel import kernel
+from penstock.model.slotted import Longs
+from penstock.model.taskgraph import Floats
+from penstock.policies.api import Rule, rule
+from penstock.policies.tuples.filling import fill
+from penstock.policies.tuples.kinds import POTUS_PLUS
+from penstock.policies.tuples.lanes import Lanes, Queues
+
+
+@dataclass(frozen=True, slots=True)
+class PotusPlus:
+    """Send every tuple where the cost to the sinks and the time to wait are least.
+
+    v: how many slots of waiting a unit of cost is worth.
+    prices: whether the price of what follows is what the downstream tasks say of their queues; otherwise it is the
+        least cost to the sinks, whatever the load.
+    """
+
+    v: NonNegative = 0.0
+    prices: bool = True
+    keyed: ClassVar[bool] = False
+
+    @property
+    def rule(self) -> Rule:
+        """The decision."""
+        return rule(POTUS_PLUS, self.v, self.prices)
+
+
+@kernel
+def potus_plus(
+    settings: Floats,
+    queues: Queues,
+    lanes: Lanes,
+    first: int,
+    last: int,
+    limit: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> int:
+    """Decide for the queues `first` to `last` of one task; return how many tuples go."""
+    v, priced = settings[0], settings[1] > 0.0
+    left = limit
+    for queue in range(first, last):
+        begin, end = queues.lanes[queue], queues.lanes[queue + 1]
+        least = np.inf
+        for lane in range(begin, end):
+            ahead = lanes.ahead[lane] if priced else v * lanes.onward[lane]
+            wait = (lanes.backlog[lane] + lanes.flying[lane]) / lanes.speed[lane]
+            lanes.score[lane] = v * lanes.cost[lane] + wait + ahead
+            least = min(least, lanes.score[lane])
+        queues.price[queue] = least
+        amount = min(left, queues.waiting[queue])
+        if amount > 0:
+            left -= fill(lanes, begin, end, amount, lanes.senders[begin], rng, sent)
+    return limit - left

@@ -1,0 +1,120 @@
+"""The routing decision, for every engine: how many tuples of a task's out-queues go to each downstream task.
+
+`route` dispatches on the number of a rule inside one compiled function. Simulator and runtime call the same one, once a
+task and slot or once a batch, never for a single tuple.
+"""
+
+import numpy as np
+
+from penstock.model.kernel import kernel
+from penstock.model.slotted import Longs
+from penstock.model.taskgraph import Floats
+from penstock.policies.tuples.in_turn import deal
+from penstock.policies.tuples.kinds import (
+    IN_TURN,
+    LEAST_LOADED,
+    LOAD_AWARE,
+    LOCAL_FIRST,
+    PARTIAL_KEY,
+    POTUS,
+    POTUS_PLUS,
+)
+from penstock.policies.tuples.lanes import Lanes, Queues
+from penstock.policies.tuples.load_aware import load_aware
+from penstock.policies.tuples.potus import potus
+from penstock.policies.tuples.potus_plus import potus_plus
+from penstock.policies.tuples.shuffle import shuffle
+
+
+@kernel
+def route(
+    kind: int,
+    settings: Floats,
+    queues: Queues,
+    lanes: Lanes,
+    first: int,
+    last: int,
+    limit: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> int:
+    """Decide for the queues `first` to `last` of one task, of which at most `limit` tuples may leave.
+
+    `sent` is 0 for their lanes, and is set. Returns how many tuples go.
+    """
+    if kind == POTUS:
+        return potus(settings, queues, lanes, first, last, limit, rng, sent)
+    if kind == POTUS_PLUS:
+        return potus_plus(settings, queues, lanes, first, last, limit, rng, sent)
+    left = limit
+    for queue in range(first, last):
+        amount = min(left, queues.waiting[queue])
+        if amount > 0:
+            left -= _route_queue(kind, settings, queues, lanes, queue, amount, rng, sent)
+    return limit - left
+
+
+@kernel
+def _route_queue(
+    kind: int,
+    settings: Floats,
+    queues: Queues,
+    lanes: Lanes,
+    queue: int,
+    amount: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> int:
+    if kind == IN_TURN:
+        return deal(queues, lanes, queue, amount, False, sent)
+    if kind == LOCAL_FIRST:
+        return deal(queues, lanes, queue, amount, True, sent)
+    if kind == LOAD_AWARE:
+        return load_aware(settings, queues, lanes, queue, amount, rng, sent)
+    if kind == LEAST_LOADED:
+        return _least_loaded(queues, lanes, queue, amount, sent)
+    return shuffle(queues, lanes, queue, amount, rng, sent)
+
+
+@kernel
+def _least_loaded(queues: Queues, lanes: Lanes, queue: int, amount: int, sent: Longs) -> int:
+    """Send every tuple down the lane that has least under way, from whose turn it is; return how many went."""
+    begin, end = queues.lanes[queue], queues.lanes[queue + 1]
+    went = 0
+    for _ in range(amount):
+        best = -1
+        for offset in range(end - begin):
+            lane = begin + (queues.turn[queue] + offset) % (end - begin)
+            load = lanes.outstanding[lane] + sent[lane]
+            if sent[lane] < lanes.room[lane] and (best < 0 or load < lanes.outstanding[best] + sent[best]):
+                best = lane
+        if best < 0:
+            break
+        sent[best] += 1
+        went += 1
+        queues.turn[queue] = (best + 1 - begin) % (end - begin)
+    return went
+
+
+@kernel
+def route_keyed(
+    kind: int, lanes: Lanes, begin: int, own: Longs, other: Longs, amount: int, chosen: Longs, sent: Longs
+) -> int:
+    """Choose a lane for each of `amount` tuples of a queue whose lanes begin at `begin`; return how many have one.
+
+    `own` and `other` are the two lanes of each tuple's key, counted from `begin`; other rules than `partial-key` know
+    the first alone. It ends at a tuple for which there is no room: those behind it must not overtake.
+    """
+    for place in range(amount):
+        lane = begin + own[place]
+        if kind == PARTIAL_KEY:
+            rival = begin + other[place]
+            full = sent[lane] >= lanes.room[lane]
+            less = lanes.outstanding[rival] + sent[rival] < lanes.outstanding[lane] + sent[lane]
+            if full or (less and sent[rival] < lanes.room[rival]):
+                lane = rival
+        if sent[lane] >= lanes.room[lane]:
+            return place
+        chosen[place] = lane
+        sent[lane] += 1
+    return amount

@@ -1,0 +1,42 @@
+"""Shuffle: every tuple goes to any downstream task, evenly at random. Heron's default, and POTUS's baseline."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from penstock.model.kernel import kernel
+from penstock.model.slotted import Longs
+from penstock.policies.api import Rule, rule
+from penstock.policies.tuples.kinds import SHUFFLE
+from penstock.policies.tuples.lanes import Lanes, Queues
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Send every tuple to any downstream task, evenly at random."""
+
+    keyed: ClassVar[bool] = False
+
+    @property
+    def rule(self) -> Rule:
+        """The decision."""
+        return rule(SHUFFLE)
+
+
+@kernel
+def shuffle(queues: Queues, lanes: Lanes, queue: int, amount: int, rng: np.random.Generator, sent: Longs) -> int:
+    """Send `amount` tuples of a queue, each to a lane at random among those with room; return how many went."""
+    first, last = queues.lanes[queue], queues.lanes[queue + 1]
+    went = 0
+    for _ in range(amount):
+        lane = first + rng.integers(last - first)
+        for _ in range(last - first):  # one that is full passes it to the next
+            if sent[lane] < lanes.room[lane]:
+                break
+            lane = first if lane + 1 == last else lane + 1
+        if sent[lane] >= lanes.room[lane]:
+            break
+        sent[lane] += 1
+        went += 1
+    return went
