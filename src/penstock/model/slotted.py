@@ -40,6 +40,7 @@ class System(NamedTuple):
     emits: Floats  # [Q] tuples for every one that its task processes
     copies: Bools  # [Q] whether every lane gets every tuple
     keyed: Bools  # [Q] whether a tuple's key decides its lane
+    paired: Bools  # [Q] whether a key has two lanes to choose from
     lanes: Longs  # [Q + 1] the lanes of queue q are lanes[q] .. lanes[q + 1]
     target: Longs  # [L] task
     cost: Floats  # [L] U, of a tuple
@@ -136,7 +137,7 @@ def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floa
     tasks = expand_tasks(one.topology)
     machine = machine_of[np.asarray(one.slots, dtype=np.int64)].astype(np.int64)
     selectivity = [stream.selectivity for stream in one.topology.streams]
-    queues, emits, copies, keyed, lanes, target, cost = [0], [], [], [], [0], [], []
+    queues, emits, groupings, lanes, target, cost = [0], [], [], [0], [], []
     onward = _least_costs(one.topology, tasks.first, machine, between)
     for task in range(tasks.number):
         for flow in tasks.flows:
@@ -144,8 +145,7 @@ def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floa
                 continue
             ends = _ends(tasks.of(flow.source), tasks.of(flow.target), flow.grouping, task)
             emits.append(selectivity[flow.stream])
-            copies.append(flow.grouping is Grouping.ALL)
-            keyed.append(flow.grouping in (Grouping.FIELDS, Grouping.PARTIAL_KEY))
+            groupings.append(flow.grouping)
             target += list(ends)
             cost += [float(between[machine[task], machine[end]]) for end in ends]
             lanes.append(len(target))
@@ -162,8 +162,9 @@ def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floa
         "source": tasks.source,
         "queues": np.array(queues, dtype=np.int64),
         "emits": np.array(emits, dtype=np.float64),
-        "copies": np.array(copies, dtype=bool),
-        "keyed": np.array(keyed, dtype=bool),
+        "copies": np.array([one is Grouping.ALL for one in groupings], dtype=bool),
+        "keyed": np.array([one in (Grouping.FIELDS, Grouping.PARTIAL_KEY) for one in groupings], dtype=bool),
+        "paired": np.array([one is Grouping.PARTIAL_KEY for one in groupings], dtype=bool),
         "lanes": np.array(lanes, dtype=np.int64),
         "target": ends_of,
         "cost": np.array(cost, dtype=np.float64),

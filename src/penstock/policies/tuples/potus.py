@@ -99,7 +99,7 @@ def _spread(
             least, ties = lane, 1
         elif lanes.score[lane] == lanes.score[least]:
             ties += 1
-            if rng.integers(ties) == 0:
+            if int(rng.random() * ties) == 0:
                 least = lane
     if least < 0:
         return 0
@@ -124,7 +124,7 @@ def _least(
                 best, owner, ties = lane, queue, 1
             elif lanes.score[lane] == lanes.score[best]:
                 ties += 1
-                if rng.integers(ties) == 0:
+                if int(rng.random() * ties) == 0:
                     best, owner = lane, queue
     return best, owner
 

@@ -30,7 +30,7 @@ def at_random(budget: int, backlog: Longs, rng: np.random.Generator, allowed: Lo
             able += backlog[queue] > allowed[queue]
         if able == 0:
             break
-        pick = rng.integers(able)
+        pick = int(rng.random() * able)
         for queue in range(len(backlog)):
             if backlog[queue] > allowed[queue]:
                 if pick == 0:

@@ -30,7 +30,7 @@ def shuffle(queues: Queues, lanes: Lanes, queue: int, amount: int, rng: np.rando
     first, last = queues.lanes[queue], queues.lanes[queue + 1]
     went = 0
     for _ in range(amount):
-        lane = first + rng.integers(last - first)
+        lane = first + int(rng.random() * (last - first))
         for _ in range(last - first):  # one that is full passes it to the next
             if sent[lane] < lanes.room[lane]:
                 break

@@ -1,0 +1,1 @@
+"""Simulators: systems in virtual time."""

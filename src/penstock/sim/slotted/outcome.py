@@ -1,0 +1,74 @@
+"""What came of a simulation: response times, costs, backlogs, fairness, waiting."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.model.slotted import Longs
+from penstock.model.taskgraph import Floats
+from penstock.sim.slotted.state import NONE, Counts, Roots
+
+
+class Series(NamedTuple):
+    """Slot by slot, warm-up included. [S] each"""
+
+    cost: Floats  # Θ(t)
+    backlog: Floats  # h(t)
+    longest: Longs  # the longest out-queue at the end of the slot
+    fairness: Floats  # Jain's index of the out-queues' lengths; not a number where all are empty
+
+
+class Outcome(NamedTuple):
+    """Means over the slots that count, and over the tuples that arrived in them.
+
+    A tuple's response time is the slots from its arrival to when the last of what follows from it was served; one that
+    was served before it arrived has 0. A tuple that is still in the system at the end counts with its age.
+    """
+
+    response: float  # slots
+    response_p99: float
+    response_max: float
+    tuples: int  # that arrived
+    unfinished: int  # of them
+    cost: float  # Θ, a slot
+    backlog: float  # h, mean
+    queued_in: float  # mean
+    queued_out: float  # mean
+    longest: int  # the longest that an out-queue was
+    fairness: float  # mean Jain's index over slots in which something waited
+    queueing: float  # slots that a tuple waited in an out-queue, mean over all slots
+    hops: int  # tuples served, over all slots
+    dropped: int  # predicted, not sent and not come, over all slots
+    responses: Longs  # [tuples] each, in order of task and arrival
+    series: Series
+
+
+def measure(arrived: Longs, roots: Roots, counts: Counts, warm_up: int, beta: float) -> Outcome:
+    """Sum a simulation up."""
+    slots = arrived.shape[1]
+    counted = roots.real & (roots.due >= warm_up)
+    finished = roots.done != NONE
+    end = np.where(finished, roots.done, slots)
+    responses = np.maximum(0, end - roots.due)[counted]
+    after = slice(warm_up, slots)
+    backlog = counts.queued_in + beta * counts.queued_out  # (12)
+    fairness = counts.fairness[after]
+    waited = fairness[~np.isnan(fairness)]
+    return Outcome(
+        response=float(responses.mean()) if len(responses) else 0.0,
+        response_p99=float(np.percentile(responses, 99)) if len(responses) else 0.0,
+        response_max=float(responses.max(initial=0)),
+        tuples=len(responses),
+        unfinished=int((~finished[counted]).sum()),
+        cost=float(counts.cost[after].mean()),
+        backlog=float(backlog[after].mean()),
+        queued_in=float(counts.queued_in[after].mean()),
+        queued_out=float(counts.queued_out[after].mean()),
+        longest=int(counts.longest[after].max(initial=0)),
+        fairness=float(waited.mean()) if len(waited) else 1.0,
+        queueing=float(counts.waited.sum() / max(1, counts.left.sum())),
+        hops=int(counts.hops[0]),
+        dropped=int(counts.dropped[0]),
+        responses=responses,
+        series=Series(counts.cost, backlog, counts.longest, counts.fairness),
+    )
