@@ -21,6 +21,15 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy")(function))
 
 
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function into each kernel that calls it.
+
+    A call between kernels counts references to every array that it hands over, which takes longer than a short
+    function does; one that is part of its caller hands nothing over.
+    """
+    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy", inline="always")(function))
+
+
 class Preparation(TimingListener):
     """How long kernels have taken to be compiled, or loaded from disk."""
 

@@ -3,47 +3,38 @@
 from penstock.model.kernel import kernel
 from penstock.model.slotted import System
 from penstock.policies.tuples.lanes import Lanes
-from penstock.sim.slotted.state import NONE, Lists, State, Tuples
+from penstock.sim.slotted.state import AFTER, HEAD, NONE, PENDING, SIZE, State
 
-LOST, WRONG_SIZE, WRONG_ROOTS, WRONG_LANES = 1, 2, 3, 4
+FAULTS = (
+    "",
+    "a list is not as long as it says",
+    "a tuple is in no list",
+    "tuples in the system and tuples that roots wait for differ",
+    "tuples at a task and tuples that lanes have outstanding differ",
+)
 
 
 @kernel
 def first_fault(system: System, state: State, lanes: Lanes) -> int:
-    """Return 0 where all tuples add up, otherwise which rule is broken."""
-    total = 0
-    for lists in (state.inbox, state.flying, state.landing, state.outbox, state.ahead):
-        for number in range(len(lists.size)):
-            counted = _length(state.tuples, lists, number)
-            if counted != lists.size[number]:
-                return WRONG_SIZE
-            total += counted
-    if total + state.free[1] != len(state.tuples.root):
-        return LOST
+    """Return 0 where all tuples add up, otherwise which of FAULTS is found."""
+    rows, lists, tasks = state.rows, state.lists, len(system.source)
+    total, inside = 0, 0
+    for number in range(len(lists)):
+        row, counted = lists[number, HEAD], 0
+        for _ in range(lists[number, SIZE]):
+            if row == NONE:
+                return 1
+            counted += 1
+            row = rows[row, AFTER]
+        total += counted
+        inside += counted if number < 3 * tasks else 0
+    if total + state.free[1] != len(rows):
+        return 2
     pending = 0
-    for root in range(len(state.roots.pending)):
-        if state.roots.pending[root] < 0:
-            return WRONG_ROOTS
-        pending += state.roots.pending[root]
+    for root in range(len(state.roots)):
+        if state.roots[root, PENDING] < 0:
+            return 3
+        pending += state.roots[root, PENDING]
     if pending != total:
-        return WRONG_ROOTS
-    outstanding, inside = 0.0, 0
-    for lane in range(len(system.target)):
-        outstanding += lanes.outstanding[lane]
-    for task in range(len(system.source)):
-        inside += state.inbox.size[task] + state.flying.size[task] + state.landing.size[task]
-    return WRONG_LANES if outstanding != inside else 0
-
-
-@kernel
-def _length(tuples: Tuples, lists: Lists, number: int) -> int:
-    """Count a list by walking it; one that does not end is longer than all tuples."""
-    row, counted = lists.head[number], 0
-    for _ in range(lists.size[number]):
-        if row == NONE:
-            break
-        counted += 1
-        row = tuples.after[row]
-    if lists.size[number] > 0 and row != NONE:
-        return NONE
-    return counted
+        return 3
+    return 4 if lanes.outstanding.sum() != inside else 0

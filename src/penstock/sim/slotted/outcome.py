@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
-from penstock.sim.slotted.state import NONE, Counts, Roots
+from penstock.sim.slotted.state import DONE, DUE, NONE, REAL, Counts
 
 
 class Series(NamedTuple):
@@ -43,13 +43,13 @@ class Outcome(NamedTuple):
     series: Series
 
 
-def measure(arrived: Longs, roots: Roots, counts: Counts, warm_up: int, beta: float) -> Outcome:
+def measure(arrived: Longs, roots: Longs, counts: Counts, warm_up: int, beta: float) -> Outcome:
     """Sum a simulation up."""
     slots = arrived.shape[1]
-    counted = roots.real & (roots.due >= warm_up)
-    finished = roots.done != NONE
-    end = np.where(finished, roots.done, slots)
-    responses = np.maximum(0, end - roots.due)[counted]
+    due, done = roots[:, DUE], roots[:, DONE]
+    counted = (roots[:, REAL] != 0) & (due >= warm_up)
+    finished = done != NONE
+    responses = np.maximum(0, np.where(finished, done, slots) - due)[counted]
     after = slice(warm_up, slots)
     backlog = counts.queued_in + beta * counts.queued_out  # (12)
     fairness = counts.fairness[after]

@@ -16,9 +16,10 @@ from penstock.policies.api import RoutingPolicy, SendingPolicy
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
 from penstock.policies.tuples.sending import STATE
 from penstock.sim.slotted import steps
-from penstock.sim.slotted.conservation import first_fault
+from penstock.sim.slotted.conservation import FAULTS, first_fault
+from penstock.sim.slotted.decisions import Links, allow, decide
 from penstock.sim.slotted.outcome import Outcome, measure
-from penstock.sim.slotted.state import NONE, Counts, Feed, Roots, State, empty_state, grown
+from penstock.sim.slotted.state import DONE, DUE, NONE, REAL, Counts, Feed, State, empty_state, grown
 
 ROWS = 1 << 12  # tuples for which there is room at first
 FASTEST = 1e9  # tuples a slot of a task that is never busy; kernels divide by it
@@ -66,29 +67,20 @@ def simulate(
     speed = np.minimum(system.service[system.target], FASTEST)
     lanes = idle_lanes(system.cost, system.onward, speed, system.senders)
     counts = _counts(slots, len(system.emits))
-    links, members = _links(system)
+    links = _links(system)
     sends = None if sending is None else sending.rule
     limited = bool((system.capacity < UNLIMITED).any())
-    scratch = _Scratch(links, members, np.zeros((len(links) - 1, STATE)), _cumulative(keys))
+    likely = _cumulative(keys)
     step = run_slots if run is None else run
     rules = (*routing.rule, *((-1, routing.rule.settings) if sends is None or not limited else sends))
     slot = 0
     while slot < slots:
-        slot = step(system, state, queues, lanes, feed, counts, *rules, scratch, rng, slot, check)
+        slot = step(system, state, queues, lanes, feed, counts, *rules, links, likely, rng, slot, check)
         if slot < 0:
-            raise AssertionError(first_fault(system, state, lanes))
+            raise AssertionError(FAULTS[first_fault(system, state, lanes)])
         if slot < slots:
             state = grown(state)
     return measure(arrivals.counts, roots, counts, warm_up, beta)
-
-
-class _Scratch(NamedTuple):
-    """What the kernel needs beside the tables."""
-
-    links: Longs  # [K + 1]
-    members: Longs  # [Q] out-queues by machine
-    memory: Floats  # [K, STATE] of the sending rule
-    keys: Floats  # [keys] running total of how likely they are
 
 
 @kernel
@@ -103,7 +95,8 @@ def run_slots(
     routing_settings: Floats,
     sending: int,
     sending_settings: Floats,
-    scratch: _Scratch,
+    links: Links,
+    keys: Floats,
     rng: np.random.Generator,
     begin: int,
     check: bool,
@@ -120,13 +113,8 @@ def run_slots(
         steps.arrive(system, state, feed, counts, slot)
         steps.observe(system, state, queues, lanes, counts, slot)
         if sending >= 0:
-            steps.allow(
-                system, state, queues, scratch.links, scratch.members, sending, sending_settings, scratch.memory,
-                slot, rng, allowed,
-            )  # fmt: skip
-        steps.decide(
-            system, state, queues, lanes, counts, routing, routing_settings, scratch.keys, allowed, slot, rng, sent
-        )
+            allow(system, state, queues.waiting, links, sending, sending_settings, slot, rng, allowed)
+        decide(system, state, queues, lanes, counts, routing, routing_settings, keys, allowed, slot, rng, sent)
         steps.tell_prices(system, queues, lanes)
         steps.serve(system, state, lanes, counts, slot)
         steps.record(system, state, counts, slot)
@@ -145,7 +133,7 @@ def _refuse_odd(system: System, arrivals: Arrivals, warm_up: int) -> None:
         raise InvalidInput("warm_up", f"expected 0 to {counts.shape[1] - 1} slots, got {warm_up}; simulate more slots")
 
 
-def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Roots]:
+def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Longs]:
     """Number all tuples from outside, those that were predicted and do not come among them.
 
     Of a slot's tuples the predicted ones come first; which of them come is drawn at random where too many are.
@@ -165,9 +153,9 @@ def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Roots]:
     drawn = np.where(place < known.ravel()[group], rng.random(len(group)), 2.0)
     rank = np.empty(len(group), dtype=np.int64)
     rank[np.lexsort((drawn, group))] = place
-    due = (group % max(slots, 1)).astype(np.int64)
-    pending, done = np.zeros(len(group), dtype=np.int64), np.full(len(group), NONE, dtype=np.int64)
-    return Feed(first, known.astype(np.int64), lead), Roots(due, rank < actual.ravel()[group], pending, done)
+    roots = np.zeros((len(group), 4), dtype=np.int64)
+    roots[:, DUE], roots[:, REAL], roots[:, DONE] = group % max(slots, 1), rank < actual.ravel()[group], NONE
+    return Feed(first, known.astype(np.int64), lead), roots
 
 
 def _counts(slots: int, queues: int) -> Counts:
@@ -184,13 +172,13 @@ def _counts(slots: int, queues: int) -> Counts:
     )
 
 
-def _links(system: System) -> tuple[Longs, Longs]:
-    """Return the out-queues of each machine, as ranges of a list."""
+def _links(system: System) -> Links:
+    """Return the out-queues of each machine."""
     task = np.repeat(np.arange(system.tasks), np.diff(system.queues))
     machine = system.machine[task]
     members = np.argsort(machine, kind="stable").astype(np.int64)
-    links = np.searchsorted(machine[members], np.arange(len(system.capacity) + 1)).astype(np.int64)
-    return links, members
+    begin = np.searchsorted(machine[members], np.arange(len(system.capacity) + 1)).astype(np.int64)
+    return Links(begin, members, np.zeros((len(system.capacity), STATE)))
 
 
 def _cumulative(keys: Keys) -> Floats:

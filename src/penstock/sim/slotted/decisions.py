@@ -1,0 +1,224 @@
+"""The decisions of a slot: what each link's queues may send, and where the tuples of every task go."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.model.kernel import kernel
+from penstock.model.slotted import Longs, System
+from penstock.model.taskgraph import Floats
+from penstock.policies.tuples.kinds import FIELDS, FIFO, PARTIAL_KEY
+from penstock.policies.tuples.lanes import Lanes, Queues
+from penstock.policies.tuples.routing import route, route_keyed
+from penstock.policies.tuples.sending import send
+from penstock.sim.slotted.state import AFTER, HEAD, LANE, PENDING, ROOT, SINCE, SIZE, Counts, State, push, take
+from penstock.sim.slotted.steps import send_down
+
+
+class Links(NamedTuple):
+    """The out-queues that share a link, and what the sending rule remembers of it; K links."""
+
+    begin: Longs  # [K + 1] the queues of link k are members[begin[k]] .. members[begin[k + 1]]
+    members: Longs  # [Q]
+    memory: Floats  # [K, STATE]
+
+
+@kernel
+def allow(
+    system: System,
+    state: State,
+    waiting: Longs,
+    links: Links,
+    kind: int,
+    settings: Floats,
+    slot: int,
+    rng: np.random.Generator,
+    allowed: Longs,
+) -> None:
+    """Share every link's capacity out over its queues; `allowed` [Q] is set."""
+    for link in range(len(links.begin) - 1):
+        own = links.members[links.begin[link] : links.begin[link + 1]]
+        if len(own) == 0:
+            continue
+        memory = links.memory[link]
+        if kind == FIFO:
+            _allow_oldest(system, state, waiting, own, system.capacity[link], memory, rng, allowed)
+            continue
+        backlog, given = waiting[own], np.zeros(len(own), np.int64)
+        send(kind, settings, float(slot), system.capacity[link], backlog, np.zeros(len(own)), memory, rng, given)
+        allowed[own] = given
+
+
+@kernel
+def _allow_oldest(
+    system: System,
+    state: State,
+    waiting: Longs,
+    own: Longs,
+    capacity: int,
+    memory: Floats,
+    rng: np.random.Generator,
+    allowed: Longs,
+) -> None:
+    """Let the tuples of a link's queues go in the order in which they came, asking the rule one by one."""
+    rows, lists = state.rows, state.lists
+    outbox, number = 3 * len(system.source), len(system.emits)
+    backlog, oldest, heads = waiting[own], np.zeros(len(own)), np.zeros(len(own), np.int64)
+    for place in range(len(own)):
+        allowed[own[place]] = 0
+        ahead = 0 if lists[outbox + own[place], SIZE] > 0 else number
+        heads[place] = lists[outbox + ahead + own[place], HEAD]
+    for _ in range(min(capacity, backlog.sum())):
+        given = np.zeros(len(own), np.int64)
+        for place in range(len(own)):
+            if backlog[place] > 0:
+                oldest[place] = rows[heads[place], SINCE]
+        if send(FIFO, memory, 0.0, 1, backlog, oldest, memory, rng, given) == 0:
+            break
+        place = int(np.argmax(given))
+        queue = own[place]
+        backlog[place] -= 1
+        allowed[queue] += 1
+        if allowed[queue] == lists[outbox + queue, SIZE]:
+            heads[place] = lists[outbox + number + queue, HEAD]
+        else:
+            heads[place] = rows[heads[place], AFTER]
+
+
+@kernel
+def decide(
+    system: System,
+    state: State,
+    queues: Queues,
+    lanes: Lanes,
+    counts: Counts,
+    kind: int,
+    settings: Floats,
+    keys: Floats,
+    allowed: Longs,
+    slot: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> None:
+    """Decide where the tuples of every task go, and send them."""
+    rows, lists, target, cost, begin = state.rows, state.lists, system.target, system.cost, system.lanes
+    waiting, arrived, copies, keyed = queues.waiting, queues.arrived, system.copies, system.keyed
+    outstanding, waited, left, first_queue = lanes.outstanding, counts.waited, counts.left, system.queues
+    tasks, number, by_key = len(system.source), len(system.emits), kind == FIELDS or kind == PARTIAL_KEY
+    spent = 0.0
+    for task in range(tasks):
+        first, last = first_queue[task], first_queue[task + 1]
+        limit, special = system.limit[task], by_key
+        for queue in range(first, last):
+            waiting[queue] = min(waiting[queue], allowed[queue])
+            arrived[queue] = min(arrived[queue], allowed[queue])
+            special |= copies[queue] or keyed[queue]
+        if special:
+            _decide_mixed(system, state, queues, lanes, counts, kind, settings, keys, task, slot, rng, sent)
+            continue
+        if first == last:
+            continue
+        for lane in range(begin[first], begin[last]):
+            sent[lane] = 0
+        route(kind, settings, queues, lanes, first, last, limit, rng, sent)
+        for queue in range(first, last):
+            for lane in range(begin[queue], begin[queue + 1]):
+                amount = sent[lane]
+                if amount > 0:
+                    waited[queue] += send_down(rows, lists, tasks, number, queue, lane, target[lane], amount, slot)
+                    left[queue] += amount
+                    outstanding[lane] += amount
+                    spent += amount * cost[lane]  # (11)
+    counts.cost[slot] += spent
+
+
+@kernel
+def _decide_mixed(
+    system: System,
+    state: State,
+    queues: Queues,
+    lanes: Lanes,
+    counts: Counts,
+    kind: int,
+    settings: Floats,
+    keys: Floats,
+    task: int,
+    slot: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> None:
+    """Decide for a task some of whose streams leave a policy no choice."""
+    limit, by_key = system.limit[task], kind == FIELDS or kind == PARTIAL_KEY
+    for queue in range(system.queues[task], system.queues[task + 1]):
+        begin, end = system.lanes[queue], system.lanes[queue + 1]
+        amount = min(limit, queues.waiting[queue])
+        sent[begin:end] = 0
+        if system.copies[queue]:
+            _copy(system, state, lanes, counts, queue, amount, slot)
+            limit -= amount
+        elif system.keyed[queue] or by_key:
+            rule = kind
+            if system.keyed[queue]:
+                rule = PARTIAL_KEY if system.paired[queue] else FIELDS
+            limit -= _by_key(system, state, lanes, counts, rule, keys, queue, amount, slot, rng, sent)
+        else:
+            limit -= route(kind, settings, queues, lanes, queue, queue + 1, limit, rng, sent)
+            for lane in range(begin, end):
+                _send(system, state, lanes, counts, queue, lane, sent[lane], slot)
+
+
+@kernel
+def _send(
+    system: System, state: State, lanes: Lanes, counts: Counts, queue: int, lane: int, amount: int, slot: int
+) -> None:
+    """Send tuples down a lane, and count them."""
+    tasks, number, target = len(system.source), len(system.emits), system.target[lane]
+    counts.waited[queue] += send_down(state.rows, state.lists, tasks, number, queue, lane, target, amount, slot)
+    counts.left[queue] += amount
+    counts.cost[slot] += amount * system.cost[lane]
+    lanes.outstanding[lane] += amount
+
+
+@kernel
+def _copy(system: System, state: State, lanes: Lanes, counts: Counts, queue: int, amount: int, slot: int) -> None:
+    """Send tuples down every lane of a queue."""
+    rows, lists, free, roots = state.rows, state.lists, state.free, state.roots
+    tasks, number = len(system.source), len(system.emits)
+    for _ in range(amount):
+        ahead = 0 if lists[3 * tasks + queue, SIZE] > 0 else number
+        root = rows[lists[3 * tasks + ahead + queue, HEAD], ROOT]
+        for lane in range(system.lanes[queue] + 1, system.lanes[queue + 1]):
+            row = take(rows, free)
+            rows[row, ROOT], rows[row, LANE] = root, lane
+            roots[root, PENDING] += 1
+            lanes.outstanding[lane] += 1.0
+            counts.cost[slot] += system.cost[lane]
+            push(rows, lists, 2 * tasks + system.target[lane], row)
+        _send(system, state, lanes, counts, queue, system.lanes[queue], 1, slot)
+
+
+@kernel
+def _by_key(
+    system: System,
+    state: State,
+    lanes: Lanes,
+    counts: Counts,
+    kind: int,
+    keys: Floats,
+    queue: int,
+    amount: int,
+    slot: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> int:
+    """Send tuples where their keys say; return how many went. keys: [keys] how likely each is, running total."""
+    begin, end = system.lanes[queue], system.lanes[queue + 1]
+    own, other, chosen = np.empty(amount, np.int64), np.empty(amount, np.int64), np.empty(amount, np.int64)
+    for place in range(amount):
+        key = min(np.searchsorted(keys, rng.random(), side="right"), len(keys) - 1)
+        own[place] = key * 40503 % 65521 % (end - begin)
+        other[place] = (own[place] + 1 + key * 30011 % 65519 % max(1, end - begin - 1)) % (end - begin)
+    went = route_keyed(kind, lanes, begin, own, other, amount, chosen, sent)
+    for place in range(went):
+        _send(system, state, lanes, counts, queue, chosen[place], 1, slot)
+    return went
