@@ -7,7 +7,7 @@ The environment says what its run does: FAKE_DRAIN=never, FAKE_FAILS=1, FAKE_END
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, Lock
 from types import ModuleType
@@ -18,6 +18,8 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
 from penstock.model.status import ComponentStatus, Latency, MachineStatus, Status
+from penstock.model.tuples import TuplePolicies
+from penstock.policies.streams import changed
 from penstock.runtime.folder import LogFile, RunInfo, create
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.socket import ControlServer
@@ -52,6 +54,7 @@ class FakeHandle:
         self.folder = info.path
         self.info = info
         self.placement = dict(PLACEMENT)
+        self.tuples = TuplePolicies()
         self.phase = "running"
         self.error = ""
         self.applied: list[Plan] = []
@@ -74,6 +77,7 @@ class FakeHandle:
             emulated="trio",
             master="local[4]",
             policy="round-robin",
+            tuples=self.tuples,
             components=[
                 ComponentStatus(name="in", kind="source", tasks=1, machines=1, rate_tps=1234.0, queue=0, waiting_out=7),
                 ComponentStatus(
@@ -113,8 +117,16 @@ class FakeHandle:
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move what differs."""
         self.applied.append(plan)
+        self.tuples = self.tuples if plan.tuples == TuplePolicies() else plan.tuples
         wanted = {f"{name}[{number}]": slot for name, slots in plan.tasks.items() for number, slot in enumerate(slots)}
         return [self.move(task, slot) for task, slot in wanted.items() if self.placement[task] != slot]
+
+    def switch(
+        self, *, routing: str | Sequence[str] | None = None, sending: str | None = None, slot_ms: float | None = None
+    ) -> TuplePolicies:
+        """Change tuple policies."""
+        self.tuples = changed(self.tuples, routing, sending, slot_ms)
+        return self.tuples
 
     def drain(self, timeout: float | None = None) -> None:
         """End, if it is one that drains; else wait until it is stopped."""

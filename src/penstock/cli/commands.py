@@ -1,12 +1,28 @@
 """Registers every command, in the order in which `penstock --help` lists them."""
 
-from penstock.cli import apply, checkpoints, diff, doctor, move, plan, policies, report, run, show, status, stop, sweep
+from penstock.cli import (
+    apply,
+    checkpoints,
+    diff,
+    doctor,
+    forecast,
+    move,
+    plan,
+    policies,
+    report,
+    run,
+    show,
+    status,
+    stop,
+    sweep,
+)
 
 __all__ = [
     "apply",
     "checkpoints",
     "diff",
     "doctor",
+    "forecast",
     "move",
     "plan",
     "policies",

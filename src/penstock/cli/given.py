@@ -11,8 +11,12 @@ from penstock.cli.inputs import is_file
 from penstock.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.api.dataflow import Dataflow
     from penstock.model.cluster import Cluster
+    from penstock.model.topology import Application
+    from penstock.model.tuples import TuplePolicies
     from penstock.runtime.folder import Given, RunInfo, Setup
 
 
@@ -89,6 +93,18 @@ def refuse_kept(**options: object) -> None:
         if value is not None:
             problem = f"a run that is resumed keeps what it had; leave --{name} out, or start a new run"
             raise InvalidInput(name, problem)
+
+
+def tuple_policies(
+    application: "Application", routing: "Sequence[str] | None", sending: str | None, slot_ms: float | None
+) -> "TuplePolicies":
+    """Return tuple policies as options say them; refuse those that are not known or that a stream cannot have."""
+    from penstock.model.tuples import TuplePolicies
+    from penstock.policies.streams import changed, check
+
+    told = changed(TuplePolicies(), routing, sending, slot_ms)
+    check(told, application)
+    return told
 
 
 def promise(flow: "Dataflow") -> str:

@@ -19,6 +19,37 @@ RunOption = Annotated[str | None, typer.Option("--run", help="A run's name or fo
 RunsOption = Annotated[Path, typer.Option(help="Where run folders are.")]
 
 
+def routing_names(incomplete: str) -> list[str]:
+    """Complete the name of a routing policy, behind that of a stream where one is named."""
+    from penstock.policies.registry import PolicyKind, names
+
+    stream, equals, begun = incomplete.rpartition("=")
+    return [f"{stream}{equals}{name}" for name in (*names(PolicyKind.ROUTING), "none") if name.startswith(begun)]
+
+
+def sending_names(incomplete: str) -> list[str]:
+    """Complete the name of a sending policy."""
+    from penstock.policies.registry import PolicyKind, names
+
+    return [name for name in (*names(PolicyKind.SENDING), "none") if name.startswith(incomplete)]
+
+
+RoutingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Which way tuples go: a policy, or STREAM=POLICY for one stream; repeat for more; none: as streams say.",
+        autocompletion=routing_names,
+    ),
+]
+SendingOption = Annotated[
+    str | None,
+    typer.Option(help="Which out-queue sends first: a policy; none: as tuples are made.", autocompletion=sending_names),
+]
+SlotOption = Annotated[
+    float | None, typer.Option(help="Milliseconds between two routing decisions of an out-queue; 1 unless said.")
+]
+
+
 def policy_names(incomplete: str) -> list[str]:
     """Complete the name of a policy."""
     from penstock.policies.registry import PolicyKind, names

@@ -41,7 +41,7 @@ FEWEST_MACHINES = 3  # rows that they get on the lowest terminal
 def view(status: "Status", width: int, height: int | None = None, note: str = "") -> RenderableType:
     """Draw a run for a terminal of so many columns and, where a height is given, of so many lines."""
     below, safety = _below(status, note), [*_mishaps(status, width), *_safety(status)]
-    taken = len(status.components) + 11  # headings, empty lines, end to end
+    taken = len(status.components) + 11 + bool(status.tuples.texts)  # headings, empty lines, end to end
     taken += sum(1 + len(line) // width for line in [*below, *safety])
     rows = len(status.machines) if height is None else max(height - taken, FEWEST_MACHINES)
     return Group(
@@ -63,10 +63,11 @@ def ended(status: "Status") -> bool:
 
 
 def headline(status: "Status") -> list[Text]:
-    """Say in two lines what runs since when and under what, and where."""
+    """Say in two lines what runs since when and under what, and where; in a third which tuple policies are in force."""
     phase = Text(status.phase, style=STYLES.get(status.phase, "bold"))
     first = Text.assemble((status.application, "bold"), " ", phase, f" {clock(status.seconds)} under {status.policy}")
-    return [first, Text(place(status), style="dim")]
+    policies = ", ".join(f"{name} {text}" for name, text in status.tuples.texts.items())
+    return [first, Text(place(status), style="dim"), *([Text(policies, style="dim")] if policies else [])]
 
 
 def place(status: "Status") -> str:

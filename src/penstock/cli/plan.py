@@ -9,6 +9,9 @@ import typer
 from penstock.cli.app import app
 from penstock.cli.inputs import (
     JsonOption,
+    RoutingOption,
+    SendingOption,
+    SlotOption,
     application_names,
     chosen_policies,
     cluster_names,
@@ -21,6 +24,7 @@ from penstock.cli.inputs import cluster as find_cluster
 
 if TYPE_CHECKING:
     from penstock.control.planner import Decision, Planner
+    from penstock.model.tuples import TuplePolicies
 
 EXAMPLES = """Examples:
 
@@ -58,6 +62,9 @@ def plan(
         bool, typer.Option("--explain", help="Say what limits the best, and what would relieve it.")
     ] = False,
     save: Annotated[Path | None, typer.Option(help="Save the best as a plan (.toml, .json).")] = None,
+    routing: RoutingOption = None,
+    sending: SendingOption = None,
+    slot_ms: SlotOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison (.png, .svg, .pdf).")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,7 +72,7 @@ def plan(
 
     Throughput is in source tuples a second with back-pressure settled; rate is what is sustained when every stream
     splits evenly; delay is the network's part of the way from source to sink; traffic is what leaves a machine for each
-    source tuple. All are estimates: nothing runs.
+    source tuple. All are estimates: nothing runs. Tuple policies are kept in the saved plan, for run and apply.
     """
     from penstock.cli.inputs import chosen_objective
     from penstock.control.planner import Planner
@@ -73,12 +80,15 @@ def plan(
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
     planner = Planner(find_application(application), find_cluster(cluster), chosen_objective(objective), seed)
+    tuples = _tuple_policies(planner, routing, sending, slot_ms, save)
     decisions = list(_with_progress(planner, names, quiet=as_json))
     best = planner.best(decisions)
     if save is not None and best is not None:
+        from msgspec.structs import replace
+
         from penstock.model.files import save as save_file
 
-        save_file(planner.plan(best), save)
+        save_file(replace(planner.plan(best), tuples=tuples), save)
     if plot is not None:
         from penstock.cli.plots import plot_decisions
 
@@ -90,6 +100,21 @@ def plan(
         _print_files(best, save, plot)
     if best is None:
         raise typer.Exit(1)
+
+
+def _tuple_policies(
+    planner: "Planner", routing: list[str] | None, sending: str | None, slot_ms: float | None, save: Path | None
+) -> "TuplePolicies":
+    """Return the tuple policies that a plan is to have; refuse any that it cannot, or that would be kept nowhere."""
+    from penstock.cli.given import tuple_policies
+    from penstock.model.errors import InvalidInput
+
+    told = {"routing": routing, "sending": sending, "slot_ms": slot_ms}
+    for name, value in told.items():
+        if value is not None and save is None:
+            problem = f"it is kept in a saved plan, got {value!r} without one; add --save FILE"
+            raise InvalidInput(name, problem)
+    return tuple_policies(planner.topology, routing, sending, slot_ms)
 
 
 def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Iterator["Decision"]:

@@ -1,43 +1,95 @@
 """`penstock policies`: what there is to choose from."""
 
 from dataclasses import MISSING, fields
-from typing import Annotated
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption, policy_names
+from penstock.cli.inputs import JsonOption
+
+if TYPE_CHECKING:
+    from penstock.policies.registry import PolicyKind
+
+DECIDES = {  # kind: what its policies decide, and the option that names one
+    "placement": ("where every task runs", "--policy"),
+    "routing": ("which task a tuple goes to", "--routing"),
+    "sending": ("which queue sends first", "--sending"),
+    "forecast": ("how many tuples will come", "--forecaster"),
+}
+
+
+def all_policy_names(incomplete: str) -> list[str]:
+    """Complete the name of a policy of any kind."""
+    from penstock.policies.registry import REGISTRY
+
+    return list(dict.fromkeys(name for rows in REGISTRY.values() for name in rows if name.startswith(incomplete)))
 
 
 @app.command(epilog="Example: penstock policies local-search")
 def policies(
     name: Annotated[
-        str | None, typer.Argument(help="Only this one, with its parameters.", autocompletion=policy_names)
+        str | None,
+        typer.Argument(help="Only this one, with its parameters.", autocompletion=all_policy_names),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List every policy: name, kind, where it comes from, what it does."""
+    """List every policy by what it decides: its name, where it comes from, what it does."""
     from penstock.cli.output import console, print_json, table
-    from penstock.policies.registry import REGISTRY, policy_class
+    from penstock.policies.registry import REGISTRY
 
     if name is not None:
-        known = policy_class(name)
-        defaults = {f.name: f.default if f.default is not MISSING else None for f in fields(known)}
-        if as_json:
-            print_json({"name": name, **REGISTRY[name]._asdict(), "parameters": defaults})
-            return
-        entry = REGISTRY[name]
-        console.print(f"[bold]{name}[/]  {entry.kind}, {entry.origin}: {entry.summary}\n")
-        console.print((known.__doc__ or "").strip())
-        if defaults:
-            settings = ",".join(f"{parameter}={value}" for parameter, value in defaults.items())
-            console.print(f"\nDefaults: --policy {name}:{settings.replace('None', 'none')}", soft_wrap=True)
+        _show(name, as_json)
         return
     if as_json:
-        print_json([{"name": listed, **entry._asdict()} for listed, entry in REGISTRY.items()])
+        listed = [(kind, name, entry) for kind, rows in REGISTRY.items() for name, entry in rows.items()]
+        print_json([{"name": name, "kind": kind, **entry._asdict()} for kind, name, entry in listed])
         return
-    rows = table("policy", "kind", "from", "what it does", left=("kind", "from", "what it does"))
-    for listed, entry in REGISTRY.items():
-        rows.add_row(f"[bold]{listed}[/]", entry.kind, entry.origin, entry.summary)
-    console.print(rows)
-    console.print("\n[dim]One policy's parameters: penstock policies NAME[/]")
+    for kind, rows in REGISTRY.items():
+        what, option = DECIDES[kind]
+        console.print(f"[bold]{kind}[/]: {what} [dim]({option})[/]")
+        made = table("policy", "from", "what it does", left=("from", "what it does"))
+        for listed_name, entry in rows.items():
+            made.add_row(f"[bold]{listed_name}[/]", entry.origin, entry.summary)
+        console.print(made)
+        console.print()
+    console.print("[dim]One policy's parameters: penstock policies NAME[/]")
+
+
+def _show(name: str, as_json: bool) -> None:
+    """Print the policies of a name, of every kind that has one, with their parameters."""
+    from penstock.cli.output import console, print_json
+    from penstock.model.errors import UnknownName, choices
+    from penstock.policies.registry import REGISTRY, policy_class
+
+    kinds = [kind for kind, rows in REGISTRY.items() if name in rows]
+    if not kinds:
+        raise UnknownName("policy", f"no policy is named {name!r}; there are {choices(all_policy_names(''))}")
+    if as_json:
+        found = [
+            {"name": name, "kind": kind, **REGISTRY[kind][name]._asdict(), "parameters": _defaults(name, kind)}
+            for kind in kinds
+        ]
+        print_json(found[0] if len(found) == 1 else found)
+        return
+    for number, kind in enumerate(kinds):
+        entry = REGISTRY[kind][name]
+        if number:
+            console.print()
+        console.print(f"[bold]{name}[/]  {kind}, {entry.origin}: {entry.summary}\n")
+        console.print(cleandoc(policy_class(name, kind).__doc__ or ""), markup=False)
+        if defaults := _defaults(name, kind):
+            settings = ",".join(f"{parameter}={_text(value)}" for parameter, value in defaults.items())
+            console.print(f"\nDefaults: {DECIDES[kind][1]} {name}:{settings}", soft_wrap=True)
+
+
+def _defaults(name: str, kind: "PolicyKind") -> dict[str, Any]:
+    from penstock.policies.registry import policy_class
+
+    return {f.name: f.default if f.default is not MISSING else None for f in fields(policy_class(name, kind))}
+
+
+def _text(value: Any) -> str:
+    """Write a value as it is written after a parameter's name."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -9,7 +9,16 @@ import typer
 
 from penstock.cli.app import app
 from penstock.cli.flows import flow_names
-from penstock.cli.inputs import JsonOption, chosen_objective, cluster_names, objective_names, policy_names
+from penstock.cli.inputs import (
+    JsonOption,
+    RoutingOption,
+    SendingOption,
+    SlotOption,
+    chosen_objective,
+    cluster_names,
+    objective_names,
+    policy_names,
+)
 
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
@@ -28,6 +37,8 @@ EXAMPLES = """Examples:
   penstock run word-count:sources=2,splitters=4 --emulate hetero-small --policy r-storm
 
   penstock run log-processing --arrivals poisson:rate=500 --input /var/log/syslog --master spark://head:7077
+
+  penstock run word-count --emulate hetero-small --routing source->split=potus --sending longest-backlog-first:tau=10
 
   penstock run my_module:flow --emulate my-cluster.toml --plan plan.toml --telemetry /data/telemetry
 
@@ -68,6 +79,9 @@ def run(
         ),
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="A plan file to run by, in place of a policy.")] = None,
+    routing: RoutingOption = None,
+    sending: SendingOption = None,
+    slot_ms: SlotOption = None,
     then: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,7 +129,7 @@ def run(
     came after the last checkpoint is then not published, and comes again where the run is resumed. Meanwhile, from
     another terminal: penstock status, checkpoints, move, apply, stop.
     """
-    from penstock.cli.given import Told, find_resumed, refuse_kept
+    from penstock.cli.given import Told, find_resumed, refuse_kept, tuple_policies
     from penstock.cli.inputs import cluster as find_cluster
 
     _refuse_numbers(rate=rate, duration=duration, in_flight=in_flight)
@@ -123,6 +137,7 @@ def run(
     settings: dict[str, Any] = {"master": master, "policy": policy, "listen": listen, "in_flight": in_flight}
     settings |= {"sample_tps": _sampled(sample), "checkpoint_s": _every(checkpoint_every), "guarantee": guarantee}
     settings |= {"telemetry": telemetry, "runs": runs, "seed": seed, "resume": resume}
+    settings |= {"routing": routing, "sending": sending, "slot_ms": slot_ms}
     settings |= {"objective": None if objective is None else chosen_objective(objective)}
     told = Told(application, rate, arrivals, input, seed or 0)
     if resume is None:
@@ -138,6 +153,7 @@ def run(
         )
         settings["resume"] = found.info.path
     flow = told.flow()
+    tuple_policies(flow.application, routing, sending, slot_ms)
     settings |= {"plan": _planned(flow, cluster, policy, plan), "given": told.given()}
     changes = _plans(flow, cluster, _changes(then or [], duration), goal, told.seed)
     handle = _start(flow, settings, quiet=as_json)

@@ -20,6 +20,8 @@ from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.model.topology import Application
+from penstock.model.tuples import TuplePolicies
+from penstock.policies.streams import changed, check
 
 if TYPE_CHECKING:
     import socket
@@ -48,6 +50,7 @@ class _Begun:
     setup: "Setup"
     emulate: Cluster | None
     plan: "Callable[[Cluster, Complete], Plan]"  # where its tasks begin, once it is known what there is
+    tuples: TuplePolicies
     found: "Resumption | None" = None
 
 
@@ -69,6 +72,9 @@ def start(
     seed: int | None = None,
     checkpoint_s: float | None = None,
     guarantee: str | None = None,
+    routing: str | Sequence[str] | None = None,
+    sending: str | None = None,
+    slot_ms: float | None = None,
     resume: Path | str | None = None,
     given: "Given | None" = None,
     progress: "Progress | None" = None,
@@ -92,6 +98,9 @@ def start(
     seed: for everything that is drawn by lot; 0 unless said.
     checkpoint_s: seconds between checkpoints, at least 0.1, 5 unless said; 0: only one, at the end.
     guarantee: "exactly-once" refuses an application that cannot keep it; "any", the default, takes each as it is.
+    routing: which way tuples go: a policy, `STREAM=POLICY`, or several of these; without, as stream's groupings say.
+    sending: which out-queue sends first, a policy; without, tuples are sent as they are made.
+    slot_ms: milliseconds between two routing decisions of an out-queue, 1 unless said.
     resume: the name or folder of a run that was stopped, has failed or lost its driver: it goes on from its last
         checkpoint. What is not said is as it was; `emulate`, `seed` and `telemetry` cannot change.
     given: how the command line named the application. tell: called with what a person should know.
@@ -109,16 +118,23 @@ def start(
     asked |= {"in_flight": in_flight, "window": window, "sample_tps": sample_tps, "given": given}
     asked |= {"checkpoint_s": checkpoint_s, "guarantee": guarantee}
     stated = {name: value for name, value in asked.items() if value is not None}
+
+    def change(before: TuplePolicies) -> TuplePolicies:
+        after = changed(before, routing, sending, slot_ms)
+        check(after, flow.application)
+        return after
+
     with ExitStack() as stack:
         listener = None if listen is None else listen_for_workers(*_address(listen))
         if listener is not None:
             stack.callback(listener.close)
         if resume is None:
-            setup = Setup(**stated, telemetry=telemetry is not False)
+            tuples = change(TuplePolicies() if plan is None else plan.tuples)
+            setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples)
             begun = _begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
         else:
             _refuse_changed(emulate=emulate, seed=seed, telemetry=telemetry)
-            begun = _take_over(flow, resume, Path(runs), stated, plan, stack, tell or (lambda _: None))
+            begun = _take_over(flow, resume, Path(runs), stated, plan, change, stack, tell or (lambda _: None))
         return _launch(flow, begun, stack, listener, progress or (lambda _: None))
 
 
@@ -150,7 +166,7 @@ def _begin(
     stack.push(partial(_leave, info))
     if emulate is not None:
         save(emulate, info.cluster_path)
-    return _Begun(info, setup, emulate, lambda cluster, _: known or _planned(flow, cluster, setup))
+    return _Begun(info, setup, emulate, lambda cluster, _: known or _planned(flow, cluster, setup), setup.tuples)
 
 
 def _take_over(
@@ -159,6 +175,7 @@ def _take_over(
     runs: Path,
     stated: dict[str, Any],
     plan: Plan | None,
+    change: Callable[[TuplePolicies], TuplePolicies],
     stack: ExitStack,
     tell: "Progress",
 ) -> _Begun:
@@ -177,6 +194,8 @@ def _take_over(
     found = take(info, before, flow)
     stack.callback(found.lock.release)
     policy = known.policy if known is not None else stated.get("policy", found.policy)
+    tuples = change(found.tuples if plan is None or plan.tuples == TuplePolicies() else plan.tuples)
+    setup = msgspec.structs.replace(setup, tuples=tuples)
     info = folders.taken_over(info, setup=setup, master=setup.master or "embedded", policy=policy)
     stack.callback(folders.ended, info)
     found.tell(tell)
@@ -187,7 +206,7 @@ def _take_over(
             return known or _planned(flow, cluster, setup)
         return plan_of(found, flow, cluster, setup.objective, complete) or _planned(flow, cluster, setup)
 
-    return _Begun(info, setup, emulate, place, found)
+    return _Begun(info, setup, emulate, place, tuples, found)
 
 
 def _launch(
@@ -210,7 +229,7 @@ def _launch(
         spark,
         flow,
         cluster,
-        begun.plan(cluster, complete),
+        msgspec.structs.replace(begun.plan(cluster, complete), tuples=begun.tuples),
         places(cluster, executors, emulated=emulate is not None),
         stack,
         emulated=emulate is not None,

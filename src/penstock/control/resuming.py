@@ -20,6 +20,7 @@ from penstock.model.plan import Plan, to_plan
 from penstock.model.routes import route
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.taskgraph import expand_tasks
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime import checkpoints, folder
 from penstock.runtime.checkpoints import Journal, Manifest
 from penstock.runtime.folder import LogFile, RunInfo, RunLock, Setup
@@ -48,6 +49,7 @@ class Resumption:
     epoch: int  # the last one that was issued
     placement: dict[str, str]  # task -> slot: where tasks should be; empty: it is not known
     policy: str  # that has placed them so
+    tuples: TuplePolicies  # that were in force
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -101,18 +103,21 @@ def _looked_at(info: RunInfo, setup: Setup, flow: Dataflow, lock: RunLock) -> Re
         _refuse_other(info, manifest, flow)
         if manifest.last:
             raise _at_its_end(info, manifest)
-    found = Resumption(info, setup, lock, manifest, *_left(journal, manifest, info))
+    found = Resumption(info, setup, lock, manifest, *_left(journal, manifest, info, setup))
     found.warnings.extend(damaged)
     found.notes.extend(_told(info, manifest))
     return found
 
 
-def _left(journal: Journal | None, manifest: Manifest | None, info: RunInfo) -> tuple[int, dict[str, str], str]:
-    """Return the last epoch, where tasks should be, and by which policy."""
+def _left(
+    journal: Journal | None, manifest: Manifest | None, info: RunInfo, setup: Setup
+) -> tuple[int, dict[str, str], str, TuplePolicies]:
+    """Return the last epoch, where tasks should be, by which policy, and the tuple policies in force."""
     before = (0, {}) if manifest is None else (manifest.epoch, manifest.placement)
     if journal is None:
-        return *before, info.policy
-    return max(journal.epoch, before[0]), journal.placement or before[1], journal.policy or info.policy
+        return *before, info.policy, setup.tuples
+    policy = journal.policy or info.policy
+    return max(journal.epoch, before[0]), journal.placement or before[1], policy, journal.tuples
 
 
 def _refuse_other(info: RunInfo, manifest: Manifest, flow: Dataflow) -> None:

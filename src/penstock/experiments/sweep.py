@@ -5,9 +5,7 @@ wherever these run; results are rows again. Instances differ in size, so policie
 them, the baseline, taken instance by instance.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from threading import Thread
-from time import sleep
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,17 +13,16 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Objective
 from penstock.estimate.flow import PLANNING, TATA
+from penstock.experiments.job import Progress, run_cases, unheard
 from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError
 from penstock.model.topology import Application
 
 MODELS = {"planning": PLANNING, "tata": TATA}
-MOST_PARTITIONS = 400
 
 RESULT = pa.schema(
     {
@@ -107,45 +104,14 @@ def run_case(case: Case) -> dict[str, Any]:
     }
 
 
-def sweep(
-    spark: SparkSession, work: Sequence[Case], on_progress: Callable[[int, int], None] = lambda _done, _all: None
-) -> DataFrame:
+def sweep(spark: SparkSession, work: Sequence[Case], on_progress: Progress = unheard) -> DataFrame:
     """Run all cases on Spark and return their results, kept in memory; `on_progress` hears how many are done."""
-    frame = spark.createDataFrame(pd.DataFrame(work, columns=list(Case._fields)))
-    parts = min(len(work), MOST_PARTITIONS)
-    results = frame.repartition(parts).mapInArrow(_run_cases, from_arrow_schema(RESULT)).cache()
-    _materialise(spark, results, len(work), parts, on_progress)
-    return results
+    return run_cases(spark, pd.DataFrame(work, columns=list(Case._fields)), _run_cases, RESULT, on_progress)
 
 
 def _run_cases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield pa.RecordBatch.from_pylist([run_case(Case(**row)) for row in batch.to_pylist()], schema=RESULT)
-
-
-def _materialise(
-    spark: SparkSession, results: DataFrame, total: int, parts: int, on_progress: Callable[[int, int], None]
-) -> None:
-    """Compute a cached frame in the background while its finished tasks are counted."""
-    failures: list[BaseException] = []
-
-    def compute() -> None:
-        try:
-            results.count()
-        except BaseException as error:
-            failures.append(error)
-
-    worker = Thread(target=compute, daemon=True)
-    worker.start()
-    while worker.is_alive():
-        tracker = spark.sparkContext.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        done = sum(stage.numCompletedTasks for stage in stages if stage is not None and stage.numTasks == parts)
-        on_progress(total * done // parts, total)
-        sleep(0.2)
-    if failures:
-        raise failures[0]
-    on_progress(total, total)
 
 
 def ratios(results: DataFrame, baseline: str) -> DataFrame:

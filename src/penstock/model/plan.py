@@ -19,6 +19,7 @@ from penstock.model.routes import hop_bits
 from penstock.model.slotgraph import expand_slots
 from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Topology
+from penstock.model.tuples import TuplePolicies
 
 
 class PlannedRoute(Entity, frozen=True):
@@ -43,6 +44,7 @@ class Plan(Entity, frozen=True):
     seed: int = 0
     routes: tuple[PlannedRoute, ...] = ()
     expected: dict[str, NonNegative] = {}  # estimates by name, such as throughput_tps
+    tuples: TuplePolicies = TuplePolicies()
 
 
 class Move(NamedTuple):

@@ -6,12 +6,10 @@ tuples a slot. Hone's link is the same model with a machine whose out-queues may
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import shortest_path
 
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
@@ -83,10 +81,10 @@ def build_system(
     if limit is None:
         limit = _limit(joined, service)
     return System(
-        **joined,
         service=service,
         limit=np.full(len(service), limit, dtype=np.int64),
         capacity=np.full(len(cluster.machines), UNLIMITED if capacity is None else capacity, dtype=np.int64),
+        **joined,
     )
 
 
@@ -94,7 +92,10 @@ def hop_counts(cluster: Cluster) -> Floats:
     """Return how many links are between every two machines; on a mesh 1 between hosts, 0 within one. [K, K]"""
     if not cluster.routed:
         hosts = np.array([machine.name for machine in cluster.machines])
-        return (hosts[:, None] != hosts[None, :]).astype(np.float64)
+        return np.asarray(hosts[:, None] != hosts[None, :], dtype=np.float64)
+    from scipy.sparse import csr_array  # takes longer to load than all the rest, and workers never need it
+    from scipy.sparse.csgraph import shortest_path
+
     nodes, index = len(cluster.node_index), cluster.node_index
     ends = np.array([(index[link.source], index[link.target]) for link in cluster.links]).reshape(-1, 2)
     directed = np.array([link.directed for link in cluster.links], dtype=bool)
@@ -108,9 +109,9 @@ def hop_counts(cluster: Cluster) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
-def _limit(joined: dict[str, NDArray[np.generic]], service: Floats) -> int:
+def _limit(joined: dict[str, NDArray[Any]], service: Floats) -> int:
     emits = np.asarray(joined["emits"], dtype=np.float64)
-    task = np.repeat(np.arange(len(service)), np.diff(np.asarray(joined["queues"], dtype=np.int64)))
+    task = np.repeat(np.arange(len(service)), np.diff(joined["queues"]))
     out = np.bincount(task, emits, len(service)) * np.where(np.isfinite(service), service, 0.0)
     return max(1, int(np.ceil(OUTFLOW * max(out.max(initial=0.0), service[np.isfinite(service)].max(initial=1.0)))))
 
@@ -132,13 +133,13 @@ def _service(placed: Sequence[Placed], cluster: Cluster, slot_s: float) -> Float
         return np.asarray(np.where(works, slot_s * speed[machine] * share / cpu, np.inf), dtype=np.float64)
 
 
-def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floats) -> dict[str, NDArray[np.generic]]:
+def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floats) -> dict[str, NDArray[Any]]:
     """Expand one application; numbers are its own."""
     tasks = expand_tasks(one.topology)
     machine = machine_of[np.asarray(one.slots, dtype=np.int64)].astype(np.int64)
     selectivity = [stream.selectivity for stream in one.topology.streams]
     queues, emits, groupings, lanes, target, cost = [0], [], [], [0], [], []
-    onward = _least_costs(one.topology, tasks.first, machine, between)
+    onward = least_costs(one.topology, tasks.first, machine, between)
     for task in range(tasks.number):
         for flow in tasks.flows:
             if flow.source != tasks.component[task]:
@@ -180,7 +181,7 @@ def _ends(senders: range, receivers: range, grouping: Grouping, task: int) -> Se
     return receivers[:1] if grouping is Grouping.GLOBAL else receivers
 
 
-def _least_costs(topology: Topology, first: NDArray[np.int32], machine: Longs, between: Floats) -> Floats:
+def least_costs(topology: Topology, first: NDArray[np.int32], machine: Longs, between: Floats) -> Floats:
     """Return the least cost of all that follows from a tuple at each task, whatever the load. [T]"""
     least = np.zeros(len(machine))
     rank = {topology.components[position].name: number for number, position in enumerate(topology.order)}
@@ -200,21 +201,21 @@ def _least_costs(topology: Topology, first: NDArray[np.int32], machine: Longs, b
     return least
 
 
-def _join(parts: Sequence[dict[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
+def _join(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Put the tables of several applications one behind another, renumbered."""
     tasks = np.cumsum([0] + [len(part["source"]) for part in parts])
     queues = np.cumsum([0] + [len(part["emits"]) for part in parts])
     lanes = np.cumsum([0] + [len(part["target"]) for part in parts])
-    components = np.cumsum([0] + [int(part["component"].max(initial=-1)) + 1 for part in parts])  # type: ignore[call-overload]
+    components = np.cumsum([0] + [int(part["component"].max(initial=-1)) + 1 for part in parts])
     begin = {"queues": queues, "lanes": lanes}
     shift = {"component": components, "target": tasks}
-    joined: dict[str, NDArray[np.generic]] = {}
+    joined: dict[str, NDArray[Any]] = {}
     for name in parts[0]:
         if name in begin:
-            columns = [part[name][:-1] + begin[name][number] for number, part in enumerate(parts)]  # type: ignore[operator]
+            columns = [part[name][:-1] + begin[name][number] for number, part in enumerate(parts)]
             joined[name] = np.concatenate([*columns, begin[name][-1:]]).astype(np.int64)
         else:
             by = shift.get(name)
-            columns = [part[name] if by is None else part[name] + by[n] for n, part in enumerate(parts)]  # type: ignore[operator]
+            columns = [part[name] if by is None else part[name] + by[n] for n, part in enumerate(parts)]
             joined[name] = np.concatenate(columns)
     return joined

@@ -46,9 +46,10 @@ def build(path: str, builder: Callable[..., T], settings: str, preset: Mapping[s
 
 
 def _converted(path: str, text: str, kind: Any) -> Any:
-    value = None if text == "none" else text
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        raise InvalidInput(path, f"expected one of {choices(get_args(kind))}, got {text!r}")
+    named = get_args(kind) if get_origin(kind) is Literal else ()
+    value = None if text == "none" and text not in named else text
+    if named and value not in named:
+        raise InvalidInput(path, f"expected one of {choices(named)}, got {text!r}")
     try:
         converted = msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:

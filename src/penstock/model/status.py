@@ -2,6 +2,8 @@
 
 import msgspec
 
+from penstock.model.tuples import TuplePolicies
+
 
 class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One component over the last seconds."""
@@ -66,6 +68,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     emulated: str | None  # the cluster that is emulated
     master: str
     policy: str  # or the plan's
+    tuples: TuplePolicies = TuplePolicies()  # those in force
     components: list[ComponentStatus]
     machines: list[MachineStatus]
     latency: Latency | None  # over the last seconds; None: nothing sampled has finished yet

@@ -139,7 +139,27 @@ _SENDINGS: dict[str, Entry] = {
     ),
 }
 
-_FORECASTS: dict[str, Entry] = {}
+_FORECAST = "penstock.policies.forecast"
+
+_FORECASTS: dict[str, Entry] = {
+    "perfect": Entry(f"{_FORECAST}.perfect:Perfect", "POTUS, an oracle", "all that comes, and nothing else"),
+    "none": Entry(f"{_FORECAST}.nothing:Nothing", "POTUS", "nothing is expected"),
+    "moving-average": Entry(f"{_FORECAST}.moving_average:MovingAverage", "POTUS's MA", "the mean of the last slots"),
+    "ewma": Entry(f"{_FORECAST}.ewma:Ewma", "POTUS's EWMA", "a mean in which recent slots count most"),
+    "kalman": Entry(
+        f"{_FORECAST}.kalman:Kalman", "POTUS's Kalman", "a level that moves, and a trend; variances estimated"
+    ),
+    "empirical": Entry(
+        f"{_FORECAST}.empirical:Empirical", "POTUS's Distr", "mean, quantile or draws of all that was seen"
+    ),
+    "prophet": Entry(
+        f"{_FORECAST}.prophet:Prophet", "Taylor and Letham 2018", "trend, days and weeks; an extra to install"
+    ),
+    "false-positive": Entry(
+        f"{_FORECAST}.false_positive:FalsePositive", "POTUS, an oracle", "all that comes, and phantoms"
+    ),
+    "all-true-negative": Entry(f"{_FORECAST}.nothing:Nothing", "POTUS", "all that comes is missed: none, so called"),
+}
 
 REGISTRY: dict[PolicyKind, dict[str, Entry]] = {
     PolicyKind.PLACEMENT: _PLACEMENTS,

@@ -3,6 +3,9 @@
 A *lane* is the sender's end of one channel. It may send as many tuples as its receiver has given credit for. Where the
 grouping leaves the choice (shuffle, partial-key), tuples wait unbound in the queue until a lane can take them; where
 the key, the sender or the task decides, they wait in their lane. Markers need no credit, and overtake nothing.
+
+A *chooser* (`routing`) may bind unbound tuples in place of the grouping's own way, and a *gate* (`sending`) may hold
+back what is bound for other machines. Neither holds a marker: what is before it is bound and leaves as credit allows.
 """
 
 from collections import deque
@@ -12,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.api.keys import key_group, owner, second_group
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
-from penstock.runtime.messages import LaneState, Mark, Marker, QueueState, Waiting
+from penstock.runtime.messages import Credit, LaneState, Mark, Marker, QueueState, Waiting
 
 OWNERS = 200_000  # keys whose owner a queue remembers
 
@@ -48,7 +51,7 @@ class Lane:
     they leave; `fresh` is where a queue collects tuples while it binds a batch, and empty otherwise.
     """
 
-    __slots__ = ("backlog", "credits", "fresh", "marked", "number", "target", "waiting", "window")
+    __slots__ = ("ahead", "backlog", "credits", "fresh", "marked", "markers", "number", "target", "waiting", "window")
 
     def __init__(self, target: int, window: int) -> None:
         self.target = target  # task
@@ -57,6 +60,8 @@ class Lane:
         self.number = 0
         self.waiting: deque[Batch | MarkerOf] = deque()
         self.backlog = 0  # tuples in `waiting`
+        self.markers = 0  # in `waiting`
+        self.ahead = 0.0  # the price of what follows from a tuple at its target, as last heard
         self.fresh: list[Any] = []
         self.marked: list[Mark] = []
 
@@ -64,6 +69,11 @@ class Lane:
     def outstanding(self) -> int:
         """Tuples that its target has not processed yet, as far as is known here."""
         return self.window - self.credits + self.backlog
+
+    @property
+    def room(self) -> int:
+        """Tuples that it may take beyond those that wait; none where there is no credit for these."""
+        return max(0, self.credits - self.backlog)
 
     def hold(self, batch: Batch) -> None:
         """Let a batch wait, after all that waits already."""
@@ -80,6 +90,11 @@ class Lane:
         if mark is not None:
             self.marked.append(_moved(mark, len(self.fresh)))
         self.fresh.append(value)
+
+    def hold_marker(self, marker: MarkerOf) -> None:
+        """Let a marker wait, after all that waits already."""
+        self.markers += 1
+        self.waiting.append(marker)
 
     def take_fresh(self) -> Batch:
         """Return what was collected."""
@@ -108,6 +123,34 @@ class Sender(Protocol):
         ...
 
 
+class Chooser(Protocol):
+    """What binds the unbound tuples of an out-queue in place of its grouping's own way."""
+
+    def choose(self) -> None:
+        """Have `OutQueue.bind` called for the tuples that are to go now; the others wait until it does so again."""
+        ...
+
+    def choose_all(self) -> None:
+        """Have `OutQueue.hold` called for as many tuples as it cares to choose for, whether or not lanes have room."""
+        ...
+
+    def heard(self, place: int, credit: Credit) -> None:
+        """Take what the target of a lane has to say."""
+        ...
+
+
+class Gate(Protocol):
+    """What holds back tuples that leave the machine until it is their queue's turn, by `OutQueue.release`."""
+
+    def bars(self, lane: Lane) -> bool:
+        """Say whether a lane leads to another machine."""
+        ...
+
+    def held(self, queue: "OutQueue") -> None:
+        """Take note that tuples of a queue wait to be released."""
+        ...
+
+
 class OutQueue:
     """The tuples of one task for one stream that have not been sent."""
 
@@ -130,7 +173,10 @@ class OutQueue:
         self.values: list[Any] = []  # not bound to a lane yet
         self.marks: list[Mark] = []
         self.turn = 0  # the lane that is next where any will do
+        self.chooser: Chooser | None = None
+        self.gate: Gate | None = None
         self._bound = 0  # tuples that wait in lanes
+        self._released = 0  # the lane that the gate serves next
         self._key = key
         self._sender = sender
         self._owners: dict[Hashable, Lane] = {}
@@ -175,46 +221,95 @@ class OutQueue:
         """Send a marker on every lane, behind every tuple that came before it."""
         self._bind_the_rest()
         for lane in self.lanes:
-            lane.waiting.append(marker)
+            lane.hold_marker(marker)
         self.pump()
 
     def pump(self) -> None:
-        """Send what credits allow."""
+        """Send what credits, the chooser and the gate allow."""
         for lane in self.lanes:
             if lane.waiting:
                 self._pump_lane(lane)
         if self.values:
-            if self.grouping is Grouping.PARTIAL_KEY:
-                self._pump_partial()
+            if self.chooser is not None:
+                self.chooser.choose()
+            elif self.grouping is Grouping.PARTIAL_KEY:
+                self.bind_by(_load)
             else:
                 self._pump_shuffle()
 
     def _pump_lane(self, lane: Lane) -> None:
+        """Send what waits in a lane: where it is barred, only up to its last marker."""
+        barred = self.gate is not None and self.gate.bars(lane)
         while lane.waiting:
-            head = lane.waiting[0]
-            if isinstance(head, MarkerOf):
-                lane.waiting.popleft()
-                self._sender.send_marker(self, lane, head)
-                continue
-            if lane.credits <= 0:
+            if barred and not lane.markers:
+                assert self.gate is not None
+                self.gate.held(self)
                 return
-            if len(head.values) <= lane.credits:
-                lane.waiting.popleft()
-                batch = head
-            else:
-                batch = _take(head.values, head.marks, lane.credits)
-            lane.backlog -= len(batch.values)
-            self._bound -= len(batch.values)
+            if not self._send_head(lane, lane.credits):
+                return
+
+    def _send_head(self, lane: Lane, most: int) -> int:
+        """Send the marker at the head of a lane, or at most so many of the tuples there; return how many went."""
+        head = lane.waiting[0]
+        if isinstance(head, MarkerOf):
+            lane.waiting.popleft()
+            lane.markers -= 1
+            self._sender.send_marker(self, lane, head)
+            return 1
+        if most <= 0:
+            return 0
+        if len(head.values) <= most:
+            lane.waiting.popleft()
+            batch = head
+        else:
+            batch = _take(head.values, head.marks, most)
+        lane.backlog -= len(batch.values)
+        self._bound -= len(batch.values)
+        self._sender.send(self, lane, batch)
+        return len(batch.values)
+
+    def _dispatch(self, lane: Lane, batch: Batch) -> None:
+        """Send tuples that a lane has room for, or let them wait for the gate."""
+        if lane.waiting or (self.gate is not None and self.gate.bars(lane)):
+            self._hold(lane, batch)
+            self._pump_lane(lane)
+        else:
             self._sender.send(self, lane, batch)
+
+    def releasable(self) -> int:
+        """Return how many tuples could leave the machine if the gate let them: those that there is credit for."""
+        gate = self.gate
+        return 0 if gate is None else sum(min(one.backlog, one.credits) for one in self.lanes if gate.bars(one))
+
+    def release(self, count: int) -> None:
+        """Send so many of the tuples that wait for the gate, lanes in turn."""
+        gate = self.gate
+        while gate is not None and count > 0:
+            lanes = self.lanes[self._released :] + self.lanes[: self._released]
+            able = [lane for lane in lanes if min(lane.backlog, lane.credits) > 0 and gate.bars(lane)]
+            if not able:
+                return
+            share = max(1, count // len(able))
+            for lane in able[:count]:
+                count -= self._send_head(lane, min(share, lane.credits))
+                self._released = (self.lanes.index(lane) + 1) % len(self.lanes)
+
+    def bind(self, place: int, count: int) -> None:
+        """Bind the first so many unbound tuples to a lane that has room for them."""
+        self._dispatch(self.lanes[place], self._take_unbound(count))
+
+    def hold(self, place: int, count: int) -> None:
+        """Let the first so many unbound tuples wait in a lane, as something is to go behind them."""
+        self._hold(self.lanes[place], self._take_unbound(count))
 
     def _pump_shuffle(self) -> None:
         """Give every lane with credit an equal share, beginning where the last turn ended."""
         while self.values:
-            ready = [lane for lane in self._in_turn() if lane.credits > 0 and not lane.waiting]
+            ready = [lane for lane in self._in_turn() if lane.credits > lane.backlog]
             if not ready:
                 return
             for lane, share in self._shares(ready):
-                self._sender.send(self, lane, self._take_unbound(min(share, lane.credits)))
+                self._dispatch(lane, self._take_unbound(min(share, lane.credits - lane.backlog)))
 
     def _shares(self, lanes: list[Lane]) -> list[tuple[Lane, int]]:
         """Share the unbound tuples out as one by one in turn would; the turn goes on behind those that get one more."""
@@ -231,19 +326,23 @@ class OutQueue:
             return near or lanes
         return lanes
 
-    def _pump_partial(self) -> None:
-        """Bind each tuple to the less loaded of its key's two lanes, until neither has credit."""
+    def bind_by(self, load: Callable[[Lane], float], whatever_room: bool = False) -> None:
+        """Bind each tuple to the less loaded of its key's two lanes, until neither has room; or all of them."""
         bound, marks = 0, _by_place(self.marks)
         for value in self.values:
-            ready = [lane for lane in self._two(value) if len(lane.fresh) < lane.credits and not lane.waiting]
-            if not ready:
-                break
-            min(ready, key=_load).collect(value, marks.get(bound))
+            ready: Sequence[Lane] = self._two(value)
+            if not whatever_room:
+                ready = [lane for lane in ready if len(lane.fresh) < lane.credits - lane.backlog]
+                if not ready:
+                    break
+            min(ready, key=load).collect(value, marks.get(bound))
             bound += 1
         _take(self.values, self.marks, bound)
+        if whatever_room:
+            self._hold_fresh()
         for lane in self.lanes:
             if lane.fresh:
-                self._sender.send(self, lane, lane.take_fresh())
+                self._dispatch(lane, lane.take_fresh())
 
     def _two(self, value: Any) -> tuple[Lane, Lane]:
         key = value if self._key is None else self._key(value)
@@ -267,12 +366,10 @@ class OutQueue:
 
     def _bind_the_rest(self) -> None:
         """Bind tuples that nobody had credit for, so that a marker can go behind them."""
+        if self.values and self.chooser is not None:
+            self.chooser.choose_all()
         if self.values and self.grouping is Grouping.PARTIAL_KEY:
-            marks = _by_place(self.marks)
-            for place, value in enumerate(self.values):
-                min(self._two(value), key=_load).collect(value, marks.get(place))
-            self.values, self.marks = [], []
-            self._hold_fresh()
+            self.bind_by(_load, whatever_room=True)
         elif self.values:
             for lane, share in self._shares(self._in_turn()):
                 self._hold(lane, self._take_unbound(share))
@@ -351,7 +448,7 @@ class OutQueue:
                 if item.marker is None:
                     self._hold(lane, Batch(decode(item.values), list(item.marks)))
                 else:
-                    lane.waiting.append(MarkerOf(item.marker.kind, item.marker.value, item.marker.origin))
+                    lane.hold_marker(MarkerOf(item.marker.kind, item.marker.value, item.marker.origin))
 
 
 def _load(lane: Lane) -> int:

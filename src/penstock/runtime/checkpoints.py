@@ -27,6 +27,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.keys import KEY_GROUPS
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Application
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime.messages import Entry, Kept, Pending, Wire
 from penstock.runtime.storage import Disk, below
 
@@ -114,6 +115,7 @@ class Journal(msgspec.Struct, frozen=True):
     epoch: int
     placement: dict[str, str]  # task -> slot: where tasks should be
     policy: str = ""
+    tuples: TuplePolicies = TuplePolicies()
 
 
 def write_journal(disk: Disk, folder: str, journal: Journal) -> None:

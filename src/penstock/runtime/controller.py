@@ -31,6 +31,7 @@ from penstock.runtime.members import Members
 from penstock.runtime.operations import Operations
 from penstock.runtime.overview import overview
 from penstock.runtime.recovery import Recovery
+from penstock.runtime.rulebook import Rulebook
 from penstock.runtime.standing import Standing
 from penstock.runtime.storage import Job
 from penstock.runtime.terms import Site, Terms
@@ -60,6 +61,7 @@ class Controller:
         self.storing: list[Job] = []
         self.hung_up: list[int] = []
         self.members = Members(terms.sites, terms.lease_s, terms.silent_s, now)
+        self.rulebook = Rulebook(self)
         self.standing = Standing(self)
         self.placement = list(terms.placement)  # the slot that each task has
         self.policy = terms.policy
@@ -300,6 +302,7 @@ class Controller:
                 0 if latest is None else latest.number,
                 () if latest is None else tuple(latest.kept(self.layout.names[task], task) for task in here),
                 self.checkpointing.given_up,
+                self.rulebook.rules(number),
             )
             self.out.append((number, assign))
 

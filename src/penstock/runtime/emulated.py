@@ -108,6 +108,14 @@ class Emulated(Runner):
             due = min(due, task.next_timer)
         return due
 
+    def later(self, when: float, step: Callable[[float], None]) -> None:
+        """Have something done at a time of the emulated cluster."""
+        self._at(max(when, self._time), step)
+
+    def leeway(self, seconds: float) -> tuple[float, float]:
+        """Return how many bytes more the virtual card may be given, and when it will have sent half of what it has."""
+        return self._network.leeway(self._time, seconds)
+
     def room(self, task: Task) -> int:
         """Return how many more tuples a source may give, counting those that wait for its slot or are in it."""
         return super().room(task) - len(self._polled[task.number]) - self._in_service(task)
@@ -218,7 +226,7 @@ class Emulated(Runner):
                 self.hop(task, job.delivery, mark, job.started, at)
             if job.made:
                 task.put(job.made, sampled)
-            self.worker.processed(task, job.delivery.channel, 1)
+            self.worker.processed(task, job.delivery.channel, 1, job.delivery.arrived)
         if task.leaving >= 0 and self.idle(task):
             self.worker.moves.depart(task)
         elif task.saving and self.idle(task):

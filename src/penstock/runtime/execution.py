@@ -3,8 +3,10 @@
 Batches are taken from inboxes and run, and what follows from them is put into out-queues. The other way is `emulated`.
 """
 
+import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.runtime import messages as wire
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 CHUNK = 1024  # tuples of a task, or of a source, a turn
 PROGRESS_S = 0.05
+UNSENT = 64 * 1024  # bytes that wait for sockets, above which a sending policy lets nothing more leave
+SOON_S = 1e-3
 
 
 class Execution(Protocol):
@@ -40,6 +44,17 @@ class Execution(Protocol):
 
     def wakeup(self) -> float:
         """Return when there is something to do again, if nothing comes before."""
+        ...
+
+    def later(self, when: float, step: Callable[[float], None]) -> None:
+        """Have something done at a time, or as soon after it as there is a turn."""
+        ...
+
+    def leeway(self, seconds: float) -> tuple[float, float]:
+        """Return how many bytes may leave the machine now, and when to ask again where there are none.
+
+        They are as many as its network card is done with in so many seconds, those before them included.
+        """
         ...
 
     def carry(self, frame: "Data | Marker | State", source_slot: str, target_slot: str, worker: int) -> None:
@@ -179,6 +194,8 @@ class Direct(Runner):
     def __init__(self, worker: "Worker") -> None:
         super().__init__(worker)
         self._lag = 0.0
+        self._later: list[tuple[float, int, Callable[[float], None]]] = []  # heap
+        self._order = count()
 
     def begin(self) -> None:
         """Note that something has come: nothing to do."""
@@ -188,8 +205,8 @@ class Direct(Runner):
         return self.worker.clock()
 
     def turn(self, now: float) -> bool:
-        """Let every task work once, upstream before downstream."""
-        busy = False
+        """Let every task work once, upstream before downstream; what is due is done before and after."""
+        busy = bool(self._later) and self._do_due()
         for task in list(self.worker.tasks.values()):
             if task.context.timers:  # before tuples, which would take up all the room that comes free
                 self.fire_timers(task, self.worker.clock())
@@ -197,11 +214,31 @@ class Direct(Runner):
                 busy |= self._source(task)
             elif task.inbox and not task.stands:
                 busy |= self._work(task)
+        if self._later:
+            busy |= self._do_due()
         return busy
+
+    def later(self, when: float, step: Callable[[float], None]) -> None:
+        """Have something done at a time."""
+        heapq.heappush(self._later, (when, next(self._order), step))
+
+    def _do_due(self) -> bool:
+        """Do what is due, but not what that asks for in turn; return whether there was any."""
+        now, done = self.worker.clock(), False
+        for _ in range(len(self._later)):
+            if self._later[0][0] > now:
+                break
+            heapq.heappop(self._later)[2](now)
+            done = True
+        return done
+
+    def leeway(self, seconds: float) -> tuple[float, float]:
+        """Return how many bytes more the sockets may be given; how fast they are is not known, so ask again soon."""
+        return UNSENT - self.worker.unsent(), self.worker.clock() + SOON_S
 
     def wakeup(self) -> float:
         """Return when the next source or timer is due."""
-        due = math.inf
+        due = self._later[0][0] if self._later else math.inf
         for task in self.worker.tasks.values():
             if task.is_source and not task.ended and not task.stands:
                 if task.next_poll > 0.0 and not task.full() and self.room(task) > 0:
@@ -248,7 +285,7 @@ class Direct(Runner):
                 task.put(made)
             task.busy += clock() - started
             task.queued -= size
-            worker.processed(task, item.channel, size)
+            worker.processed(task, item.channel, size, item.arrived)
             left -= size
         return bool(task.inbox)
 

@@ -33,6 +33,7 @@ import msgspec
 
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices
 from penstock.model.files import write_whole
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime.handle import LogLine
 
 RUNS = Path("runs")
@@ -75,6 +76,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_s: float = 5.0
     guarantee: str = "any"
     telemetry: bool = True  # whether it is kept
+    tuples: TuplePolicies = TuplePolicies()
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):

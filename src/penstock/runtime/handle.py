@@ -1,6 +1,6 @@
 """The handle of a running application: what can be asked of it, by the program that started it and from outside."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.model.plan import Plan
 from penstock.model.status import Status
+from penstock.model.tuples import TuplePolicies
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -54,7 +55,19 @@ class Handle(Protocol):
         ...
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere, and return when all run there."""
+        """Move the tasks that a plan puts elsewhere, switch to its tuple policies, and return when all is done.
+
+        A plan that says nothing of tuple policies leaves those that are in force.
+        """
+        ...
+
+    def switch(
+        self, *, routing: str | Sequence[str] | None = None, sending: str | None = None, slot_ms: float | None = None
+    ) -> TuplePolicies:
+        """Change tuple policies, those that are not named staying as they are; return all that are in force then.
+
+        routing: `SPEC` for the application or `STREAM=SPEC` for a stream, or several of these; `none`: no policy.
+        """
         ...
 
     def drain(self, timeout: float | None = None) -> None:

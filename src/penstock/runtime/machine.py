@@ -27,6 +27,7 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.logic import UserError, call
 from penstock.runtime.messages import Credit, Data, Marker, State
 from penstock.runtime.moving import Local, Moves
+from penstock.runtime.ruling import Ruling, ruling_of
 from penstock.runtime.saving import Saving
 from penstock.runtime.storage import Job
 from penstock.runtime.tasks import Delivery, InChannel, Task
@@ -58,6 +59,7 @@ class Worker(Sender):
         *,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
         wake: Callable[[], None] = lambda: None,
+        unsent: Callable[[], int] = lambda: 0,
         layout: Layout | None = None,
     ) -> None:
         self.layout = layout or Layout(flow)  # one that is there already saves making it again
@@ -75,6 +77,8 @@ class Worker(Sender):
         self.turns = 0
         self._cpu_seconds = cpu_seconds
         self.wake = wake
+        self._unsent = unsent  # bytes that the shell has not sent yet to the worker that it has most for
+        self.ruling: Ruling | None = None  # None: no tuple policy is in force
         self._last_report = self._last_cpu = 0.0
         self._next_report = self._next_flush = math.inf
 
@@ -171,6 +175,7 @@ class Worker(Sender):
         self.departed: list[wire.TaskReport] = []  # of tasks that have left since the last report
         self.samplers: dict[int, Sampler] = {}
         self.execution: Execution = Direct(self) if assign.emulated is None else Emulated(self)
+        self.ruling = ruling_of(self, assign.rules)
         opening.begin(self, assign)
 
     def add_task(self, task: Task) -> None:
@@ -179,6 +184,8 @@ class Worker(Sender):
         self.tasks = dict(sorted(self.tasks.items()))
         self.samplers.setdefault(task.number, Sampler(self.assigned.sample_tps))
         self.execution.added(task)
+        if self.ruling is not None:
+            self.ruling.added(task)
 
     def _go(self) -> None:
         self.phase = "running"
@@ -197,6 +204,8 @@ class Worker(Sender):
                 self.saving.complete(message.number)
             case wire.Routes():
                 self.execution.reroute(message.routes)
+            case wire.Switch():
+                self._switch(message.rules)
             case wire.Move():
                 self.moves.begin(message)
             case wire.Prepare():
@@ -208,6 +217,28 @@ class Worker(Sender):
                 if task is not None and task.preparing == message.move:
                     task.release()
                     self.execution.relieved(task)
+
+    def _switch(self, rules: wire.Rules) -> None:
+        """Route and send by other policies: what waits unbound, or for the gate, is decided by these."""
+        self.assigned = msgspec.structs.replace(self.assigned, rules=rules)
+        if self.ruling is not None and self.ruling.weighed(rules):
+            return
+        self.ruling = ruling_of(self, rules)
+        for task in self.tasks.values():
+            for queue in task.queues:
+                queue.chooser = queue.gate = None
+            if self.ruling is not None:
+                self.ruling.added(task)
+        for task in self.tasks.values():
+            self.pump(task)
+
+    def pump(self, task: Task) -> None:
+        """Send what may be sent of a task's out-queues, and let it go on if it had to wait for that."""
+        before, self.current = self.current, task
+        for queue in task.queues:
+            queue.pump()
+        self.current = before
+        self.execution.relieved(task)
 
     def _flush(self, now: float) -> None:
         for task in self.tasks.values():
@@ -283,21 +314,13 @@ class Worker(Sender):
         lane.credits -= count
         codec, now = self.layout.streams[queue.stream].codec, self.execution.now()
         if self.where[lane.target] == self.me and self.execution.hands_over:
-            values = codec.hand_over(batch.values)
-            self._hand_over(queue, lane.target, number, values, batch.marks, now)
+            self._hand_over(queue, lane.target, number, codec.hand_over(batch.values), batch.marks, now)
             return
-        frame = Data(
-            self.epoch,
-            queue.stream,
-            queue.source,
-            lane.target,
-            number,
-            count,
-            now,
-            codec.encode(batch.values),
-            tuple(batch.marks),
-            self.me,
-        )
+        values = codec.encode(batch.values)
+        if self.ruling is not None:
+            self.ruling.sent(count, len(values))
+        marks = tuple(batch.marks)
+        frame = Data(self.epoch, queue.stream, queue.source, lane.target, number, count, now, values, marks, self.me)
         self.execution.carry(frame, self.placement[queue.source], self.placement[lane.target], self.where[lane.target])
 
     def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerOf) -> None:
@@ -320,6 +343,10 @@ class Worker(Sender):
             return
         channel = task.inputs[queue.stream, queue.source]
         self.accept(task, channel, number, Delivery(channel, values, marks, now, now, 0, self.me))
+
+    def unsent(self) -> int:
+        """Return how many bytes wait to be sent to other workers, by the shell or for it."""
+        return self._unsent() + sum(len(frame) for frames in self.out.values() for frame in frames)
 
     def post(self, worker: int, frame: wire.Frame) -> None:
         """Leave a frame for the shell to send."""
@@ -398,27 +425,34 @@ class Worker(Sender):
         before, self.current = self.current, task  # whose tuples it is that are sent now
         for queue in task.queues:
             if queue.stream == frame.stream:
-                for lane in queue.lanes:
+                for place, lane in enumerate(queue.lanes):
                     if lane.target == frame.target:
                         lane.credits += frame.amount
+                        lane.ahead = frame.price
+                        if queue.chooser is not None:
+                            queue.chooser.heard(place, frame)
                 queue.pump()
         self.current = before
         self.execution.relieved(task)
 
     # What execution calls
 
-    def processed(self, task: Task, channel: InChannel, count: int) -> None:
+    def processed(self, task: Task, channel: InChannel, count: int, arrived: float) -> None:
         """Count tuples that a task has processed, and give their sender credit once there are enough."""
         task.processed += count
         task.counted += count
         channel.consumed += count
+        if self.ruling is not None:
+            self.ruling.processed(task, channel, count, arrived)
         if channel.consumed >= max(1, self.assigned.window // 4):
-            amount, channel.consumed = channel.consumed, 0
-            self.give_credit(task, channel, amount)
+            self.give_credit(task, channel)
 
-    def give_credit(self, task: Task, channel: InChannel, amount: int) -> None:
-        """Let a channel's sender send more."""
-        self.credit(Credit(self.epoch, channel.stream, channel.source, task.number, amount, task.queued))
+    def give_credit(self, task: Task, channel: InChannel) -> None:
+        """Let a channel's sender send more: as much as has been processed."""
+        amount, channel.consumed = channel.consumed, 0
+        seconds, price = (0.0, 0.0) if self.ruling is None else self.ruling.credited(task, channel)
+        way = (channel.stream, channel.source, task.number)
+        self.credit(Credit(self.epoch, *way, amount, task.queued, channel.expected, seconds, price))
 
     def take_marker(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
         """Act on a marker that has come to the head of an inbox."""

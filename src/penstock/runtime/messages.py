@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 # What a marker means to the tasks it passes.
 BARRIER = 0  # a checkpoint: everything before it belongs to it
@@ -68,14 +68,17 @@ class Marker(Wire, tag=2):
 
 
 class Credit(Wire, tag=3):
-    """Leave for a channel's source to send more, and how long its target's queue is."""
+    """Leave for a channel's source to send more, and what it may want to know of its target before it does."""
 
     epoch: int
     stream: int
     source: int
     target: int
     amount: int
-    queue: int  # nobody reads it yet: it is for senders that choose the shorter of two queues
+    queue: int  # tuples that wait at the target
+    received: int = 0  # numbers of this channel that have come there, so that the sender knows what is on its way
+    seconds: float = 0.0  # that a tuple takes there of late; 0: not known
+    price: float = 0.0  # of all that follows from a tuple there, by the measure of the routing policies in force
 
 
 class Waiting(Wire):
@@ -393,6 +396,16 @@ class Kept(Wire):
     counted: int
 
 
+class Rules(msgspec.Struct, array_like=True, frozen=True):
+    """The tuple policies in force, as one worker must know them."""
+
+    routing: dict[str, str] = {}  # label of a stream -> policy; streams that are not in it go by their grouping
+    sending: str = ""
+    slot_s: float = 1e-3  # between two decisions of an out-queue
+    costs: dict[str, float] = {}  # machine -> links from this worker's to it; 1 where it is not in it
+    onward: tuple[float, ...] = ()  # of each task: the least cost of all that follows from a tuple there
+
+
 class Assign(Wire, tag=40):
     """Everything a worker needs to begin an epoch."""
 
@@ -415,6 +428,7 @@ class Assign(Wire, tag=40):
     checkpoint: int = 0  # from which this epoch goes on; 0: from the beginning
     kept: tuple[Kept, ...] = ()  # the tasks of this worker in it
     given_up: int = 0  # the last checkpoint whose barriers are to be passed over
+    rules: Rules = Rules()
 
 
 class Go(Wire, tag=41):
@@ -514,8 +528,16 @@ class Pulse(Wire, tag=54):
     at: float
 
 
+class Switch(Wire, tag=55):
+    """Route and send tuples by these policies from now on; those that have a lane already keep it."""
+
+    epoch: int
+    rules: Rules
+
+
 Command = (
     Checkpoint
+    | Switch
     | Abort
     | Completed
     | Peers

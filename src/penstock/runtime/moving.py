@@ -76,6 +76,8 @@ class Moves:
                 for lane in queue.lanes:
                     if lane.target == move.task:
                         worker.send_marker_to(queue, lane, MarkerOf(wire.MOVE, move.move, 0), old_slot, old)
+        if worker.ruling is not None:
+            worker.ruling.moved(move.task)
         if task is not None and worker.execution.idle(task):
             self.depart(task)
         if self.ahead is not None:

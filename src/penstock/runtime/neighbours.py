@@ -73,6 +73,10 @@ class Neighbours:
         except ConnectionLost as lost:
             self.lose(connection, str(lost))
 
+    def unsent(self) -> int:
+        """Return how many bytes wait for the socket to the worker that most wait for."""
+        return max((call.connection.unsent for call in self._calls.values()), default=0)
+
     def admit(self, caller: Connection) -> None:
         """Take in who has called; nothing is known of it yet."""
         self._callers.add(caller)

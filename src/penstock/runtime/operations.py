@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import PenstockError
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime import messages as wire
 from penstock.runtime.handle import Outcome
 
@@ -35,6 +36,7 @@ class Operation:
     then: Callable[["Operation"], None]
     label: str = ""
     routes: tuple[wire.Route, ...] | None = None  # of the plan that it applies; told before the first move
+    tuples: TuplePolicies | None = None  # likewise
     done: list[Outcome] = field(default_factory=list)
     error: PenstockError | None = None
     saves: bool = False  # it is a checkpoint
@@ -99,9 +101,12 @@ class Operations:
         then: Callable[[Operation], None],
         routes: tuple[wire.Route, ...] | None = None,
         for_now: bool = False,
+        tuples: TuplePolicies | None = None,
     ) -> None:
-        """Begin an operation, after those that are under way; `routes` replace those there were."""
-        operation = Operation(deque(moves), then, label, routes, for_now=for_now)
+        """Begin an operation, after those that are under way; `routes` and `tuples` replace those there were."""
+        if tuples is not None:
+            self.controller.rulebook.check(tuples)
+        operation = Operation(deque(moves), then, label, routes, tuples, for_now=for_now)
         if self.controller.phase not in ("running", "recovering"):
             operation.error = CannotMove(
                 f"{label}: the application is {self.controller.phase}; only a running one can be changed"
@@ -127,6 +132,9 @@ class Operations:
                 self.controller.routes = operation.routes
                 self.controller.tell_all(wire.Routes(self.controller.epoch, operation.routes))
                 operation.routes = None
+            if operation.tuples is not None:
+                self._switch(operation, operation.tuples, now)
+                return
             while operation.moves and self.controller.placement[operation.moves[0][0]] == operation.moves[0][1]:
                 operation.moves.popleft()
             if not operation.moves:
@@ -144,6 +152,13 @@ class Operations:
             else:
                 operation.step, operation.deadline = "preparing", now + PREPARE_S
                 self.controller.out.append((host, wire.Prepare(self.controller.epoch, operation.number, task)))
+
+    def _switch(self, operation: Operation, tuples: TuplePolicies, now: float) -> None:
+        """Have other tuple policies in force, and go on when the journal says so."""
+        operation.tuples, operation.step, operation.deadline = None, "noting", math.inf
+        number = operation.number
+        self.controller.rulebook.switch(tuples, now)
+        self.controller.standing.note(lambda at: self._noted(operation, number, at))
 
     def prepared(self, _: int, message: wire.Prepared, now: float) -> None:
         """Take a host's answer on whether a task can move: let it go, or give up."""
@@ -177,6 +192,7 @@ class Operations:
         operation.done.append(Outcome(name, before, slot, held))
         operation.step, operation.deadline = "noting", math.inf
         self.controller.event("move", f"{name} {before} -> {slot}", now)
+        self.controller.rulebook.moved()
         self.controller.standing.note(lambda at: self._noted(operation, message.move, at))
 
     def _noted(self, operation: Operation, move: int, now: float) -> None:

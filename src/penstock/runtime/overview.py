@@ -31,6 +31,7 @@ def overview(controller: "Controller", now: float) -> Status:
         emulated=terms.emulated_name,
         master=terms.master,
         policy=controller.policy,
+        tuples=controller.rulebook.tuples,
         components=controller.gauges.components(machines, now),
         machines=[
             _machine(controller, number, member, counts[number], now)

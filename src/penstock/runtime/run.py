@@ -25,6 +25,8 @@ from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
 from penstock.model.topology import Application
+from penstock.model.tuples import TuplePolicies
+from penstock.policies.streams import changed
 from penstock.runtime import folder as folders
 from penstock.runtime.controller import RESTING, Controller, RunFailed
 from penstock.runtime.crew import Crew
@@ -33,6 +35,7 @@ from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
 from penstock.runtime.messages import Route
 from penstock.runtime.operations import Operation
+from penstock.runtime.ruling import prepare
 from penstock.runtime.shell import WorkerSettings, main
 from penstock.runtime.socket import ControlServer
 from penstock.runtime.spark.executors import Executor, is_local, registered
@@ -93,13 +96,30 @@ class Run:
         return done[0] if done else Outcome(task, slot, slot, 0.0)
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere, and return when all run there."""
+        """Move the tasks that a plan puts elsewhere, switch to its tuple policies, and return when all is done.
+
+        A plan that says nothing of tuple policies leaves those that are in force.
+        """
         placement = to_placement(plan, self._layout.application, self.cluster)
         wanted = [self.cluster.slot_names[slot] for slot in placement.slots]
         moves = list(zip(self._layout.names, wanted, strict=True))
-        done = self._operate(moves, f"apply {plan.policy}", routes_of(plan))
+        tuples = None if plan.tuples in (TuplePolicies(), self.status().tuples) else plan.tuples
+        done = self._operate(moves, f"apply {plan.policy}", routes_of(plan), tuples)
         self._driver.ask(lambda now: self._driver.controller.set_policy(plan.policy, now))
         return done
+
+    def switch(
+        self, *, routing: str | Sequence[str] | None = None, sending: str | None = None, slot_ms: float | None = None
+    ) -> TuplePolicies:
+        """Change tuple policies, those that are not named staying as they are; return all that are in force then.
+
+        routing: `SPEC` for the application or `STREAM=SPEC` for a stream, or several of these; `none`: no policy.
+        """
+        before = self.status().tuples
+        after = changed(before, routing, sending, slot_ms)
+        if after != before:
+            self._operate([], "switch tuple policies", tuples=after)
+        return after
 
     def drain(self, timeout: float | None = None) -> None:
         """Stop the sources, process everything in flight, end; return when it has ended or the time is over."""
@@ -161,8 +181,13 @@ class Run:
             until.wait(timeout)
 
     def _operate(
-        self, moves: Sequence[tuple[str, str]], label: str, routes: tuple[Route, ...] | None = None
+        self,
+        moves: Sequence[tuple[str, str]],
+        label: str,
+        routes: tuple[Route, ...] | None = None,
+        tuples: TuplePolicies | None = None,
     ) -> list[Outcome]:
+        prepare(tuples)
         ended: threading.Event = threading.Event()
         result: list[Operation] = []
 
@@ -175,7 +200,7 @@ class Run:
             wanted = [(controller.find_task(task), slot) for task, slot in moves]
             for _, slot in wanted:
                 controller.check_slot(slot)
-            controller.operations.request(wanted, label, then, routes)
+            controller.operations.request(wanted, label, then, routes, tuples=tuples)
 
         self._driver.ask(request)
         ended.wait()
@@ -300,7 +325,8 @@ class _FromOutside:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.folder = run.folder
-        self.status, self.move, self.apply, self.on_log = run.status, run.move, run.apply, run.on_log
+        self.status, self.move, self.apply, self.switch = run.status, run.move, run.apply, run.switch
+        self.on_log = run.on_log
 
     def drain(self, timeout: float | None = None) -> None:
         """Drain the run, and return when its jobs have ended."""
@@ -351,8 +377,10 @@ def launch(
         emulated=msgspec.to_builtins(cluster) if emulated else None,
         emulated_name=cluster.name if emulated else None,
         routes=routes_of(plan),
+        tuples=plan.tuples,
         **options,
     )
+    prepare(plan.tuples)
     host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
     secret = secrets.token_bytes(32)
     driver = Driver(Controller(layout, terms, time.monotonic()), secret, listener or listen_for_workers(host))

@@ -98,7 +98,12 @@ class Shell:
         self._control.write([wire.encode(register)])
         try:
             self.worker = Worker(
-                self._flow, self._settings.run, time.monotonic, cpu_seconds=time.process_time, wake=self._wake
+                self._flow,
+                self._settings.run,
+                time.monotonic,
+                cpu_seconds=time.process_time,
+                wake=self._wake,
+                unsent=self._neighbours.unsent,
             )
         except PenstockError as error:
             failure = wire.Failure(0, "", -1, "", str(error), "")

@@ -26,6 +26,7 @@ import msgspec
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
 from penstock.model.status import Status
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime.folder import SOCKETS, NoRun, RunInfo, alive, ended, keep, load
 from penstock.runtime.handle import Handle, LogLine, Outcome
 
@@ -73,6 +74,14 @@ class ApplyPlan(Request[list[Outcome]], frozen=True, tag="apply"):
     plan: Plan
 
 
+class SwitchPolicies(Request[TuplePolicies], frozen=True, tag="switch"):
+    """Change tuple policies; None, or nothing: as they are."""
+
+    routing: tuple[str, ...] = ()
+    sending: str | None = None
+    slot_ms: float | None = None
+
+
 class Drain(Request[Done], frozen=True, tag="drain"):
     """Stop the sources, process what is in flight, publish it, end; answered at the end."""
 
@@ -87,7 +96,7 @@ class GetLog(Request[LogTail], frozen=True, tag="log"):
     after: int = 0  # only lines after this many
 
 
-Asked = Hello | GetStatus | MoveTask | ApplyPlan | Drain | Stop | GetLog
+Asked = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | Drain | Stop | GetLog
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,6 +111,7 @@ _ANSWERS: dict[type, Any] = {
     GetStatus: Status,
     MoveTask: list[Outcome],
     ApplyPlan: list[Outcome],
+    SwitchPolicies: TuplePolicies,
     Drain: Done,
     Stop: Done,
     GetLog: LogTail,
@@ -277,6 +287,8 @@ class ControlServer:
             return [self._handle.move(request.task, request.slot)]
         if isinstance(request, ApplyPlan):
             return self._handle.apply(request.plan)
+        if isinstance(request, SwitchPolicies):
+            return self._handle.switch(routing=request.routing, sending=request.sending, slot_ms=request.slot_ms)
         if isinstance(request, GetLog):
             return self._tail(request.after)
         if isinstance(request, Drain):

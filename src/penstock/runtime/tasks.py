@@ -35,13 +35,26 @@ class InChannel:
     that overtook the old one, is held until those before it have come.
     """
 
-    __slots__ = ("barred", "consumed", "ended", "expected", "held", "progress", "source", "stream")
+    __slots__ = (
+        "barred",
+        "consumed",
+        "credited",
+        "ended",
+        "expected",
+        "held",
+        "progress",
+        "promised",
+        "source",
+        "stream",
+    )
 
     def __init__(self, stream: int, source: int) -> None:
         self.stream = stream
         self.source = source
         self.expected = 0
         self.consumed = 0  # tuples processed that no credit has been given for
+        self.credited = -math.inf  # when credit was given last, where senders want it soon
+        self.promised = False  # credit is going to be given before long, where they do
         self.ended = False
         self.barred = False  # its barrier has come, and what comes after it must wait
         self.held: dict[int, deque[Any]] = {}  # by number

@@ -1,11 +1,12 @@
 """How a run is to be run: its workers, where its tasks begin, and what it keeps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.model.errors import InvalidInput, UnknownName, choices
 from penstock.model.plan import Plan
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime.checkpoints import Manifest
 from penstock.runtime.layout import Layout
 from penstock.runtime.messages import Route
@@ -40,6 +41,7 @@ class Terms:
     emulated: Mapping[str, Any] | None = None  # the cluster
     emulated_name: str | None = None
     routes: tuple[Route, ...] = ()
+    tuples: TuplePolicies = field(default_factory=TuplePolicies)
     start_s: float = 120.0  # for all workers to come
     checkpoints: str = "checkpoints"  # folder
     checkpoint_s: float = 0.0  # between checkpoints; 0: only the last one, when the sources have ended

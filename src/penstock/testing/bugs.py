@@ -1,4 +1,4 @@
-"""Twelve ways to break the protocol, one for each of its rules that can be seen to break from outside.
+"""Ways to break the protocol, at least one for each of its rules that can be seen to break from outside.
 
 Each replaces a small piece of the runtime by one that does without the rule, for as long as it is in force. Schedules
 must find every one of them: what they would not find, they do not test.
@@ -107,10 +107,24 @@ def _unbound_stay() -> Replacement:
 
     def send(queue: OutQueue, marker: MarkerOf) -> None:
         for lane in queue.lanes:
-            lane.waiting.append(marker)
+            lane.hold_marker(marker)
         queue.pump()
 
     return _barriers_by(send)
+
+
+def _policies_hold_barriers() -> Replacement:
+    """Let a barrier wait until a sending policy has let out all that is before it."""
+    pump_lane = OutQueue._pump_lane
+
+    def pump(self: OutQueue, lane: Lane) -> None:
+        while lane.waiting and isinstance(lane.waiting[0], MarkerOf):
+            self._send_head(lane, 0)
+        unseen, lane.markers = lane.markers, 0
+        pump_lane(self, lane)
+        lane.markers += unseen
+
+    return OutQueue, "_pump_lane", pump
 
 
 def _two_at_once() -> Replacement:
@@ -185,6 +199,7 @@ BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each
     "credits-by-worker": (3, _credits_by_worker),
     "barriers-overtake": (4, _barriers_overtake),
     "unbound-stay": (5, _unbound_stay),
+    "policies-hold-barriers": (5, _policies_hold_barriers),
     "two-at-once": (6, _two_at_once),
     "any-order": (7, _any_order),
     "lost-connections": (8, _lost_connections),

@@ -22,6 +22,7 @@ from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
 from penstock.model.telemetry import Record
 from penstock.model.topology import Kind
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime import messages as wire
 from penstock.runtime.controller import Controller
 from penstock.runtime.handle import LogLine, Outcome
@@ -114,6 +115,7 @@ class TestCluster:
         window: int = 64,
         in_flight: int = 0,
         checkpoint_s: float = 0.0,
+        tuples: TuplePolicies | None = None,
     ) -> None:
         self.outputs: dict[str, list[Any]] = {}
         self.letters: dict[str, list[DeadLetter]] = {}
@@ -139,6 +141,7 @@ class TestCluster:
             emulated=None if emulate is None else msgspec.to_builtins(emulate),
             emulated_name=None if emulate is None else emulate.name,
             routes=() if plan is None else routes_of(plan),
+            tuples=tuples or (TuplePolicies() if plan is None else plan.tuples),
         )
         self.controller = Controller(self.layout, terms, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
@@ -185,10 +188,15 @@ class TestCluster:
         done = self.apply([(task, slot)])
         return done[0] if done else Outcome(task, slot, slot, 0.0)
 
-    def apply(self, moves: Sequence[tuple[str, str]], routes: tuple[wire.Route, ...] | None = None) -> list[Outcome]:
-        """Move tasks one after another; `routes` replace those of the plan."""
+    def apply(
+        self,
+        moves: Sequence[tuple[str, str]],
+        routes: tuple[wire.Route, ...] | None = None,
+        tuples: TuplePolicies | None = None,
+    ) -> list[Outcome]:
+        """Move tasks one after another; `routes` and `tuples` replace those of the plan."""
         ended: list[Operation] = []
-        self.request(moves, ended.append, routes)
+        self.request(moves, ended.append, routes, tuples)
         for _ in range(1000):
             self.settle(lambda: bool(ended))
             if ended:
@@ -205,12 +213,13 @@ class TestCluster:
         moves: Sequence[tuple[str, str]],
         then: Callable[[Operation], None],
         routes: tuple[wire.Route, ...] | None = None,
+        tuples: TuplePolicies | None = None,
     ) -> None:
         """Ask for moves, and go on."""
         wanted = [(self.controller.find_task(task), slot) for task, slot in moves]
         for _, slot in wanted:
             self.controller.check_slot(slot)
-        self.controller.operations.request(wanted, "move", then, routes)
+        self.controller.operations.request(wanted, "move", then, routes, tuples=tuples)
 
     def drain(self, seconds: float = 3600.0) -> Result:
         """Tell the sources to end, and let all that is in flight be processed."""

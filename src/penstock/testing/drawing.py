@@ -5,6 +5,7 @@ import random
 from dataclasses import dataclass, field
 
 from penstock.model.topology import Grouping
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime.layout import Layout
 from penstock.testing.applications import NAMES, known
 
@@ -14,6 +15,14 @@ FAULTS = (
     "cut control", "cut heart", "slow line", "slow line", "full disk", "slow disk", "stop", "damage",
 )  # fmt: skip
 CHANGES = ("move", "move", "move", "apply")
+ROUTINGS = (
+    "", "shuffle", "round-robin", "load-aware-shuffle", "least-loaded", "local-first", "potus", "potus-plus",
+    "potus:v=20,spread=none", "potus:spread=even,in_flight=true", "potus-plus:v=2,prices=false", "potus-plus:v=5",
+)  # fmt: skip
+SENDINGS = (
+    "", "random", "round-robin", "round-robin-idle", "longest-backlog-first", "longest-backlog-first:tau=20",
+    "longest-backlog-first:tau=5,conserving=false", "longest-backlog-first:tau=100000,conserving=false",
+)  # fmt: skip
 LABELS = (
     "Register", "Assign", "Ready", "Go", "Checkpoint", "Saved", "Completed", "Prepare", "Prepared", "Move", "Moved",
     "Ended", "Lost", "Abort", "begin checkpoint", "end checkpoint", "begin manifest", "end manifest", "begin publish",
@@ -25,6 +34,7 @@ TUPLES = ((0.6, 30), (1.2, 18), (1.8, 12), (2.4, 10), (math.inf, 8))
 CHECKPOINTS = "/run/checkpoints"
 LEAST = 200  # events of a schedule: before, no source ends
 LONELY = 0.6  # messages a tuple, below which
+RULED = 0.5  # of schedules begin with tuple policies
 
 
 @dataclass
@@ -55,6 +65,7 @@ class Schedule:
     lease_s: float
     replace_s: float
     faults: list[Fault] = field(default_factory=list)
+    policies: TuplePolicies = field(default_factory=TuplePolicies)
 
 
 def draw(seed: int) -> Schedule:
@@ -80,8 +91,23 @@ def draw(seed: int) -> Schedule:
         disk_s=rng.choice((0.0005, 0.002)),
         lease_s=rng.choice((0.3, 0.4)),
         replace_s=rng.choice((0.05, 0.2)),
-        faults=_faults(rng),
+        faults=_faults(rng) + _switches(ruled := random.Random(f"{seed} policies")),  # noqa: S311
+        policies=drawn_policies(ruled) if ruled.random() < RULED else TuplePolicies(),
     )
+
+
+def drawn_policies(rng: random.Random) -> TuplePolicies:
+    """Return any tuple policies that every application can have."""
+    slot_ms = rng.choice((0.5, 1.0, 4.0, 20.0))
+    return TuplePolicies(routing=rng.choice(ROUTINGS), sending=rng.choice(SENDINGS), slot_ms=slot_ms)
+
+
+def _switches(rng: random.Random) -> list[Fault]:
+    """Return changes of policies while the application runs, in some schedules, and what goes wrong meanwhile."""
+    switches = [_fault(rng, "switch") for _ in range(rng.choice((0, 0, 1, 2)))]
+    if switches and rng.random() < 0.3:
+        switches.append(Fault(rng.choice(FAULTS), label="Switch", countdown=rng.choice((1, 2, 3, 4))))
+    return switches
 
 
 def _busy(layout: Layout, placement: tuple[str, ...], window: int) -> float:

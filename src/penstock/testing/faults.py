@@ -14,6 +14,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime import checkpoints
 from penstock.runtime import messages as wire
 from penstock.runtime.controller import RESTING, Controller
@@ -212,6 +213,7 @@ class FaultyCluster:
             silent_s=schedule.lease_s * 1.3,
             replace_s=schedule.replace_s,
             checkpoint_within_s=CHECKPOINT_S,
+            tuples=schedule.policies if journal is None else journal.tuples,
         )
         self.drivers += 1
         if self.drivers > 1:
@@ -376,6 +378,11 @@ class FaultyCluster:
         """Take note that moves have ended."""
         self.counts["moves"] += count
         self.note(f"{count} moves are done, {error}")
+
+    def switched(self, tuples: TuplePolicies, error: object) -> None:
+        """Take note that other tuple policies are in force."""
+        self.counts["switches"] += error is None
+        self.note(f"switched to {tuples}, {error}")
 
     def rested(self, driver: DriverProcess) -> None:
         """Take note that the controller is at rest: at the end, or stopped to be resumed."""

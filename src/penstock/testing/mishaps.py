@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock.runtime import checkpoints
-from penstock.testing.drawing import CHECKPOINTS, LEAST, Fault
+from penstock.testing.drawing import CHECKPOINTS, LEAST, Fault, drawn_policies
 from penstock.testing.drivers import DriverProcess
 from penstock.testing.network import Line
 from penstock.testing.processes import Process
@@ -193,6 +193,21 @@ def _request(cluster: "FaultyCluster", count: int) -> bool:
     return True
 
 
+def _switch(cluster: "FaultyCluster") -> bool:
+    """Have other tuple policies in force, and at times a task elsewhere at once."""
+    driver, rng = cluster.driver, cluster.rng
+    if not _listens(driver):
+        return False
+    controller = driver.controller
+    tuples = drawn_policies(rng)
+    moves = [(rng.randrange(len(controller.placement)), rng.choice(sorted(controller.slots)))] * rng.randrange(2)
+    cluster.note(f"asks for {tuples} and {moves}")
+    done = cluster.switched
+    controller.operations.request(moves, "switch", lambda each: done(tuples, each.error), tuples=tuples)
+    driver.serve()
+    return True
+
+
 def _drain(cluster: "FaultyCluster") -> bool:
     if cluster.events < LEAST:
         cluster.postpone(Fault("drain"), LEAST)
@@ -226,6 +241,7 @@ _CHANGES = {
     "slow disk": _slow_disk,
     "move": _move,
     "apply": _apply,
+    "switch": _switch,
     "drain": _drain,
     "stop": _stop,
 }

@@ -54,7 +54,8 @@ class Totals:
         return (
             f"{self.schedules} schedules, {mean:.0f} events each (at least {self.fewest}); faults: {faults}; "
             f"recoveries {self.counts['recoveries']}, drivers resumed {self.counts['resumed']}, "
-            f"checkpoints {self.counts['checkpoints']}, moves {self.counts['moves']}, failures {len(self.failures)}"
+            f"checkpoints {self.counts['checkpoints']}, moves {self.counts['moves']}, "
+            f"switches {self.counts['switches']}, failures {len(self.failures)}"
         )
 
 

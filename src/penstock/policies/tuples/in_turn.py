@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from penstock.model.kernel import kernel
 from penstock.model.slotted import Longs
 from penstock.policies.api import Rule, rule
@@ -26,37 +28,31 @@ class InTurn:
 def deal(queues: Queues, lanes: Lanes, queue: int, amount: int, near: bool, sent: Longs) -> int:
     """Deal `amount` tuples of a queue out in turn, over lanes without cost if `near` and there are any.
 
-    Whole rounds are dealt at once. Lanes that are full are passed over. Returns how many tuples went.
+    Whole rounds are dealt at once; lanes that are full are passed over. Returns how many tuples went.
     """
+    room, cost, turn = lanes.room, lanes.cost, queues.turn
     first, last = queues.lanes[queue], queues.lanes[queue + 1]
-    if near:
-        near = False
-        for lane in range(first, last):
-            near |= lanes.cost[lane] == 0.0
+    dearest = 0.0 if near and cost[first:last].min() == 0.0 else np.inf
     left = amount
-    for _ in range(last - first + 2):  # every round but the last fills a lane or ends it
-        able = 0
-        least = left
+    for _ in range(last - first + 1):  # every round but the last fills a lane
+        able, least = 0, left
         for lane in range(first, last):
-            space = lanes.room[lane] - sent[lane]
-            if space > 0 and not (near and lanes.cost[lane] > 0.0):
+            if room[lane] > sent[lane] and cost[lane] <= dearest:
                 able += 1
-                least = min(least, space)
-        if able == 0 or left == 0:
+                least = min(least, room[lane] - sent[lane])
+        whole = min(least, left // able) if able > 0 else 0
+        if whole == 0:
             break
-        whole = min(least, left // able)
-        if whole > 0:
-            for lane in range(first, last):
-                if lanes.room[lane] > sent[lane] and not (near and lanes.cost[lane] > 0.0):
-                    sent[lane] += whole
-                    left -= whole
-            continue
-        for _ in range(last - first):  # fewer than one each: from whose turn it is
-            lane = first + queues.turn[queue]
-            queues.turn[queue] = 0 if lane + 1 == last else queues.turn[queue] + 1
-            if left > 0 and lanes.room[lane] > sent[lane] and not (near and lanes.cost[lane] > 0.0):
-                sent[lane] += 1
-                left -= 1
-            if left == 0:
-                break
+        for lane in range(first, last):
+            if room[lane] > sent[lane] and cost[lane] <= dearest:
+                sent[lane] += whole
+                left -= whole
+    for _ in range(last - first):  # fewer than one each: from whose turn it is
+        if left == 0:
+            break
+        lane = first + turn[queue]
+        turn[queue] = 0 if lane + 1 == last else turn[queue] + 1
+        if room[lane] > sent[lane] and cost[lane] <= dearest:
+            sent[lane] += 1
+            left -= 1
     return amount - left

@@ -92,4 +92,4 @@ def _scope(settings: Floats, queues: Queues, lanes: Lanes, queue: int) -> bool:
         queues.turn[queue] = 1
     elif load / near < settings[1]:
         queues.turn[queue] = 0
-    return queues.turn[queue] == 0
+    return bool(queues.turn[queue] == 0)

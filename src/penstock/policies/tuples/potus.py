@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from penstock.model.entity import NonNegative, Positive
 from penstock.model.kernel import kernel
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
@@ -18,7 +19,6 @@ from penstock.policies.tuples.in_turn import deal
 from penstock.policies.tuples.kinds import POTUS
 from penstock.policies.tuples.lanes import Lanes, Queues
 from penstock.policies.tuples.shuffle import shuffle
-from penstock.model.entity import NonNegative, Positive
 
 Spread = Literal["even", "random", "least", "none"]
 _EVEN, _RANDOM, _LEAST, _NONE = range(len(get_args(Spread)))
@@ -103,7 +103,7 @@ def _spread(
                 least = lane
     if least < 0:
         return 0
-    count = min(rest, lanes.room[least] - sent[least])
+    count: int = min(rest, lanes.room[least] - sent[least])
     sent[least] += count
     return count
 

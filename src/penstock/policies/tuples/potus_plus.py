@@ -3,8 +3,8 @@
 Three things are other than in POTUS. Tuples in flight count as queued, so that a decision sees what the last one did.
 A queue's tuples are spread over the lanes by water-filling instead of all to one, reckoning that the other senders do
 the same, so that they do not herd. And a lane's cost is that of all that follows: every task has a *price*, what its
-next tuple will cost and wait from there on, and tells it upstream; prices of congested ways rise, and tuples take others.
-Nothing is held back: a tuple that waits at its sender waits as long as one in a queue.
+next tuple will cost and wait from there on, and tells it upstream; where ways are congested prices rise, and tuples
+take others. Nothing is held back: a tuple that waits at its sender waits as long as one in a queue.
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,10 @@ from penstock.policies.api import Rule, rule
 from penstock.policies.tuples.filling import fill
 from penstock.policies.tuples.kinds import POTUS_PLUS
 from penstock.policies.tuples.lanes import Lanes, Queues
+
+EASE = 4.0
+"""How many times over a slot's tuples are poured, so that only a part of a difference between queues is made up in a
+slot: what is known of them is a slot old, and most differences are noise that is gone by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,6 @@ def potus_plus(
     first: int,
     last: int,
     limit: int,
-    rng: np.random.Generator,
     sent: Longs,
 ) -> int:
     """Decide for the queues `first` to `last` of one task; return how many tuples go."""
@@ -60,11 +63,12 @@ def potus_plus(
         least = np.inf
         for lane in range(begin, end):
             ahead = lanes.ahead[lane] if priced else v * lanes.onward[lane]
-            wait = (lanes.backlog[lane] + lanes.flying[lane]) / lanes.speed[lane]
+            # by the time that a tuple arrives the target has worked for a slot
+            wait = max(0.0, (lanes.backlog[lane] + lanes.flying[lane]) / lanes.speed[lane] - 1.0)
             lanes.score[lane] = v * lanes.cost[lane] + wait + ahead
             least = min(least, lanes.score[lane])
         queues.price[queue] = least
         amount = min(left, queues.waiting[queue])
         if amount > 0:
-            left -= fill(lanes, begin, end, amount, lanes.senders[begin], rng, sent)
+            left -= fill(lanes, begin, end, amount, EASE * lanes.senders[begin], queues.turn[queue], sent)
     return limit - left

@@ -45,7 +45,7 @@ def route(
     if kind == POTUS:
         return potus(settings, queues, lanes, first, last, limit, rng, sent)
     if kind == POTUS_PLUS:
-        return potus_plus(settings, queues, lanes, first, last, limit, rng, sent)
+        return potus_plus(settings, queues, lanes, first, last, limit, sent)
     left = limit
     for queue in range(first, last):
         amount = min(left, queues.waiting[queue])

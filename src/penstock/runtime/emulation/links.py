@@ -26,6 +26,12 @@ class VirtualLink:
         self._free = max(at, self._free) + duration
         return self._free + self._latency
 
+    def leeway(self, now: float, seconds: float) -> tuple[float, float]:
+        """Return how many bytes more it could send in so many seconds, and when half of that will be free again."""
+        if self._byte_s == 0.0:
+            return math.inf, now
+        return (seconds - max(0.0, self._free - now)) / self._byte_s, max(now, self._free - seconds / 2)
+
     def used(self, now: float) -> float:
         """Return for how many seconds up to `now` it has transmitted, given that no frame waits to be ready."""
         return max(0.0, self._taken - max(0.0, self._free - now))

@@ -6,6 +6,7 @@ come. Delays agree with the model's: on a mesh by how far apart two slots are, p
 network by the links of the route, with the mesh's delays inside a machine.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -43,6 +44,7 @@ class VirtualNetwork:
         self._widest: dict[str, dict[str, tuple[int, ...]]] = {}  # source machine -> target machine -> links
         self._owners = _owners(cluster) if cluster.routed else [m.name for m in cluster.machines for _ in range(2)]
         self._own = {link: it for link, it in _links(cluster) if self._owners[link] == machine}
+        self._card = [it for link, it in self._own.items() if _leaves(cluster, link, machine)]
         self.reroute(routes)
 
     def reroute(self, routes: Mapping[Route, tuple[str, ...]]) -> None:
@@ -74,6 +76,13 @@ class VirtualNetwork:
                 return at, links[position:]
             at = own.transmit(size, at)
         return at, ()
+
+    def leeway(self, now: float, seconds: float) -> tuple[float, float]:
+        """Return how many bytes more may leave this machine to be sent in so many seconds, and when to ask again.
+
+        It is what its fullest link has room for: on a mesh its card, on most networks its only link.
+        """
+        return min((link.leeway(now, seconds) for link in self._card), default=(math.inf, now))
 
     def used(self, now: float) -> dict[str, float]:
         """Return the seconds of transmission up to `now` of the links that this machine owns, by label."""
@@ -128,6 +137,14 @@ def _links(cluster: Cluster) -> Iterable[tuple[int, VirtualLink]]:
         if machine.network_mbps is not None:
             yield 2 * number, VirtualLink(machine.network_mbps, 0.0)
             yield 2 * number + 1, VirtualLink(machine.network_mbps, 0.0)
+
+
+def _leaves(cluster: Cluster, link: int, machine: str) -> bool:
+    """Say whether a link is one by which frames leave a machine."""
+    if not cluster.routed:
+        return link == 2 * cluster.machine_index[machine]
+    ends = cluster.links[link]
+    return ends.source == machine or (ends.target == machine and not ends.directed)
 
 
 def _owners(cluster: Cluster) -> list[str]:

@@ -104,7 +104,7 @@ def decide(
     rows, lists, target, cost, begin = state.rows, state.lists, system.target, system.cost, system.lanes
     waiting, arrived, copies, keyed = queues.waiting, queues.arrived, system.copies, system.keyed
     outstanding, waited, left, first_queue = lanes.outstanding, counts.waited, counts.left, system.queues
-    tasks, number, by_key = len(system.source), len(system.emits), kind == FIELDS or kind == PARTIAL_KEY
+    tasks, number, by_key = len(system.source), len(system.emits), kind in (FIELDS, PARTIAL_KEY)
     spent = 0.0
     for task in range(tasks):
         first, last = first_queue[task], first_queue[task + 1]
@@ -148,7 +148,7 @@ def _decide_mixed(
     sent: Longs,
 ) -> None:
     """Decide for a task some of whose streams leave a policy no choice."""
-    limit, by_key = system.limit[task], kind == FIELDS or kind == PARTIAL_KEY
+    limit, by_key = system.limit[task], kind in (FIELDS, PARTIAL_KEY)
     for queue in range(system.queues[task], system.queues[task + 1]):
         begin, end = system.lanes[queue], system.lanes[queue + 1]
         amount = min(limit, queues.waiting[queue])
@@ -215,7 +215,7 @@ def _by_key(
     begin, end = system.lanes[queue], system.lanes[queue + 1]
     own, other, chosen = np.empty(amount, np.int64), np.empty(amount, np.int64), np.empty(amount, np.int64)
     for place in range(amount):
-        key = min(np.searchsorted(keys, rng.random(), side="right"), len(keys) - 1)
+        key = min(int(np.searchsorted(keys, rng.random(), side="right")), len(keys) - 1)
         own[place] = key * 40503 % 65521 % (end - begin)
         other[place] = (own[place] + 1 + key * 30011 % 65519 % max(1, end - begin - 1)) % (end - begin)
     went = route_keyed(kind, lanes, begin, own, other, amount, chosen, sent)

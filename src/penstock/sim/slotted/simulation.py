@@ -64,6 +64,7 @@ def simulate(
     slots = arrivals.counts.shape[1]
     state = empty_state(system, roots, ROWS)
     queues = empty_queues(system.lanes)
+    queues.turn[:] = rng.integers(np.maximum(1, np.diff(system.lanes)))  # senders do not begin all with the same task
     speed = np.minimum(system.service[system.target], FASTEST)
     lanes = idle_lanes(system.cost, system.onward, speed, system.senders)
     counts = _counts(slots, len(system.emits))
@@ -120,7 +121,7 @@ def run_slots(
         steps.record(system, state, counts, slot)
         if check and first_fault(system, state, lanes) != 0:
             return -1
-    return feed.known.shape[1]
+    return len(counts.cost)
 
 
 def _refuse_odd(system: System, arrivals: Arrivals, warm_up: int) -> None:

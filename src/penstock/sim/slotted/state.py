@@ -100,7 +100,7 @@ def push(rows: Longs, lists: Longs, number: int, row: int) -> None:
 @inlined
 def pop(rows: Longs, lists: Longs, number: int) -> int:
     """Take the first tuple of a list that is not empty."""
-    row = lists[number, HEAD]
+    row: int = lists[number, HEAD]
     lists[number, HEAD] = rows[row, AFTER]
     lists[number, SIZE] -= 1
     return row
@@ -128,7 +128,7 @@ def append(rows: Longs, lists: Longs, source: int, target: int) -> None:
 @inlined
 def take(rows: Longs, free: Longs) -> int:
     """Return a free row; there is one."""
-    row = free[0]
+    row: int = free[0]
     free[0] = rows[row, AFTER]
     free[1] -= 1
     return row

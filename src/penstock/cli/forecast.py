@@ -1,0 +1,242 @@
+"""`penstock forecast`: how well could it have been foreseen what came?"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption, refuse_outputs
+
+if TYPE_CHECKING:
+    from penstock.cli.series import Series
+    from penstock.policies.forecast.api import Counts, Forecaster
+    from penstock.policies.forecast.backtest import Score
+
+EXAMPLES = """Examples:
+
+  penstock forecast arrivals.csv
+
+  penstock forecast diurnal:rate=8,period=600 on-off:rate=8 --forecaster kalman --forecaster ewma:alpha=0.4 --lead 5
+
+  penstock forecast replay:path=arrivals.csv,rate=8 --forecaster all --forecaster ewma:alpha=0.1 --plot forecast.png
+"""
+
+
+class Tried(NamedTuple):
+    """What a forecaster said of a series, and how good that was."""
+
+    forecaster: str
+    honest: bool
+    said: "Counts"
+    score: "Score"
+    seconds: float
+
+
+def forecaster_names(incomplete: str) -> list[str]:
+    """Complete the name of a forecaster."""
+    from penstock.policies.registry import PolicyKind, names
+
+    return [name for name in (*names(PolicyKind.FORECAST), "all") if name.startswith(incomplete)]
+
+
+@app.command(epilog=EXAMPLES)
+def forecast(
+    trace: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TRACE...",
+            help="Recorded arrivals: a file of counts, one a line; csv with a header timestamp,value or timestamp,…; "
+            "or seconds and bytes, a packet a line. Or an arrival process: NAME:PARAMETER=VALUE.",
+        ),
+    ],
+    forecaster: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A forecaster, NAME or NAME:PARAMETER=VALUE; repeat for more; all (the default): every other one.",
+            autocompletion=forecaster_names,
+        ),
+    ] = None,
+    lead: Annotated[int, typer.Option(help="How many slots ahead.", min=1)] = 1,
+    slots: Annotated[
+        int | None, typer.Option(help="How many slots at most; without it all of a trace, 10,000 of a process.", min=2)
+    ] = None,
+    slot: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="A slot's length; without it a trace's own interval, or about 4 tuples long."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For processes and forecasters that draw lots.", min=0)] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw traces, forecasts and errors (.png, .svg, .pdf).")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try forecasters on arrivals that are known: how far off would each have been, slot by slot?
+
+    The error is what was said minus what came, in tuples a slot: MSE its mean square, bias its mean. Phantoms were said
+    and did not come, misses came and were not said, both as a share of what came. Forecasters see only what came
+    before; the oracles among them, which look, show what a perfect forecast or phantoms alone would give. The first
+    tenth of the slots, 1,000 at most, is not judged.
+    """
+    from penstock.cli.series import find_series
+
+    refuse_outputs(None, plot, *trace)
+    names, left_out = chosen_forecasters(forecaster or ["all"])
+    found = [find_series(text, slot, slots, seed) for text in trace]
+    tried = list(_with_progress(found, names, lead, seed, quiet=as_json))
+    results = [tried[i * len(names) : (i + 1) * len(names)] for i in range(len(found))]
+    if plot is not None:
+        from penstock.cli.forecast_plots import plot_forecasts
+
+        plot_forecasts(list(zip(found, results, strict=True)), lead, plot)
+    if as_json:
+        _print_json(found, results, lead, seed)
+        return
+    from penstock.cli.output import console
+
+    for series, rows in zip(found, results, strict=True):
+        _print(series, rows, lead)
+    console.print("★ least squared error. Oracles, which look ahead, are dim and have no star.", style="dim")
+    for note in left_out:
+        console.print(f"{note}; left out", style="dim", soft_wrap=True, markup=False)
+    if plot is not None:
+        console.print(f"drew {plot}")
+
+
+def chosen_forecasters(specs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the forecasters asked for, each once, and why some of `all` cannot be asked; others are refused."""
+    from penstock.policies.forecast.api import MissingExtra
+    from penstock.policies.registry import PolicyKind, names
+    from penstock.policies.registry import forecaster as make
+
+    named = list(dict.fromkeys(spec for spec in specs if spec != "all"))
+    for spec in named:
+        make(spec)
+    if "all" not in specs:
+        return named, []
+    chosen, left_out = [], []
+    for name in names(PolicyKind.FORECAST):
+        own = [spec for spec in named if spec.partition(":")[0] == name]
+        try:
+            make(name)
+        except MissingExtra as missing:
+            left_out.append(str(missing))
+        else:
+            chosen += own or [name]
+    return chosen, left_out
+
+
+def best_of(rows: Sequence[Tried]) -> Tried | None:
+    """Return the one with the least squared error, of those that do not look ahead."""
+    return min((row for row in rows if row.honest), key=lambda row: row.score.mse, default=None)
+
+
+def _with_progress(
+    found: "Sequence[Series]", names: Sequence[str], lead: int, seed: int, quiet: bool
+) -> Iterator[Tried]:
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from penstock.cli.output import errors
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("forecasting", total=len(found) * len(names))
+        for series in found:
+            for name in names:
+                progress.update(bar, description=f"{escape(series.name)}: {name}")
+                yield _try(series, name, lead, seed)
+                progress.advance(bar)
+
+
+def _try(series: "Series", spec: str, lead: int, seed: int) -> Tried:
+    import numpy as np
+
+    from penstock.model.kernel import preparing
+    from penstock.policies.forecast.backtest import judge, warm_up
+    from penstock.policies.registry import forecaster as make
+
+    warm_up(len(series.counts), lead)  # refuses a series that is too short
+    chosen = _with_clock(make(spec), spec, series.slot)
+    with preparing() as compiling:
+        began = time.perf_counter()
+        said = chosen.forecast(series.counts, lead, np.random.default_rng([seed, 1]))  # not the draws of the series
+        seconds = time.perf_counter() - began - compiling.seconds
+    return Tried(spec, chosen.honest, said, judge(said, series.counts, lead), seconds)
+
+
+def _with_clock(chosen: "Forecaster", spec: str, slot: float) -> "Forecaster":
+    """Tell a forecaster that goes by the clock how long a slot is, unless the user did."""
+    knows: Any = chosen
+    return replace(knows, slot=slot) if hasattr(chosen, "slot") and "slot=" not in spec else chosen
+
+
+def _print(series: "Series", rows: Sequence[Tried], lead: int) -> None:
+    from rich.markup import escape
+
+    from penstock.cli.output import console, duration, number, policy_cell, table
+    from penstock.cli.words import plural
+
+    counts = series.counts
+    console.print(f"[bold]{escape(series.name)}[/], {plural(lead, 'slot')} ahead", soft_wrap=True)
+    console.print(
+        f"[dim]{plural(len(counts), 'slot')} of {duration(series.slot)}; tuples a slot: mean {number(counts.mean())}, "
+        f"variance {number(counts.var())}, most {counts.max():,}[/]\n",
+        soft_wrap=True,
+    )
+    made = table("forecaster", "MSE", "bias", "mean abs.\nerror", "phantoms", "misses", "took")
+    best = best_of(rows)
+    for row in rows:
+        score = row.score
+        made.add_row(
+            policy_cell(row.forecaster, row is best),
+            number(score.mse, 4),
+            f"{round(score.bias, 2) + 0.0:+.2f}",  # not -0.00
+            number(score.mae),
+            _share(score.phantom),
+            _share(score.missed),
+            duration(row.seconds),
+            style=None if row.honest else "dim",
+        )
+    console.print(made)
+    console.print()
+
+
+def _share(value: float) -> str:
+    return "-" if value != value else f"{value:.1%}"
+
+
+def _print_json(found: "Sequence[Series]", results: Sequence[Sequence[Tried]], lead: int, seed: int) -> None:
+    from penstock.cli.output import print_json
+    from penstock.policies.forecast.backtest import warm_up
+
+    print_json(
+        {
+            "lead": lead,
+            "seed": seed,
+            "traces": [
+                {
+                    "trace": series.name,
+                    "slots": len(series.counts),
+                    "slot_s": series.slot,
+                    "mean": float(series.counts.mean()),
+                    "variance": float(series.counts.var()),
+                    "judged_from": warm_up(len(series.counts), lead),
+                    "best": best.forecaster if (best := best_of(rows)) else None,
+                    "forecasters": [
+                        {
+                            "forecaster": row.forecaster,
+                            "honest": row.honest,
+                            **row.score._asdict(),
+                            "seconds": row.seconds,
+                        }
+                        for row in rows
+                    ],
+                }
+                for series, rows in zip(found, results, strict=True)
+            ],
+        }
+    )

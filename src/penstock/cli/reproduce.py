@@ -1,0 +1,158 @@
+"""`penstock reproduce`: the figures of a paper, run anew, beside what it says of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.experiments.figure import Claim, Figure
+    from penstock.experiments.reproduction import Reproduced
+
+EXAMPLES = """Examples:
+
+  penstock reproduce potus --quick
+
+  penstock reproduce potus --figure 4 --figure 6c --output /tmp/potus
+
+  penstock reproduce hone --json
+"""
+PAPERS = Path("papers")
+
+
+def work_names(incomplete: str) -> list[str]:
+    """Complete the name of a work."""
+    from penstock.experiments.works import WORKS
+
+    return [name for name in WORKS if name.startswith(incomplete)]
+
+
+@app.command(epilog=EXAMPLES)
+def reproduce(
+    work: Annotated[
+        str, typer.Argument(help="potus (routing of tuples) or hone (sending).", autocompletion=work_names)
+    ],
+    figure: Annotated[
+        list[str] | None, typer.Option(help="A figure, such as 4 or 5c; 5 means all of it; repeat for more.")
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="Fewer slots, seeds and points: a look in under two minutes.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="A folder for the results; without it papers/WORK/results.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    seed: Annotated[int, typer.Option(help="Added to the seeds of all cases.", min=0)] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a paper's figures anew, as a Spark job, and print what it claims beside what came out.
+
+    Every figure leaves a table (CSV) and a picture; all claims are in claims.csv. A whole run goes to
+    papers/WORK/results and renews the table of claims in papers/WORK/README.md. A quick one goes to a folder of its
+    own, papers/WORK/results/quick, and is too short to be quoted. A claim that fails is a finding and no error.
+
+    Besides the paper's figures there are some of our own, such as potus's settings and beyond; --figure list names
+    them all.
+    """
+    from penstock.experiments.reproduction import claims_table, keep, put_table, read_claims
+    from penstock.experiments.works import chosen, figures_of
+
+    figures = figures_of(work)
+    if figure == ["list"]:
+        _print_figures(figures, as_json)
+        return
+    asked = chosen(figures, figure or [])
+    folder = output or PAPERS / work / "results" / ("quick" if quick else "")
+    _refuse_taken(folder)
+    found = _run(work, asked, quick, master, seed, quiet=as_json)
+    written = keep(folder, asked, found)
+    page = PAPERS / work / "README.md"
+    if output is None and not quick and put_table(page, claims_table(read_claims(folder / "claims.csv"))):
+        written.append(page)
+    if as_json:
+        from penstock.cli.output import print_json
+
+        print_json({"work": work, "cases": found.cases, "claims": [one._asdict() for one in found.claims],
+                    "files": [str(path) for path in written]})  # fmt: skip
+        return
+    _print_claims(found.claims, f"{work}: {found.cases:,} cases" + (", a quick run" if quick else ""))
+    _print_files(written)
+
+
+def _refuse_taken(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, before any work is done."""
+    import os
+
+    from penstock.model.errors import FileProblem
+
+    parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise FileProblem(f"{folder}: cannot be made, {parent} is not a folder that may be written; choose --output")
+
+
+def _run(
+    work: str, figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, quiet: bool
+) -> "Reproduced":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from penstock.cli.output import errors
+    from penstock.experiments.reproduction import reproduce as run_figures
+    from penstock.pipeline.session import session
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("starting Spark", total=None)
+        with session("reproduce", master) as spark:
+            doing = f"reproducing {work} on {spark.sparkContext.master}"
+            if not quiet and not errors.is_terminal:
+                errors.print(doing)
+            told = lambda done, total: progress.update(bar, description=doing, completed=done, total=total)  # noqa: E731
+            return run_figures(spark, figures, quick, seed, told)
+
+
+def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:
+    from penstock.cli.output import console, print_json, table
+
+    if as_json:
+        print_json([{"figure": one.number, "title": one.title} for one in figures])
+        return
+    rows = table("figure", "title", left=("title",))
+    for one in figures:
+        rows.add_row(one.number, one.title)
+    console.print(rows)
+
+
+def _print_claims(claims: "Sequence[Claim]", title: str) -> None:
+    """Print claims figure by figure: whether each holds, what the paper says, what came out, and why."""
+    from rich.markup import escape
+
+    from penstock.cli.output import console, table
+
+    held = sum(one.holds for one in claims)
+    console.print(f"[bold]{title}; {held} of {len(claims)} claims hold[/]\n")
+    rows = table("claim", "paper", "ours", "judged by", left=("paper", "ours", "judged by"))
+    shown = ""
+    for one in claims:
+        if one.figure != shown:
+            rows.add_row(
+                f"[bold]figure {escape(one.figure)}[/]" if one.figure[0].isdigit() else f"[bold]{one.figure}[/]"
+            )
+            shown = one.figure
+        mark = "[green]✓[/]" if one.holds else "[red]✗[/]"
+        why = f"\n[dim]{escape(one.why)}[/]" if one.why else ""
+        rows.add_row(
+            f"{mark} {escape(one.claim)}", escape(one.paper), f"{escape(one.ours)}{why}", escape(one.tolerance)
+        )
+    console.print(rows)
+
+
+def _print_files(written: "Sequence[Path]") -> None:
+    from penstock.cli.output import console
+
+    tables = [path for path in written if path.name.startswith("figure-")]
+    console.print(f"\nfigures  {tables[0].parent}/figure-*.csv, .png ({len(tables) // 2})", soft_wrap=True)
+    for path in written[len(tables) :]:
+        console.print(f"{'claims' if path.suffix == '.csv' else 'page':8} {path}", soft_wrap=True)

@@ -1,0 +1,110 @@
+"""What Hone's figures share: the rules of sending by the paper's names, and one simulation of a link as a row.
+
+A case is one rule on one draw of arrivals; equal kinds, queues, rates and seeds are equal draws, so that rules are
+compared on the same tuples, and figures share their cases. A tuple that is sent in the slot of its arrival has waited
+for nothing; one that still waits at the end counts with its age, as the delays of a link that is overloaded would
+otherwise be those of the few tuples that got away.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.experiments.figure import Case, Row, Value
+from penstock.model.slotted import System
+from penstock.policies.registry import routing, sending
+from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.workloads.arrivals import Counts
+from penstock.workloads.hone import draw, hone_link, link_arrivals, link_load
+
+SLOTS = 10_000  # §4.4
+QUEUES = 10
+RATES = (500, *range(1000, 5001, 500))  # tuples a second and queue
+SAMPLED = tuple(range(1000, 9001, 1000))  # slots at which fairness is looked at
+CHECKED = 900  # a rate that the paper does not have: close to what the card can send
+SEEDS, QUICK_SEEDS = 10, 3
+WAY = 1.0  # slots from the out-queue to where nothing waits: part of every response time, and of no delay
+
+
+class Rule(NamedTuple):
+    """A rule of sending: what figures call it, how it is asked for, how it is drawn."""
+
+    name: str
+    spec: str
+    colour: str
+    line: str = "-"
+
+
+RRB = "RRB"
+LBF = "LBF"
+LBF_HELD = "LBF, τ = 10"
+LBF_CONSERVING = "LBF, τ = 10, work-conserving"
+WC_RR = "WC-RR"
+RANDOM = "random"
+FIFO = "FIFO"
+
+RULES = (
+    Rule(RRB, "round-robin-idle", "#4878a8"),
+    Rule(LBF, "longest-backlog-first:tau=1,conserving=false", "#d1603d"),
+    Rule(LBF_HELD, "longest-backlog-first:tau=10,conserving=false", "#d1603d", ":"),
+    Rule(LBF_CONSERVING, "longest-backlog-first:tau=10", "#d1603d", "--"),
+    Rule(WC_RR, "round-robin", "#5b9a68"),
+    Rule(RANDOM, "random", "#888888"),
+    Rule(FIFO, "fifo", "#8a6bb1"),
+)
+RULE = {rule.name: rule for rule in RULES}
+
+
+def link_cases(
+    kinds: Sequence[str], queues: Sequence[int], rates: Sequence[int], rules: Iterable[str], quick: bool
+) -> list[Case]:
+    """Return every rule on every draw."""
+    seeds = range(QUICK_SEEDS if quick else SEEDS)
+    columns = ("kind", "queues", "rate", "rule", "seed")
+    return [dict(zip(columns, values, strict=True)) for values in product(kinds, queues, rates, list(rules), seeds)]
+
+
+def rates(quick: bool) -> tuple[int, ...]:
+    """Return the rates of a sweep."""
+    return (500, CHECKED, 1000, 2000, 5000) if quick else tuple(sorted({*RATES, CHECKED}))
+
+
+def queue_numbers(quick: bool) -> tuple[int, ...]:
+    """Return the numbers of queues of a sweep."""
+    return (10, 20, 50, 100) if quick else tuple(range(10, 101, 10))
+
+
+def run_link(case: Case) -> list[Row]:
+    """Simulate one case and return its row."""
+    queues, seed = int(case["queues"]), int(case["seed"])
+    load = link_load(queues, float(case["rate"]))
+    counts = draw(str(case["kind"]), SLOTS, queues, load, np.random.default_rng([seed, queues, int(case["rate"])]))
+    return [measures(send_over(counts, RULE[str(case["rule"])].spec, seed))]
+
+
+def send_over(counts: Counts, spec: str, seed: int = 0) -> Outcome:
+    """Send tuples that come by slot and queue [slots, N] over a link, by a rule."""
+    return simulate(
+        _link(counts.shape[1]), Arrivals(link_arrivals(counts)), routing("shuffle"), sending(spec), seed=seed
+    )
+
+
+def measures(outcome: Outcome) -> dict[str, Value]:
+    """Return what is compared: backlogs in tuples, delays in slots."""
+    fairness = outcome.series.fairness
+    return {
+        "largest": outcome.longest,
+        "largest_p99": float(np.percentile(outcome.series.longest, 99)),  # over slots, of the longest queue
+        "delay": outcome.response - WAY,
+        "delay_p99": outcome.response_p99 - WAY,
+        # B(t) is what is left at the end of slot t - 1; not a number where nothing is
+        **{f"jain_{slot}": float(fairness[slot - 1]) for slot in SAMPLED},
+    }
+
+
+@cache
+def _link(queues: int) -> System:
+    return hone_link(queues)

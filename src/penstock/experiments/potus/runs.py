@@ -1,0 +1,160 @@
+"""One simulation of one of POTUS's systems: what every figure is made of.
+
+A case says everything, so that equal cases of several figures are run once: the system, what arrives, who routes, what
+is predicted. `case` fills in what a figure does not vary.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.estimate.communication import Overload, communication_bound
+from penstock.experiments.figure import Case, Row, Value
+from penstock.model.slotted import Longs, System
+from penstock.model.taskgraph import Floats
+from penstock.policies.forecast.api import Forecaster
+from penstock.policies.registry import forecaster, routing
+from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.workloads.potus import Setting, arrival_counts, look_ahead, potus_setting, traces_folder
+
+
+class Length(NamedTuple):
+    """How long a simulation is, in slots."""
+
+    slots: int  # that count
+    warm_up: int
+    warm_up_v: int  # more of it for every unit of V: queues grow with V, and until they have, tuples cost nothing yet
+    seeds: int
+
+
+FULL = Length(10_000, 1_000, 50, 5)
+QUICK = Length(1_200, 200, 15, 2)
+
+FABRICS = ("jellyfish", "fat-tree")
+ALTERNATIVES = ("shuffle", "round-robin", "least-loaded", "load-aware-shuffle")
+"""Routing without a V; `local-first` is left out, as it overloads these systems."""
+
+_FIXED: dict[str, Value] = {
+    "fabric": "fat-tree",
+    "arrivals": "trace",
+    "utilisation": 0.8,
+    "balanced": False,
+    "container": 10,
+    "limit": 0,  # γ; 0: as large as it has to be
+    "spouts": 0,  # tasks of every source; 0: drawn
+    "applications": 5,
+    "shallowest": 3,
+    "deepest": 5,
+    "policy": "potus",
+    "v": 3.0,
+    "options": "",
+    "window": 0,  # W, the mean of what applications draw
+    "same": False,  # all have the mean
+    "forecast": "perfect",
+    "phantoms": 0.0,  # false positives a slot in the whole system, or, where shared, for every real tuple
+    "shared": False,
+    "seed": 0,
+}
+
+
+def length(quick: bool) -> Length:
+    """Return how long simulations are."""
+    return QUICK if quick else FULL
+
+
+def arrivals_kind() -> str:
+    """Return what stands for the paper's trace: recordings where they are, otherwise what is built in."""
+    return "trace" if traces_folder() is not None else "self-similar"
+
+
+def case(quick: bool, **changes: Value) -> dict[str, Value]:
+    """Return a case: what a figure varies, and what none does."""
+    span = length(quick)
+    made = {**_FIXED, "arrivals": arrivals_kind(), **changes}
+    if not policy_has_v(str(made["policy"])):
+        made["v"] = 0.0
+    warm_up = span.warm_up + int(span.warm_up_v * float(made["v"]))
+    return {"slots": span.slots, "warm_up": warm_up, **made}
+
+
+def policy_has_v(policy: str) -> bool:
+    """Return whether a routing policy weighs cost by a V."""
+    return policy.startswith("potus")
+
+
+def run_system(one: Case) -> Sequence[Row]:
+    """Run a case and return its row."""
+    setting = _setting(one)
+    rng = np.random.default_rng([int(one["seed"]), 2])
+    slots = int(one["slots"]) + int(one["warm_up"])
+    counts = arrival_counts(setting, str(one["arrivals"]), slots, rng, traces_folder())
+    lead = _lead(one, setting)
+    arrivals = Arrivals(counts, _predicted(one, setting, counts, lead), lead)
+    policy = routing(spec(one))
+    found = simulate(setting.system, arrivals, policy, warm_up=int(one["warm_up"]), seed=int(one["seed"]))
+    came = counts[:, int(one["warm_up"]) :].mean(axis=1)
+    return [measured(setting.system, came, found)]
+
+
+def spec(one: Case) -> str:
+    """Return the text that describes a case's routing."""
+    if not policy_has_v(str(one["policy"])):
+        return str(one["policy"])
+    return f"{one['policy']}:v={one['v']}" + (f",{one['options']}" if one["options"] else "")
+
+
+def measured(system: System, came: Floats, found: Outcome) -> dict[str, float]:
+    """Return the figures of a simulation, beside the least cost of what came. came: [T] mean tuples a slot"""
+    bound = communication_bound(system, came)
+    optimum = np.nan if isinstance(bound, Overload) else bound.cost
+    return {
+        "response": found.response,
+        "response_p99": found.response_p99,
+        "cost": found.cost,
+        "optimum": optimum,
+        "backlog": found.backlog,
+        "unfinished": found.unfinished / max(1, found.tuples),
+        "tuples_a_slot": float(came.sum()),
+        "hops": found.hops,
+    }
+
+
+def _setting(one: Case) -> Setting:
+    asked: dict[str, Any] = {name: one[name] for name in ("utilisation", "balanced", "applications", "container")}
+    depth = (int(one["shallowest"]), int(one["deepest"]))
+    asked |= {name: int(one[name]) or None for name in ("limit", "spouts")}
+    return _drawn(str(one["fabric"]), int(one["seed"]), depth, tuple(asked.items()))
+
+
+@lru_cache(maxsize=16)
+def _drawn(fabric: Any, seed: int, depth: tuple[int, int], asked: tuple[Any, ...]) -> Setting:
+    return potus_setting(fabric, seed, depth=depth, **dict(asked))
+
+
+def _lead(one: Case, setting: Setting) -> Longs:
+    mean = int(one["window"])
+    if one["same"]:
+        return np.where(setting.system.source, mean, 0)
+    return look_ahead(setting, mean, np.random.default_rng([int(one["seed"]), 3]))
+
+
+def _predicted(one: Case, setting: Setting, counts: Longs, lead: Longs) -> Longs | None:
+    """Return what is predicted for every slot; None: exactly what comes."""
+    if one["forecast"] == "perfect" or not lead.any():
+        return None
+    rng = np.random.default_rng([int(one["seed"]), 4])
+    predicted = np.zeros_like(counts)
+    for task in np.flatnonzero(lead > 0):
+        predicted[task] = _forecaster(one, setting).forecast(counts[task], int(lead[task]), rng)
+    return predicted
+
+
+def _forecaster(one: Case, setting: Setting) -> Forecaster:
+    if one["forecast"] != "false-positive":
+        return forecaster(str(one["forecast"]))
+    amount = float(one["phantoms"])
+    if not one["shared"]:
+        amount /= int((setting.rates > 0).sum())
+    return forecaster(f"false-positive:x={amount},share={str(one['shared']).lower()}")

@@ -1,0 +1,165 @@
+"""Reproduce the figures of a paper: all cases of all figures as one Spark job, then tables, pictures and claims.
+
+A case that several figures have is run once. The seed of a reproduction is added to the seeds of its cases, which are
+part of the figures, so that equal seeds give equal results wherever cases run.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.job import Progress, run_cases, unheard
+from penstock.model.errors import PenstockError
+from penstock.model.files import read_text, write_whole
+
+BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+SIZE = (9.0, 5.0)  # of a picture in inches; a figure may change it
+
+RESULT = pa.schema({"number": pa.int64(), "rows": pa.string(), "mistake": pa.string()})
+
+
+class FailedCase(PenstockError):
+    """A case that could not be run."""
+
+
+class Reproduced(NamedTuple):
+    """What came of it, figure by figure."""
+
+    tables: Mapping[str, pd.DataFrame]  # rows in the order of the cases, each with the values of its case
+    claims: Sequence[Claim]
+    cases: int  # that were run, each once
+
+
+def reproduce(
+    spark: SparkSession,
+    figures: Sequence[Figure],
+    quick: bool = False,
+    seed: int = 0,
+    on_progress: Progress = unheard,
+) -> Reproduced:
+    """Run every case of some figures on Spark and judge their claims."""
+    work = [(figure, case) for figure in figures for case in _seeded(figure.cases(quick), seed)]
+    keys = [_key(figure, case) for figure, case in work]
+    order = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    runs = {key: figure.run for key, (figure, _) in zip(keys, work, strict=True)}
+    texts = {key: msgspec.json.encode(dict(case)).decode() for key, (_, case) in zip(keys, work, strict=True)}
+    frame = pd.DataFrame({"number": list(order.values()), "case": [texts[key] for key in order]})
+    results = run_cases(spark, frame, _runner([runs[key] for key in order]), RESULT, on_progress).toPandas()
+    rows = _rows(results)
+    tables: dict[str, list[dict[str, Any]]] = {figure.number: [] for figure in figures}
+    for key, (figure, case) in zip(keys, work, strict=True):
+        tables[figure.number] += [{**case, **row} for row in rows[order[key]]]
+    made = {number: pd.DataFrame(table) for number, table in tables.items()}
+    return Reproduced(made, [claim for figure in figures for claim in figure.claims(made[figure.number])], len(order))
+
+
+def keep(folder: Path, figures: Sequence[Figure], found: Reproduced) -> list[Path]:
+    """Write a table and a picture a figure, and all claims; those of other figures that are there stay.
+
+    Returns what was written. Every file is there as a whole or not at all.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for figure in figures:
+        table = found.tables[figure.number]
+        name = folder / f"figure-{figure.number}.csv"
+        write_whole(name, table.to_csv(index=False, float_format="%.6g").encode())
+        written += [name, _picture(folder / f"figure-{figure.number}.png", figure, table)]
+    path = folder / "claims.csv"
+    claims = _merged(path, figures, found.claims)
+    write_whole(path, pd.DataFrame(claims, columns=list(Claim._fields)).to_csv(index=False).encode())
+    return [*written, path]
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """Return the claims in a file that `keep` has written; none where there is no such file."""
+    if not path.exists():
+        return []
+    table = pd.read_csv(path, keep_default_na=False, dtype={name: str for name in Claim._fields if name != "holds"})
+    return [Claim(**cast(dict[str, Any], row)) for row in table[list(Claim._fields)].to_dict("records")]
+
+
+def claims_table(claims: Sequence[Claim]) -> str:
+    """Write claims as a table in Markdown."""
+    lines = ["| figure | claim | paper | ours | tolerance | holds | why |", "|---|---|---|---|---|---|---|"]
+    for one in claims:
+        cells = (one.figure, one.claim, one.paper, one.ours, one.tolerance, "✓" if one.holds else "✗", one.why)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def put_table(page: Path, table: str) -> bool:
+    """Replace what is between the two marks of a page; return whether it has them."""
+    if not page.exists():
+        return False
+    text = read_text(page)
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        return False
+    write_whole(page, f"{before}{BEGIN}\n\n{table}\n{END}{after}".encode())
+    return True
+
+
+def _seeded(cases: Sequence[Case], seed: int) -> Iterator[Case]:
+    for case in cases:
+        yield {**case, "seed": int(case["seed"]) + seed} if seed and "seed" in case else case
+
+
+def _key(figure: Figure, case: Case) -> tuple[str, str, bytes]:
+    """Return what tells cases apart: what runs them, and their values."""
+    return figure.run.__module__, figure.run.__qualname__, msgspec.json.encode(dict(case), order="sorted")
+
+
+def _runner(
+    runs: Sequence[Callable[[Case], Sequence[Row]]],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what a Spark task does with its cases; a user's mistake is a result, any other exception a failure."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for one in batch.to_pylist():
+                rows, mistake = b"[]", None
+                try:
+                    made = runs[one["number"]](msgspec.json.decode(one["case"]))
+                    rows = msgspec.json.encode([dict(row) for row in made], enc_hook=lambda value: value.item())
+                except PenstockError as error:
+                    mistake = str(error)
+                row = {"number": one["number"], "rows": rows.decode(), "mistake": mistake}
+                yield pa.RecordBatch.from_pylist([row], schema=RESULT)
+
+    return run
+
+
+def _rows(results: pd.DataFrame) -> dict[int, list[dict[str, Any]]]:
+    failed = results[results["mistake"].notna()]
+    if len(failed):
+        raise FailedCase(f"{len(failed)} of {len(results)} cases could not be run: {failed['mistake'].iloc[0]}")
+    return {number: msgspec.json.decode(rows) for number, rows in zip(results["number"], results["rows"], strict=True)}
+
+
+def _merged(path: Path, figures: Sequence[Figure], claims: Sequence[Claim]) -> list[Claim]:
+    """Put the claims of some figures in the place of those that a file has of them, new ones behind all."""
+    by_figure: dict[str, list[Claim]] = {}
+    for old in read_claims(path):
+        by_figure.setdefault(old.figure, []).append(old)
+    by_figure |= {figure.number: [claim for claim in claims if claim.figure == figure.number] for figure in figures}
+    return [claim for group in by_figure.values() for claim in group]
+
+
+def _picture(path: Path, figure: Figure, table: pd.DataFrame) -> Path:
+    from matplotlib.figure import Figure as Picture
+
+    drawn, picture = BytesIO(), Picture(figsize=SIZE, layout="constrained")
+    picture.suptitle(figure.title, fontsize=10)
+    figure.draw(table, picture)
+    picture.savefig(drawn, dpi=140, format="png")
+    write_whole(path, drawn.getvalue())
+    return path

@@ -1,0 +1,34 @@
+"""Which works can be reproduced, and where their figures are; nothing is imported before a work is asked for."""
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from typing import cast
+
+from penstock.experiments.figure import Figure
+from penstock.model.errors import UnknownName, choices
+
+WORKS = {
+    "potus": "penstock.experiments.potus:FIGURES",
+    "hone": "penstock.experiments.hone:FIGURES",
+}
+
+
+def figures_of(work: str) -> tuple[Figure, ...]:
+    """Import the figures of a work."""
+    if work not in WORKS:
+        raise UnknownName("work", f"none is named {work!r}; there are {choices(WORKS)}")
+    module, _, attribute = WORKS[work].partition(":")
+    return cast(tuple[Figure, ...], getattr(import_module(module), attribute))
+
+
+def chosen(figures: Sequence[Figure], numbers: Sequence[str]) -> tuple[Figure, ...]:
+    """Return the figures of some numbers, all where none is given; 5 stands for 5a, 5b and so on too."""
+    picked: list[Figure] = []
+    for number in numbers:
+        found = [figure for figure in figures if number in (figure.number, re.sub(r"(?<=\d)[a-z]$", "", figure.number))]
+        if not found:
+            known = ", ".join(figure.number for figure in figures)
+            raise UnknownName("figure", f"none is numbered {number!r}; there are {known}")
+        picked += [figure for figure in found if figure not in picked]
+    return tuple(picked) if numbers else tuple(figures)

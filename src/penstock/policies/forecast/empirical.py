@@ -1,0 +1,44 @@
+"""The distribution of what was seen: slots are taken to be independent draws from it, POTUS's Distr."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from penstock.model.entity import Probability
+from penstock.model.errors import InvalidInput
+from penstock.policies.forecast.api import Counts
+from penstock.policies.forecast.whole import ahead
+
+
+@dataclass(frozen=True, slots=True)
+class Empirical:
+    """Expect the mean of all that was seen, a quantile of it, or a draw from it.
+
+    quantile: 0.5 expects the median; more errs on the side of phantoms, less on the side of misses. None: the mean.
+    draw: expect the count of a slot of the past drawn at random, as POTUS has it: the spread of what comes is kept, the
+    squared error doubled.
+    """
+
+    quantile: Probability | None = None
+    draw: bool = False
+
+    honest: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.draw and self.quantile is not None:
+            raise InvalidInput("draw", f"expected a draw or a quantile, got both, quantile {self.quantile}; drop one")
+
+    def forecast(self, counts: Counts, lead: int, rng: np.random.Generator) -> Counts:
+        """Return the means, quantiles or draws; only draws use `rng`."""
+        known = np.arange(1, len(counts) + 1)
+        if self.draw:
+            said = np.zeros_like(counts)
+            picked = (rng.random(len(counts)) * known).astype(np.int64)
+            said[lead:] = counts[picked[: max(len(counts) - lead, 0)]]
+            return said
+        if self.quantile is None:
+            return ahead(np.cumsum(counts) / known, lead)
+        import pandas as pd  # takes as long to import as everything else here
+
+        return ahead(pd.Series(counts).expanding().quantile(self.quantile).to_numpy(), lead)

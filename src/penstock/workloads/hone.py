@@ -1,0 +1,116 @@
+"""Hone's simulated link (§4): the tasks of one component on one machine, whose card sends one tuple a slot.
+
+It is a system of time slots like any other: N source tasks on one machine of capacity 1, and a sink on another that is
+never busy. The out-queues of the sources are Hone's queues; what comes to a source in a slot is in its queue at once,
+so that a rule of sending sees the slot's own arrivals. `load` is the tuples of all queues a slot, 1 is all that the
+card can send; the paper's rates, in tuples a second and queue, are loads by the length of its slots.
+
+The paper has Poisson arrivals, equal for all queues. Skewed ones are ours: half of all tuples in one queue, Zipf's law,
+bursts of a hundred slots a quarter of the time, batches of 1 to 32 words (the testbed's sentences).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.slotted import Longs, Placed, System, build_system
+from penstock.model.taskgraph import Floats
+from penstock.model.topology import Component, Kind, Stream, Topology
+from penstock.workloads.adversaries import batches
+from penstock.workloads.arrivals import Counts, OnOff, Poisson
+from penstock.workloads.potus import Setting, arrival_counts, traces_folder
+
+SLOT_S = 1e-4  # §4.4: 100 µs
+HOT_SHARE = 0.5  # of all tuples, those of the hot queue
+ZIPF = 1.0  # the tuples of the k-th queue are as k to minus this
+ON, BURST = 0.25, 100.0  # the share of the time in bursts, and how many slots one lasts on average
+WORDS = 32  # the largest batch
+
+Draw = Callable[[int, int, float, np.random.Generator], Counts]
+"""From slots, queues, load and a generator to tuples. [slots, N]"""
+
+
+def hone_link(queues: int) -> System:
+    """Return a link with so many queues."""
+    if queues < 1:
+        raise InvalidInput("queues", f"expected 1 or more, got {queues}")
+    return build_system([_placed(queues)], _machines(), slot_s=SLOT_S, capacity=1)
+
+
+def link_load(queues: int, rate_tps: float) -> float:
+    """Return the load of queues to each of which so many tuples come a second."""
+    return queues * rate_tps * SLOT_S
+
+
+def link_arrivals(counts: Counts) -> Longs:
+    """Turn tuples by slot and queue [slots, N] into arrivals by task and slot, none for the sink. [T, slots]"""
+    return np.vstack([counts.T, np.zeros((1, len(counts)), dtype=np.int64)])
+
+
+def draw(kind: str, slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+    """Draw the tuples of every slot and queue, of a kind in `KINDS`. [slots, N]"""
+    if kind not in KINDS:
+        raise UnknownName("kind", f"no arrivals are named {kind!r}; there are {choices(KINDS)}")
+    return KINDS[kind](slots, queues, load, rng)
+
+
+def _poisson(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+    return _independent(slots, np.full(queues, load / queues), rng)
+
+
+def _hot_queue(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+    rates = np.full(queues, load * (1.0 - HOT_SHARE) / max(1, queues - 1))
+    rates[0] = load * (HOT_SHARE if queues > 1 else 1.0)
+    return _independent(slots, rates, rng)
+
+
+def _zipf(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+    weights = np.arange(1, queues + 1, dtype=np.float64) ** -ZIPF
+    return _independent(slots, load * weights / weights.sum(), rng)
+
+
+def _independent(slots: int, rates: Floats, rng: np.random.Generator) -> Counts:
+    return np.column_stack([Poisson(rate=rate).counts(slots, rng) for rate in rates.tolist()])
+
+
+def _on_off(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+    process = OnOff(rate=load / queues, on=ON, burst=BURST)  # its second is a slot
+    return np.column_stack([process.counts(slots, rng) for _ in range(queues)])
+
+
+def _batches(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+    return batches(slots, queues, load, rng, largest=WORDS)
+
+
+def _trace(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+    """Play recorded network traffic into every queue, each from a moment of its own; made up where there is none."""
+    placed, cluster = _placed(queues), _machines()
+    rates = np.append(np.full(queues, load / queues), 0.0)
+    setting = Setting(hone_link(queues), rates, (placed,), cluster, load)
+    folder = traces_folder()
+    found = arrival_counts(setting, "self-similar" if folder is None else "trace", slots, rng, folder)
+    return np.ascontiguousarray(found[:queues].T)
+
+
+KINDS: dict[str, Draw] = {
+    "poisson": _poisson,
+    "hot-queue": _hot_queue,
+    "zipf": _zipf,
+    "on-off": _on_off,
+    "batches": _batches,
+    "trace": _trace,
+}
+
+
+def _placed(queues: int) -> Placed:
+    senders = Component(name="senders", kind=Kind.SOURCE, parallelism=queues)
+    receiver = Component(name="receiver", kind=Kind.SINK)
+    stream = Stream(source="senders", target="receiver")
+    topology = Topology(name="link", components=(senders, receiver), streams=(stream,))
+    return Placed(topology, [0] * queues + [1])
+
+
+def _machines() -> Cluster:
+    return Cluster(name="link", machines=(Machine(name="here"), Machine(name="there")))

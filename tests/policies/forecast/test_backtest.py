@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from penstock.model.errors import InvalidInput
+from penstock.policies.forecast.backtest import LONGEST, backtest, judge, warm_up
+from penstock.policies.registry import forecaster
+from tests.policies.forecast.test_contract import drawn
+from tests.shared_data import SHARED, needs_shared
+
+RNG = np.random.default_rng(0)
+
+
+def test_scores_say_how_far_off_and_to_which_side() -> None:
+    came, said = np.array([9, 4, 0, 6]), np.array([0, 6, 1, 3])
+    found = judge(said, came, 1)  # the first slot is not judged
+    assert found.mse == pytest.approx((4 + 1 + 9) / 3)
+    assert found.bias == pytest.approx(0.0)
+    assert found.mae == pytest.approx(2.0)
+    assert (found.phantom, found.missed) == (0.3, 0.3)
+
+
+@pytest.mark.parametrize("lead", [1, 30])
+def test_perfect_is_never_wrong_and_none_misses_all(lead: int) -> None:
+    counts = drawn(500)
+    assert backtest(forecaster("perfect"), counts, lead, RNG) == (0, 0, 0, 0, 0)
+    nothing = backtest(forecaster("none"), counts, lead, RNG)
+    assert (nothing.phantom, nothing.missed) == (0, 1)
+    assert nothing.bias == -nothing.mae
+
+
+def test_what_nothing_could_be_known_of_is_not_judged() -> None:
+    assert warm_up(50, 1) == 5
+    assert warm_up(50, 20) == 20
+    assert warm_up(100_000, 1) == LONGEST
+    assert backtest(forecaster("moving-average"), np.array([3, 3]), 1, RNG).mse == 0
+
+
+def test_shares_of_nothing_are_not_a_number() -> None:
+    found = backtest(forecaster("none"), np.zeros(20, dtype=np.int64), 1, RNG)
+    assert found.mse == 0
+    assert np.isnan(found.phantom)
+
+
+@pytest.mark.parametrize(("slots", "lead", "problem"), [(5, 0, "1 slot or more, got 0"), (3, 3, "fewer than the 3")])
+def test_refuses_to_look_further_than_there_is(slots: int, lead: int, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^lead: expected {problem}"):
+        backtest(forecaster("none"), np.ones(slots, dtype=np.int64), lead, RNG)
+
+
+@needs_shared
+def test_every_average_beats_the_mean_of_all_on_recorded_arrivals() -> None:
+    counts = np.loadtxt(SHARED / "arrivals" / "nasa_http_jul_5s.csv", dtype=np.int64)
+    assert len(counts) == 120_000
+    mean = backtest(forecaster("empirical"), counts, 1, RNG).mse
+    for spec in ("moving-average", "ewma", "kalman"):
+        assert backtest(forecaster(spec), counts, 1, RNG).mse < 0.75 * mean
