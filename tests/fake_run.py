@@ -122,10 +122,15 @@ class FakeHandle:
         return [self.move(task, slot) for task, slot in wanted.items() if self.placement[task] != slot]
 
     def switch(
-        self, *, routing: str | Sequence[str] | None = None, sending: str | None = None, slot_ms: float | None = None
+        self,
+        tuples: TuplePolicies | None = None,
+        *,
+        routing: str | Sequence[str] | None = None,
+        sending: str | None = None,
+        slot_ms: float | None = None,
     ) -> TuplePolicies:
         """Change tuple policies."""
-        self.tuples = changed(self.tuples, routing, sending, slot_ms)
+        self.tuples = changed(tuples or self.tuples, routing, sending, slot_ms)
         return self.tuples
 
     def drain(self, timeout: float | None = None) -> None:

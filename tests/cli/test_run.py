@@ -71,6 +71,7 @@ def test_what_was_asked_reaches_the_run(
         "run", FLOW, "--runs", tmp_path, "--emulate", trio, "--policy", "r-storm", "--telemetry", tmp_path / "t",
         "--sample", 50, "--in-flight", 100, "--seed", 7, "--master", "local[3]", "--rate", 4,
         "--objective", "delay", "--listen", "127.0.0.1:4040", "--checkpoint-every", 0.5, "--guarantee", "any",
+        "--routing", "potus", "--routing", "in->split=least-loaded", "--sending", "random", "--slot-ms", 2,
     )  # fmt: skip
     assert ran.code == 0, ran.err
     (settings,) = fake_run.SETTINGS
@@ -80,6 +81,7 @@ def test_what_was_asked_reaches_the_run(
         "master": "local[3]", "emulate": load_cluster(trio), "policy": "r-storm", "plan": None, "sample_tps": 50.0,
         "in_flight": 100, "seed": 7, "objective": "delay", "listen": "127.0.0.1:4040", "checkpoint_s": 0.5,
         "guarantee": "any", "resume": None, "given": Given(text=FLOW, rate=4.0, directory=os.getcwd()),
+        "routing": ["potus", "in->split=least-loaded"], "sending": "random", "slot_ms": 2.0,
     }  # fmt: skip
     assert started[0].info.telemetry_path == tmp_path / "t"
 

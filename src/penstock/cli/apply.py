@@ -1,4 +1,4 @@
-"""`penstock apply`: make a running application follow another plan."""
+"""`penstock apply`: make a running application follow another plan, or other tuple policies."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption, RunOption, RunsOption
+from penstock.cli.inputs import JsonOption, RoutingOption, RunOption, RunsOption, SendingOption, SlotOption
 
 if TYPE_CHECKING:
     from penstock.model.plan import Move, Plan
     from penstock.model.status import Status
+    from penstock.model.tuples import TuplePolicies
     from penstock.runtime.folder import RunInfo
     from penstock.runtime.handle import Outcome
 
@@ -20,34 +21,76 @@ EXAMPLES = """Examples:
   penstock apply better.toml --dry-run
 
   penstock apply better.toml --run word-count-20250131-142501
+
+  penstock apply --routing potus-plus --sending longest-backlog-first:tau=10
+
+  penstock apply --routing none --sending none
 """
 APPLY_SECONDS = 600.0  # that an answer is waited for
 
 
 @app.command(epilog=EXAMPLES)
 def apply(
-    plan: Annotated[Path, typer.Argument(help="A plan file for the same application and cluster.")],
+    plan: Annotated[Path | None, typer.Argument(help="A plan file for the same application and cluster.")] = None,
     run: RunOption = None,
+    routing: RoutingOption = None,
+    sending: SendingOption = None,
+    slot_ms: SlotOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """Move the tasks of a running application that a plan puts elsewhere, and only those; say which."""
-    from penstock.cli.output import print_json
-    from penstock.model.files import load_plan
-    from penstock.runtime.folder import find_running
-    from penstock.runtime.socket import ApplyPlan, GetStatus, ask
+    """Move the tasks of a running application that a plan puts elsewhere, and only those; say which.
 
-    wanted = load_plan(plan)
+    Tuple policies that differ from those in force are switched too: those of the plan, where it has any, and those of
+    options over them. Without a plan only the options' are.
+    """
+    from penstock.cli.output import print_json
+    from penstock.model.errors import InvalidInput
+    from penstock.model.files import load_plan
+    from penstock.model.tuples import TuplePolicies
+    from penstock.policies.streams import changed, check_names
+    from penstock.runtime.folder import find_running
+    from penstock.runtime.socket import GetStatus, ask
+
+    if plan is None and routing is None and sending is None and slot_ms is None:
+        raise InvalidInput("plan", "expected a plan file, --routing, --sending or --slot-ms, got none; name one")
+    wanted = None if plan is None else load_plan(plan)
     info = find_running(run, runs)
     now = ask(info, GetStatus())
-    refuse_other(info, now, wanted, plan)
-    changes = changed_tasks(now, wanted)
-    outcomes = [] if dry_run or not changes else ask(info, ApplyPlan(wanted), APPLY_SECONDS)
+    changes = []
+    if wanted is not None and plan is not None:
+        refuse_other(info, now, wanted, plan)
+        changes = changed_tasks(now, wanted)
+    silent = wanted is None or wanted.tuples == TuplePolicies()
+    tuples = changed(now.tuples if silent or wanted is None else wanted.tuples, routing, sending, slot_ms)
+    check_names(tuples)
+    switched = changed_policies(now.tuples, tuples)
+    outcomes = [] if dry_run else _apply(info, wanted if changes else None, tuples if switched else None)
     if as_json:
-        print_json({"dry_run": dry_run, "changes": [c._asdict() for c in changes], "outcomes": outcomes})
+        policies = {"before": now.tuples, "after": tuples}
+        moved = [change._asdict() for change in changes]
+        print_json({"dry_run": dry_run, "changes": moved, "outcomes": outcomes, "policies": policies})
         return
-    _print(changes, outcomes, f"{len(now.placement)} tasks", plan, dry_run)
+    if plan is not None:
+        _print(changes, outcomes, f"{len(now.placement)} tasks", plan, dry_run)
+    _print_policies(switched, dry_run, alone=plan is None)
+
+
+def changed_policies(before: "TuplePolicies", after: "TuplePolicies") -> dict[str, tuple[str, str]]:
+    """Return the tuple policies that differ, by what they are for: the one before and the one after."""
+    old, new = before.texts, after.texts
+    names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+    return {name: (old.get(name, "none"), new.get(name, "none")) for name in names}
+
+
+def _apply(info: "RunInfo", plan: "Plan | None", tuples: "TuplePolicies | None") -> "list[Outcome]":
+    """Have a run switch to tuple policies, and then follow a plan in where tasks are; None: as it is."""
+    from penstock.runtime.socket import ApplyPlan, SwitchPolicies, ask
+
+    if tuples is not None:
+        ask(info, SwitchPolicies(tuples), APPLY_SECONDS)
+    return [] if plan is None else ask(info, ApplyPlan(plan), APPLY_SECONDS)
 
 
 def refuse_other(info: "RunInfo", status: "Status", plan: "Plan", path: Path) -> None:
@@ -101,4 +144,19 @@ def _print(changes: "Sequence[Move]", outcomes: "Sequence[Outcome]", total: str,
         cells = [change.task.replace("[", r"\["), change.before or "-", change.after or "-"]
         time = duration(held[change.task]) if change.task in held else "-"
         rows.add_row(*cells, *([] if dry_run else [time]))
+    console.print(rows)
+
+
+def _print_policies(switched: dict[str, tuple[str, str]], dry_run: bool, alone: bool) -> None:
+    from penstock.cli.output import console, table
+
+    if not switched:
+        if alone:
+            console.print("nothing to change: these tuple policies are in force", markup=False, soft_wrap=True)
+        return
+    verb = "would be switched" if dry_run else "switched"
+    console.print(f"tuple policies {verb}", style="bold", markup=False, soft_wrap=True)
+    rows = table("for", "from", "to", left=("from", "to"))
+    for name, (before, after) in switched.items():
+        rows.add_row(name, before, after)
     console.print(rows)

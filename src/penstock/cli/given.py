@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from penstock.api.dataflow import Dataflow
     from penstock.model.cluster import Cluster
-    from penstock.model.topology import Application
+    from penstock.model.topology import Topology
     from penstock.model.tuples import TuplePolicies
     from penstock.runtime.folder import Given, RunInfo, Setup
 
@@ -96,7 +96,7 @@ def refuse_kept(**options: object) -> None:
 
 
 def tuple_policies(
-    application: "Application", routing: "Sequence[str] | None", sending: str | None, slot_ms: float | None
+    application: "Topology", routing: "Sequence[str] | None", sending: str | None, slot_ms: float | None
 ) -> "TuplePolicies":
     """Return tuple policies as options say them; refuse those that are not known or that a stream cannot have."""
     from penstock.model.tuples import TuplePolicies

@@ -40,7 +40,14 @@ def routings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
 
 def check(tuples: TuplePolicies, topology: Topology) -> None:
     """Refuse policies that are not known, or that a stream cannot have."""
+    check_names(tuples)
     routings(tuples, topology)
+
+
+def check_names(tuples: TuplePolicies) -> None:
+    """Refuse policies that are not known, whatever the application."""
+    for spec in filter(None, (tuples.routing, *tuples.streams.values())):
+        routing(spec)
     if tuples.sending:
         sending(tuples.sending)
 

@@ -62,11 +62,17 @@ class Handle(Protocol):
         ...
 
     def switch(
-        self, *, routing: str | Sequence[str] | None = None, sending: str | None = None, slot_ms: float | None = None
+        self,
+        tuples: TuplePolicies | None = None,
+        *,
+        routing: str | Sequence[str] | None = None,
+        sending: str | None = None,
+        slot_ms: float | None = None,
     ) -> TuplePolicies:
-        """Change tuple policies, those that are not named staying as they are; return all that are in force then.
+        """Change tuple policies and return all that are in force then.
 
-        routing: `SPEC` for the application or `STREAM=SPEC` for a stream, or several of these; `none`: no policy.
+        tuples: all of them; None: those in force. routing, sending, slot_ms: some of these, over them. A routing is
+        `POLICY` for the application or `STREAM=POLICY` for a stream, or several of these; `none`: no policy.
         """
         ...
 

@@ -109,14 +109,20 @@ class Run:
         return done
 
     def switch(
-        self, *, routing: str | Sequence[str] | None = None, sending: str | None = None, slot_ms: float | None = None
+        self,
+        tuples: TuplePolicies | None = None,
+        *,
+        routing: str | Sequence[str] | None = None,
+        sending: str | None = None,
+        slot_ms: float | None = None,
     ) -> TuplePolicies:
-        """Change tuple policies, those that are not named staying as they are; return all that are in force then.
+        """Change tuple policies and return all that are in force then.
 
-        routing: `SPEC` for the application or `STREAM=SPEC` for a stream, or several of these; `none`: no policy.
+        tuples: all of them; None: those in force. routing, sending, slot_ms: some of these, over them. A routing is
+        `POLICY` for the application or `STREAM=POLICY` for a stream, or several of these; `none`: no policy.
         """
         before = self.status().tuples
-        after = changed(before, routing, sending, slot_ms)
+        after = changed(before if tuples is None else tuples, routing, sending, slot_ms)
         if after != before:
             self._operate([], "switch tuple policies", tuples=after)
         return after

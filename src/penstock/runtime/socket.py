@@ -75,11 +75,9 @@ class ApplyPlan(Request[list[Outcome]], frozen=True, tag="apply"):
 
 
 class SwitchPolicies(Request[TuplePolicies], frozen=True, tag="switch"):
-    """Change tuple policies; None, or nothing: as they are."""
+    """Have other tuple policies in force."""
 
-    routing: tuple[str, ...] = ()
-    sending: str | None = None
-    slot_ms: float | None = None
+    tuples: TuplePolicies
 
 
 class Drain(Request[Done], frozen=True, tag="drain"):
@@ -288,7 +286,7 @@ class ControlServer:
         if isinstance(request, ApplyPlan):
             return self._handle.apply(request.plan)
         if isinstance(request, SwitchPolicies):
-            return self._handle.switch(routing=request.routing, sending=request.sending, slot_ms=request.slot_ms)
+            return self._handle.switch(request.tuples)
         if isinstance(request, GetLog):
             return self._tail(request.after)
         if isinstance(request, Drain):

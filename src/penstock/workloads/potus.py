@@ -103,9 +103,9 @@ def random_setting(seed: int, kinds: Sequence[str] = ("poisson", "trace")) -> Ra
         fabric,
         seed,
         utilisation=float(rng.uniform(0.5, 0.95)),
-        applications=int(rng.integers(1, 6)),
+        applications=int(rng.integers(1, 5)),
         depth=(hops + 1, hops + 1),
-        container=int(rng.integers(4, 11)),
+        container=int(rng.integers(6, 11)),
     )
     return RandomSetting(made, fabric, kinds[seed // 2 % len(kinds)], hops)
 

@@ -117,7 +117,7 @@ def measured(system: System, came: Floats, found: Outcome) -> dict[str, float]:
         "backlog": found.backlog,
         "unfinished": found.unfinished / max(1, found.tuples),
         "tuples_a_slot": float(came.sum()),
-        "hops": found.hops,
+        "served": found.hops,
     }
 
 
