@@ -11,6 +11,8 @@ from penstock.cli.inputs import JsonOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.table import Table
+
     from penstock.experiments.figure import Claim, Figure
     from penstock.experiments.reproduction import Reproduced
 
@@ -126,27 +128,35 @@ def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:
 
 
 def _print_claims(claims: "Sequence[Claim]", title: str) -> None:
-    """Print claims figure by figure: whether each holds, what the paper says, what came out, and why."""
+    """Print claims figure by figure: whether each holds, what the paper says, what came out, how it was judged, why."""
     from rich.markup import escape
+    from rich.table import Table
 
-    from penstock.cli.output import console, table
+    from penstock.cli.output import console
 
     held = sum(one.holds for one in claims)
-    console.print(f"[bold]{title}; {held} of {len(claims)} claims hold[/]\n")
-    rows = table("claim", "paper", "ours", "judged by", left=("paper", "ours", "judged by"))
-    shown = ""
+    console.print(f"[bold]{escape(title)}; {held} of {len(claims)} claims hold[/]")
+    rows, shown = Table.grid(), ""
     for one in claims:
         if one.figure != shown:
-            rows.add_row(
-                f"[bold]figure {escape(one.figure)}[/]" if one.figure[0].isdigit() else f"[bold]{one.figure}[/]"
-            )
-            shown = one.figure
-        mark = "[green]✓[/]" if one.holds else "[red]✗[/]"
-        why = f"\n[dim]{escape(one.why)}[/]" if one.why else ""
-        rows.add_row(
-            f"{mark} {escape(one.claim)}", escape(one.paper), f"{escape(one.ours)}{why}", escape(one.tolerance)
-        )
+            console.print(rows)
+            shown, rows = one.figure, Table.grid("", "", padding=(0, 2, 0, 0))
+            console.print(f"\n[bold]{'figure ' if shown[0].isdigit() else ''}{escape(shown)}[/]")
+        rows.add_row("[green]✓[/]" if one.holds else "[red]✗[/]", f"[bold]{escape(one.claim)}[/]")
+        for name, text in (("paper", one.paper), ("ours", one.ours), ("judged by", one.tolerance), ("why", one.why)):
+            if text:
+                rows.add_row("", _labelled(name, escape(text)))
     console.print(rows)
+
+
+def _labelled(name: str, text: str) -> "Table":
+    """Return a line of two columns, its label in the first."""
+    from rich.table import Table
+
+    made = Table.grid("", "", padding=(0, 2, 0, 0))
+    made.columns[0].min_width = 9
+    made.add_row(f"[dim]{name}[/]", text)
+    return made
 
 
 def _print_files(written: "Sequence[Path]") -> None:

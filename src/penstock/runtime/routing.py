@@ -71,6 +71,7 @@ class Router:
         # What is not known to have come is taken to be on its way.
         self._received = np.array([lane.number - (lane.window - lane.credits) for lane in queue.lanes], dtype=np.int64)
         self._seconds = np.zeros(count)
+        self._stale = False  # the speeds that follow from these
         self._rng = np.random.default_rng((self._worker.assigned.seed, self._worker.epoch, task.number, queue.stream))
         self._due = self._priced = -np.inf  # when the next decision may be made; when its price was worked out
         self._waits = False  # for that
@@ -89,9 +90,13 @@ class Router:
         self._received[place] = credit.received
         if credit.seconds > 0.0:
             self._seconds[place] = max(credit.seconds, QUICKEST_S)
-            known = self._seconds > 0.0
-            mean = self._seconds[known].mean()  # of one that has not said anything yet, nothing better is known
-            self.lanes.speed[:] = self._ruling.slot_s / np.where(known, self._seconds, mean)
+            self._stale = True
+
+    def _clock_speeds(self) -> None:
+        """Work out how many tuples a slot each target serves: of one that has not said, what the others do."""
+        known = self._seconds > 0.0
+        self.lanes.speed[:] = self._ruling.slot_s / np.where(known, self._seconds, self._seconds[known].mean())
+        self._stale = False
 
     def choose(self) -> None:
         """Decide, if a slot has passed since the last time; see that it is decided when one has."""
@@ -121,6 +126,8 @@ class Router:
         """Fill the tables for so many tuples and have the rule decide; how many go down each lane is in `_sent`."""
         own = self._queue.lanes
         queues, lanes = self.queues, self.lanes
+        if self._stale:
+            self._clock_speeds()
         queues.waiting[0] = waiting
         queues.arrived[0] = waiting if self._task.is_source else 0
         lanes.outstanding[:] = [lane.outstanding for lane in own]

@@ -10,6 +10,8 @@ bursts of a hundred slots a quarter of the time, batches of 1 to 32 words (the t
 """
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -19,8 +21,9 @@ from penstock.model.slotted import Longs, Placed, System, build_system
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.workloads.adversaries import batches
-from penstock.workloads.arrivals import Counts, OnOff, Poisson
-from penstock.workloads.potus import Setting, arrival_counts, traces_folder
+from penstock.workloads.arrivals import Counts, OnOff, Poisson, SelfSimilar
+from penstock.workloads.potus import NETWORK_TRACES, traces_folder
+from penstock.workloads.traces import Trace, read_trace
 
 SLOT_S = 1e-4  # §4.4: 100 µs
 HOT_SHARE = 0.5  # of all tuples, those of the hot queue
@@ -36,7 +39,12 @@ def hone_link(queues: int) -> System:
     """Return a link with so many queues."""
     if queues < 1:
         raise InvalidInput("queues", f"expected 1 or more, got {queues}")
-    return build_system([_placed(queues)], _machines(), slot_s=SLOT_S, capacity=1)
+    senders = Component(name="senders", kind=Kind.SOURCE, parallelism=queues)
+    receiver = Component(name="receiver", kind=Kind.SINK)
+    stream = Stream(source="senders", target="receiver")
+    topology = Topology(name="link", components=(senders, receiver), streams=(stream,))
+    machines = Cluster(name="link", machines=(Machine(name="here"), Machine(name="there")))
+    return build_system([Placed(topology, [0] * queues + [1])], machines, slot_s=SLOT_S, capacity=1)
 
 
 def link_load(queues: int, rate_tps: float) -> float:
@@ -85,13 +93,31 @@ def _batches(slots: int, queues: int, load: float, rng: np.random.Generator) -> 
 
 
 def _trace(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
-    """Play recorded network traffic into every queue, each from a moment of its own; made up where there is none."""
-    placed, cluster = _placed(queues), _machines()
-    rates = np.append(np.full(queues, load / queues), 0.0)
-    setting = Setting(hone_link(queues), rates, (placed,), cluster, load)
+    """Play recorded network traffic into every queue, each from a moment of its own; made up where there is none.
+
+    A recording is played at the speed that gives a queue its share of the load on average over all of it. Then all
+    queues are scaled alike, so that their sum is the load: which of them has more, and when, is as recorded.
+    """
     folder = traces_folder()
-    found = arrival_counts(setting, "self-similar" if folder is None else "trace", slots, rng, folder)
-    return np.ascontiguousarray(found[:queues].T)
+    files = [] if folder is None else [folder / name for name in NETWORK_TRACES if (folder / name).is_file()]
+    if not files:
+        process = SelfSimilar(rate=load / queues)
+        return np.column_stack([process.counts(slots, rng) for _ in range(queues)])
+    came = np.empty((slots + 1, queues))
+    for queue in range(queues):
+        trace = _recording(files[queue % len(files)])
+        length = load / queues / trace.rate  # of a slot, in seconds of the recording
+        begin = rng.uniform(0.0, trace.seconds)
+        came[:, queue] = trace.before(begin + length * np.arange(slots + 1, dtype=np.float64))
+    came -= came[0]
+    came *= load * slots / max(1.0, float(came[-1].sum()))
+    counts: Counts = np.diff(np.floor(came + 0.5), axis=0).astype(np.int64)
+    return counts
+
+
+@cache
+def _recording(path: Path) -> Trace:
+    return read_trace(path)
 
 
 KINDS: dict[str, Draw] = {
@@ -102,15 +128,3 @@ KINDS: dict[str, Draw] = {
     "batches": _batches,
     "trace": _trace,
 }
-
-
-def _placed(queues: int) -> Placed:
-    senders = Component(name="senders", kind=Kind.SOURCE, parallelism=queues)
-    receiver = Component(name="receiver", kind=Kind.SINK)
-    stream = Stream(source="senders", target="receiver")
-    topology = Topology(name="link", components=(senders, receiver), streams=(stream,))
-    return Placed(topology, [0] * queues + [1])
-
-
-def _machines() -> Cluster:
-    return Cluster(name="link", machines=(Machine(name="here"), Machine(name="there")))

@@ -83,9 +83,9 @@ def percents(found: Spreads, places: Iterable[int], unit: str) -> str:
     return ", ".join(f"{found[x].percent} at {x:,}{unit}" for x in places)
 
 
-def growing(values: Sequence[float], slack: float = 0.0) -> bool:
-    """Tell whether values grow from one to the next, or fall by no more than a share of the one before."""
-    return all(after >= before * (1.0 - slack) for before, after in pairwise(values))
+def growing(values: Sequence[float], slack: float = 0.0, share: float = 0.0) -> bool:
+    """Tell whether values grow from one to the next, or fall by no more than `slack` and a share of the one before."""
+    return all(after >= before * (1.0 - share) - slack for before, after in pairwise(values))
 
 
 def draw_lines(axis: "Axes", rows: pd.DataFrame, measure: str, by: str, rules: Sequence[str]) -> None:

@@ -91,11 +91,13 @@ def run_system(one: Case) -> Sequence[Row]:
     slots = int(one["slots"]) + int(one["warm_up"])
     counts = arrival_counts(setting, str(one["arrivals"]), slots, rng, traces_folder())
     lead = _lead(one, setting)
-    arrivals = Arrivals(counts, _predicted(one, setting, counts, lead), lead)
+    predicted = _predicted(one, setting, counts, lead)
+    arrivals = Arrivals(counts, predicted, lead)
     policy = routing(spec(one))
     found = simulate(setting.system, arrivals, policy, warm_up=int(one["warm_up"]), seed=int(one["seed"]))
     came = counts[:, int(one["warm_up"]) :].mean(axis=1)
-    return [measured(setting.system, came, found)]
+    wrong = 0.0 if predicted is None else float(((predicted - counts)[lead > 0] ** 2).mean())
+    return [{**measured(setting.system, came, found), "squared_error": wrong}]
 
 
 def spec(one: Case) -> str:

@@ -1,0 +1,144 @@
+"""Means over seeds, ratios seed by seed, straight lines through points: what claims are judged on and pictures show."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from penstock.experiments.figure import Value
+from penstock.model.taskgraph import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#4878a8", "#d1603d", "#5b9a68", "#8a6bb1", "#b8860b", "#4aa3a2", "#b0506f", "#666666", "#9c755f")
+RESAMPLES = 2000
+
+
+class Line(NamedTuple):
+    """A straight line through points."""
+
+    slope: float
+    start: float  # at 0
+    fit: float  # R², the share of the variance that it explains
+
+
+class Range(NamedTuple):
+    """An estimate and the limits that hold 95 % of its resamples."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} (95 %: {self.low:.2f} to {self.high:.2f})"
+
+
+def span(shares: Floats) -> str:
+    """Write the least and the greatest of some shares as percent with a sign."""
+    return f"{100 * shares.min():+.1f} to {100 * shares.max():+.1f} %"
+
+
+def where(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
+    """Return the rows that have these values."""
+    kept = np.ones(len(rows), dtype=bool)
+    for name, value in values.items():
+        kept &= (rows[name] == value).to_numpy()
+    return rows[kept]
+
+
+def by_seed(rows: pd.DataFrame, measure: str) -> "pd.Series[float]":
+    """Return a measure of one series of runs, a value a seed."""
+    return rows.groupby("seed")[measure].mean()
+
+
+def over(rows: pd.DataFrame, others: pd.DataFrame, measure: str) -> Floats:
+    """Return the ratio of two series of runs, seed by seed. [seeds]"""
+    return np.asarray((by_seed(rows, measure) / by_seed(others, measure)).dropna(), dtype=np.float64)
+
+
+def cost_ratio(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the ratio of the cost to the least one that carries what came."""
+    return rows.assign(ratio=rows["cost"] / rows["optimum"])
+
+
+def means(rows: pd.DataFrame, x: str, measure: str) -> "pd.Series[float]":
+    """Return the mean of a measure at every x, in ascending order."""
+    return rows.groupby(x)[measure].mean().sort_index()
+
+
+def spread(values: Sequence[float] | Floats, digits: int = 2) -> str:
+    """Write values by mean and standard deviation."""
+    found = np.asarray(values, dtype=np.float64)
+    deviation = found.std(ddof=1) if len(found) > 1 else 0.0
+    return f"{found.mean():.{digits}f} ±{deviation:.{digits}f}"
+
+
+def percent(values: Sequence[float] | Floats, digits: int = 1) -> str:
+    """Write shares as percent with a sign, by mean and standard deviation."""
+    found = 100.0 * np.asarray(values, dtype=np.float64)
+    deviation = found.std(ddof=1) if len(found) > 1 else 0.0
+    return f"{found.mean():+.{digits}f} ±{deviation:.{digits}f} %"
+
+
+def line(points: "pd.Series[float]") -> Line:
+    """Fit a straight line to values by their index."""
+    x, y = points.index.to_numpy(dtype=np.float64), points.to_numpy(dtype=np.float64)
+    slope, start = np.polyfit(x, y, 1)
+    left, total = ((y - slope * x - start) ** 2).sum(), ((y - y.mean()) ** 2).sum()
+    return Line(float(slope), float(start), float(1.0 - left / total) if total > 0 else 1.0)
+
+
+def crossing(curve: "pd.Series[float]", level: float) -> float:
+    """Return where a rising curve first passes a level; its first x where it is above all along, inf where never."""
+    above = np.flatnonzero(curve.to_numpy() > level)
+    if not len(above):
+        return np.inf
+    if above[0] == 0:
+        return float(curve.index[0])
+    low, high = curve.iloc[above[0] - 1], curve.iloc[above[0]]
+    x_low, x_high = float(curve.index[above[0] - 1]), float(curve.index[above[0]])
+    return x_low + (x_high - x_low) * float((level - low) / (high - low))
+
+
+def power(gaps: pd.DataFrame, rng: np.random.Generator) -> Range:
+    """Return the slope of log(gap) against log(V), seeds resampled. gaps: a row a seed, a column a V; positive means"""
+    table, v = gaps.to_numpy(dtype=np.float64), np.log(gaps.columns.to_numpy(dtype=np.float64))
+
+    def slope(picked: Floats) -> float:
+        found = picked.mean(axis=0)
+        able = found > 0
+        return float(np.polyfit(v[able], np.log(found[able]), 1)[0]) if able.sum() > 1 else np.nan
+
+    drawn = [slope(table[rng.integers(len(table), size=len(table))]) for _ in range(RESAMPLES)]
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    return Range(slope(table), float(low), float(high))
+
+
+def curve(
+    axis: "Axes", rows: pd.DataFrame, x: str, measure: str, label: str, colour: str, line_style: str = "-"
+) -> None:
+    """Draw the mean over seeds with its standard deviation."""
+    grouped = rows.groupby(x)[measure]
+    mean, deviation = grouped.mean(), grouped.std().fillna(0.0)
+    axis.plot(mean.index, mean, line_style, marker="o", markersize=3, linewidth=1.3, color=colour, label=label)
+    axis.fill_between(mean.index, mean - deviation, mean + deviation, color=colour, alpha=0.12, linewidth=0)
+
+
+def level(axis: "Axes", rows: pd.DataFrame, measure: str, label: str, colour: str) -> None:
+    """Draw the mean of what does not depend on x as a horizontal line."""
+    if len(rows):
+        axis.axhline(rows[measure].mean(), color=colour, linewidth=1.1, linestyle="--", label=label)
+
+
+def finish(axis: "Axes", titles: Mapping[str, str], legend: bool = True) -> None:
+    """Label an axis and take away what is not needed. titles: of x, y and the axis, by those names"""
+    axis.set_xlabel(titles.get("x", ""))
+    axis.set_ylabel(titles.get("y", ""))
+    axis.set_title(titles.get("title", ""), fontsize=9)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(linewidth=0.4, alpha=0.6)
+    axis.set_axisbelow(True)
+    if legend:
+        axis.legend(fontsize=7, frameon=False)

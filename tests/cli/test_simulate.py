@@ -1,0 +1,220 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.output import console
+from penstock.model.files import load_plan
+from tests.conftest import Ran
+
+Penstock = Callable[..., Ran]
+
+SHORT = ("--slots", "300")
+KEYED = """
+name = "keyed"
+rate_tps = { in = 100 }
+[[components]]
+name = "in"
+kind = "source"
+[[components]]
+name = "count"
+kind = "sink"
+cpu = 0.001
+parallelism = 2
+[[streams]]
+source = "in"
+target = "count"
+grouping = "fields"
+keys = ["word"]
+"""
+
+
+def test_a_row_a_routing_and_the_best_is_marked(penstock: Penstock) -> None:
+    ran = penstock("simulate", "word-count", "li-10", "--routing", "shuffle", "--routing", "least-loaded", *SHORT)
+    assert ran.code == 0, ran.err
+    assert "placed by t-heron" in ran.out
+    assert "Poisson at 80 % of what it can carry" in ran.out
+    assert ran.out.count("★") == 2  # the row and the legend
+    for column in ("response", "p99", "cost", "× least", "backlog", "left"):
+        assert column in ran.out
+    assert "shuffle" in ran.out
+    assert "least-loaded" in ran.out
+
+
+def test_without_a_routing_all_that_apply_are_compared(penstock: Penstock) -> None:
+    answer = json.loads(penstock("simulate", "word-count", "li-10", *SHORT, "--json").out)
+    found = [row["routing"] for row in answer["routings"]]
+    assert {"shuffle", "round-robin", "load-aware-shuffle", "least-loaded", "potus", "potus-plus"} <= set(found)
+    assert "fields" not in found
+    assert answer["best"] in found
+
+
+def test_all_stands_for_those_not_named_beside_it(penstock: Penstock) -> None:
+    ran = penstock(
+        "simulate", "word-count", "li-10", "--routing", "all", "--routing", "potus:v=7", *SHORT, "--json"
+    )  # fmt: skip
+    found = [row["routing"] for row in json.loads(ran.out)["routings"]]
+    assert "potus:v=7" in found
+    assert "potus" not in found
+    assert "shuffle" in found
+
+
+def test_json_holds_settings_load_and_every_measure(penstock: Penstock) -> None:
+    ran = penstock(
+        "simulate", "continuous-queries-large", "li-10", "--routing", "shuffle", "--slots", "200", "--slot-ms", "5",
+        "--warm-up", "20", "--seed", "3", "--seed", "4", "--policy", "t-heron:capacity=20", "--json",
+    )  # fmt: skip
+    answer = json.loads(ran.out)
+    assert (answer["slots"], answer["slot_ms"], answer["warm_up"]) == (200, 5.0, 20)
+    assert answer["seeds"] == [3, 4]
+    assert answer["placement"] == "t-heron:capacity=20"
+    assert answer["load"]["offered_tps"] == pytest.approx(6650, rel=0.05)
+    assert answer["warning"] is None
+    (row,) = answer["routings"]
+    assert row["response_ms"] == pytest.approx(5 * row["response_slots"])
+    assert row["cost_ratio"] == pytest.approx(row["cost"] / answer["load"]["least_cost"])
+    assert row["tuples"] == pytest.approx(6650 * 0.9, rel=0.05)
+    assert row["response_deviation_ms"] > 0
+    assert {"response_p99_ms", "queueing_ms", "fairness", "longest", "backlog", "unfinished"} <= row.keys()
+
+
+def test_equal_seeds_give_equal_answers(penstock: Penstock) -> None:
+    ask = ("simulate", "word-count", "li-10", "--routing", "potus", *SHORT, "--json", "--seed")
+    assert penstock(*ask, 5).out == penstock(*ask, 5).out
+    assert penstock(*ask, 5).out != penstock(*ask, 6).out
+
+
+def test_overload_is_told_with_its_component_and_the_largest_rate(penstock: Penstock) -> None:
+    ran = penstock(
+        "simulate", "word-count", "li-10", "--routing", "shuffle", "--arrivals", "poisson:rate=20000", *SHORT
+    )  # fmt: skip
+    assert ran.code == 0
+    warning = next(line for line in ran.out.splitlines() if line.startswith("overload: "))
+    assert "component 'database' is used up at 6,17" in warning
+    assert "whatever the routing" in warning
+
+
+def test_an_even_split_that_is_too_much_for_a_slow_machine_is_told(penstock: Penstock) -> None:
+    ran = penstock(
+        "simulate", "word-count", "hetero-small", "--routing", "shuffle", "--routing", "potus-plus",
+        "--arrivals", "poisson:rate=2300", "--slots", "600",
+    )  # fmt: skip
+    assert "an even split uses up component 'database' at 1,91" in ran.out
+    assert "only routings that look at load can keep up" in ran.out
+    assert "potus-plus ★" in ran.out
+
+
+def test_a_plan_says_where_tasks_are(penstock: Penstock, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    penstock("plan", "word-count", "li-10", "--policy", "flink-spread", "--save", plan)
+    assert load_plan(plan).policy == "flink-spread"
+    common = ("word-count", "li-10", "--routing", "shuffle", *SHORT, "--json")
+    by_plan = json.loads(penstock("simulate", *common, "--plan", plan).out)
+    by_policy = json.loads(penstock("simulate", *common, "--policy", "flink-spread").out)
+    assert by_plan["routings"] == by_policy["routings"]
+    assert by_plan["placement"] == str(plan)
+
+
+def test_a_card_and_a_sending_rule_show_the_queues(penstock: Penstock) -> None:
+    ran = penstock(
+        "simulate", "word-count", "li-10", "--routing", "shuffle", "--link", "60", "--sending",
+        "longest-backlog-first", *SHORT,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    for column in ("queue", "waits", "Jain"):
+        assert column in ran.out
+
+
+def test_a_wide_terminal_shows_every_column(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", 130)
+    ran = penstock("simulate", "word-count", "li-10", "--routing", "shuffle", *SHORT)
+    for column in ("response", "p99", "slots", "cost", "× least", "backlog", "queue", "waits", "Jain", "left"):
+        assert column in ran.out
+
+
+def test_looking_ahead_and_checking_are_told(penstock: Penstock) -> None:
+    ran = penstock(
+        "simulate", "word-count", "li-10", "--routing", "potus", "--forecaster", "ewma", "--check", *SHORT
+    )  # fmt: skip
+    assert "sources look 1 slot ahead (ewma)" in ran.out
+    assert "checked: in every slot every tuple was in exactly one place" in ran.out
+    assert (
+        "3 slots ahead (perfect)"
+        in penstock("simulate", "word-count", "li-10", "--routing", "potus", "--look-ahead", "3", *SHORT).out
+    )
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg"])
+def test_a_picture_is_drawn(penstock: Penstock, tmp_path: Path, ending: str) -> None:
+    picture = tmp_path / f"simulation{ending}"
+    ran = penstock(
+        "simulate", "word-count", "li-10", "--routing", "shuffle", "--routing", "local-first", *SHORT, "--plot", picture
+    )
+    assert f"drew {picture}" in ran.out.replace("\n", "")
+    assert picture.stat().st_size > 5000
+
+
+def test_tuples_that_are_served_before_they_come_can_be_drawn(penstock: Penstock, tmp_path: Path) -> None:
+    picture = tmp_path / "simulation.png"
+    ran = penstock(
+        "simulate", "word-count", "li-10", "--routing", "potus", "--look-ahead", "9", *SHORT, "--plot", picture
+    )
+    assert ran.code == 0, ran.err
+    assert picture.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--routing", "potsu"], "routing: no routing policy is named 'potsu'; there are"),
+        (["--routing", "potus:w=3"], "no parameter is named 'w'"),
+        (["--slots", "100", "--warm-up", "100"], "warm_up: expected 0 to 99 of the 100 slots, got 100; add slots"),
+        (["--arrivals", "replay:path=/nowhere.csv"], "/nowhere.csv: cannot be read"),
+        (["--arrivals", "poisson:rate=9,slot=2"], "arrivals.slot: expected none, got 2; use --slot-ms"),
+        (["--arrivals", "poison:rate=9"], "nothing here is named 'poison'"),
+        (["--sending", "fifo"], "sending: fifo has nothing to decide"),
+        (["--sending", "lifo", "--link", "9"], "sending: no sending policy is named 'lifo'"),
+        (["--forecaster", "magic"], "no forecast policy is named 'magic'"),
+        (["--policy", "flink", "--plan", "plan.toml"], "expected a plan or a policy"),
+        (["--plan", "/nowhere.toml"], "/nowhere.toml: cannot be read"),
+        (["--policy", "nobody"], "no policy is named 'nobody'"),
+        (["--slot-ms", "0"], "slot_ms: expected a number of milliseconds > 0, got 0"),
+        (["--link", "0"], "--link"),
+        (["--plot", "picture.gif"], "expected a name that ends in .png, .svg, .pdf"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(penstock: Penstock, options: list[str], message: str) -> None:
+    ran = penstock("simulate", "word-count", "li-10", *options)
+    assert ran.code == 2
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+    assert ran.out == ""
+
+
+def test_a_placement_that_is_not_found_is_a_mistake(penstock: Penstock) -> None:
+    ran = penstock("simulate", "word-count", "tata-3", "--policy", "flink")
+    assert ran.code == 2
+    assert "policy: flink finds no placement: the 8 tasks of component 'split' need a slot each" in ran.err
+
+
+def test_an_application_whose_keys_decide_everything_has_no_routing_to_compare(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    app = tmp_path / "keyed.toml"
+    app.write_text(KEYED)
+    ran = penstock("simulate", app, "li-10", "--routing", "potus", *SHORT)
+    assert ran.code == 2
+    assert "routing: potus has nothing to decide: every stream of 'keyed' goes by key or to all tasks" in ran.err
+    both = penstock("simulate", app, "li-10", *SHORT)
+    assert both.code == 0, both.err
+    assert "Poisson at its own rate" in both.out
+    assert "fields" in both.out
+
+
+def test_help_teaches_by_examples(penstock: Penstock) -> None:
+    shown = penstock("simulate", "--help").out
+    assert "penstock simulate word-count li-10" in shown
+    for option in ("--routing", "--sending", "--arrivals", "--slots", "--slot-ms", "--warm-up", "--policy", "--plan",
+                   "--forecaster", "--look-ahead", "--link", "--seed", "--check", "--plot", "--json"):  # fmt: skip
+        assert option in shown
