@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 import penstock as ps
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime import checkpoints
 from penstock.runtime.checkpoints import Journal, Manifest, Saved, TaskState
 from penstock.runtime.folder import Given, RunInfo, Setup, create
@@ -59,9 +60,12 @@ def keep_checkpoint(
     return manifest
 
 
-def keep_journal(info: RunInfo, epoch: int, placement: dict[str, str], policy: str = "t-storm") -> None:
+def keep_journal(
+    info: RunInfo, epoch: int, placement: dict[str, str], policy: str = "t-storm", routing: str = ""
+) -> None:
     """Write what the next driver must know."""
-    checkpoints.write_journal(DISK, place(info), Journal(epoch, placement, policy))
+    journal = Journal(epoch, placement, policy, TuplePolicies(routing=routing))
+    checkpoints.write_journal(DISK, place(info), journal)
 
 
 def damage(info: RunInfo, number: int, file: str = "w0.e3") -> Path:

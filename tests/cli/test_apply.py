@@ -7,6 +7,7 @@ import pytest
 
 from penstock.model.files import save
 from penstock.model.plan import Plan
+from penstock.model.tuples import TuplePolicies
 from tests.conftest import Ran
 from tests.fake_run import PLACEMENT, Served
 
@@ -100,3 +101,53 @@ def test_a_file_that_is_no_plan_is_one_line(penstock: Penstock, run: Served, tmp
             (tmp_path / name).write_text(text)
         ran = penstock("apply", tmp_path / name, "--run", run.info.path)
         assert (ran.code, ran.err.count("\n")) == (2, 1)
+
+
+def test_switches_tuple_policies_alone_and_prints_them(penstock: Penstock, run: Served) -> None:
+    run.handle.tuples = TuplePolicies(routing="potus", sending="random")
+    wanted = ("--routing", "in->split=least-loaded", "--sending", "none")
+    dry = penstock("apply", "--run", run.info.path, *wanted, "--dry-run")
+    assert dry.out.startswith("tuple policies would be switched\n")
+    assert run.handle.tuples == TuplePolicies(routing="potus", sending="random")
+    ran = penstock("apply", "--run", run.info.path, *wanted)
+    assert ran.code == 0
+    rows = [line.split() for line in ran.out.splitlines()[2:]]
+    assert rows == [["sending", "random", "none"], ["routing", "of", "in->split", "none", "least-loaded"]]
+    assert run.handle.tuples == TuplePolicies(routing="potus", streams={"in->split": "least-loaded"})
+    assert run.handle.applied == []
+    again = penstock("apply", "--run", run.info.path, "--routing", "potus")
+    assert again.out == "nothing to change: these tuple policies are in force\n"
+
+
+def test_a_plan_switches_the_policies_that_it_has_beside_moving_tasks(
+    penstock: Penstock, run: Served, tmp_path: Path, better: Path
+) -> None:
+    run.handle.tuples = TuplePolicies(sending="random")
+    penstock("apply", better, "--run", run.info.path)
+    assert run.handle.tuples == TuplePolicies(sending="random")  # of which that plan says nothing
+    ruled = tmp_path / "ruled.toml"
+    save(msgspec.structs.replace(PLAN, tuples=TuplePolicies(routing="potus", slot_ms=2.0)), ruled)
+    ran = penstock("apply", ruled, "--run", run.info.path, "--sending", "fifo")
+    assert "2 of 6 tasks moved" in ran.out
+    assert "tuple policies switched" in ran.out
+    assert run.handle.tuples == TuplePolicies(routing="potus", sending="fifo", slot_ms=2.0)
+    answer = json.loads(penstock("apply", ruled, "--run", run.info.path, "--json").out)
+    assert answer["policies"]["after"] == {"routing": "potus", "slot_ms": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ((), "plan: expected a plan file, --routing, --sending or --slot-ms, got none; name one"),
+        (("--routing", "nearest"), "routing: no routing policy is named 'nearest'; there are fields, least-loaded"),
+        (("--sending", "potus"), "sending: no sending policy is named 'potus'; 'potus' is a routing policy; there are"),
+        (("--slot-ms", -1), "slot_ms: expected a number > 0, got -1"),
+    ],
+)
+def test_policies_that_cannot_be_are_one_line(
+    penstock: Penstock, run: Served, options: tuple[object, ...], problem: str
+) -> None:
+    ran = penstock("apply", "--run", run.info.path, *options)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.startswith(f"error: {problem}")
+    assert run.handle.tuples == TuplePolicies()

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from penstock.cli.live import clock, milliseconds, place, status_line, summary, task_list, view
 from penstock.model.status import CheckpointStatus, MachineStatus, Status
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime.folder import create
 from tests.fake_run import FakeHandle
 from tests.kept_run import keep_checkpoint, kept_run
@@ -52,6 +53,13 @@ def test_it_says_what_runs_where_and_that_it_is_emulated(status: Status) -> None
     assert lines[0] == "fake running 1:05 min under round-robin"
     assert lines[1] == "emulated on trio (3 machines), Spark on local[4]"
     assert place(msgspec.structs.replace(status, emulated=None)) == "on local[4] (3 slots)"
+
+
+def test_tuple_policies_in_force_have_a_line_of_their_own(status: Status) -> None:
+    tuples = TuplePolicies(routing="potus", streams={"in->split": "shuffle"}, slot_ms=5.0)
+    lines = drawn(msgspec.structs.replace(status, tuples=tuples))
+    assert lines[2] == "routing potus, routing of in->split shuffle, slot 5 ms"
+    assert len(lines) == len(drawn(status)) + 1
 
 
 def test_end_to_end_has_its_times_and_counts(status: Status) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.files import load_plan
+from penstock.model.tuples import TuplePolicies
 from tests.conftest import Ran
 
 Penstock = Callable[..., Ran]
@@ -132,6 +133,35 @@ def test_saves_the_best_plan_and_draws_the_comparison(penstock: Penstock, tmp_pa
     assert ran.code == 0
     assert load_plan(plan).application == "word-count"
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_saved_plan_has_the_tuple_policies_that_are_asked_for(penstock: Penstock, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    wanted = ("--routing", "potus", "--routing", "source->split=least-loaded", "--sending", "random", "--slot-ms", 2)
+    ran = penstock("plan", "word-count", "li-10", "--policy", "r-storm", "--save", plan, *wanted)
+    assert ran.code == 0, ran.err
+    streams = {"source->split": "least-loaded"}
+    assert load_plan(plan).tuples == TuplePolicies(routing="potus", streams=streams, sending="random", slot_ms=2.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--routing", "nearest", "--save", "plan.toml"), "routing: no routing policy is named 'nearest'; there are"),
+        (
+            ("--routing", "split->count=potus", "--save", "plan.toml"),
+            "routing: stream split->count is grouped by fields",
+        ),
+        (("--sending", "random"), "sending: it is kept in a saved plan, got 'random' without one; add --save FILE"),
+        (("--slot-ms", "0", "--save", "plan.toml"), "slot_ms: expected a number > 0, got 0"),
+    ],
+)
+def test_tuple_policies_that_cannot_be_are_refused_before_anything_is_planned(
+    penstock: Penstock, options: tuple[str, ...], problem: str
+) -> None:
+    ran = penstock("plan", "word-count", "li-10", "--policy", "r-storm", *options)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.startswith(f"error: {problem}")
 
 
 def test_diff_says_which_tasks_move(penstock: Penstock, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import penstock as ps
 from penstock.control.completing import completion
 from penstock.control.resuming import AtItsEnd, Resumption, emulated_cluster, find_resumable, plan_of, take
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError
+from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.session import running_session
 from penstock.runtime import checkpoints
 from penstock.runtime.checkpoints import UnknownFormat
@@ -116,6 +117,16 @@ def test_without_a_journal_the_checkpoint_says_where_tasks_were(tmp_path: Path) 
     manifest = keep_checkpoint(info, 2)
     found = taken(info)
     assert (found.epoch, found.placement, found.policy) == (3, manifest.placement, "round-robin")
+
+
+def test_the_tuple_policies_are_those_that_were_in_force_or_that_it_was_started_with(tmp_path: Path) -> None:
+    began = TuplePolicies(routing="potus")
+    info = kept_run(tmp_path, tuples=began)
+    found = taken(info)
+    assert found.tuples == began
+    found.lock.release()
+    keep_journal(info, 2, {}, routing="shuffle")
+    assert taken(info).tuples == TuplePolicies(routing="shuffle")
 
 
 # What is refused

@@ -1,11 +1,15 @@
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName
+from penstock.model.files import load_plan, save
 from penstock.model.placement import Hop, Placement
 from penstock.model.plan import Plan, moves, to_placement, to_plan
 from penstock.model.topology import Application, Component, Kind, Stream
+from penstock.model.tuples import TuplePolicies
 
 APPLICATION = Application(
     name="app",
@@ -40,6 +44,16 @@ def test_moves_lists_only_the_tasks_that_differ() -> None:
     after = planned(Placement((2, 0, 1), {Hop(0, 1, 0): (0,)}))
     assert [tuple(move) for move in moves(planned(), after)] == [("out[1]", "b/0", "a/1")]
     assert moves(after, after) == []
+
+
+def test_a_file_has_tuple_policies_where_there_are_some_and_may_do_without(tmp_path: Path) -> None:
+    tuples = TuplePolicies(routing="potus:v=2", streams={"in->out": "least-loaded"}, sending="random", slot_ms=2.5)
+    for plan in (planned(), msgspec.structs.replace(planned(), tuples=tuples)):
+        for file in (tmp_path / "plan.toml", tmp_path / "plan.json"):
+            save(plan, file)
+            assert ("tuples" in file.read_text()) == (plan.tuples == tuples)
+            assert load_plan(file) == plan
+            assert to_placement(load_plan(file), APPLICATION, CLUSTER) == PLACEMENT
 
 
 def test_refuses_a_plan_for_another_application_or_a_changed_cluster() -> None:

@@ -12,9 +12,11 @@ import pytest
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.errors import PenstockError
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, PlannedRoute, to_plan
 from penstock.model.telemetry import RecordKind
+from penstock.model.tuples import TuplePolicies
 from penstock.runtime.driver import Driver
 from penstock.runtime.folder import RunInfo
 from penstock.runtime.handle import LogLine
@@ -114,3 +116,27 @@ def test_words_are_counted_right_while_a_plan_with_routes_is_applied(tmp_path: P
     assert cluster.controller.policy == "other"
     assert len(routes_of(plan)) == len(routes)
     flows.check_counts(cluster.finish()["out"], 300)
+
+
+def test_policies_are_switched_alone_or_with_a_plan_that_has_some(tmp_path: Path) -> None:
+    machines = named("hetero-small")
+    cluster = TestCluster(flows.word_count(3000, most=1), emulate=machines).start()
+    cluster.advance(0.02)
+    count = len(cluster.layout.components)
+    silent = plan_of(cluster, machines, tuple(task % machines.slot_count for task in range(count)))
+    wanted = TuplePolicies(routing="least-loaded", sending="round-robin", slot_ms=2.0)
+    with ExitStack() as stack:
+        run = run_of(cluster, machines, tmp_path, stack)
+        began = TuplePolicies(routing="potus", streams={"count->out": "shuffle"})
+        assert run.switch(routing=["potus", "count->out=shuffle"]) == began
+        run.apply(silent)
+        assert run.status().tuples == began
+        run.apply(msgspec.structs.replace(silent, tuples=wanted))
+        assert run.status().tuples == wanted
+        with pytest.raises(PenstockError, match="stream split->count is grouped by fields"):
+            run.switch(routing="split->count=potus")
+        assert run.switch(TuplePolicies(), sending="fifo") == TuplePolicies(sending="fifo")
+    records = cluster.finish().records
+    switches = [record.detail for record in flows.of_kind(records, RecordKind.EVENT) if record.event == "switch"]
+    assert switches[0] == "routing potus, routing of count->out shuffle, slot 1 ms"
+    assert switches[1:] == ["routing least-loaded, sending round-robin, slot 2 ms", "sending fifo, slot 1 ms"]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from penstock.api.keys import key_group, owner
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
-from penstock.runtime.channels import Batch, Lane, MarkerOf, OutQueue, Sampled, Sender
+from penstock.runtime.channels import OutQueue, Sender
+from penstock.runtime.lanes import Batch, Lane, MarkerOf, Sampled
 from penstock.runtime.messages import END, PROGRESS, Mark
 
 SPREADING = [Grouping.SHUFFLE, Grouping.PARTIAL_KEY, Grouping.LOCAL_OR_SHUFFLE]

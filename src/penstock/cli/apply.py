@@ -86,11 +86,15 @@ def changed_policies(before: "TuplePolicies", after: "TuplePolicies") -> dict[st
 
 def _apply(info: "RunInfo", plan: "Plan | None", tuples: "TuplePolicies | None") -> "list[Outcome]":
     """Have a run switch to tuple policies, and then follow a plan in where tasks are; None: as it is."""
+    from msgspec.structs import replace
+
+    from penstock.model.tuples import TuplePolicies
     from penstock.runtime.socket import ApplyPlan, SwitchPolicies, ask
 
     if tuples is not None:
         ask(info, SwitchPolicies(tuples), APPLY_SECONDS)
-    return [] if plan is None else ask(info, ApplyPlan(plan), APPLY_SECONDS)
+    silent = TuplePolicies()  # options may have changed what the plan itself says of them
+    return [] if plan is None else ask(info, ApplyPlan(replace(plan, tuples=silent)), APPLY_SECONDS)
 
 
 def refuse_other(info: "RunInfo", status: "Status", plan: "Plan", path: Path) -> None:

@@ -56,6 +56,9 @@ def reproduce(
     papers/WORK/results and renews the table of claims in papers/WORK/README.md. A quick one goes to a folder of its
     own, papers/WORK/results/quick, and is too short to be quoted. A claim that fails is a finding and no error.
 
+    Live figures are real runs on emulated machines, one after another on a host that should be idle: all of hone's take
+    about three quarters of an hour. A quick run leaves them out unless --figure names them.
+
     Besides the paper's figures there are some of our own, such as potus's settings and beyond; --figure list names
     them all.
     """
@@ -66,10 +69,10 @@ def reproduce(
     if figure == ["list"]:
         _print_figures(figures, as_json)
         return
-    asked = chosen(figures, figure or [])
+    asked = chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
     folder = output or PAPERS / work / "results" / ("quick" if quick else "")
     _refuse_taken(folder)
-    found = _run(work, asked, quick, master, seed, quiet=as_json)
+    found = _run(work, asked, quick, master, seed, folder, quiet=as_json)
     written = keep(folder, asked, found)
     page = PAPERS / work / "README.md"
     if output is None and not quick and put_table(page, claims_table(read_claims(folder / "claims.csv"))):
@@ -96,23 +99,42 @@ def _refuse_taken(folder: Path) -> None:
 
 
 def _run(
-    work: str, figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, quiet: bool
+    work: str, figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
 ) -> "Reproduced":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from penstock.cli.output import errors
+    from penstock.experiments.one_by_one import joined, reproduce_live
     from penstock.experiments.reproduction import reproduce as run_figures
     from penstock.pipeline.session import session
 
+    swept, live = [one for one in figures if not one.live], [one for one in figures if one.live]
+    found = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         bar = progress.add_task("starting Spark", total=None)
-        with session("reproduce", master) as spark:
-            doing = f"reproducing {work} on {spark.sparkContext.master}"
-            if not quiet and not errors.is_terminal:
-                errors.print(doing)
-            told = lambda done, total: progress.update(bar, description=doing, completed=done, total=total)  # noqa: E731
-            return run_figures(spark, figures, quick, seed, told)
+
+        def told(done: int, total: int, what: str) -> None:
+            progress.update(bar, description=what, completed=done, total=total)
+
+        def printed(done: int, total: int, what: str) -> None:
+            if what:
+                errors.print(f"{done + 1} of {total}: {what}")
+
+        if swept:
+            with session("reproduce", master) as spark:
+                doing = f"reproducing {work} on {spark.sparkContext.master}"
+                if not quiet and not errors.is_terminal:
+                    errors.print(doing)
+                found.append(run_figures(spark, swept, quick, seed, lambda done, total: told(done, total, doing)))
+        if live:
+            from penstock.experiments.live.running import live_session
+
+            with live_session(master):
+                found.append(
+                    reproduce_live(live, quick, seed, folder, told if quiet or errors.is_terminal else printed)
+                )
+    return joined(figures, *found)
 
 
 def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:
@@ -129,6 +151,8 @@ def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:
 
 def _print_claims(claims: "Sequence[Claim]", title: str) -> None:
     """Print claims figure by figure: whether each holds, what the paper says, what came out, how it was judged, why."""
+    from itertools import groupby
+
     from rich.markup import escape
     from rich.table import Table
 
@@ -136,17 +160,16 @@ def _print_claims(claims: "Sequence[Claim]", title: str) -> None:
 
     held = sum(one.holds for one in claims)
     console.print(f"[bold]{escape(title)}; {held} of {len(claims)} claims hold[/]")
-    rows, shown = Table.grid(), ""
-    for one in claims:
-        if one.figure != shown:
-            console.print(rows)
-            shown, rows = one.figure, Table.grid("", "", padding=(0, 2, 0, 0))
-            console.print(f"\n[bold]{'figure ' if shown[0].isdigit() else ''}{escape(shown)}[/]")
-        rows.add_row("[green]✓[/]" if one.holds else "[red]✗[/]", f"[bold]{escape(one.claim)}[/]")
-        for name, text in (("paper", one.paper), ("ours", one.ours), ("judged by", one.tolerance), ("why", one.why)):
-            if text:
-                rows.add_row("", _labelled(name, escape(text)))
-    console.print(rows)
+    for figure, group in groupby(claims, lambda one: one.figure):
+        console.print(f"\n[bold]{'figure ' if figure[0].isdigit() else ''}{escape(figure)}[/]")
+        rows = Table.grid("", "", padding=(0, 2, 0, 0))
+        for one in group:
+            rows.add_row("[green]✓[/]" if one.holds else "[red]✗[/]", f"[bold]{escape(one.claim)}[/]")
+            said = {"paper": one.paper, "ours": one.ours, "judged by": one.tolerance, "why": one.why}
+            for name, text in said.items():
+                if text:
+                    rows.add_row("", _labelled(name, escape(text)))
+        console.print(rows)
 
 
 def _labelled(name: str, text: str) -> "Table":

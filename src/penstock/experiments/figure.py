@@ -5,7 +5,7 @@ are flat rows again. Claims are judged on the rows alone, after all cases have r
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pandas as pd
 
@@ -38,3 +38,12 @@ class Figure(NamedTuple):
     run: Callable[[Case], Sequence[Row]]  # one of them, anywhere; a top-level function
     draw: Callable[[pd.DataFrame, "Picture"], None]
     claims: Callable[[pd.DataFrame], Sequence[Claim]]
+    live: bool = False  # its cases are real runs: one after another in the driver; `run` then is a `LiveRun`
+
+
+class LiveRun(Protocol):
+    """How a case of a live figure is run."""
+
+    def __call__(self, case: Case, tell: Callable[[str], None]) -> Sequence[Row]:
+        """Run a case and return its rows, saying meanwhile what is being done."""
+        ...

@@ -45,8 +45,8 @@ def reproduce(
     on_progress: Progress = unheard,
 ) -> Reproduced:
     """Run every case of some figures on Spark and judge their claims."""
-    work = [(figure, case) for figure in figures for case in _seeded(figure.cases(quick), seed)]
-    keys = [_key(figure, case) for figure, case in work]
+    work = [(figure, case) for figure in figures for case in seeded(figure.cases(quick), seed)]
+    keys = [case_key(figure, case) for figure, case in work]
     order = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     runs = {key: figure.run for key, (figure, _) in zip(keys, work, strict=True)}
     texts = {key: msgspec.json.encode(dict(case)).decode() for key, (_, case) in zip(keys, work, strict=True)}
@@ -72,6 +72,7 @@ def keep(folder: Path, figures: Sequence[Figure], found: Reproduced) -> list[Pat
         name = folder / f"figure-{figure.number}.csv"
         write_whole(name, table.to_csv(index=False, float_format="%.6g").encode())
         written += [name, _picture(folder / f"figure-{figure.number}.png", figure, table)]
+        (folder / f"figure-{figure.number}.partial.csv").unlink(missing_ok=True)  # of a live figure
     path = folder / "claims.csv"
     claims = _merged(path, figures, found.claims)
     write_whole(path, pd.DataFrame(claims, columns=list(Claim._fields)).to_csv(index=False).encode())
@@ -108,12 +109,13 @@ def put_table(page: Path, table: str) -> bool:
     return True
 
 
-def _seeded(cases: Sequence[Case], seed: int) -> Iterator[Case]:
+def seeded(cases: Sequence[Case], seed: int) -> Iterator[Case]:
+    """Yield cases with a seed added to theirs."""
     for case in cases:
         yield {**case, "seed": int(case["seed"]) + seed} if seed and "seed" in case else case
 
 
-def _key(figure: Figure, case: Case) -> tuple[str, str, bytes]:
+def case_key(figure: Figure, case: Case) -> tuple[str, str, bytes]:
     """Return what tells cases apart: what runs them, and their values."""
     return figure.run.__module__, figure.run.__qualname__, msgspec.json.encode(dict(case), order="sorted")
 

@@ -10,7 +10,7 @@ from penstock.model.errors import UnknownName, choices
 
 WORKS = {
     "potus": "penstock.experiments.potus:FIGURES",
-    "hone": "penstock.experiments.hone:FIGURES",
+    "hone": "penstock.experiments.live:HONE",
 }
 
 

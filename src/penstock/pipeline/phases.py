@@ -1,7 +1,8 @@
 """Phases: a run cut where it was changed, so that before can be compared with after.
 
 Events named `phase` cut a run, their detail being the name; a run without any is cut by `apply`, whose detail is the
-policy, and by `move`. After a change a run needs time to settle, which belongs to no phase.
+policy, by `move`, and by `switch`, of tuple policies. After a change a run needs time to settle, which belongs to no
+phase.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from penstock.model.telemetry import RecordKind
 from penstock.pipeline.clocks import on_controller_clock
 
 NAMED = "phase"
-CHANGES = ("apply", "move")
+CHANGES = ("apply", "move", "switch")
 ENDS = ("drain", "stop")
 
 

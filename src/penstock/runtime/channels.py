@@ -8,99 +8,16 @@ A *chooser* (`routing`) may bind unbound tuples in place of the grouping's own w
 back what is bound for other machines. Neither holds a marker: what is before it is bound and leaves as credit allows.
 """
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
 
 from penstock.api.keys import key_group, owner, second_group
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
+from penstock.runtime.lanes import Batch, Lane, MarkerOf, Sampled, by_place, cut, shifted
 from penstock.runtime.messages import Credit, LaneState, Mark, Marker, QueueState, Waiting
 
 OWNERS = 200_000  # keys whose owner a queue remembers
-
-
-class Batch(NamedTuple):
-    """Tuples on their way, and those of them that are sampled."""
-
-    values: list[Any]
-    marks: list[Mark]  # in order of place
-
-
-class Sampled(NamedTuple):
-    """A sampled tuple that has just been made, before it has an id of its own."""
-
-    place: int  # among those made with it
-    root: int
-    parent: int
-    emitted: float
-
-
-class MarkerOf(NamedTuple):
-    """A marker before it is on a channel."""
-
-    kind: int
-    value: int
-    origin: int
-
-
-class Lane:
-    """The sender's end of one channel.
-
-    `number` is that of the next tuple or marker to be sent; `waiting` holds batches and markers in the order in which
-    they leave; `fresh` is where a queue collects tuples while it binds a batch, and empty otherwise.
-    """
-
-    __slots__ = ("ahead", "backlog", "credits", "fresh", "marked", "markers", "number", "target", "waiting", "window")
-
-    def __init__(self, target: int, window: int) -> None:
-        self.target = target  # task
-        self.window = window
-        self.credits = window
-        self.number = 0
-        self.waiting: deque[Batch | MarkerOf] = deque()
-        self.backlog = 0  # tuples in `waiting`
-        self.markers = 0  # in `waiting`
-        self.ahead = 0.0  # the price of what follows from a tuple at its target, as last heard
-        self.fresh: list[Any] = []
-        self.marked: list[Mark] = []
-
-    @property
-    def outstanding(self) -> int:
-        """Tuples that its target has not processed yet, as far as is known here."""
-        return self.window - self.credits + self.backlog
-
-    @property
-    def room(self) -> int:
-        """Tuples that it may take beyond those that wait; none where there is no credit for these."""
-        return max(0, self.credits - self.backlog)
-
-    def hold(self, batch: Batch) -> None:
-        """Let a batch wait, after all that waits already."""
-        self.backlog += len(batch.values)
-        last = self.waiting[-1] if self.waiting else None
-        if isinstance(last, Batch):
-            last.marks.extend(_shifted(batch.marks, len(last.values)))
-            last.values.extend(batch.values)
-        else:
-            self.waiting.append(batch)
-
-    def collect(self, value: Any, mark: Mark | None) -> None:
-        """Take a tuple that its queue binds to it, and its mark where it is sampled."""
-        if mark is not None:
-            self.marked.append(_moved(mark, len(self.fresh)))
-        self.fresh.append(value)
-
-    def hold_marker(self, marker: MarkerOf) -> None:
-        """Let a marker wait, after all that waits already."""
-        self.markers += 1
-        self.waiting.append(marker)
-
-    def take_fresh(self) -> Batch:
-        """Return what was collected."""
-        batch = Batch(self.fresh, self.marked)
-        self.fresh, self.marked = [], []
-        return batch
 
 
 class Sender(Protocol):
@@ -203,7 +120,7 @@ class OutQueue:
         else:
             marks = self._marked(sampled)
             if self._bind is None:
-                self.marks.extend(_shifted(marks, len(self.values)))
+                self.marks.extend(shifted(marks, len(self.values)))
                 self.values.extend(values)
             else:
                 self._bind(values, marks)
@@ -235,7 +152,7 @@ class OutQueue:
             elif self.grouping is Grouping.PARTIAL_KEY:
                 self.bind_by(_load)
             else:
-                self._pump_shuffle()
+                self.deal()
 
     def _pump_lane(self, lane: Lane) -> None:
         """Send what waits in a lane: where it is barred, only up to its last marker."""
@@ -262,7 +179,7 @@ class OutQueue:
             lane.waiting.popleft()
             batch = head
         else:
-            batch = _take(head.values, head.marks, most)
+            batch = cut(head.values, head.marks, most)
         lane.backlog -= len(batch.values)
         self._bound -= len(batch.values)
         self._sender.send(self, lane, batch)
@@ -302,7 +219,7 @@ class OutQueue:
         """Let the first so many unbound tuples wait in a lane, as something is to go behind them."""
         self._hold(self.lanes[place], self._take_unbound(count))
 
-    def _pump_shuffle(self) -> None:
+    def deal(self) -> None:
         """Give every lane with credit an equal share, beginning where the last turn ended."""
         while self.values:
             ready = [lane for lane in self._in_turn() if lane.credits > lane.backlog]
@@ -328,7 +245,7 @@ class OutQueue:
 
     def bind_by(self, load: Callable[[Lane], float], whatever_room: bool = False) -> None:
         """Bind each tuple to the less loaded of its key's two lanes, until neither has room; or all of them."""
-        bound, marks = 0, _by_place(self.marks)
+        bound, marks = 0, by_place(self.marks)
         for value in self.values:
             ready: Sequence[Lane] = self._two(value)
             if not whatever_room:
@@ -337,7 +254,7 @@ class OutQueue:
                     break
             min(ready, key=load).collect(value, marks.get(bound))
             bound += 1
-        _take(self.values, self.marks, bound)
+        cut(self.values, self.marks, bound)
         if whatever_room:
             self._hold_fresh()
         for lane in self.lanes:
@@ -362,7 +279,7 @@ class OutQueue:
             batch = Batch(self.values, self.marks)
             self.values, self.marks = [], []
             return batch
-        return _take(self.values, self.marks, count)
+        return cut(self.values, self.marks, count)
 
     def _bind_the_rest(self) -> None:
         """Bind tuples that nobody had credit for, so that a marker can go behind them."""
@@ -407,10 +324,10 @@ class OutQueue:
         self._hold(self.lanes[0], Batch(list(values), marks))
 
     def _bind_direct(self, values: list[Any], marks: list[Mark]) -> None:
-        by_place = _by_place(marks)
+        at = by_place(marks)
         for place, pair in enumerate(values):
             lane, value = self._direct_lane(pair)
-            lane.collect(value, by_place.get(place))
+            lane.collect(value, at.get(place))
         self._hold_fresh()
 
     def _direct_lane(self, pair: Any) -> tuple[Lane, Any]:
@@ -460,23 +377,3 @@ def _saved(item: Batch | MarkerOf, encode: Callable[[list[Any]], bytes], queue: 
         return Waiting(encode(item.values), len(item.values), tuple(item.marks))
     marker = Marker(0, queue.stream, queue.source, lane.target, 0, item.kind, item.value, item.origin)
     return Waiting(marker=marker)
-
-
-def _by_place(marks: Iterable[Mark]) -> dict[int, Mark]:
-    return {mark.place: mark for mark in marks}
-
-
-def _take(values: list[Any], marks: list[Mark], count: int) -> Batch:
-    """Cut the first tuples off a list, in place."""
-    taken = Batch(values[:count], [mark for mark in marks if mark.place < count])
-    del values[:count]
-    marks[:] = _shifted([mark for mark in marks if mark.place >= count], -count)
-    return taken
-
-
-def _shifted(marks: Iterable[Mark], by: int) -> list[Mark]:
-    return [_moved(mark, mark.place + by) for mark in marks]
-
-
-def _moved(mark: Mark, place: int) -> Mark:
-    return Mark(place, mark.root, mark.id, mark.parent, mark.emitted)

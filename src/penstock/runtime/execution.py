@@ -10,8 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.runtime import messages as wire
-from penstock.runtime.channels import MarkerOf, Sampled
 from penstock.runtime.guarding import Guard
+from penstock.runtime.lanes import MarkerOf, Sampled
 from penstock.runtime.messages import Data, Mark, Marker, State
 from penstock.runtime.tasks import Delivery, Task
 from penstock.runtime.tracking import children

@@ -20,9 +20,10 @@ from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.telemetry import RecordKind
 from penstock.runtime import messages as wire
 from penstock.runtime import opening
-from penstock.runtime.channels import Batch, Lane, MarkerOf, OutQueue, Sender
+from penstock.runtime.channels import OutQueue, Sender
 from penstock.runtime.emulated import Emulated
 from penstock.runtime.execution import Direct, Execution
+from penstock.runtime.lanes import Batch, Lane, MarkerOf
 from penstock.runtime.layout import Layout
 from penstock.runtime.logic import UserError, call
 from penstock.runtime.messages import Credit, Data, Marker, State

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.runtime import messages as wire
 from penstock.runtime import opening
-from penstock.runtime.channels import MarkerOf
+from penstock.runtime.lanes import MarkerOf
 from penstock.runtime.messages import Credit, Data, Marker, State
 from penstock.runtime.tasks import Delivery, InChannel, Task
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from penstock.api.contracts import TaskContext
 from penstock.runtime import messages as wire
-from penstock.runtime.channels import Lane, OutQueue
+from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpoints import TaskState, folder_of, read, unpack
 from penstock.runtime.guarding import Guard
+from penstock.runtime.lanes import Lane
 from penstock.runtime.messages import Assign, Kept
 from penstock.runtime.storage import Disk, Job, below
 from penstock.runtime.tasks import InChannel, Task

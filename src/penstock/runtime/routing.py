@@ -6,7 +6,8 @@ tables that it knows from the simulator, and `policies.tuples.routing.route` dec
 
 Live, a source has no tuples before they arrive, and all that have arrived must leave: `arrived` is all that waits at a
 source and nothing at an operator; γ is not limited, as credits limit what may leave. Of a target's queue is known what
-it said last, and what went there since.
+it said last, and what went there since. Queues are not endless: where so many tuples are kept waiting that their task
+stands still, they are dealt out in turn.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +22,8 @@ from penstock.policies.tuples.kinds import LEAST_LOADED, LOAD_AWARE, POTUS, POTU
 from penstock.policies.tuples.lanes import empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route
 from penstock.policies.tuples.sending import STATE, send
-from penstock.runtime.channels import Lane, OutQueue
+from penstock.runtime.channels import OutQueue
+from penstock.runtime.lanes import Lane
 from penstock.runtime.messages import Credit
 from penstock.runtime.ruling import Prices, Ruling
 from penstock.runtime.tasks import Task
@@ -109,6 +111,8 @@ class Router:
                 self.decide(len(self._queue.values))
                 for place in np.flatnonzero(self._sent):
                     self._queue.bind(int(place), int(self._sent[place]))
+                if self._task.full():  # it stands still, and a barrier may wait for it to go on
+                    self._queue.deal()
         if self._queue.values and not self._waits and any(lane.credits > lane.backlog for lane in self._queue.lanes):
             self._waits = True
             self._worker.execution.later(max(now, self._due), self._again)

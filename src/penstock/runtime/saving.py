@@ -12,8 +12,8 @@ import msgspec
 
 from penstock.api.contracts import Source
 from penstock.runtime import messages as wire
-from penstock.runtime.channels import MarkerOf
 from penstock.runtime.checkpoints import checksum, folder_of, pack
+from penstock.runtime.lanes import MarkerOf
 from penstock.runtime.messages import Entry
 from penstock.runtime.storage import Disk, Job, below
 from penstock.runtime.tasks import InChannel, Task

@@ -5,8 +5,8 @@ than it sends in a slot or a millisecond, whichever is longer; all else for othe
 `policies.tuples.sending.send` shares out what room there is among the queues of a component. Components take turns.
 
 A rule that leaves tuples though there is room for them means the link to idle, by the signal that it has given or by a
-turn that it wastes: nothing of that component leaves before the room would have been used up. Markers never wait, and
-neither does what is before them.
+turn that it wastes: nothing of that component leaves before the room would have been used up, but for tasks that stand
+still because their out-queues are full. Markers never wait, and neither does what is before them.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ import numpy as np
 
 from penstock.policies.api import Rule
 from penstock.policies.tuples.sending import STATE, send
-from penstock.runtime.channels import Lane, OutQueue
+from penstock.runtime.channels import OutQueue
+from penstock.runtime.lanes import Lane
 
 if TYPE_CHECKING:
     from penstock.runtime.machine import Worker
@@ -108,9 +109,14 @@ class CardGate:
         allowed, oldest = np.zeros(len(queues), dtype=np.int64), np.zeros(len(queues))
         kind, settings = self._rule
         given = send(kind, settings, now * MILLISECONDS, budget, backlog, oldest, state, self._rng, allowed)
-        for queue, count in zip(queues, allowed, strict=True):
-            if count:
-                queue.release(int(count))
+        blocked = {queue for task in tasks if task.full() for queue in task.queues} if given < budget else ()
+        for place, queue in enumerate(queues):
+            if queue in blocked:  # a barrier may wait for its task to go on
+                extra = min(budget - given, int(backlog[place] - allowed[place]))
+                allowed[place] += extra
+                given += extra
+            if allowed[place]:
+                queue.release(int(allowed[place]))
         for task in tasks:
             worker.execution.relieved(task)
         return given < total, given < min(budget, total)

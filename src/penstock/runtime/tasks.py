@@ -14,9 +14,10 @@ from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed, i
 from penstock.api.dataflow import Logic
 from penstock.model.errors import FileProblem, InvalidInput, choices
 from penstock.model.topology import Component, Kind
-from penstock.runtime.channels import MarkerOf, OutQueue, Sampled
+from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpoints import TaskState
 from penstock.runtime.guarding import Guard
+from penstock.runtime.lanes import MarkerOf, Sampled
 from penstock.runtime.logic import Movable, UserError, batch_process, call, listed, run_batch, shown, write
 from penstock.runtime.messages import END, InState, Mark, Pending, TaskReport
 from penstock.runtime.transport import LARGEST

@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from penstock.model.telemetry import Record, RecordKind
-from penstock.runtime.channels import Sampled
+from penstock.runtime.lanes import Sampled
 from penstock.runtime.messages import Ack, Mark, Root
 from penstock.runtime.tasks import SPENT, Delivery, Task
 

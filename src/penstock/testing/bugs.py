@@ -10,10 +10,11 @@ from typing import Any
 
 from penstock.runtime import messages as wire
 from penstock.runtime import opening
-from penstock.runtime.channels import Lane, MarkerOf, OutQueue
+from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpointing import Checkpointing
 from penstock.runtime.codecs import Codec
 from penstock.runtime.controller import Controller
+from penstock.runtime.lanes import Lane, MarkerOf
 from penstock.runtime.machine import Worker
 from penstock.runtime.operations import Operations
 from penstock.runtime.saving import Saving

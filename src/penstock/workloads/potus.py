@@ -261,6 +261,8 @@ def _files(folder: Path | None, wanted: str) -> list[Path]:
     if not folder.is_dir():
         raise FileProblem(f"{folder}: is not a folder; name one with traces of arrivals")
     there = sorted(path for path in folder.iterdir() if path.is_file())
+    if not there:
+        raise FileProblem(f"{folder}: is empty; name a folder with traces of arrivals")
     usual = [path for path in there if path.name in NETWORK_TRACES]
     found = [path for path in there if wanted.lower() in path.name.lower()] if wanted else usual or there
     if not found:

@@ -27,7 +27,7 @@ from penstock.experiments.hone.links import (
     WC_RR,
     send_over,
 )
-from penstock.experiments.hone.tables import finish
+from penstock.experiments.hone.tables import finish, mark
 from penstock.policies.registry import sending
 from penstock.policies.tuples.sending import STATE, send
 from penstock.workloads.adversaries import overtaken_queue, random_cases, staircase
@@ -151,7 +151,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         numbers = sorted(own["queues"].unique())
         axis.plot(numbers, [bound(queues) for queues in numbers], "--", color="black", label="3 + ⌈log2 N⌉")
         if adversary != "random":
-            axis.set_xscale("log", base=2)
+            mark(axis, numbers)
         finish(axis, "queues", "worst ratio to the optimum" if adversary == "random" else "", text, logarithmic=True)
     axis.legend(frameon=False, fontsize=7)
 

@@ -62,7 +62,10 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     poisson = rows[rows["kind"] == "poisson"]
     for axis, (sweep, label) in zip(picture.subplots(1, 2, sharey=True), SWEEPS.items(), strict=True):
         draw_lines(axis, _sweep(poisson, sweep), "delay", sweep, [rule.name for rule in RULES])
-        finish(axis, label, "mean queueing delay (slots)" if sweep == "rate" else "", logarithmic=True)
+        up, note = (
+            ("mean queueing delay (slots)", "all rules that never idle are one line") if sweep == "rate" else ("", "")
+        )
+        finish(axis, label, up, note, logarithmic=True)
         if sweep == "rate":
             axis.legend(frameon=False, fontsize=8)
 

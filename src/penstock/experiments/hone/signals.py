@@ -12,7 +12,17 @@ import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.hone.links import QUEUES, QUICK_SEEDS, SEEDS, SLOTS, measures, send_over
-from penstock.experiments.hone.tables import CHECK_RUNS, JUDGED, apart, averages, draw_means, finish, growing, spreads
+from penstock.experiments.hone.tables import (
+    CHECK_RUNS,
+    JUDGED,
+    apart,
+    averages,
+    draw_means,
+    finish,
+    growing,
+    mark,
+    spreads,
+)
 from penstock.workloads.hone import draw, link_load
 
 if TYPE_CHECKING:
@@ -53,7 +63,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     for axis, measure, label in ((left, "delay", "mean delay (slots)"), (right, "largest", "largest backlog (tuples)")):
         for rate, line in zip(RATES, (":", "-"), strict=True):
             _draw_forms(axis, poisson[poisson["rate"] == rate], measure, line, f"{rate}/s")
-        axis.set_xscale("log")
+        mark(axis, sorted(rows["tau"].unique()))
         finish(axis, "τ (slots)", label, logarithmic=True)
     left.legend(frameon=False, fontsize=8)
 

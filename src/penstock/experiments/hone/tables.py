@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PAPER_RUNS = 1  # the paper does not tell of several
 CHECK_RUNS = 10
 JUDGED = "or two standard errors"
+FEW = 100.0  # highest to lowest up to which an axis has room for labels between powers of ten
 
 
 class Spread(NamedTuple):
@@ -107,13 +108,28 @@ def draw_means(axis: "Axes", found: Mapping[Any, Spread], line: str, colour: str
     axis.plot(across, up, line, color=colour, label=label, linewidth=1.4, marker="o", markersize=3)
 
 
+def mark(axis: "Axes", places: Sequence[int]) -> None:
+    """Make the axis across logarithmic, with a label at every place."""
+    from matplotlib.ticker import NullLocator
+
+    axis.set_xscale("log")
+    axis.set_xticks(places, [str(place) for place in places])
+    axis.xaxis.set_minor_locator(NullLocator())
+
+
 def finish(axis: "Axes", across: str, up: str, title: str = "", logarithmic: bool = False) -> None:
     """Label an axis and take away what distracts."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     axis.set_xlabel(across)
     axis.set_ylabel(up)
     axis.set_title(title, fontsize=9)
     if logarithmic:
         axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > FEW * low else (1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_formatter("{x:,g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(linewidth=0.4, alpha=0.6)
     axis.set_axisbelow(True)

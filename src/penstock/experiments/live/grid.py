@@ -14,12 +14,12 @@ from penstock.experiments.live.episodes import BURSTY, STEADY, Episodes, Lengths
 from penstock.experiments.live.ratios import (
     ALLOWED,
     MEASURES,
-    PLACE,
     WANTED,
     Ratio,
     against,
     judge,
     place_text,
+    places,
     to_best,
 )
 from penstock.experiments.live.running import measured, silent
@@ -42,7 +42,7 @@ TRUE = 0.25  # of the looks at an episode that may find its emulation late
 BUSY = 0.05  # that the busiest task may differ from what the estimator says
 
 
-def default_policies(arrivals: str, load: float) -> Choice:
+def default_policies(_arrivals: str, _load: float) -> Choice:
     """Return what is chosen where nobody has: the same everywhere, as it needs to know neither arrivals nor load."""
     return Choice("potus-plus", "fifo")
 
@@ -89,7 +89,10 @@ def _draw_place(axis: "Axes", rows: pd.DataFrame, measure: str) -> None:
     for number, choice in enumerate(CHOICES):
         across = [place + (number - (len(CHOICES) - 1) / 2) * width for place in range(len(loads))]
         ratios = [one[choice] for one in found]
-        error = [[one.ratio - min(one.low, one.ratio) for one in ratios], [max(one.high, one.ratio) - one.ratio for one in ratios]]
+        error = [
+            [one.ratio - min(one.low, one.ratio) for one in ratios],
+            [max(one.high, one.ratio) - one.ratio for one in ratios],
+        ]
         axis.bar(
             across, [one.ratio for one in ratios], width * 0.9, yerr=error, color=COLOURS[choice.routing],
             hatch="" if choice.sending == "fifo" else "////", edgecolor="white", linewidth=0,
@@ -102,8 +105,8 @@ def _draw_place(axis: "Axes", rows: pd.DataFrame, measure: str) -> None:
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     return [
         _default(rows),
-        *(_helps(rows, f"routing by {name}", _by_routing(rows, name)) for name in ROUTINGS[1:]),
-        _helps(rows, "sending the longest backlog first", _by_sending(rows)),
+        *(_helps(f"routing by {name}", _by_routing(rows, name)) for name in ROUTINGS[1:]),
+        _helps("sending the longest backlog first", _by_sending(rows)),
         _plus(rows),
         _sustained(rows),
         _true(rows),
@@ -131,26 +134,26 @@ Found = Mapping[str, Ratio]
 
 def _by_routing(rows: pd.DataFrame, routing: str) -> Found:
     return {
-        f"{place_text(str(arrivals), float(load))} {measure.removesuffix('_ms')}": against(
+        f"{place_text(arrivals, load)} {measure.removesuffix('_ms')}": against(
             own, measure, Choice(routing, PLAIN.sending), PLAIN
         )
-        for (arrivals, load), own in rows.groupby(list(PLACE), sort=False)
+        for arrivals, load, own in places(rows)
         for measure in MEASURES
     }
 
 
 def _by_sending(rows: pd.DataFrame) -> Found:
     return {
-        f"{place_text(str(arrivals), float(load))} {measure.removesuffix('_ms')} by {routing}": against(
+        f"{place_text(arrivals, load)} {measure.removesuffix('_ms')} by {routing}": against(
             own, measure, Choice(routing, SENDINGS[1]), Choice(routing, SENDINGS[0])
         )
-        for (arrivals, load), own in rows.groupby(list(PLACE), sort=False)
+        for arrivals, load, own in places(rows)
         for measure in MEASURES
         for routing in ROUTINGS
     }
 
 
-def _helps(rows: pd.DataFrame, what: str, found: Found) -> Claim:
+def _helps(what: str, found: Found) -> Claim:
     not_there = [place for place, one in found.items() if one.high >= 1.0]
     worst = max(found, key=lambda place: found[place].ratio)
     base = "fifo" if what.startswith("sending") else PLAIN.text
@@ -167,10 +170,10 @@ def _helps(rows: pd.DataFrame, what: str, found: Found) -> Claim:
 
 def _plus(rows: pd.DataFrame) -> Claim:
     found = {
-        f"{place_text(str(arrivals), float(load))} {measure.removesuffix('_ms')} against {routing}": against(
+        f"{place_text(arrivals, load)} {measure.removesuffix('_ms')} against {routing}": against(
             own, measure, Choice("potus-plus", "fifo"), Choice(routing, "fifo")
         )
-        for (arrivals, load), own in rows.groupby(list(PLACE), sort=False)
+        for arrivals, load, own in places(rows)
         for measure in MEASURES
         for routing in ROUTINGS[:-1]
     }

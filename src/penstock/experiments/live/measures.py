@@ -12,6 +12,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from penstock.experiments.figure import Value
 from penstock.experiments.live.episodes import SLOT_S, Episodes
 from penstock.experiments.live.settings import MILLISECOND
 from penstock.experiments.live.trial import Conducted, Trial
@@ -35,24 +36,25 @@ class Seen(NamedTuple):
 
     tuples: pd.DataFrame  # source, due, finished, latency, complete and the parts of it, in seconds
     busy: pd.DataFrame  # episode, task, seconds: how long tasks were at work in the counted part of it
-    splits: pd.DataFrame  # root's due and source, task, seconds: from a sentence's arrival until its words had left
+    splits: pd.DataFrame  # source and due of a sentence, task, seconds: from its arrival there until its words had left
 
 
-def look(spark: SparkSession, conducted: Conducted, trial: Trial) -> Seen:
-    """Read the telemetry of a trial through the pipeline."""
+def look(spark: SparkSession, conducted: Conducted, trial: Trial, with_splits: bool = False) -> Seen:
+    """Read the telemetry of a trial through the pipeline; what splits took only where that is wanted."""
     raw, _ = read_telemetry(spark, conducted.telemetry)
     good = ingest(raw).good.cache()
     clocks = clock_table(good).cache()
     hops = each_once(make_hops(good, clocks)).cache()
+    frame = make_tuples(hops, good, clocks).cache()
     try:
-        frame = make_tuples(hops, good, clocks).cache()
         found = frame.select("source", "due", "finished", "latency", "complete", *SPANS).toPandas()
         if found.empty:
             raise NothingSeen("telemetry: no source tuple was seen; run the trial again on a host that is less busy")
         start = float(np.median(list(beginnings(found, trial.episodes).values())))
-        return Seen(found, _busy(hops, trial.episodes, start).toPandas(), _splits(hops, frame).toPandas())
+        splits = _splits(hops, frame).toPandas() if with_splits else pd.DataFrame()
+        return Seen(found, _busy(hops, trial.episodes, start).toPandas(), splits)
     finally:
-        for cached in (hops, clocks, good):
+        for cached in (frame, hops, clocks, good):
             cached.unpersist()
 
 
@@ -75,11 +77,11 @@ def placed(tuples: pd.DataFrame, episodes: Episodes) -> pd.DataFrame:
     return tuples.assign(episode=episode, due_s=due, finished_s=due + tuples["latency"])
 
 
-def cell_rows(seen: Seen, conducted: Conducted, trial: Trial) -> list[dict[str, float | int | str]]:
+def cell_rows(seen: Seen, conducted: Conducted, trial: Trial) -> list[dict[str, Value]]:
     """Return a row a choice and round."""
     tuples = placed(seen.tuples, trial.episodes)
     splits = _split_means(seen.splits, trial.episodes)
-    rows = []
+    rows: list[dict[str, Value]] = []
     for episode in range(1, trial.episodes.number):
         choice = trial.choices[trial.order[episode]]
         rows.append(
@@ -139,7 +141,9 @@ def _splits(hops: DataFrame, tuples: DataFrame) -> DataFrame:
     """Return for every sentence how long it took at its split: from its arrival until all its words had arrived."""
     words = hops.where(sf.col("source_component") == SPLIT).groupBy("root", sf.col("parent").alias("id"))
     left = words.agg(sf.max("arrived").alias("left"))
-    came = hops.where(sf.col("target_component") == SPLIT).select("root", "id", "arrived", sf.col("target").alias("task"))
+    came = hops.where(sf.col("target_component") == SPLIT).select(
+        "root", "id", "arrived", sf.col("target").alias("task")
+    )
     due = tuples.select("root", "source", "due")
     took = (sf.col("left") - sf.col("arrived")).alias("seconds")
     return came.join(left, ["root", "id"]).join(due, "root").select("source", "due", "task", took)
@@ -152,8 +156,7 @@ def _split_means(splits: pd.DataFrame, episodes: Episodes) -> Mapping[int, dict[
     found = placed(splits.assign(latency=0.0), episodes)
     lengths = episodes.lengths
     found = found[(found["due_s"] >= lengths.settle) & (found["due_s"] < lengths.settle + lengths.counted)]
-    means = found.groupby(["episode", "task"])["seconds"].mean() / MILLISECOND
-    rows: dict[int, dict[str, float]] = {}
-    for (episode, task), value in means.items():  # type: ignore[misc]
-        rows.setdefault(int(episode), {})[f"{task}_ms"] = float(value)
-    return rows
+    means = found.pivot_table(index="episode", columns="task", values="seconds") / MILLISECOND
+    names = [f"{task}_ms" for task in means.columns]
+    rows = zip(means.index.tolist(), means.to_numpy().tolist(), strict=True)
+    return {episode: dict(zip(names, values, strict=True)) for episode, values in rows}

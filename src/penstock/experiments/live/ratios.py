@@ -5,8 +5,8 @@ together (a paired bootstrap); which choice is the best is found anew in every d
 part of the limits. With so few rounds limits are rough, and rather too narrow than too wide.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ import pandas as pd
 from penstock.experiments.live.trial import Choice
 from penstock.model.taskgraph import Floats
 
-PLACE = ("arrivals", "load")
 MEASURES = ("mean_ms", "p99_ms")
 DRAWS = 4000
 CONFIDENCE = 0.95  # both ways; half of the rest is beyond each limit
@@ -64,10 +63,16 @@ def place_text(arrivals: str, load: float) -> str:
     return f"{arrivals} {100 * load:.0f} %"
 
 
+def places(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
+    """Yield the arrivals, the load and the rows of every place."""
+    for arrivals, by_arrivals in rows.groupby("arrivals", sort=False):
+        for load, own in by_arrivals.groupby("load"):
+            yield str(arrivals), cast(float, load), own
+
+
 def by_round(rows: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Return a measure of one place: a row a round that every choice has, a column a choice."""
-    wide = rows.pivot_table(index="round", columns=["routing", "sending"], values=measure)
-    return wide.dropna()
+    return rows.set_index(["round", "routing", "sending"])[measure].unstack(["routing", "sending"]).dropna()
 
 
 def to_best(rows: pd.DataFrame, measure: str) -> dict[Choice, Ratio]:
@@ -94,11 +99,11 @@ def against(rows: pd.DataFrame, measure: str, one: Choice, other: Choice) -> Rat
 def judge(rows: pd.DataFrame, rule: Rule, measures: Sequence[str] = MEASURES) -> list[Judged]:
     """Return how a rule does at every place, by every measure."""
     judged = []
-    for (arrivals, load), own in rows.groupby(list(PLACE), sort=False):
+    for arrivals, load, own in places(rows):
         for measure in measures:
             found = to_best(own, measure)
-            choice, best = rule(str(arrivals), float(load)), min(found, key=lambda one: found[one].ratio)
-            judged.append(Judged(str(arrivals), float(load), measure, choice, best, found[choice]))
+            choice, best = rule(arrivals, load), min(found, key=lambda one: found[one].ratio)
+            judged.append(Judged(arrivals, load, measure, choice, best, found[choice]))
     return judged
 
 

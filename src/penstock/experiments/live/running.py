@@ -30,10 +30,10 @@ def live_session(master: str | None = None) -> Iterator[SparkSession]:
         yield spark
 
 
-def measured(trial: Trial, tell: Tell = silent) -> list[Row]:
-    """Run a trial and return a row a choice and round."""
+def measured(trial: Trial, tell: Tell = silent, with_splits: bool = False) -> list[Row]:
+    """Run a trial and return a row a choice and round, with what each split task took where that is wanted."""
     with live_session() as spark, temporary() as folder:
         conducted = conduct(trial, Path(folder), tell)
         tell("reading telemetry")
-        seen = look(spark, conducted, trial)
+        seen = look(spark, conducted, trial, with_splits)
     return list(cell_rows(seen, conducted, trial))

@@ -1,4 +1,4 @@
-"""How long the signal is held, live: τ from 1 to 130 ms, as published and work-conserving, beside first in first out."""
+"""How long a signal is held, live: τ from 1 to 130 ms, as published and work-conserving, beside first in first out."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -28,7 +28,7 @@ ROUNDS, QUICK_ROUNDS = 3, 2
 SENDING_TEXT = {STORM: "Storm (fifo)", RRB: "RRB"}
 
 
-def testbed_case(quick: bool, taus: Sequence[int] = FEWER_TAUS, **changes: Value) -> dict[str, Value]:
+def hone_case(quick: bool, taus: Sequence[int] = FEWER_TAUS, **changes: Value) -> dict[str, Value]:
     """Return a case: what a figure varies, and what none does. tps: as in the paper, of which ours is a part."""
     lengths, rounds = (QUICK, QUICK_ROUNDS) if quick else (FULL, ROUNDS)
     usual: dict[str, Value] = {
@@ -52,7 +52,7 @@ def run_testbed(case: Case, tell: Tell = silent) -> Sequence[Row]:
         STEADY, load_tps, len(choices), int(case["rounds"]), setting.tasks[0], lengths, int(case["seed"])
     )
     which = f"{case['nodes']} nodes, {case['tps']}/s, {case['grouping']}, ≤ {case['words']} words"
-    return measured(Trial(setting, episodes, choices), lambda what: tell(f"{which}, {what}"))
+    return measured(Trial(setting, episodes, choices), lambda what: tell(f"{which}, {what}"), True)
 
 
 def taus_of(rows: pd.DataFrame) -> list[int]:

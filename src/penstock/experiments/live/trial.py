@@ -82,6 +82,7 @@ def conduct(trial: Trial, folder: Path, tell: Tell) -> Conducted:
     try:
         begun = monotonic() - run.status().seconds
         late = [_episode(run, trial, number, begun, tell) for number in range(trial.episodes.number)]
+        _wait_for_all(run, trial.episodes.number * trial.episodes.size)
         run.drain(DRAIN_S)
     finally:
         run.stop()
@@ -109,6 +110,13 @@ def _episode(run: Run, trial: Trial, number: int, begun: float, tell: Tell) -> f
     _until(begin + lengths.busy + ENDED_S)
     _switch(run, PLAIN)
     return sum(looks) / max(1, len(looks))
+
+
+def _wait_for_all(run: Run, tuples: int) -> None:
+    """Wait until sources have given all: where more came than went they are behind."""
+    deadline = monotonic() + DRAIN_S
+    while run.status().emitted < tuples and monotonic() < deadline:
+        sleep(LOOK_S)
 
 
 def _switch(run: Run, choice: Choice) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 WEIGHTS, QUICK_WEIGHTS = (1.0, 5.0, 10.0, 16.0, 20.0, 30.0, 40.0, 50.0), (1.0, 16.0, 30.0, 50.0)
 WINDOWS = (0, 2, 5)
-SATURATED_WEIGHTS = (0.0, 1.0, 5.0, 10.0)
-SATURATED = 0.98
+SATURATED_WEIGHTS = (0.0, 5.0, 16.0, 30.0)
+SATURATED = (0.98, 0.995)  # on every component: where Shuffle's backlog is as large as that of POTUS
 STRAIGHT = 0.99  # R² of what is called linear
 
 
@@ -34,15 +34,14 @@ def _cases(fabric: str, quick: bool) -> list[Case]:
     for seed in range(length(quick).seeds):
         usual: dict[str, Value] = {"fabric": fabric, "arrivals": arrivals_kind(), "seed": seed}
         poisson = {**usual, "arrivals": "poisson"}
-        full = {**poisson, "balanced": True, "utilisation": SATURATED}
         weights = QUICK_WEIGHTS if quick else WEIGHTS
         made += [case(quick, v=v, window=window, **usual) for window in WINDOWS for v in weights]
         made += [case(quick, v=v, **poisson) for v in weights]
         made += [case(quick, policy="potus-plus", v=v, **usual) for v in weights[::2]]
-        made += [case(quick, policy="shuffle", **one) for one in (usual, poisson, full)]
-        made += [
-            case(quick, v=v, options=options, **full) for v in SATURATED_WEIGHTS for options in ("", "in_flight=true")
-        ]
+        made += [case(quick, policy="shuffle", **one) for one in (usual, poisson)]
+        for load in SATURATED if fabric == "fat-tree" else ():
+            full = {**poisson, "balanced": True, "utilisation": load}
+            made += [case(quick, policy="shuffle", **full), *(case(quick, v=v, **full) for v in SATURATED_WEIGHTS)]
     return made
 
 
@@ -85,29 +84,24 @@ def _claims(number: str, rows: pd.DataFrame) -> list[Claim]:
             "it is not told V",
             True,
         ),
-        _crossing_claim(number, rows),
+        *([_crossing_claim(number, rows)] if number == "5b" else []),
     ]
 
 
 def _crossing_claim(number: str, rows: pd.DataFrame) -> Claim:
     """Judge where POTUS's backlog passes Shuffle's, and say where it does in other settings."""
     usual = where(rows, balanced=False, window=0)
-    kind = max(usual["arrivals"].unique())
-    own = where(usual, arrivals=kind)
-    level_of = where(own, policy="shuffle")["backlog"].mean()
-    passed = crossing(means(where(own, policy="potus"), "v", "backlog"), level_of)
+    own = where(usual, arrivals=max(usual["arrivals"].unique()))
     first = means(where(own, policy="potus"), "v", "backlog")
-    full = where(rows, balanced=True)
-    near = {
-        options: crossing(
-            means(where(full, policy="potus", options=options), "v", "backlog"),
-            where(full, policy="shuffle")["backlog"].mean(),
-        )
-        for options in ("", "in_flight=true")
-    }
-    above = f"at V = {first.index[0]:g} it is {first.iloc[0] / level_of:.1f} times Shuffle's already"
+    shuffled = where(own, policy="shuffle")["backlog"].mean()
+    passed = crossing(first, shuffled)
+    above = f"at V = {first.index[0]:g} it is {first.iloc[0] / shuffled:.1f} times Shuffle's already"
     ours = above if passed == first.index[0] else f"passes at V = {passed:.1f}"
-    said = ", ".join(f"{'tuples in flight counted' if key else '(8)'}: V = {value:.1f}" for key, value in near.items())
+    texts = []
+    for load in SATURATED:
+        full = where(rows, balanced=True, utilisation=load)
+        found = means(where(full, policy="potus"), "v", "backlog")
+        texts.append(f"V = {crossing(found, where(full, policy='shuffle')['backlog'].mean()):.1f} at {load}")
     return Claim(
         number,
         "POTUS's backlog passes Shuffle's near V = 16",
@@ -115,7 +109,7 @@ def _crossing_claim(number: str, rows: pd.DataFrame) -> Claim:
         ours,
         "V = 8 to 32",
         8.0 <= passed <= 32.0,
-        f"near saturation ({SATURATED} on every component) it passes at {said}",
+        f"near saturation of every component it passes at {', '.join(texts)} (Poisson)",
     )
 
 

@@ -14,12 +14,12 @@ from penstock.experiments.potus.runs import case, length, run_system
 from penstock.experiments.potus.summaries import (
     COLOURS,
     cost_ratio,
-    curve,
     finish,
     level,
     means,
     over,
     percent,
+    signed,
     span,
     spread,
     where,
@@ -57,19 +57,22 @@ def _ahead_cases(quick: bool) -> list[Case]:
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     rows = cost_ratio(rows)
     shown = where(rows, window=max(rows["window"]))
-    axis, near = picture.subplots(1, 2)
-    for part in (axis, near):
-        for number, way in enumerate(("", *(f"spread={way}" for way in OTHER_SPREADS))):
-            label = f"POTUS, {way or 'spread=least'}"
-            curve(part, where(shown, policy="potus", options=way), "v", "ratio", label, COLOURS[(1, 4, 6, 8)[number]])
-        curve(part, where(shown, policy="potus-plus"), "v", "ratio", "POTUS-plus", COLOURS[2])
-        level(part, where(rows, policy="shuffle"), "ratio", "Shuffle", COLOURS[0])
-        level(part, where(rows, policy="load-aware-shuffle"), "ratio", "load-aware shuffle", COLOURS[7])
-        part.axhline(1.0, color="black", linewidth=0.8)
-    finish(axis, {"x": "V", "y": "mean cost / least cost", "title": "all"})
-    near.set_xscale("symlog", linthresh=1.0)
-    near.set_ylim(0.99, 1.08)
-    finish(near, {"x": "V (logarithmic from 1)", "title": "near the optimum, seeds' spread shaded"}, legend=False)
+    single, mean = picture.subplots(1, 2)
+    for policy, label, colour in (("potus", "POTUS", COLOURS[1]), ("potus-plus", "POTUS-plus", COLOURS[2])):
+        for number, (_, own) in enumerate(where(shown, policy=policy, options="").groupby("seed")):
+            found = means(own, "v", "ratio")
+            single.plot(found.index, found, color=colour, linewidth=0.9, label="" if number else label)
+    for number, way in enumerate(("", *(f"spread={way}" for way in OTHER_SPREADS))):
+        found = means(where(shown, policy="potus", options=way), "v", "ratio")
+        style = {"color": COLOURS[(1, 4, 6, 8)[number]], "markersize": 3.0, "label": f"POTUS, {way or 'spread=least'}"}
+        mean.plot(found.index, found, "o-", **style)
+    found = means(where(shown, policy="potus-plus"), "v", "ratio")
+    mean.plot(found.index, found, "o-", color=COLOURS[2], markersize=3, label="POTUS-plus")
+    for axis, title in ((single, "system by system"), (mean, "mean over systems")):
+        for policy, colour in (("shuffle", COLOURS[0]), ("load-aware-shuffle", COLOURS[7])):
+            level(axis, where(rows, policy=policy), "ratio", policy, colour)
+        axis.axhline(1.0, color="black", linewidth=0.8)
+        finish(axis, {"x": "V", "y": "mean cost / least cost", "title": title}, below=True)
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
@@ -193,7 +196,7 @@ def _ahead_claims(rows: pd.DataFrame) -> list[Claim]:
             "5d",
             "cost falls with V as without look-ahead",
             "falls",
-            f"{percent([falling.iloc[-1] / falling.iloc[0] - 1])} from V = 1 to 100",
+            f"{signed(falling.iloc[-1] / falling.iloc[0] - 1)} from V = 1 to 100",
             "falls",
             falling.iloc[-1] < falling.iloc[0],
             f"{percent(paid - 1)} against Shuffle at V = 100",

@@ -39,23 +39,27 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         curve(axis, where(own, forecast="all-true-negative"), "window", "response", "All-True-Negative", COLOURS[7])
         for number, x in enumerate(PHANTOMS):
             part = where(own, forecast="false-positive", phantoms=x, shared=False)
+            if not len(part):
+                continue
             curve(
                 axis,
                 part,
                 "window",
                 "response",
                 f"False-Positive({x:g}), {_added(part, x):.0%} more",
-                COLOURS[number + 3],
+                COLOURS[(3, 4, 5, 1, 6)[number]],
             )
         for x, style in zip(SHARES, ("--", ":"), strict=True):
             part = where(own, forecast="false-positive", phantoms=x, shared=True)
+            if not len(part):
+                continue
             curve(axis, part, "window", "response", f"False-Positive, {x:.0%} of real ones", COLOURS[0], style)
         axis.set_yscale("log")
         finish(
             axis,
             {
                 "x": "look-ahead W (slots)",
-                "y": "mean response time (slots)",
+                "y": "response time (slots)",
                 "title": f"utilisation {utilisation} of the fullest component",
             },
         )

@@ -1,6 +1,6 @@
 """Means over seeds, ratios seed by seed, straight lines through points: what claims are judged on and pictures show."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ class Range(NamedTuple):
 
 def span(shares: Floats) -> str:
     """Write the least and the greatest of some shares as percent with a sign."""
-    return f"{100 * shares.min():+.1f} to {100 * shares.max():+.1f} %"
+    return f"{signed(shares.min())[:-2]} to {signed(shares.max())}"
 
 
 def where(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
@@ -68,18 +68,23 @@ def means(rows: pd.DataFrame, x: str, measure: str) -> "pd.Series[float]":
     return rows.groupby(x)[measure].mean().sort_index()
 
 
-def spread(values: Sequence[float] | Floats, digits: int = 2) -> str:
+def spread(values: Floats, digits: int = 2) -> str:
     """Write values by mean and standard deviation."""
-    found = np.asarray(values, dtype=np.float64)
-    deviation = found.std(ddof=1) if len(found) > 1 else 0.0
-    return f"{found.mean():.{digits}f} ±{deviation:.{digits}f}"
+    return f"{values.mean():.{digits}f} ±{_deviation(values):.{digits}f}"
 
 
-def percent(values: Sequence[float] | Floats, digits: int = 1) -> str:
+def signed(share: float, digits: int = 1) -> str:
+    """Write a share as percent with a sign."""
+    return f"{100.0 * share:+.{digits}f} %".replace("-", "−")
+
+
+def percent(shares: Floats, digits: int = 1) -> str:
     """Write shares as percent with a sign, by mean and standard deviation."""
-    found = 100.0 * np.asarray(values, dtype=np.float64)
-    deviation = found.std(ddof=1) if len(found) > 1 else 0.0
-    return f"{found.mean():+.{digits}f} ±{deviation:.{digits}f} %"
+    return f"{signed(shares.mean(), digits)[:-2]} ±{100.0 * _deviation(shares):.{digits}f} %"
+
+
+def _deviation(values: Floats) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
 def line(points: "pd.Series[float]") -> Line:
@@ -123,7 +128,7 @@ def curve(
     grouped = rows.groupby(x)[measure]
     mean, deviation = grouped.mean(), grouped.std().fillna(0.0)
     axis.plot(mean.index, mean, line_style, marker="o", markersize=3, linewidth=1.3, color=colour, label=label)
-    axis.fill_between(mean.index, mean - deviation, mean + deviation, color=colour, alpha=0.12, linewidth=0)
+    axis.fill_between(mean.index, mean - deviation, mean + deviation, color=colour, alpha=0.08, linewidth=0)
 
 
 def level(axis: "Axes", rows: pd.DataFrame, measure: str, label: str, colour: str) -> None:
@@ -132,13 +137,18 @@ def level(axis: "Axes", rows: pd.DataFrame, measure: str, label: str, colour: st
         axis.axhline(rows[measure].mean(), color=colour, linewidth=1.1, linestyle="--", label=label)
 
 
-def finish(axis: "Axes", titles: Mapping[str, str], legend: bool = True) -> None:
-    """Label an axis and take away what is not needed. titles: of x, y and the axis, by those names"""
+def finish(axis: "Axes", titles: Mapping[str, str], below: bool = False) -> None:
+    """Label an axis and take away what is not needed.
+
+    titles: of x, y and the axis, by those names. below: the legend is below the axis, where it hides nothing.
+    """
     axis.set_xlabel(titles.get("x", ""))
     axis.set_ylabel(titles.get("y", ""))
     axis.set_title(titles.get("title", ""), fontsize=9)
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(linewidth=0.4, alpha=0.6)
     axis.set_axisbelow(True)
-    if legend:
+    if below:
+        axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    else:
         axis.legend(fontsize=7, frameon=False)

@@ -32,7 +32,7 @@ class Potus:
     beta: the weight β of out-queues against in-queues.
     spread: where tuples go that a source must send and no queue is short enough for: even, random, least (the smallest
         l), or none: they wait, and (4) is not kept.
-    in_flight: whether tuples on their way count as queued.
+    in_flight: whether tuples on their way count as queued, and those served until they are there do not.
     """
 
     v: NonNegative = 3.0
@@ -59,10 +59,12 @@ def potus(
     sent: Longs,
 ) -> int:
     """Decide for the queues `first` to `last` of one task; return how many tuples go."""
-    v, beta, counted = settings[0], settings[1], settings[3]
+    v, beta, counted = settings[0], settings[1], settings[3] > 0.0
     for queue in range(first, last):
         for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
-            known = lanes.backlog[lane] + counted * lanes.flying[lane]
+            known = lanes.backlog[lane]
+            if counted:
+                known = max(0.0, known + lanes.flying[lane] - lanes.speed[lane])  # (25)
             lanes.score[lane] = v * lanes.cost[lane] + known - beta * queues.waiting[queue]  # (16)
     left = limit
     for _ in range(queues.lanes[last] - queues.lanes[first]):

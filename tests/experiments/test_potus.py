@@ -1,0 +1,251 @@
+"""POTUS's figures: every one runs, its picture is drawn, and its claims can hold and fail."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure as Picture
+
+from penstock.estimate.communication import CommunicationBound, communication_bound
+from penstock.experiments.figure import Claim, Figure
+from penstock.experiments.potus import FIGURES, backlogs, beyond, costs, lookahead, phantoms, predictions, theorems
+from penstock.experiments.potus.runs import FULL, case, run_system, spec
+from penstock.experiments.potus.summaries import crossing, line, percent, power, spread
+from penstock.policies.registry import routing
+from penstock.sim.slotted import Arrivals, simulate
+
+BY_NUMBER = {figure.number: figure for figure in FIGURES}
+EVERY = pytest.mark.parametrize("figure", FIGURES, ids=[figure.number for figure in FIGURES])
+
+
+def test_every_figure_of_the_paper_is_there() -> None:
+    assert {"4", "5a", "5b", "5c", "5d", "6a", "6b", "6c"} <= set(BY_NUMBER)
+
+
+@EVERY
+def test_a_quick_case_runs_and_gives_numbers(figure: Figure) -> None:
+    one = figure.cases(True)[0]
+    (row,) = figure.run({**one, "slots": 200, "warm_up": 20})
+    assert row["tuples_a_slot"] > 0  # type: ignore[operator]
+    assert row["response"] >= 0  # type: ignore[operator]
+    assert row["cost"] >= 0  # type: ignore[operator]
+
+
+@EVERY
+def test_a_full_run_has_five_seeds_or_twenty_systems_and_ten_thousand_slots(figure: Figure) -> None:
+    cases = figure.cases(False)
+    if figure.number == "counterexample":  # nothing in it is drawn
+        return
+    assert len({one["seed"] for one in cases}) >= (20 if figure.number == "beyond" else FULL.seeds)
+    assert {one["slots"] for one in cases} == {10_000}
+    assert min(int(one["warm_up"]) for one in cases) >= 1_000
+
+
+@EVERY
+def test_pictures_are_drawn_and_claims_judged_of_any_numbers(figure: Figure) -> None:
+    rows = made_up(figure, np.random.default_rng(0))
+    figure.draw(rows, Picture())
+    claims = figure.claims(rows)
+    assert claims
+    assert {claim.figure for claim in claims} == {figure.number}
+    assert all(isinstance(claim.holds, bool | np.bool_) and claim.ours for claim in claims)
+
+
+def made_up(figure: Figure, rng: np.random.Generator) -> pd.DataFrame:
+    """Return a table as a figure's quick run would give, of random numbers."""
+    rows = []
+    for one in figure.cases(True):
+        cost = float(rng.uniform(5, 6))
+        rows.append({
+            **one, "response": float(rng.uniform(5, 6)), "response_p99": 9.0, "cost": cost, "optimum": 5.0,
+            "backlog": float(rng.uniform(5, 6)), "unfinished": 0.0, "tuples_a_slot": 20.0, "squared_error": 1.0,
+        })  # fmt: skip
+    table = pd.DataFrame(rows)
+    if figure.number == "beyond":
+        table = table.assign(fabric="jellyfish", arrivals="poisson", hops=1, tasks=9, utilisation=0.7)
+    return table
+
+
+def judged(module_figure: Figure, change: Callable[[pd.DataFrame], pd.DataFrame]) -> list[Claim]:
+    return list(module_figure.claims(change(made_up(module_figure, np.random.default_rng(1)))))
+
+
+def holds(claims: list[Claim], words: str) -> bool:
+    (found,) = [claim for claim in claims if words in claim.claim]
+    return bool(found.holds)
+
+
+def test_look_ahead_claims_hold_of_curves_as_the_paper_has_them_and_fail_of_flat_ones() -> None:
+    (figure,) = lookahead.FIGURES
+
+    def papers(rows: pd.DataFrame) -> pd.DataFrame:
+        fallen = 31.4 * np.exp(-0.51 * rows["window"]) + 0.1
+        shuffled = rows["policy"] == "shuffle"
+        return rows.assign(response=fallen.where(~shuffled, 33.0))
+
+    claims = judged(figure, papers)
+    assert holds(claims, "falls as W grows")
+    assert holds(claims, "nearly nothing is left")
+    assert holds(claims, "stays near")
+    assert holds(claims, "Shuffle is about 5 %")
+    assert not holds(claims, "one slot is saved a slot")
+    flat = judged(figure, lambda rows: rows.assign(response=10.0 + rows["window"] / 10))
+    assert not holds(flat, "falls as W grows")
+    assert not holds(flat, "nearly nothing is left")
+    assert holds(flat, "one slot is saved a slot")
+
+
+def test_backlog_claims_tell_lines_from_curves_and_where_they_cross() -> None:
+    figure = backlogs.FIGURES[1]
+
+    def straight(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.assign(backlog=(100 + 50 * rows["v"]).where(rows["policy"] != "shuffle", 900.0))
+
+    claims = judged(figure, straight)
+    assert holds(claims, "grows linearly")
+    assert holds(claims, "passes Shuffle's near V = 16")
+    bent = judged(figure, lambda rows: rows.assign(backlog=100 + rows["v"] ** 3))
+    assert not holds(bent, "grows linearly")
+    assert not holds(bent, "passes Shuffle's near V = 16")
+
+
+def test_cost_claims_hold_of_a_fall_to_the_optimum_and_fail_of_none() -> None:
+    bare, ahead = costs.FIGURES
+
+    def falling(rows: pd.DataFrame) -> pd.DataFrame:
+        ratio = 1.005 + 0.06 / rows["v"].clip(lower=1.0)
+        return rows.assign(cost=5.0 * ratio.where(rows["policy"] != "shuffle", 1.08), optimum=5.0)
+
+    for words in ("cost falls from V = 1", "flat beyond", "0.5 % above", "less than Shuffle", "least or none"):
+        assert holds(judged(bare, falling), words)
+        if words != "flat beyond":
+            assert not holds(judged(bare, lambda rows: rows.assign(cost=6.0)), words)
+    assert holds(judged(ahead, falling), "makes no difference")
+    moved = judged(
+        ahead, lambda rows: falling(rows).assign(cost=lambda some: some["cost"] * (1 + some["window"] / 500))
+    )
+    assert not holds(moved, "makes no difference")
+
+
+def test_prediction_claims_hold_of_a_dip_and_a_gain_that_ends() -> None:
+    figure = predictions.FIGURES[1]
+
+    def papers(rows: pd.DataFrame) -> pd.DataFrame:
+        bare = (30.0 - 1.2 * rows["v"]).where(rows["v"] < 5, 24.0 + (rows["v"] - 5))
+        gain = (rows["window"] > 0) & (rows["v"] < 20)
+        return rows.assign(response=bare * (1 - 0.15 * gain))
+
+    claims = judged(figure, papers)
+    assert all(claim.holds for claim in claims if "linearly" not in claim.claim), claims
+    rising = judged(figure, lambda rows: rows.assign(response=5.0 + rows["v"] + rows["window"]))
+    assert not holds(rising, "falls by about 20 %")
+    assert not holds(rising, "up to 16.5 %")
+
+
+def test_phantom_claims_hold_of_a_dip_and_fail_of_overload() -> None:
+    (figure,) = phantoms.FIGURES
+
+    def papers(rows: pd.DataFrame) -> pd.DataFrame:
+        dip = 10.0 + 0.2 * rows["phantoms"] * (rows["window"] - 6) * (rows["window"] > 0) / 4
+        never = 10.0 + rows["window"]
+        perfect = 10.0 * np.exp(-rows["window"])
+        found = dip.where(rows["phantoms"] < 30, never).where(rows["forecast"] == "false-positive", perfect)
+        return rows.assign(response=found.where(rows["forecast"] != "all-true-negative", 10.0))
+
+    claims = judged(figure, papers)
+    for words in ("nearly nothing", "does not depend", "best near W = 2", "(30) never helps"):
+        assert holds(claims, words)
+    overloaded = judged(figure, lambda rows: rows.assign(response=10.0 + rows["window"] * rows["phantoms"]))
+    assert not holds(overloaded, "best near W = 2")
+    assert not holds(overloaded, "nearly nothing")
+
+
+def test_slopes_are_told_from_flat_gaps() -> None:
+    figure = theorems.FIGURES[0]
+
+    def like(power_of: float) -> list[Claim]:
+        return judged(
+            figure,
+            lambda rows: rows.assign(
+                optimum=5.0, cost=5.0 + (1 + rows["seed"] / 10) * rows["v"] ** power_of, backlog=10 * rows["v"]
+            ),
+        )
+
+    assert all(claim.holds for claim in like(-1.5))
+    assert [claim.holds for claim in like(-0.5)] == [False, True, False, True]
+
+
+def test_beyond_names_the_systems_where_it_loses() -> None:
+    (figure,) = beyond.FIGURES
+
+    def better(rows: pd.DataFrame) -> pd.DataFrame:
+        plus = rows["policy"] == "potus-plus"
+        return rows.assign(response=np.where(plus, 1.0, 2.0), cost=np.where(plus, 5.01, 6.0), optimum=5.0)
+
+    assert all(claim.holds for claim in judged(figure, better))
+
+    def worse(rows: pd.DataFrame) -> pd.DataFrame:
+        lost = (rows["seed"] == 7) & (rows["policy"] == "potus-plus")
+        return better(rows).assign(response=lambda some: some["response"].where(~lost, 3.0))
+
+    first, second = judged(figure, worse)
+    assert not first.holds
+    assert "system 7: 1.500 (jellyfish, poisson, 1 hops, load 0.70)" in first.why
+    assert second.holds
+
+
+@pytest.mark.parametrize("v", [1, 2, 5, 10, 50, 100])
+def test_beyond_one_hop_potus_pays_five_times_the_optimum_whatever_v(v: float) -> None:
+    (row,) = theorems.run_example({"policy": "potus", "v": v, "options": "", "slots": 4000, "warm_up": 1000, "seed": 0})
+    assert row["optimum"] == pytest.approx(3.0)
+    assert row["cost"] == pytest.approx(15.0)
+    (plus,) = theorems.run_example(
+        {"policy": "potus-plus", "v": v, "options": "", "slots": 4000, "warm_up": 1000, "seed": 0}
+    )
+    assert plus["cost"] == pytest.approx(3.0)
+
+
+def test_shuffle_pays_the_mean_of_both_ways_in_the_example() -> None:
+    system = theorems.example_system()
+    assert system.tasks == 4
+    counts = np.zeros((4, 20_000), dtype=np.int64)
+    counts[0] = theorems.EXAMPLE_RATE
+    found = simulate(system, Arrivals(counts), routing("shuffle"), warm_up=100, seed=1)
+    assert found.cost == pytest.approx(9.0, abs=0.1)
+    bound = communication_bound(system, counts.mean(axis=1))
+    assert isinstance(bound, CommunicationBound)
+    assert bound.cost == pytest.approx(3.0)
+
+
+def test_equal_cases_give_equal_rows() -> None:
+    one = case(True, v=2.0, arrivals="poisson", slots=300, warm_up=50, seed=3)
+    assert run_system(one) == run_system(one)
+    assert run_system(one) != run_system({**one, "seed": 4})
+
+
+def test_what_is_predicted_is_used() -> None:
+    one = case(True, v=1.0, arrivals="poisson", window=4, same=True, slots=300, warm_up=50)
+    rows = {name: run_system({**one, "forecast": name})[0] for name in ("perfect", "all-true-negative", "ewma")}
+    assert rows["perfect"]["response"] < rows["all-true-negative"]["response"]  # type: ignore[operator]
+    assert rows["ewma"]["squared_error"] > rows["perfect"]["squared_error"] == 0  # type: ignore[operator]
+    ghosts = {**one, "forecast": "false-positive", "phantoms": 5.0}
+    assert run_system(ghosts)[0]["cost"] > rows["perfect"]["cost"]  # type: ignore[operator]
+
+
+def test_routing_is_described_by_policy_v_and_options() -> None:
+    assert spec(case(True, policy="potus", v=3.0, options="spread=none")) == "potus:v=3.0,spread=none"
+    assert spec(case(True, policy="shuffle", v=3.0)) == "shuffle"
+
+
+def test_summaries_do_what_they_say() -> None:
+    straight = line(pd.Series([1.0, 3.0, 5.0], index=[0.0, 1.0, 2.0]))
+    assert straight == pytest.approx((2.0, 1.0, 1.0))
+    rising = pd.Series([1.0, 3.0], index=[0.0, 10.0])
+    assert crossing(rising, 2.0) == 5.0
+    assert crossing(rising, 0.5) == 0.0
+    assert crossing(rising, 9.0) == np.inf
+    assert spread(np.array([1.0, 3.0])) == "2.00 ±1.41"
+    assert percent(np.array([-0.05])) == "−5.0 ±0.0 %"
+    table = pd.DataFrame([[1.0, 0.5, 0.25], [2.0, 1.0, 0.5]], columns=[1.0, 2.0, 4.0])
+    assert power(table, np.random.default_rng(0)) == pytest.approx((-1.0, -1.0, -1.0))

@@ -1,0 +1,114 @@
+"""Which routing policy each stream has, which it cannot have, and how a user says it."""
+
+import pytest
+
+from penstock.model.errors import PenstockError
+from penstock.model.topology import Application, Component, Grouping, Kind, Stream
+from penstock.model.tuples import TuplePolicies
+from penstock.policies.registry import PolicyKind, names
+from penstock.policies.streams import changed, check, routings
+
+FIXED = [Grouping.FIELDS, Grouping.ALL, Grouping.GLOBAL, Grouping.FORWARD, Grouping.DIRECT]
+COMPARING = ["partial-key", "least-loaded", "potus", "potus-plus"]
+KEYED = ["fields", "partial-key"]
+
+
+def application(grouping: Grouping) -> Application:
+    """Return a source, an operator behind a stream that any task will do for, and a sink behind one of a grouping."""
+    return Application(
+        name="chain",
+        components=(
+            Component(name="a", kind=Kind.SOURCE, parallelism=2),
+            Component(name="b", parallelism=2),
+            Component(name="c", kind=Kind.SINK, parallelism=2),
+        ),
+        streams=(
+            Stream(source="a", target="b"),
+            Stream(source="b", target="c", grouping=grouping, keys=("k",) if "key" in grouping else ()),
+        ),
+    )
+
+
+def refusal(policies: TuplePolicies, grouping: Grouping = Grouping.SHUFFLE) -> str:
+    with pytest.raises(PenstockError) as found:
+        check(policies, application(grouping))
+    return str(found.value)
+
+
+@pytest.mark.parametrize("grouping", FIXED)
+def test_a_stream_that_decides_itself_has_no_policy(grouping: Grouping) -> None:
+    assert routings(TuplePolicies(routing="potus"), application(grouping)) == {"a->b": "potus"}
+    told = refusal(TuplePolicies(streams={"b->c": "potus"}), grouping)
+    problem = f"routing: stream b->c is grouped by {grouping}, which says where each tuple goes, got 'potus'"
+    assert told == f"{problem}; leave it out or choose another"
+
+
+@pytest.mark.parametrize("policy", names(PolicyKind.ROUTING))
+def test_a_stream_by_partial_key_has_policies_that_compare_two_tasks(policy: str) -> None:
+    policies, chain = TuplePolicies(streams={"b->c": policy}), application(Grouping.PARTIAL_KEY)
+    if policy in COMPARING:
+        assert routings(policies, chain) == ({} if policy == "partial-key" else {"b->c": policy})
+    else:
+        assert "only partial-key, least-loaded, potus and potus-plus can choose" in refusal(
+            policies, Grouping.PARTIAL_KEY
+        )
+
+
+@pytest.mark.parametrize("policy", names(PolicyKind.ROUTING))
+@pytest.mark.parametrize("grouping", [Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE])
+def test_a_stream_that_any_task_will_do_for_has_every_policy_without_keys(policy: str, grouping: Grouping) -> None:
+    policies = TuplePolicies(streams={"b->c": policy})
+    if policy in KEYED:
+        assert "has no keys" in refusal(policies, grouping)
+    else:
+        assert routings(policies, application(grouping)) == {"b->c": policy}
+
+
+def test_the_policy_of_a_stream_comes_before_that_of_the_application() -> None:
+    policies = TuplePolicies(routing="potus:v=1", streams={"b->c": "shuffle"})
+    assert routings(policies, application(Grouping.SHUFFLE)) == {"a->b": "potus:v=1", "b->c": "shuffle"}
+
+
+def test_an_application_leaves_streams_alone_for_which_its_policy_is_not() -> None:
+    chain = application(Grouping.PARTIAL_KEY)
+    assert routings(TuplePolicies(routing="round-robin"), chain) == {"a->b": "round-robin"}
+    assert routings(TuplePolicies(routing="partial-key"), chain) == {}
+    assert routings(TuplePolicies(routing="least-loaded"), chain) == {"a->b": "least-loaded", "b->c": "least-loaded"}
+
+
+@pytest.mark.parametrize(
+    ("policies", "problem"),
+    [
+        (TuplePolicies(routing="nearest"), "routing: no routing policy is named 'nearest'; there are fields"),
+        (TuplePolicies(sending="slowest"), "sending: no sending policy is named 'slowest'; there are fifo"),
+        (TuplePolicies(streams={"a->c": "potus"}), "routing: no stream is named 'a->c'; there are a->b, b->c"),
+        (TuplePolicies(streams={"a->b": "potus:w=1"}), "routing.potus: no parameter is named 'w'"),
+        (TuplePolicies(routing="fields"), "routing: 'fields' is what a stream's grouping says, not a choice"),
+        (TuplePolicies(sending="longest-backlog-first:tau=-1"), "sending.longest-backlog-first.tau: expected a number"),
+    ],
+)
+def test_what_is_not_known_is_refused_with_what_is(policies: TuplePolicies, problem: str) -> None:
+    told = refusal(policies)
+    assert told.startswith(problem)
+    assert "\n" not in told
+
+
+def test_a_user_changes_what_is_named_and_leaves_the_rest() -> None:
+    before = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, sending="random", slot_ms=2.0)
+    assert changed(before, None, None, None) == before
+    after = changed(before, ["b->c=potus-plus:v=2", "least-loaded"], None, 5)
+    streams = {"a->b": "shuffle", "b->c": "potus-plus:v=2"}
+    assert after == TuplePolicies(routing="least-loaded", streams=streams, sending="random", slot_ms=5.0)
+    assert changed(after, ["none", "a->b=none", "b->c=none"], "none", 1.0) == TuplePolicies()
+    assert changed(before, "potus:v=4", None, None).routing == "potus:v=4"
+
+
+def test_a_slot_takes_some_time() -> None:
+    with pytest.raises(PenstockError, match="slot_ms: expected a number > 0, got -1"):
+        changed(TuplePolicies(), None, None, -1)
+
+
+def test_policies_are_told_in_words() -> None:
+    assert TuplePolicies(slot_ms=3.0).texts == {}
+    told = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, slot_ms=0.5).texts
+    assert told == {"routing": "potus", "routing of a->b": "shuffle", "slot": "0.5 ms"}
