@@ -21,7 +21,7 @@ from penstock.experiments.live.signals import LIVE_TAU, TAUS, longest_first
 from penstock.experiments.live.testbed import RRB, STORM, hone_case
 from penstock.experiments.live.testbed_figures import FIGURE_10, FIGURE_11, FIGURE_13, FIGURE_14
 from penstock.experiments.live.trial import PLAIN, Choice, Conducted, Trial
-from penstock.experiments.one_by_one import joined, partial_table, reproduce_live
+from penstock.experiments.one_by_one import partial_table, reproduce_live
 from penstock.experiments.reproduction import keep
 from penstock.model.cluster import Cluster, Machine
 
@@ -378,7 +378,7 @@ def test_cases_of_several_figures_run_once_and_what_is_finished_is_kept(tmp_path
     assert [claim.ours for claim in found.claims] == ["3.0", "5.0"]
     assert said[:3] == ["0/3 case 1", "1/3 ", "1/3 case 2"]
     assert pd.read_csv(partial_table(tmp_path, "b"))["value"].tolist() == [2.0, 3.0]
-    keep(tmp_path, figures, joined(figures, found))
+    keep(tmp_path, figures, found)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "claims.csv", "figure-a.csv", "figure-a.png", "figure-b.csv", "figure-b.png",
     ]  # fmt: skip

@@ -121,6 +121,9 @@ def test_cost_claims_hold_of_a_fall_to_the_optimum_and_fail_of_none() -> None:
         assert holds(judged(bare, falling), words)
         if words != "flat beyond":
             assert not holds(judged(bare, lambda rows: rows.assign(cost=6.0)), words)
+    short = judged(bare, lambda rows: falling(rows).assign(backlog=np.where(rows["policy"] == "shuffle", 9.0, 5.0)))
+    assert holds(short, "both less cost and less backlog")
+    assert not holds(judged(bare, lambda rows: rows.assign(cost=6.0)), "both less cost and less backlog")
     assert holds(judged(ahead, falling), "makes no difference")
     moved = judged(
         ahead, lambda rows: falling(rows).assign(cost=lambda some: some["cost"] * (1 + some["window"] / 500))

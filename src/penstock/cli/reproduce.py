@@ -1,5 +1,6 @@
 """`penstock reproduce`: the figures of a paper, run anew, beside what it says of them."""
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.table import Table
 
@@ -72,18 +73,25 @@ def reproduce(
     asked = chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
     folder = output or PAPERS / work / "results" / ("quick" if quick else "")
     _refuse_taken(folder)
-    found = _run(work, asked, quick, master, seed, folder, quiet=as_json)
-    written = keep(folder, asked, found)
+    found: list[Reproduced] = []
+    written: list[Path] = []
+    for live in (False, True):  # what is swept is kept before what takes long begins
+        if part := [one for one in asked if one.live is live]:
+            run = _run_live if live else _run_swept
+            found.append(run(part, quick, master, seed, folder, as_json))
+            written = [*written[:-1], *keep(folder, part, found[-1])]
+    claims = [claim for one in found for claim in one.claims]
+    cases = sum(one.cases for one in found)
     page = PAPERS / work / "README.md"
     if output is None and not quick and put_table(page, claims_table(read_claims(folder / "claims.csv"))):
         written.append(page)
     if as_json:
         from penstock.cli.output import print_json
 
-        print_json({"work": work, "cases": found.cases, "claims": [one._asdict() for one in found.claims],
+        print_json({"work": work, "cases": cases, "claims": [one._asdict() for one in claims],
                     "files": [str(path) for path in written]})  # fmt: skip
         return
-    _print_claims(found.claims, f"{work}: {found.cases:,} cases" + (", a quick run" if quick else ""))
+    _print_claims(claims, f"{work}: {cases:,} cases" + (", a quick run" if quick else ""))
     _print_files(written)
 
 
@@ -98,43 +106,50 @@ def _refuse_taken(folder: Path) -> None:
         raise FileProblem(f"{folder}: cannot be made, {parent} is not a folder that may be written; choose --output")
 
 
-def _run(
-    work: str, figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
+def _run_swept(
+    figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, _folder: Path, quiet: bool
 ) -> "Reproduced":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from penstock.cli.output import errors
-    from penstock.experiments.one_by_one import joined, reproduce_live
+    """Run the cases of figures as one Spark job."""
     from penstock.experiments.reproduction import reproduce as run_figures
     from penstock.pipeline.session import session
 
-    swept, live = [one for one in figures if not one.live], [one for one in figures if one.live]
-    found = []
+    with _told(quiet) as told, session("reproduce", master) as spark:
+        doing = f"reproducing on {spark.sparkContext.master}"
+        return run_figures(spark, figures, quick, seed, lambda done, total: told(done, total, doing))
+
+
+def _run_live(
+    figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
+) -> "Reproduced":
+    """Run the cases of live figures one after another."""
+    from penstock.experiments.live.running import live_session
+    from penstock.experiments.one_by_one import reproduce_live
+
+    with _told(quiet) as told, live_session(master):
+        return reproduce_live(figures, quick, seed, folder, told)
+
+
+@contextmanager
+def _told(quiet: bool) -> "Iterator[Callable[[int, int, str], None]]":
+    """Give what shows how many of all cases are done: a bar, or a line whenever something else is being done."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from penstock.cli.output import errors
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    said = ""
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         bar = progress.add_task("starting Spark", total=None)
 
         def told(done: int, total: int, what: str) -> None:
-            progress.update(bar, description=what, completed=done, total=total)
-
-        def printed(done: int, total: int, what: str) -> None:
-            if what:
-                errors.print(f"{done + 1} of {total}: {what}")
-
-        if swept:
-            with session("reproduce", master) as spark:
-                doing = f"reproducing {work} on {spark.sparkContext.master}"
+            nonlocal said
+            progress.update(bar, description=what or said, completed=done, total=total)
+            if what and what != said:
+                said = what
                 if not quiet and not errors.is_terminal:
-                    errors.print(doing)
-                found.append(run_figures(spark, swept, quick, seed, lambda done, total: told(done, total, doing)))
-        if live:
-            from penstock.experiments.live.running import live_session
+                    errors.print(what, soft_wrap=True)
 
-            with live_session(master):
-                found.append(
-                    reproduce_live(live, quick, seed, folder, told if quiet or errors.is_terminal else printed)
-                )
-    return joined(figures, *found)
+        yield told
 
 
 def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:

@@ -38,17 +38,6 @@ def reproduce_live(figures: Sequence[Figure], quick: bool, seed: int, folder: Pa
     return Reproduced(tables, claims, len(known))
 
 
-def joined(figures: Sequence[Figure], *parts: Reproduced) -> Reproduced:
-    """Put the results of several kinds of figures together, in the order of the figures."""
-    tables = {number: table for part in parts for number, table in part.tables.items()}
-    claims = [claim for part in parts for claim in part.claims]
-    return Reproduced(
-        {figure.number: tables[figure.number] for figure in figures},
-        [claim for figure in figures for claim in claims if claim.figure == figure.number],
-        sum(part.cases for part in parts),
-    )
-
-
 def partial_table(folder: Path, number: str) -> Path:
     """Return where the finished cases of a figure are while others of it still run."""
     return folder / f"figure-{number}.partial.csv"

@@ -18,16 +18,17 @@ R = TypeVar("R")
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call; floating point behaves as in Python, divisions by zero as in numpy."""
-    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy")(function))
+    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy", _nrt=True)(function))
 
 
-def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function into each kernel that calls it.
+def lean(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that makes no arrays into each kernel that calls it.
 
-    A call between kernels counts references to every array that it hands over, which takes longer than a short
-    function does; one that is part of its caller hands nothing over.
+    Between kernels, references are counted to every array handed over, and tuples of arrays are copied, which takes
+    longer than a short function does. A lean one counts none, as its caller holds them all, and hands nothing over.
+    For kernels only: called from Python it would never let go of a random generator.
     """
-    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy", inline="always")(function))
+    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)(function))
 
 
 class Preparation(TimingListener):

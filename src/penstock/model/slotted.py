@@ -91,7 +91,8 @@ def build_system(
 def hop_counts(cluster: Cluster) -> Floats:
     """Return how many links are between every two machines; on a mesh 1 between hosts, 0 within one. [K, K]"""
     if not cluster.routed:
-        hosts = np.array([machine.name for machine in cluster.machines])
+        slots = expand_slots(cluster)
+        hosts = slots.host[slots.first[:-1]]
         return np.asarray(hosts[:, None] != hosts[None, :], dtype=np.float64)
     from scipy.sparse import csr_array  # takes longer to load than all the rest, and workers never need it
     from scipy.sparse.csgraph import shortest_path

@@ -6,8 +6,8 @@ tables that it knows from the simulator, and `policies.tuples.routing.route` dec
 
 Live, a source has no tuples before they arrive, and all that have arrived must leave: `arrived` is all that waits at a
 source and nothing at an operator; γ is not limited, as credits limit what may leave. Of a target's queue is known what
-it said last, and what went there since. Queues are not endless: where so many tuples are kept waiting that their task
-stands still, they are dealt out in turn.
+it said last, and what went there since. Queues are not endless: where POTUS keeps so many tuples waiting that their
+task stands still, they are dealt out in turn.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ from penstock.policies.tuples.sending import STATE, send
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.lanes import Lane
 from penstock.runtime.messages import Credit
-from penstock.runtime.ruling import Prices, Ruling
+from penstock.runtime.ruling import Ruling
 from penstock.runtime.tasks import Task
 
 LOOKS = (LOAD_AWARE, LEAST_LOADED, POTUS, POTUS_PLUS)
@@ -37,10 +37,10 @@ def looks_at_load(one: Rule) -> bool:
     return one.kind in LOOKS
 
 
-def prices_of(rules: Iterable[Rule]) -> Prices | None:
-    """Return how tasks are to price what follows from a tuple, by the first rule that asks for it."""
+def price_of_cost(rules: Iterable[Rule]) -> float | None:
+    """Return what a unit of cost adds to the price of a tuple, by the first rule that asks for prices; None: none."""
     found = [one for one in rules if one.kind == POTUS_PLUS and one.settings[1] > 0.0]
-    return Prices(float(found[0].settings[0])) if found else None
+    return float(found[0].settings[0]) if found else None
 
 
 @cache
@@ -111,8 +111,8 @@ class Router:
                 self.decide(len(self._queue.values))
                 for place in np.flatnonzero(self._sent):
                     self._queue.bind(int(place), int(self._sent[place]))
-                if self._task.full():  # it stands still, and a barrier may wait for it to go on
-                    self._queue.deal()
+                if self._rule.kind == POTUS and not self._sent.any() and self._task.full():
+                    self._queue.deal()  # its task stands still, and a barrier may wait for it to go on
         if self._queue.values and not self._waits and any(lane.credits > lane.backlog for lane in self._queue.lanes):
             self._waits = True
             self._worker.execution.later(max(now, self._due), self._again)

@@ -5,8 +5,9 @@ than a worker takes to start. Policies decide which way tuples go and when; that
 its channel is kept by channels, whatever a policy says.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from penstock.model.topology import Grouping
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.feedback import Feedback
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     from penstock.runtime.machine import Worker
     from penstock.runtime.routing import Router
     from penstock.runtime.sending import CardGate
-
-
-class Prices(NamedTuple):
-    """Tasks tell upstream what a tuple will cost and wait from there on, by policies that ask for it."""
-
-    v: float  # slots of waiting that a unit of cost is worth
 
 
 def ruling_of(worker: "Worker", rules: Rules) -> "Ruling | None":
@@ -46,11 +41,12 @@ class Ruling:
         from penstock.policies.registry import routing, sending
         from penstock.policies.tuples.kinds import FIFO
         from penstock.runtime import sending as gates
-        from penstock.runtime.routing import looks_at_load, prices_of, warm_up
+        from penstock.runtime.routing import Router, looks_at_load, price_of_cost, warm_up
 
         self.worker = worker
         self.rules = rules
         self.slot_s = rules.slot_s
+        self._router = Router
         self._here = _machine(worker.slot_here())
         by_spec = {spec: routing(spec).rule for spec in rules.routing.values()}
         by_label = {label: by_spec[spec] for label, spec in rules.routing.items()}
@@ -59,7 +55,7 @@ class Ruling:
         }
         watched = frozenset(number for number, rule in self.of_stream.items() if looks_at_load(rule))
         self.feedback = Feedback(worker, watched, rules.slot_s)
-        self.prices: Prices | None = prices_of(self.of_stream.values())
+        self._price_of_cost = price_of_cost(self.of_stream.values())  # None: nobody asks for prices
         self.gate: CardGate | None = None
         if rules.sending and (rule := sending(rules.sending).rule).kind != FIFO:
             self.gate = gates.CardGate(worker, rule, rules.slot_s)
@@ -67,11 +63,9 @@ class Ruling:
 
     def added(self, task: Task) -> None:
         """Begin with a task, of which all is known by now."""
-        from penstock.runtime.routing import Router
-
         for queue in task.queues:
             rule = self.of_stream.get(queue.stream)
-            queue.chooser = None if rule is None else Router(self, task, queue, rule)
+            queue.chooser = None if rule is None else self._router(self, task, queue, rule)
             queue.gate = self.gate
         self.feedback.added(task)
 
@@ -95,10 +89,8 @@ class Ruling:
                 self.worker.pump(upstream)
 
     def _routers(self) -> "list[Router]":
-        from penstock.runtime.routing import Router
-
         queues = (queue for task in self.worker.tasks.values() for queue in task.queues)
-        return [queue.chooser for queue in queues if isinstance(queue.chooser, Router)]
+        return [queue.chooser for queue in queues if isinstance(queue.chooser, self._router)]
 
     def cost(self, task: int) -> float:
         """Return how many links are between this machine and a task's."""
@@ -120,20 +112,19 @@ class Ruling:
 
     def credited(self, task: Task, channel: InChannel) -> tuple[float, float]:
         """Take note that credit is given; return what is told with it: seconds a tuple, and the price of a tuple."""
-        price = 0.0
-        if self.prices is not None and task.queues:
-            price = sum(self._price(task, queue, self.prices.v) for queue in task.queues)
+        price, v = 0.0, self._price_of_cost
+        if v is not None:
+            price = sum(self._price(queue, v) for queue in task.queues)
         return self.feedback.credited(task, channel), price
 
-    def _price(self, task: Task, queue: OutQueue, v: float) -> float:
-        """Return what follows from a tuple of a task by one queue: as many tuples as it gives, at the price of each."""
-        from penstock.runtime.routing import Router
-
-        if isinstance(queue.chooser, Router) and queue.chooser.prices:
+    def _price(self, queue: OutQueue, v: float) -> float:
+        """Return the price of what a tuple gives by one queue; where no policy knows it, the mean of its lanes."""
+        if isinstance(queue.chooser, self._router) and queue.chooser.prices:
             return queue.chooser.emits() * queue.chooser.price()
         every = [v * self.cost(lane.target) + lane.ahead for lane in queue.lanes]
+        copies = len(every) if queue.grouping is Grouping.ALL else 1
         selectivity = self.worker.layout.application.streams[queue.stream].selectivity
-        return selectivity * sum(every) / len(every)
+        return selectivity * copies * sum(every) / len(every)
 
 
 def _machine(slot: str) -> str:

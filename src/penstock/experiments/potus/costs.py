@@ -119,9 +119,28 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             -0.152 <= below.mean() <= -0.038,
             "how much less depends on how far tasks are apart: see settings, containers",
         ),
+        _both_claim(rows),
         *_spread_claims(rows),
         _plus_claim(rows),
     ]
+
+
+def _both_claim(rows: pd.DataFrame) -> Claim:
+    """Judge whether a V in the middle beats Shuffle in cost and backlog."""
+    shuffled, middle = where(rows, policy="shuffle"), where(rows, policy="potus", options="", v=10.0)
+    plus = where(rows, policy="potus-plus", v=1.0)
+    cost, backlog = over(middle, shuffled, "ratio"), over(middle, shuffled, "backlog")
+    plus_cost, plus_backlog = over(plus, shuffled, "ratio"), over(plus, shuffled, "backlog")
+    return Claim(
+        "5c",
+        "V in 5…15 has both less cost and less backlog than Shuffle",
+        "both less",
+        f"V = 10: cost {percent(cost - 1)}, backlog {spread(backlog)} times",
+        "both means below 1",
+        cost.mean() < 1.0 and backlog.mean() < 1.0,
+        f"the backlog only near saturation: see 5b; POTUS-plus at V = 1: cost {percent(plus_cost - 1)}, backlog "
+        f"{spread(plus_backlog)} times",
+    )
 
 
 def _spread_claims(rows: pd.DataFrame) -> list[Claim]:

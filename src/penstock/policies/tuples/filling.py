@@ -1,20 +1,20 @@
 """Fill lanes evenly, as water fills vessels of different heights and widths: most where least stands already.
 
-A lane's score is how high it stands; a tuple raises it by one over the lane's speed. The level that the water reaches
-takes L·log L steps for L lanes, however many tuples are poured.
+A lane's score is how high it stands; a tuple raises it by one over the lane's speed. Nothing is sorted: the level that
+the water reaches takes a few passes over the lanes, however many tuples are poured.
 """
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.lanes import Lanes
 
-FEW = 32  # lanes that are sorted by insertion
+FEW = 32  # lanes that are searched anew for every tuple
 
 
-@kernel
+@lean
 def fill(lanes: Lanes, first: int, last: int, amount: int, others: float, turn: int, sent: Longs) -> int:
     """Send `amount` tuples to lanes `first` to `last` by their scores and speeds; return how many went.
 
@@ -22,43 +22,63 @@ def fill(lanes: Lanes, first: int, last: int, amount: int, others: float, turn: 
     together, and each sends its part of every lane's; fractions of tuples are carried over in `lanes.weight`, so that
     over time every lane gets its part exactly. Ties go to the first lane from `turn` on.
     """
-    score, speed, order, weight, room = lanes.score, lanes.speed, lanes.order, lanes.weight, lanes.room
-    able = _sort(score, room, order, first, last, turn, sent)
-    if able == 0:
-        return 0
-    top = _level(score, speed, order, first, able, amount * others)
     went = 0
-    for place in range(able):
-        lane = order[first + place]
-        if score[lane] >= top:
+    for _ in range(last - first):  # once, unless lanes are full: then what they did not take is poured over the others
+        more = _pour(lanes, first, last, amount - went, others, turn, sent)
+        went += more
+        if more == 0 or went == amount:
             break
-        weight[lane] = min(1.0, weight[lane]) + (top - score[lane]) * speed[lane] / others
-        count = max(0, min(int(weight[lane]), room[lane] - sent[lane], amount - went))
-        weight[lane] -= count
-        sent[lane] += count
-        went += count
-    return went + _round_up(score, weight, room, order, first, able, top, amount - went, sent)
+    return went
 
 
-@kernel
-def _round_up(
-    score: Floats,
-    weight: Floats,
-    room: Longs,
-    order: Longs,
-    first: int,
-    able: int,
-    top: float,
-    amount: int,
-    sent: Longs,
-) -> int:
-    """Send what is left of `amount`, less than one a lane, where the largest fractions are; return how many went."""
+@lean
+def _pour(lanes: Lanes, first: int, last: int, amount: int, others: float, turn: int, sent: Longs) -> int:
+    """Send tuples down lanes that have room and are below the level; fewer than `amount` where these are full then."""
+    score, speed, weight, room, order = lanes.score, lanes.speed, lanes.weight, lanes.room, lanes.order
+    top = _level(score, speed, room, first, last, amount * others, sent)
+    went, able, lane = 0, 0, first + turn % (last - first)
+    for _ in range(last - first):
+        if room[lane] > sent[lane] and score[lane] <= top:
+            weight[lane] = min(1.0, weight[lane]) + (top - score[lane]) * speed[lane] / others
+            count = max(0, min(int(weight[lane]), room[lane] - sent[lane], amount - went))
+            weight[lane] -= count
+            sent[lane] += count
+            went += count
+            if room[lane] > sent[lane]:
+                order[first + able] = lane
+                able += 1
+        lane = first if lane + 1 == last else lane + 1
+    return went + _round_up(weight, room, order, first, able, amount - went, sent)
+
+
+@lean
+def _level(score: Floats, speed: Floats, room: Longs, first: int, last: int, amount: float, sent: Longs) -> float:
+    """Return how high the water stands: that of all lanes, then without those above it, until none is."""
+    top, able = np.inf, -1
+    for _ in range(last - first):
+        width, held, below = 0.0, 0.0, 0
+        for lane in range(first, last):
+            if room[lane] > sent[lane] and score[lane] <= top:
+                width += speed[lane]
+                held += speed[lane] * score[lane]
+                below += 1
+        if below == able or below == 0:
+            break
+        top, able = (amount + held) / width, below
+    return top
+
+
+@lean
+def _round_up(weight: Floats, room: Longs, order: Longs, first: int, able: int, amount: int, sent: Longs) -> int:
+    """Send what is left of `amount` where the largest fractions are; return how many went."""
+    if able > FEW:
+        return _round_up_many(weight, order, first, able, amount, sent)
     went = 0
     for _ in range(amount):
         best = -1
         for place in range(able):
             lane = order[first + place]
-            if score[lane] < top and sent[lane] < room[lane] and (best < 0 or weight[lane] > weight[best]):
+            if sent[lane] < room[lane] and (best < 0 or weight[lane] > weight[best]):
                 best = lane
         if best < 0:
             break
@@ -68,42 +88,23 @@ def _round_up(
     return went
 
 
-@kernel
-def _sort(score: Floats, room: Longs, order: Longs, first: int, last: int, turn: int, sent: Longs) -> int:
-    """Put lanes with room in order of score into `order`, from `first` on; return how many there are.
-
-    Few lanes are sorted by insertion, many by numpy; ties keep their order from `turn` on.
-    """
-    able, lane = 0, first + turn % (last - first)
-    for _ in range(last - first):
-        if room[lane] > sent[lane]:
-            order[first + able] = lane
-            able += 1
-        lane = first if lane + 1 == last else lane + 1
-    if able > FEW:
-        chosen = order[first : first + able].copy()
-        order[first : first + able] = chosen[np.argsort(score[chosen], kind="mergesort")]
-        return able
-    for place in range(1, able):
-        lane, hole = order[first + place], place
-        for _ in range(place):
-            if hole == 0 or score[order[first + hole - 1]] <= score[lane]:
-                break
-            order[first + hole] = order[first + hole - 1]
-            hole -= 1
-        order[first + hole] = lane
-    return able
+@lean
+def _round_up_many(weight: Floats, order: Longs, first: int, able: int, amount: int, sent: Longs) -> int:
+    """Send one tuple down each of the `amount` lanes with the largest fractions, or down each of all."""
+    least = _largest(weight, order, first, able, amount) if 0 < amount < able else -np.inf
+    went = 0
+    for equal in range(2):  # those above the least of them, then as many of its like as are needed
+        for place in range(able):
+            lane = order[first + place]
+            if went < amount and (weight[lane] == least if equal else weight[lane] > least):
+                weight[lane] -= 1.0
+                sent[lane] += 1
+                went += 1
+    return went
 
 
 @kernel
-def _level(score: Floats, speed: Floats, order: Longs, first: int, able: int, amount: float) -> float:
-    """Return how high the water stands after `amount` has been poured over the sorted lanes."""
-    width, held, top = 0.0, 0.0, 0.0
-    for place in range(able):
-        lane = order[first + place]
-        width += speed[lane]
-        held += speed[lane] * score[lane]
-        top = (amount + held) / width
-        if place + 1 < able and top <= score[order[first + place + 1]]:
-            break
-    return top
+def _largest(weight: Floats, order: Longs, first: int, able: int, amount: int) -> float:
+    """Return the least of the `amount` largest weights."""
+    found: float = np.partition(weight[order[first : first + able]], able - amount)[able - amount]
+    return found

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.policies.api import Rule, rule
 from penstock.policies.tuples.kinds import IN_TURN
@@ -24,7 +24,7 @@ class InTurn:
         return rule(IN_TURN)
 
 
-@kernel
+@lean
 def deal(queues: Queues, lanes: Lanes, queue: int, amount: int, near: bool, sent: Longs) -> int:
     """Deal `amount` tuples of a queue out in turn, over lanes without cost if `near` and there are any.
 
@@ -32,7 +32,10 @@ def deal(queues: Queues, lanes: Lanes, queue: int, amount: int, near: bool, sent
     """
     room, cost, turn = lanes.room, lanes.cost, queues.turn
     first, last = queues.lanes[queue], queues.lanes[queue + 1]
-    dearest = 0.0 if near and cost[first:last].min() == 0.0 else np.inf
+    dearest = np.inf
+    for lane in range(first, last):
+        if near and cost[lane] == 0.0:
+            dearest = 0.0
     left = amount
     for _ in range(last - first + 1):  # every round but the last fills a lane
         able, least = 0, left

@@ -17,6 +17,7 @@ class Queues(NamedTuple):
 
     lanes: Longs  # [Q + 1] the lanes of queue q are lanes[q] .. lanes[q + 1]
     waiting: Longs  # [Q] tuples in it: Q_out, with those that are predicted
+    allowed: Longs  # [Q] those that may leave now, whatever waits
     arrived: Longs  # [Q] those of a source's that have actually arrived, and must leave: Q_rem(t, 0); 0 elsewhere
     turn: Longs  # [Q] the lane that is next in turn, from 0; state that decisions change
     price: Floats  # [Q] what the next tuple would cost, by the decision's own measure; decisions set it
@@ -43,7 +44,8 @@ def empty_queues(lanes: Longs) -> Queues:
     """Return queues with nothing in them, of lanes given as ranges."""
     queues = len(lanes) - 1
     waiting, arrived, turn = (np.zeros(queues, dtype=np.int64) for _ in range(3))
-    return Queues(lanes, waiting, arrived, turn, np.zeros(queues))
+    allowed = np.full(queues, UNLIMITED, dtype=np.int64)
+    return Queues(lanes, waiting, allowed, arrived, turn, np.zeros(queues))
 
 
 def idle_lanes(cost: Floats, onward: Floats, speed: Floats, senders: Floats) -> Lanes:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from penstock.model.entity import Positive
-from penstock.model.kernel import kernel
+from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 from penstock.policies.api import Rule, rule
@@ -40,7 +40,7 @@ class LoadAwareShuffle:
         return rule(LOAD_AWARE, self.high, self.low)
 
 
-@kernel
+@lean
 def load_aware(
     settings: Floats, queues: Queues, lanes: Lanes, queue: int, amount: int, rng: np.random.Generator, sent: Longs
 ) -> int:
@@ -63,22 +63,40 @@ def load_aware(
             lanes.weight[lane] = max(LIGHTEST, lanes.weight[lane] - 1.0)
         else:
             lanes.weight[lane] = min(HEAVIEST, lanes.weight[lane] + 1.0)
-        total += lanes.weight[lane]
+        if sent[lane] < lanes.room[lane]:
+            total += lanes.weight[lane]
+    return _draw(lanes, begin, end, near_only, total, amount, rng, sent)
+
+
+@lean
+def _draw(
+    lanes: Lanes,
+    begin: int,
+    end: int,
+    near_only: bool,
+    total: float,
+    amount: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> int:
+    """Send tuples down lanes in scope by their weights, which add up to `total` over those with room."""
     went = 0
     for _ in range(amount):
         at = rng.random() * total
         for lane in range(begin, end):
-            if near_only and lanes.cost[lane] > 0.0:
+            if (near_only and lanes.cost[lane] > 0.0) or sent[lane] >= lanes.room[lane]:
                 continue
             at -= lanes.weight[lane]
-            if at < 0.0 and sent[lane] < lanes.room[lane]:
+            if at < 0.0:
                 sent[lane] += 1
                 went += 1
+                if sent[lane] == lanes.room[lane]:
+                    total -= lanes.weight[lane]
                 break
     return went
 
 
-@kernel
+@lean
 def _scope(settings: Floats, queues: Queues, lanes: Lanes, queue: int) -> bool:
     """Say whether only near lanes are used, by their load; remember it in the queue's turn (0 near, 1 all)."""
     load, near = 0.0, 0

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from penstock.model.entity import NonNegative, Positive
-from penstock.model.kernel import kernel
+from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 from penstock.policies.api import Rule, rule
@@ -47,7 +47,7 @@ class Potus:
         return rule(POTUS, self.v, self.beta, get_args(Spread).index(self.spread), self.in_flight)
 
 
-@kernel
+@lean
 def potus(
     settings: Floats,
     queues: Queues,
@@ -73,18 +73,19 @@ def potus(
         best, owner = _least(queues, lanes, first, last, sent, rng)
         if best < 0 or lanes.score[best] >= 0.0:
             break
-        count = min(left, queues.waiting[owner] - _gone(queues, owner, sent), lanes.room[best])
+        count = min(left, _able(queues, owner) - _gone(queues, owner, sent), lanes.room[best])
         sent[best] += count
         left -= count
     spread = int(settings[2])
     for queue in range(first, last):
-        rest = min(left, queues.arrived[queue] - _gone(queues, queue, sent))  # (4), as far as (1) allows
+        # (4), as far as (1) allows
+        rest = min(left, min(queues.arrived[queue], queues.allowed[queue]) - _gone(queues, queue, sent))
         if rest > 0 and spread != _NONE:
             left -= _spread(spread, queues, lanes, queue, rest, rng, sent)
     return limit - left
 
 
-@kernel
+@lean
 def _spread(
     spread: int, queues: Queues, lanes: Lanes, queue: int, rest: int, rng: np.random.Generator, sent: Longs
 ) -> int:
@@ -93,31 +94,34 @@ def _spread(
         return deal(queues, lanes, queue, rest, False, sent)
     if spread == _RANDOM:
         return shuffle(queues, lanes, queue, rest, rng, sent)
-    least, ties = -1, 0
-    for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
-        if sent[lane] >= lanes.room[lane]:
-            continue
-        if least < 0 or lanes.score[lane] < lanes.score[least]:
-            least, ties = lane, 1
-        elif lanes.score[lane] == lanes.score[least]:
-            ties += 1
-            if int(rng.random() * ties) == 0:
-                least = lane
-    if least < 0:
-        return 0
-    count: int = min(rest, lanes.room[least] - sent[least])
-    sent[least] += count
-    return count
+    went = 0
+    for _ in range(queues.lanes[queue + 1] - queues.lanes[queue]):  # once, unless lanes are full
+        least, ties = -1, 0
+        for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
+            if sent[lane] >= lanes.room[lane]:
+                continue
+            if least < 0 or lanes.score[lane] < lanes.score[least]:
+                least, ties = lane, 1
+            elif lanes.score[lane] == lanes.score[least]:
+                ties += 1
+                if int(rng.random() * ties) == 0:
+                    least = lane
+        if least < 0 or went == rest:
+            break
+        count = min(rest - went, lanes.room[least] - sent[least])
+        sent[least] += count
+        went += count
+    return went
 
 
-@kernel
+@lean
 def _least(
     queues: Queues, lanes: Lanes, first: int, last: int, sent: Longs, rng: np.random.Generator
 ) -> tuple[int, int]:
     """Return the lane of the least l, and its queue, among those not chosen yet whose queue has tuples left."""
     best, owner, ties = -1, -1, 0
     for queue in range(first, last):
-        if queues.waiting[queue] <= _gone(queues, queue, sent):
+        if _able(queues, queue) <= _gone(queues, queue, sent):
             continue
         for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
             if sent[lane] > 0 or lanes.room[lane] <= 0:
@@ -131,7 +135,13 @@ def _least(
     return best, owner
 
 
-@kernel
+@lean
+def _able(queues: Queues, queue: int) -> int:
+    """Return how many tuples of a queue may leave."""
+    return min(queues.waiting[queue], queues.allowed[queue])
+
+
+@lean
 def _gone(queues: Queues, queue: int, sent: Longs) -> int:
     """Return how many tuples of a queue have been given a lane."""
     gone = 0

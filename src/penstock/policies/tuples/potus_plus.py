@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from penstock.model.entity import NonNegative
-from penstock.model.kernel import kernel
+from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 from penstock.policies.api import Rule, rule
@@ -45,7 +45,7 @@ class PotusPlus:
         return rule(POTUS_PLUS, self.v, self.prices)
 
 
-@kernel
+@lean
 def potus_plus(
     settings: Floats,
     queues: Queues,
@@ -56,19 +56,34 @@ def potus_plus(
     sent: Longs,
 ) -> int:
     """Decide for the queues `first` to `last` of one task; return how many tuples go."""
-    v, priced = settings[0], settings[1] > 0.0
     left = limit
     for queue in range(first, last):
         begin, end = queues.lanes[queue], queues.lanes[queue + 1]
         least = np.inf
         for lane in range(begin, end):
-            ahead = lanes.ahead[lane] if priced else v * lanes.onward[lane]
-            # by the time that a tuple arrives the target has worked for a slot
-            wait = max(0.0, (lanes.backlog[lane] + lanes.flying[lane]) / lanes.speed[lane] - 1.0)
-            lanes.score[lane] = v * lanes.cost[lane] + wait + ahead
+            lanes.score[lane] = _price(settings, lanes, lane)
             least = min(least, lanes.score[lane])
         queues.price[queue] = least
-        amount = min(left, queues.waiting[queue])
+        amount = min(left, queues.waiting[queue], queues.allowed[queue])
         if amount > 0:
             left -= fill(lanes, begin, end, amount, EASE * lanes.senders[begin], queues.turn[queue], sent)
     return limit - left
+
+
+@lean
+def price_bound(settings: Floats, lanes: Lanes, begin: int, end: int, copies: bool) -> float:
+    """Return the price of a queue in whose lanes nobody has a say: of all together, or of any of them."""
+    total = 0.0
+    for lane in range(begin, end):
+        total += _price(settings, lanes, lane)
+    return total if copies else total / (end - begin)
+
+
+@lean
+def _price(settings: Floats, lanes: Lanes, lane: int) -> float:
+    """Return what a tuple that goes down a lane now will cost and wait, from here to the sinks."""
+    v, priced = settings[0], settings[1] > 0.0
+    ahead = lanes.ahead[lane] if priced else v * lanes.onward[lane]
+    # by the time that a tuple arrives the target has worked for a slot
+    wait = max(0.0, (lanes.backlog[lane] + lanes.flying[lane]) / lanes.speed[lane] - 1.0)
+    return float(v * lanes.cost[lane] + wait + ahead)

@@ -6,7 +6,7 @@ task and slot or once a batch, never for a single tuple.
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.in_turn import deal
@@ -22,7 +22,7 @@ from penstock.policies.tuples.kinds import (
 from penstock.policies.tuples.lanes import Lanes, Queues
 from penstock.policies.tuples.load_aware import load_aware
 from penstock.policies.tuples.potus import potus
-from penstock.policies.tuples.potus_plus import potus_plus
+from penstock.policies.tuples.potus_plus import potus_plus, price_bound
 from penstock.policies.tuples.shuffle import shuffle
 
 
@@ -42,19 +42,35 @@ def route(
 
     `sent` is 0 for their lanes, and is set. Returns how many tuples go.
     """
+    return route_lean(kind, settings, queues, lanes, first, last, limit, rng, sent)
+
+
+@lean
+def route_lean(
+    kind: int,
+    settings: Floats,
+    queues: Queues,
+    lanes: Lanes,
+    first: int,
+    last: int,
+    limit: int,
+    rng: np.random.Generator,
+    sent: Longs,
+) -> int:
+    """Decide as `route` does, within a kernel."""
     if kind == POTUS:
         return potus(settings, queues, lanes, first, last, limit, rng, sent)
     if kind == POTUS_PLUS:
         return potus_plus(settings, queues, lanes, first, last, limit, sent)
     left = limit
     for queue in range(first, last):
-        amount = min(left, queues.waiting[queue])
+        amount = min(left, queues.waiting[queue], queues.allowed[queue])
         if amount > 0:
             left -= _route_queue(kind, settings, queues, lanes, queue, amount, rng, sent)
     return limit - left
 
 
-@kernel
+@lean
 def _route_queue(
     kind: int,
     settings: Floats,
@@ -76,7 +92,7 @@ def _route_queue(
     return shuffle(queues, lanes, queue, amount, rng, sent)
 
 
-@kernel
+@lean
 def _least_loaded(queues: Queues, lanes: Lanes, queue: int, amount: int, sent: Longs) -> int:
     """Send every tuple down the lane that has least under way, from whose turn it is; return how many went."""
     begin, end = queues.lanes[queue], queues.lanes[queue + 1]
@@ -94,6 +110,13 @@ def _least_loaded(queues: Queues, lanes: Lanes, queue: int, amount: int, sent: L
         went += 1
         queues.turn[queue] = (best + 1 - begin) % (end - begin)
     return went
+
+
+@lean
+def tell_price(kind: int, settings: Floats, queues: Queues, lanes: Lanes, queue: int, copies: bool) -> None:
+    """Set the price of a queue whose tuples go where they must: all of them down every lane, or as their keys say."""
+    if kind == POTUS_PLUS:
+        queues.price[queue] = price_bound(settings, lanes, queues.lanes[queue], queues.lanes[queue + 1], copies)
 
 
 @kernel

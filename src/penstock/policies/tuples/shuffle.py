@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.policies.api import Rule, rule
 from penstock.policies.tuples.kinds import SHUFFLE
@@ -24,7 +24,7 @@ class Shuffle:
         return rule(SHUFFLE)
 
 
-@kernel
+@lean
 def shuffle(queues: Queues, lanes: Lanes, queue: int, amount: int, rng: np.random.Generator, sent: Longs) -> int:
     """Send `amount` tuples of a queue, each to a lane at random among those with room; return how many went."""
     first, last = queues.lanes[queue], queues.lanes[queue + 1]

@@ -1,16 +1,19 @@
 """Whether every tuple is in exactly one place: what debug mode checks after every slot."""
 
+import numpy as np
+
 from penstock.model.kernel import kernel
 from penstock.model.slotted import System
 from penstock.policies.tuples.lanes import Lanes
-from penstock.sim.slotted.state import AFTER, HEAD, NONE, PENDING, SIZE, State
+from penstock.sim.slotted.state import AFTER, HEAD, LANE, NONE, PENDING, ROOT, SIZE, TAIL, State
 
 FAULTS = (
     "",
     "a list is not as long as it says",
+    "a tuple is in two lists",
     "a tuple is in no list",
-    "tuples in the system and tuples that roots wait for differ",
-    "tuples at a task and tuples that lanes have outstanding differ",
+    "tuples that follow from a root and tuples that it waits for differ",
+    "tuples that went down a lane and tuples that it has outstanding differ",
 )
 
 
@@ -18,23 +21,27 @@ FAULTS = (
 def first_fault(system: System, state: State, lanes: Lanes) -> int:
     """Return 0 where all tuples add up, otherwise which of FAULTS is found."""
     rows, lists, tasks = state.rows, state.lists, len(system.source)
-    total, inside = 0, 0
-    for number in range(len(lists)):
-        row, counted = lists[number, HEAD], 0
-        for _ in range(lists[number, SIZE]):
+    seen = np.zeros(len(rows), dtype=np.bool_)
+    following = np.zeros(len(state.roots), dtype=np.int64)
+    under_way = np.zeros(len(lanes.outstanding))
+    for number in range(len(lists) + 1):
+        free = number == len(lists)
+        row, last = (state.free[0], NONE) if free else (lists[number, HEAD], NONE)
+        for _ in range(state.free[1] if free else lists[number, SIZE]):
             if row == NONE:
                 return 1
-            counted += 1
-            row = rows[row, AFTER]
-        total += counted
-        inside += counted if number < 3 * tasks else 0
-    if total + state.free[1] != len(rows):
-        return 2
-    pending = 0
-    for root in range(len(state.roots)):
-        if state.roots[root, PENDING] < 0:
-            return 3
-        pending += state.roots[root, PENDING]
-    if pending != total:
+            if seen[row]:
+                return 2
+            seen[row] = True
+            if not free:
+                following[rows[row, ROOT]] += 1
+            if number < 3 * tasks:
+                under_way[rows[row, LANE]] += 1.0
+            last, row = row, rows[row, AFTER]
+        if not free and last != NONE and last != lists[number, TAIL]:
+            return 1
+    if not seen.all():
         return 3
-    return 4 if lanes.outstanding.sum() != inside else 0
+    if (following != state.roots[:, PENDING]).any():
+        return 4
+    return 5 if (under_way != lanes.outstanding).any() else 0

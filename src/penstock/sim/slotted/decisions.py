@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, lean
 from penstock.model.slotted import Longs, System
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.kinds import FIELDS, FIFO, PARTIAL_KEY
 from penstock.policies.tuples.lanes import Lanes, Queues
-from penstock.policies.tuples.routing import route, route_keyed
+from penstock.policies.tuples.routing import route_keyed, route_lean, tell_price
 from penstock.policies.tuples.sending import send
 from penstock.sim.slotted.state import AFTER, HEAD, LANE, PENDING, ROOT, SINCE, SIZE, Counts, State, push, take
 from penstock.sim.slotted.steps import send_down
@@ -85,7 +85,7 @@ def _allow_oldest(
             heads[place] = rows[heads[place], AFTER]
 
 
-@kernel
+@lean
 def decide(
     system: System,
     state: State,
@@ -95,14 +95,13 @@ def decide(
     kind: int,
     settings: Floats,
     keys: Floats,
-    allowed: Longs,
     slot: int,
     rng: np.random.Generator,
     sent: Longs,
 ) -> None:
     """Decide where the tuples of every task go, and send them."""
     rows, lists, target, cost, begin = state.rows, state.lists, system.target, system.cost, system.lanes
-    waiting, arrived, copies, keyed = queues.waiting, queues.arrived, system.copies, system.keyed
+    copies, keyed = system.copies, system.keyed
     outstanding, waited, left, first_queue = lanes.outstanding, counts.waited, counts.left, system.queues
     tasks, number, by_key = len(system.source), len(system.emits), kind in (FIELDS, PARTIAL_KEY)
     spent = 0.0
@@ -110,8 +109,6 @@ def decide(
         first, last = first_queue[task], first_queue[task + 1]
         limit, special = system.limit[task], by_key
         for queue in range(first, last):
-            waiting[queue] = min(waiting[queue], allowed[queue])
-            arrived[queue] = min(arrived[queue], allowed[queue])
             special |= copies[queue] or keyed[queue]
         if special:
             _decide_mixed(system, state, queues, lanes, counts, kind, settings, keys, task, slot, rng, sent)
@@ -120,7 +117,7 @@ def decide(
             continue
         for lane in range(begin[first], begin[last]):
             sent[lane] = 0
-        route(kind, settings, queues, lanes, first, last, limit, rng, sent)
+        route_lean(kind, settings, queues, lanes, first, last, limit, rng, sent)
         for queue in range(first, last):
             for lane in range(begin[queue], begin[queue + 1]):
                 amount = sent[lane]
@@ -132,7 +129,7 @@ def decide(
     counts.cost[slot] += spent
 
 
-@kernel
+@lean
 def _decide_mixed(
     system: System,
     state: State,
@@ -151,8 +148,10 @@ def _decide_mixed(
     limit, by_key = system.limit[task], kind in (FIELDS, PARTIAL_KEY)
     for queue in range(system.queues[task], system.queues[task + 1]):
         begin, end = system.lanes[queue], system.lanes[queue + 1]
-        amount = min(limit, queues.waiting[queue])
+        amount = min(limit, queues.waiting[queue], queues.allowed[queue])
         sent[begin:end] = 0
+        if system.copies[queue] or system.keyed[queue]:
+            tell_price(kind, settings, queues, lanes, queue, system.copies[queue])
         if system.copies[queue]:
             _copy(system, state, lanes, counts, queue, amount, slot)
             limit -= amount
@@ -162,12 +161,12 @@ def _decide_mixed(
                 rule = PARTIAL_KEY if system.paired[queue] else FIELDS
             limit -= _by_key(system, state, lanes, counts, rule, keys, queue, amount, slot, rng, sent)
         else:
-            limit -= route(kind, settings, queues, lanes, queue, queue + 1, limit, rng, sent)
+            limit -= route_lean(kind, settings, queues, lanes, queue, queue + 1, limit, rng, sent)
             for lane in range(begin, end):
                 _send(system, state, lanes, counts, queue, lane, sent[lane], slot)
 
 
-@kernel
+@lean
 def _send(
     system: System, state: State, lanes: Lanes, counts: Counts, queue: int, lane: int, amount: int, slot: int
 ) -> None:
@@ -179,7 +178,7 @@ def _send(
     lanes.outstanding[lane] += amount
 
 
-@kernel
+@lean
 def _copy(system: System, state: State, lanes: Lanes, counts: Counts, queue: int, amount: int, slot: int) -> None:
     """Send tuples down every lane of a queue."""
     rows, lists, free, roots = state.rows, state.lists, state.free, state.roots

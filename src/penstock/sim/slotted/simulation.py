@@ -11,7 +11,7 @@ import numpy as np
 from penstock.model.errors import InvalidInput
 from penstock.model.kernel import kernel
 from penstock.model.slotted import UNLIMITED, Longs, System
-from penstock.model.taskgraph import Floats
+from penstock.model.taskgraph import Bools, Floats
 from penstock.policies.api import RoutingPolicy, SendingPolicy
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
 from penstock.policies.tuples.sending import STATE
@@ -58,7 +58,7 @@ def simulate(
     beta: weighs out-queues in the backlog (12). check: verify after every slot that no tuple was lost or doubled.
     run: another form of the kernel `run_slots`, such as the interpreted one.
     """
-    _refuse_odd(system, arrivals, warm_up)
+    _refuse_odd(system, arrivals, sending, warm_up)
     rng = np.random.default_rng(seed)
     feed, roots = _roots(arrivals, rng)
     slots = arrivals.counts.shape[1]
@@ -70,10 +70,9 @@ def simulate(
     counts = _counts(slots, len(system.emits))
     links = _links(system)
     sends = None if sending is None else sending.rule
-    limited = bool((system.capacity < UNLIMITED).any())
     likely = _cumulative(keys)
     step = run_slots if run is None else run
-    rules = (*routing.rule, *((-1, routing.rule.settings) if sends is None or not limited else sends))
+    rules = (*routing.rule, *((-1, routing.rule.settings) if sends is None or not _limited(system) else sends))
     slot = 0
     while slot < slots:
         slot = step(system, state, queues, lanes, feed, counts, *rules, links, likely, rng, slot, check)
@@ -106,7 +105,6 @@ def run_slots(
 
     sending: below 0 where links have no limit. A slot after which tuples do not add up gives -1.
     """
-    allowed = np.full(len(system.emits), UNLIMITED, dtype=np.int64)
     sent = np.zeros(len(system.target), dtype=np.int64)
     for slot in range(begin, feed.known.shape[1]):
         if state.free[1] < steps.needed(system, state, feed, slot):
@@ -114,8 +112,8 @@ def run_slots(
         steps.arrive(system, state, feed, counts, slot)
         steps.observe(system, state, queues, lanes, counts, slot)
         if sending >= 0:
-            allow(system, state, queues.waiting, links, sending, sending_settings, slot, rng, allowed)
-        decide(system, state, queues, lanes, counts, routing, routing_settings, keys, allowed, slot, rng, sent)
+            allow(system, state, queues.waiting, links, sending, sending_settings, slot, rng, queues.allowed)
+        decide(system, state, queues, lanes, counts, routing, routing_settings, keys, slot, rng, sent)
         steps.tell_prices(system, queues, lanes)
         steps.serve(system, state, lanes, counts, slot)
         steps.record(system, state, counts, slot)
@@ -124,20 +122,39 @@ def run_slots(
     return len(counts.cost)
 
 
-def _refuse_odd(system: System, arrivals: Arrivals, warm_up: int) -> None:
-    counts = arrivals.counts
-    if counts.ndim != 2 or counts.shape[0] != system.tasks:
-        raise InvalidInput("arrivals.counts", f"expected a row for each of {system.tasks} tasks, got {counts.shape}")
-    if (counts < 0).any() or counts[~system.source].any():
-        raise InvalidInput("arrivals.counts", "expected numbers ≥ 0, and none for tasks that are not sources")
-    if not 0 <= warm_up < max(counts.shape[1], 1):
-        raise InvalidInput("warm_up", f"expected 0 to {counts.shape[1] - 1} slots, got {warm_up}; simulate more slots")
+def _refuse_odd(system: System, arrivals: Arrivals, sending: SendingPolicy | None, warm_up: int) -> None:
+    counts, slots = arrivals.counts, arrivals.counts.shape[-1]
+    _refuse_table("arrivals.counts", counts, (system.tasks, max(1, slots)))
+    if counts[~system.source].any():
+        task = int(np.flatnonzero(~system.source & counts.any(axis=1))[0])
+        raise InvalidInput(f"arrivals.counts[{task}]", "expected nothing, as the task is no source; set it to 0")
+    if arrivals.predicted is not None:
+        _refuse_table("arrivals.predicted", arrivals.predicted, counts.shape)
+        if arrivals.lead is None:
+            raise InvalidInput("arrivals.lead", "expected how many slots ahead tuples are predicted, got none; add it")
+    if arrivals.lead is not None:
+        _refuse_table("arrivals.lead", arrivals.lead, (system.tasks,))
+    if not 0 <= warm_up < slots:
+        raise InvalidInput("warm_up", f"expected 0 to {slots - 1} slots, got {warm_up}; simulate more slots")
+    if sending is None and _limited(system):
+        problem = "expected a policy that shares the machines' cards out, got none"
+        raise InvalidInput("sending", f"{problem}; name one, or build the system without a capacity")
+
+
+def _refuse_table(path: str, found: Longs, shape: tuple[int, ...]) -> None:
+    if found.shape != shape or found.dtype.kind not in "iu" or (found < 0).any():
+        has = f"{found.dtype} of shape {found.shape}, the least {found.min(initial=0)}"
+        raise InvalidInput(path, f"expected whole numbers ≥ 0 of shape {shape}, got {has}")
+
+
+def _limited(system: System) -> bool:
+    return bool((system.capacity < UNLIMITED).any())
 
 
 def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Longs]:
     """Number all tuples from outside, those that were predicted and do not come among them.
 
-    Of a slot's tuples the predicted ones come first; which of them come is drawn at random where too many are.
+    Of a slot's tuples the predicted ones come first.
     """
     actual = arrivals.counts
     tasks, slots = actual.shape
@@ -146,17 +163,24 @@ def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Longs]:
     known = np.where(lead[:, None] > 0, predicted, 0)
     total = np.maximum(actual, known)
     first = np.zeros((tasks, slots + 1), dtype=np.int64)
-    ends = np.cumsum(total.ravel()).reshape(tasks, slots)
-    first[:, 1:] = ends
-    first[1:, 0] = ends[:-1, -1] if slots else 0
-    group = np.repeat(np.arange(tasks * slots), total.ravel())
-    place = np.arange(len(group)) - np.repeat(ends.ravel() - total.ravel(), total.ravel())
-    drawn = np.where(place < known.ravel()[group], rng.random(len(group)), 2.0)
+    first[:, 1:] = np.cumsum(total).reshape(tasks, slots)
+    first[1:, 0] = first[:-1, -1]
+    roots = np.zeros((int(total.sum()), 4), dtype=np.int64)
+    roots[:, DUE] = np.repeat(np.tile(np.arange(slots), tasks), total.ravel())
+    roots[:, REAL], roots[:, DONE] = True, NONE
+    if (known > actual).any():
+        roots[:, REAL] = _come(actual.ravel(), known.ravel(), total.ravel(), rng)
+    return Feed(first, known.astype(np.int64), lead), roots
+
+
+def _come(actual: Longs, known: Longs, total: Longs, rng: np.random.Generator) -> Bools:
+    """Draw which tuples come: of those predicted for a slot any, where they are too many; all that nobody foresaw."""
+    group = np.repeat(np.arange(len(total)), total)
+    place = np.arange(len(group)) - np.repeat(np.cumsum(total) - total, total)
+    drawn = np.where(place < known[group], rng.random(len(group)), 2.0)
     rank = np.empty(len(group), dtype=np.int64)
     rank[np.lexsort((drawn, group))] = place
-    roots = np.zeros((len(group), 4), dtype=np.int64)
-    roots[:, DUE], roots[:, REAL], roots[:, DONE] = group % max(slots, 1), rank < actual.ravel()[group], NONE
-    return Feed(first, known.astype(np.int64), lead), roots
+    return np.asarray(rank < actual[group])
 
 
 def _counts(slots: int, queues: int) -> Counts:

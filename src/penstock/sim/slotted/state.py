@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import inlined
+from penstock.model.kernel import lean
 from penstock.model.slotted import Longs, System
 from penstock.model.taskgraph import Floats
 
@@ -85,7 +85,7 @@ def grown(state: State) -> State:
     return state._replace(rows=np.concatenate([state.rows, more]), free=free)
 
 
-@inlined
+@lean
 def push(rows: Longs, lists: Longs, number: int, row: int) -> None:
     """Put a tuple at the end of a list."""
     rows[row, AFTER] = NONE
@@ -97,7 +97,7 @@ def push(rows: Longs, lists: Longs, number: int, row: int) -> None:
     lists[number, SIZE] += 1
 
 
-@inlined
+@lean
 def pop(rows: Longs, lists: Longs, number: int) -> int:
     """Take the first tuple of a list that is not empty."""
     row: int = lists[number, HEAD]
@@ -106,7 +106,7 @@ def pop(rows: Longs, lists: Longs, number: int) -> int:
     return row
 
 
-@inlined
+@lean
 def join(rows: Longs, lists: Longs, number: int, head: int, last: int, amount: int) -> None:
     """Put tuples that follow each other at the end of a list."""
     if lists[number, SIZE] == 0:
@@ -117,7 +117,7 @@ def join(rows: Longs, lists: Longs, number: int, head: int, last: int, amount: i
     lists[number, SIZE] += amount
 
 
-@inlined
+@lean
 def append(rows: Longs, lists: Longs, source: int, target: int) -> None:
     """Put all of one list behind another."""
     if lists[source, SIZE] > 0:
@@ -125,7 +125,7 @@ def append(rows: Longs, lists: Longs, source: int, target: int) -> None:
         lists[source, SIZE] = 0
 
 
-@inlined
+@lean
 def take(rows: Longs, free: Longs) -> int:
     """Return a free row; there is one."""
     row: int = free[0]
@@ -134,7 +134,7 @@ def take(rows: Longs, free: Longs) -> int:
     return row
 
 
-@inlined
+@lean
 def release(rows: Longs, free: Longs, row: int) -> None:
     """Give a row back."""
     rows[row, AFTER] = free[0]

@@ -7,7 +7,7 @@ tables once: in a loop that would count references anew for every tuple.
 
 import numpy as np
 
-from penstock.model.kernel import inlined, kernel
+from penstock.model.kernel import lean
 from penstock.model.slotted import Longs, System
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.lanes import Lanes, Queues
@@ -37,7 +37,7 @@ from penstock.sim.slotted.state import (
 ROUND = 1e-9  # what a sum of fractions may lack of a whole tuple
 
 
-@kernel
+@lean
 def arrive(system: System, state: State, feed: Feed, counts: Counts, slot: int) -> None:
     """Let the tuples of a slot arrive, and those predicted for a later one be known."""
     first, known, slots = feed.first, feed.known, feed.known.shape[1]
@@ -48,15 +48,15 @@ def arrive(system: System, state: State, feed: Feed, counts: Counts, slot: int) 
         if lead > 0:
             _fall_due(system, state, counts, task, slot)
         foreseen = known[task, slot] if lead > 0 and slot > 0 else 0
-        _enter(system, state, task, first[task, slot] + foreseen, first[task, slot + 1], slot, False)
+        _enter(system, state, task, first[task, slot] + foreseen, first[task, slot + 1], False)
         if lead > 0:
             for later in range(slot + 1 if slot == 0 else slot + lead, min(slot + lead, slots - 1) + 1):
                 begin = first[task, later]
-                _enter(system, state, task, begin, begin + known[task, later], slot, True)  # (6)
+                _enter(system, state, task, begin, begin + known[task, later], True)  # (6)
 
 
-@kernel
-def _enter(system: System, state: State, task: int, begin: int, end: int, slot: int, ahead: bool) -> None:
+@lean
+def _enter(system: System, state: State, task: int, begin: int, end: int, ahead: bool) -> None:
     """Put roots into the out-queues of their source."""
     rows, free, lists, made, roots, emits = state.rows, state.free, state.lists, state.made, state.roots, system.emits
     tasks, first, last = len(system.source), system.queues[task], system.queues[task + 1]
@@ -70,14 +70,14 @@ def _enter(system: System, state: State, task: int, begin: int, end: int, slot: 
             made[queue] -= amount
             for _ in range(amount):
                 row = take(rows, free)
-                rows[row, ROOT], rows[row, LANE], rows[row, SINCE] = root, NONE, slot
+                rows[row, ROOT], rows[row, LANE], rows[row, SINCE] = root, NONE, roots[root, DUE]
                 push(rows, lists, number + queue, row)
             roots[root, PENDING] += amount
         if roots[root, PENDING] == 0:  # it makes nothing this time
             roots[root, DONE] = roots[root, DUE]
 
 
-@kernel
+@lean
 def _fall_due(system: System, state: State, counts: Counts, task: int, slot: int) -> None:
     """Move predicted tuples that are due to those that have arrived (5); drop those that did not come."""
     rows, lists, roots = state.rows, state.lists, state.roots
@@ -91,7 +91,6 @@ def _fall_due(system: System, state: State, counts: Counts, task: int, slot: int
                 break
             pop(rows, lists, ahead + queue)
             if roots[root, REAL] != 0:
-                rows[row, SINCE] = slot
                 push(rows, lists, outbox + queue, row)
             else:
                 release(rows, state.free, row)
@@ -99,7 +98,7 @@ def _fall_due(system: System, state: State, counts: Counts, task: int, slot: int
                 counts.dropped[0] += 1
 
 
-@kernel
+@lean
 def observe(system: System, state: State, queues: Queues, lanes: Lanes, counts: Counts, slot: int) -> None:
     """Note the queues at the beginning of a slot, for the decisions and the record."""
     lists, waiting, arrived, target = state.lists, queues.waiting, queues.arrived, system.target
@@ -119,7 +118,7 @@ def observe(system: System, state: State, queues: Queues, lanes: Lanes, counts: 
         flying[lane] = lists[tasks + target[lane], SIZE]
 
 
-@kernel
+@lean
 def tell_prices(system: System, queues: Queues, lanes: Lanes) -> None:
     """Let every lane know what its target says that a tuple there will cost from there on."""
     begin, emits, price, ahead, target = system.queues, system.emits, queues.price, lanes.ahead, system.target
@@ -130,7 +129,7 @@ def tell_prices(system: System, queues: Queues, lanes: Lanes) -> None:
         ahead[lane] = total
 
 
-@inlined
+@lean
 def send_down(
     rows: Longs,
     lists: Longs,
@@ -153,7 +152,7 @@ def send_down(
         if count > 0:
             head = last = row = lists[source, HEAD]
             for _ in range(count):
-                waited += slot - rows[row, SINCE]
+                waited += max(0, slot - rows[row, SINCE])  # a predicted tuple has not begun to wait
                 rows[row, LANE] = lane
                 last, row = row, rows[row, AFTER]
             lists[source, HEAD] = row
@@ -163,7 +162,7 @@ def send_down(
     return waited
 
 
-@kernel
+@lean
 def serve(system: System, state: State, lanes: Lanes, counts: Counts, slot: int) -> None:
     """Let what was sent in the last slot land, and every task serve its queue (8)."""
     rows, lists, free, roots, served = state.rows, state.lists, state.free, state.roots, state.served
@@ -195,7 +194,7 @@ def serve(system: System, state: State, lanes: Lanes, counts: Counts, slot: int)
     counts.hops[0] += hops
 
 
-@inlined
+@lean
 def _pass_on(rows: Longs, lists: Longs, outstanding: Floats, task: int, outbox: int, amount: int, slot: int) -> None:
     """Serve tuples from each of which one follows: the same rows go on."""
     head = last = row = lists[task, HEAD]
@@ -208,7 +207,7 @@ def _pass_on(rows: Longs, lists: Longs, outstanding: Floats, task: int, outbox: 
     join(rows, lists, outbox, head, last, amount)  # (9)
 
 
-@inlined
+@lean
 def _finish(
     rows: Longs, lists: Longs, free: Longs, roots: Longs, outstanding: Floats, task: int, amount: int, slot: int
 ) -> None:
@@ -228,7 +227,7 @@ def _finish(
     free[1] += amount
 
 
-@kernel
+@lean
 def _process(system: System, state: State, outstanding: Floats, task: int, amount: int, slot: int) -> None:
     """Serve tuples from each of which any number may follow."""
     rows, lists, free, roots, made = state.rows, state.lists, state.free, state.roots, state.made
@@ -257,7 +256,7 @@ def _process(system: System, state: State, outstanding: Floats, task: int, amoun
             roots[root, DONE] = slot
 
 
-@kernel
+@lean
 def needed(system: System, state: State, feed: Feed, slot: int) -> int:
     """Return how many more tuples a slot can bring into the system, at most."""
     lists, first, service, emits = state.lists, feed.first, system.service, system.emits
@@ -279,7 +278,7 @@ def needed(system: System, state: State, feed: Feed, slot: int) -> int:
     return most
 
 
-@kernel
+@lean
 def record(system: System, state: State, counts: Counts, slot: int) -> None:
     """Note the out-queues at the end of a slot: the longest, and Jain's index of fairness."""
     lists, outbox, number = state.lists, 3 * len(system.source), len(system.emits)
