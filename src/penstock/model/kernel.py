@@ -15,10 +15,13 @@ from numba.core.event import TimingListener, install_listener
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_COUNTING: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": True}
+_LEAN: dict[str, Any] = {**_COUNTING, "_nrt": False, "forceinline": True}  # _nrt: whether references are counted
+
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call; floating point behaves as in Python, divisions by zero as in numpy."""
-    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy", _nrt=True)(function))
+    return cast(Callable[P, R], numba.njit(**_COUNTING)(function))
 
 
 def lean(function: Callable[P, R]) -> Callable[P, R]:
@@ -28,7 +31,7 @@ def lean(function: Callable[P, R]) -> Callable[P, R]:
     longer than a short function does. A lean one counts none, as its caller holds them all, and hands nothing over.
     For kernels only: called from Python it would never let go of a random generator.
     """
-    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)(function))
+    return cast(Callable[P, R], numba.njit(**_LEAN)(function))
 
 
 class Preparation(TimingListener):

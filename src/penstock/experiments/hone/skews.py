@@ -76,9 +76,9 @@ def _why(kind: str, ordered: bool) -> str:
     if not ordered:
         return "another order"
     ours = {
-        "hot-queue": f"{HOT_SHARE:.0%} of all tuples in one queue",
+        "hot-queue": f"{100 * HOT_SHARE:.0f} % of all tuples in one queue",
         "zipf": f"exponent {ZIPF:g}",
-        "on-off": f"bursts of {BURST:g} slots, {ON:.0%} of the time",
+        "on-off": f"bursts of {BURST:g} slots, {100 * ON:.0f} % of the time",
         "batches": f"1 to {WORDS} tuples",
     }
     return f"the order holds; ours are {ours[kind]}, the check's are not told"

@@ -69,7 +69,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             _ends(curves, last),
             "every step, 1 % slack",
             falls,
-            "both fabrics, Poisson and trace, V = 3, utilisation 0.8 of the fullest component",
+            f"both fabrics, {' and '.join(usual['arrivals'].unique())}, V = 3, 0.8 of the fullest component",
         ),
         Claim(
             "4",

@@ -31,6 +31,7 @@ class Length(NamedTuple):
 
 FULL = Length(10_000, 1_000, 50, 5)
 QUICK = Length(1_200, 200, 15, 2)
+LARGEST_V = 100
 
 FABRICS = ("jellyfish", "fat-tree")
 ALTERNATIVES = ("shuffle", "round-robin", "least-loaded", "load-aware-shuffle")
@@ -76,7 +77,7 @@ def case(quick: bool, **changes: Value) -> dict[str, Value]:
     if not policy_has_v(str(made["policy"])):
         made["v"] = 0.0
     warm_up = span.warm_up + int(span.warm_up_v * float(made["v"]))
-    return {"slots": span.slots, "warm_up": warm_up, **made}
+    return {"slots": span.slots, "warm_up": warm_up, "longest": span.warm_up + span.warm_up_v * LARGEST_V, **made}
 
 
 def policy_has_v(policy: str) -> bool:
@@ -88,8 +89,10 @@ def run_system(one: Case) -> Sequence[Row]:
     """Run a case and return its row."""
     setting = _setting(one)
     rng = np.random.default_rng([int(one["seed"]), 2])
-    slots = int(one["slots"]) + int(one["warm_up"])
-    counts = arrival_counts(setting, str(one["arrivals"]), slots, rng, traces_folder())
+    slots, longest = int(one["slots"]), int(one["longest"])
+    # whoever needs less time to warm up begins later, so that all are measured on the same arrivals
+    counts = arrival_counts(setting, str(one["arrivals"]), longest + slots, rng, traces_folder())
+    counts = counts[:, longest - int(one["warm_up"]) :]
     lead = _lead(one, setting)
     predicted = _predicted(one, setting, counts, lead)
     arrivals = Arrivals(counts, predicted, lead)

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from penstock.model.entity import Positive
+from penstock.model.errors import InvalidInput
 from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
@@ -33,6 +34,10 @@ class LoadAwareShuffle:
     high: Positive = 4.0
     low: Positive = 1.0
     keyed: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise InvalidInput("low", f"expected ≤ high, {self.high:g}, got {self.low:g}; lower it")
 
     @property
     def rule(self) -> Rule:

@@ -138,7 +138,7 @@ def _least(
 @lean
 def _able(queues: Queues, queue: int) -> int:
     """Return how many tuples of a queue may leave."""
-    return min(queues.waiting[queue], queues.allowed[queue])
+    return int(min(queues.waiting[queue], queues.allowed[queue]))
 
 
 @lean

@@ -1,0 +1,101 @@
+"""Out-queues and lanes as routing policies see them: by hand, and at random."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.model.slotted import UNLIMITED, Longs
+from penstock.policies.api import Rule
+from penstock.policies.registry import routing
+from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
+from penstock.policies.tuples.routing import route
+
+STATE = ("turn", "price", "weight", "score", "order")  # what decisions may change
+
+
+class Tables(NamedTuple):
+    """What a decision for one task is made from."""
+
+    queues: Queues
+    lanes: Lanes
+    limit: int
+
+    def copy(self) -> "Tables":
+        """The same, apart from it."""
+        queues, lanes = (type(one)(*(column.copy() for column in one)) for one in (self.queues, self.lanes))
+        return Tables(queues, lanes, self.limit)  # type: ignore[arg-type]
+
+    def able(self, queue: int) -> int:
+        """The tuples of a queue that may leave it, as far as its lanes have room."""
+        own = self.lanes.room[self.queues.lanes[queue] : self.queues.lanes[queue + 1]]
+        return int(min(self.queues.waiting[queue], self.queues.allowed[queue], own.sum()))
+
+    def sums(self, sent: Longs) -> Longs:
+        """What left each queue."""
+        return np.add.reduceat(sent, self.queues.lanes[:-1])
+
+
+class Decision(NamedTuple):
+    """What a policy decided, and what it left behind."""
+
+    sent: Longs
+    tables: Tables
+    next_random: float
+
+
+def tables(widths: int | Sequence[int], limit: int = UNLIMITED, **columns: Any) -> Tables:
+    """Tables of queues with so many lanes; a column is one number, or one for every queue or lane."""
+    each = [widths] if isinstance(widths, int) else list(widths)
+    begin = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
+    queues, ones = empty_queues(begin), np.ones(int(begin[-1]))
+    lanes = idle_lanes(np.zeros_like(ones), np.zeros_like(ones), ones.copy(), ones.copy())
+    for name, values in columns.items():
+        getattr(queues if hasattr(queues, name) else lanes, name)[:] = values
+    return Tables(queues, lanes, limit)
+
+
+def drawn(rng: np.random.Generator, queues: int = 3, width: int = 4, roomy: bool = False, source: bool = True) -> Tables:
+    """Tables with a little of everything; `roomy`: neither lanes nor the sending policy limit anything."""
+    widths = rng.integers(1, width + 1, rng.integers(1, queues + 1))
+    count, number = len(widths), int(widths.sum())
+    waiting = rng.integers(0, 9, count)
+    made = tables(
+        widths.tolist(),
+        limit=int(rng.integers(0, 20)),
+        waiting=waiting,
+        arrived=rng.integers(0, waiting + 1) * source,
+        turn=rng.integers(widths),
+        backlog=rng.integers(0, 7, number),
+        flying=rng.integers(0, 4, number),
+        outstanding=rng.integers(0, 6, number),
+        cost=rng.integers(0, 4, number),
+        onward=rng.integers(0, 4, number),
+        ahead=rng.integers(0, 9, number) / 2,
+        speed=rng.integers(1, 6, number),
+        senders=rng.integers(1, 4),
+    )
+    if not roomy:
+        made.lanes.room[:] = rng.integers(0, 5, number)
+        made.queues.allowed[:] = np.where(rng.random(count) < 0.5, UNLIMITED, rng.integers(0, 9, count))
+    return made
+
+
+def decide(spec: str | Rule, given: Tables, seed: int = 0, how: Callable[..., int] = route) -> Decision:
+    """What a policy decides for all queues of `given`, which stay as they are."""
+    own, rng = given.copy(), np.random.default_rng(seed)
+    rule = routing(spec).rule if isinstance(spec, str) else spec
+    sent = np.zeros(len(own.lanes.room), dtype=np.int64)
+    count = len(own.queues.waiting)
+    went = how(rule.kind, rule.settings, own.queues, own.lanes, 0, count, own.limit, rng, sent)
+    assert went == sent.sum()
+    return Decision(sent, own, rng.random())
+
+
+def repeat(spec: str, given: Tables, times: int, seed: int = 0) -> Longs:
+    """Decide many times over, each with the state and the random numbers that the last one left. [times, L]"""
+    own, rng, rule = given.copy(), np.random.default_rng(seed), routing(spec).rule
+    sent = np.zeros((times, len(own.lanes.room)), dtype=np.int64)
+    for row in sent:
+        route(*rule, own.queues, own.lanes, 0, len(own.queues.waiting), own.limit, rng, row)
+    return sent

@@ -1,0 +1,259 @@
+"""What every tuple policy promises, asked of all that are registered."""
+
+from dataclasses import is_dataclass
+from sys import getrefcount
+
+import numpy as np
+import pytest
+
+from penstock.model.errors import PenstockError
+from penstock.model.slotted import UNLIMITED, Longs
+from penstock.policies import registry
+from penstock.policies.api import SETTINGS, RoutingPolicy, SendingPolicy
+from penstock.policies.registry import PolicyKind
+from penstock.policies.tuples.routing import route, route_keyed
+from penstock.policies.tuples.sending import STATE as REMEMBERED
+from penstock.policies.tuples.sending import send
+from tests.interpreting import wholly_interpreted
+from tests.policies.tuples.tables import STATE, Tables, decide, drawn, tables
+
+ROUTINGS = registry.names(PolicyKind.ROUTING)
+SENDINGS = registry.names(PolicyKind.SENDING)
+KEYED = [name for name in ROUTINGS if registry.routing(name).keyed]
+FREE = [
+    *(name for name in ROUTINGS if name not in KEYED),
+    "load-aware-shuffle:high=1,low=0.5",
+    "potus:v=0",
+    "potus:spread=even,beta=2",
+    "potus:spread=random,in_flight=true",
+    "potus:spread=none,v=10",
+    "potus-plus:v=2",
+    "potus-plus:v=1,prices=false",
+]
+ALL_SENDINGS = [*SENDINGS, "longest-backlog-first:tau=3", "longest-backlog-first:tau=2,conserving=false"]
+CONSERVING = ("shuffle", "round-robin", "least-loaded", "potus-plus", "potus-plus:v=2", "potus-plus:v=1,prices=false")
+NEAR_ONLY = ("local-first", "load-aware-shuffle", "load-aware-shuffle:high=1,low=0.5")
+EVERY_FREE = pytest.mark.parametrize("spec", FREE)
+EVERY_SENDING = pytest.mark.parametrize("spec", ALL_SENDINGS)
+SEED, CASES = 5, 150
+
+
+def cases(number: int = CASES) -> list[Tables]:
+    rng = np.random.default_rng(SEED)
+    return [drawn(rng) for _ in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "protocol"),
+    [
+        *((name, PolicyKind.ROUTING, RoutingPolicy) for name in ROUTINGS),
+        *((name, PolicyKind.SENDING, SendingPolicy) for name in SENDINGS),
+    ],
+)
+def test_is_a_frozen_slotted_dataclass_that_needs_no_arguments(name: str, kind: PolicyKind, protocol: type) -> None:
+    made = registry.policy_class(name, kind)
+    assert is_dataclass(made)
+    assert made.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert isinstance(made(), protocol)
+    assert not hasattr(made(), "__dict__")
+    assert made().rule.settings.shape == (SETTINGS,)
+
+
+@EVERY_FREE
+def test_sends_no_more_than_there_is_than_there_is_room_for_and_than_may_leave(spec: str) -> None:
+    for number, given in enumerate(cases()):
+        sent = decide(spec, given).sent
+        assert (sent >= 0).all(), number
+        assert (sent <= given.lanes.room).all(), number
+        assert (given.sums(sent) <= np.minimum(given.queues.waiting, given.queues.allowed)).all(), number
+        assert sent.sum() <= given.limit, number
+
+
+@EVERY_FREE
+def test_decides_alike_for_equal_seeds(spec: str) -> None:
+    for number, given in enumerate(cases(30)):
+        one, other = decide(spec, given, seed=number), decide(spec, given, seed=number)
+        assert (one.sent == other.sent).all()
+        assert one.next_random == other.next_random
+
+
+@EVERY_FREE
+def test_leaves_what_it_looks_at_unchanged(spec: str) -> None:
+    for given in cases(30):
+        after = decide(spec, given).tables
+        for before, then in ((given.queues, after.queues), (given.lanes, after.lanes)):
+            for name in before._fields:
+                if name not in STATE:
+                    assert (getattr(before, name) == getattr(then, name)).all(), name
+
+
+@EVERY_FREE
+def test_decides_alike_compiled_and_interpreted(spec: str) -> None:
+    plain = wholly_interpreted(route)
+    wide = tables(50, waiting=77, cost=np.arange(50) % 3, backlog=np.arange(50) % 7, senders=2.0, room=4)
+    for number, given in enumerate([*cases(60), wide]):
+        one, other = decide(spec, given, number), decide(spec, given, number, plain)
+        assert (one.sent == other.sent).all(), number
+        assert one.next_random == other.next_random
+        assert (one.tables.queues.turn == other.tables.queues.turn).all()
+        np.testing.assert_allclose(one.tables.queues.price, other.tables.queues.price, rtol=1e-12)
+        np.testing.assert_allclose(one.tables.lanes.weight, other.tables.lanes.weight, rtol=1e-9, atol=1e-9)
+
+
+def test_keeps_no_hold_of_what_it_is_handed() -> None:
+    given, rng, rule = tables(3, waiting=5), np.random.default_rng(0), registry.routing("shuffle").rule
+    sent = np.zeros(3, dtype=np.int64)
+    held = [getrefcount(one) for one in (rng, sent, given.lanes.room, rule.settings)]
+    for _ in range(10):
+        route(*rule, given.queues, given.lanes, 0, 1, 0, rng, sent)
+    assert [getrefcount(one) for one in (rng, sent, given.lanes.room, rule.settings)] == held
+
+
+@pytest.mark.parametrize("spec", CONSERVING)
+def test_sends_all_that_lanes_and_limit_allow(spec: str) -> None:
+    for number, given in enumerate(cases()):
+        able = sum(given.able(queue) for queue in range(len(given.queues.waiting)))
+        assert decide(spec, given).sent.sum() == min(given.limit, able), number
+
+
+@pytest.mark.parametrize("spec", NEAR_ONLY)
+def test_sends_all_that_lanes_and_limit_allow_where_no_task_is_near(spec: str) -> None:
+    for number, given in enumerate(cases()):
+        given.lanes.cost[:] += 1.0
+        able = sum(given.able(queue) for queue in range(len(given.queues.waiting)))
+        assert decide(spec, given).sent.sum() == min(given.limit, able), number
+
+
+@EVERY_FREE
+def test_sends_nothing_where_there_are_no_tuples_no_room_or_no_leave(spec: str) -> None:
+    assert decide(spec, tables((3, 1))).sent.sum() == 0
+    assert decide(spec, tables(3, waiting=5, arrived=5, room=0)).sent.sum() == 0
+    assert decide(spec, tables(3, waiting=5, arrived=5, limit=0)).sent.sum() == 0
+    assert decide(spec, tables(3, waiting=5, arrived=5, allowed=0)).sent.sum() == 0
+
+
+@EVERY_FREE
+def test_one_lane_gets_everything(spec: str) -> None:
+    assert decide(spec, tables(1, waiting=7, arrived=7)).sent.tolist() == [7]
+
+
+@EVERY_FREE
+def test_a_thousand_lanes_are_no_trouble(spec: str) -> None:
+    given = tables(1000, waiting=5000, arrived=5000, backlog=np.arange(1000) % 5, cost=1.0, room=6, speed=3.0)
+    sent = decide(spec, given).sent
+    assert (sent <= 6).all()
+    assert sent.sum() == 5000
+
+
+def test_a_queue_out_of_reach_is_left_alone() -> None:
+    given = tables((2, 2, 2), waiting=4)
+    for spec in FREE:
+        rule, sent = registry.routing(spec).rule, np.zeros(6, dtype=np.int64)
+        own = given.copy()
+        route(*rule, own.queues, own.lanes, 1, 2, UNLIMITED, np.random.default_rng(0), sent)
+        assert sent[[0, 1, 4, 5]].sum() == 0
+        assert sent[2:4].sum() == 4
+
+
+def keyed_case(rng: np.random.Generator) -> tuple[Tables, Longs, Longs]:
+    """A queue behind another, its lanes' loads and room, and the two lanes of each tuple's key."""
+    given = drawn(rng, queues=1, width=6)
+    width = len(given.lanes.room)
+    amount = int(rng.integers(0, 15))
+    own = rng.integers(0, width, amount)
+    other = (own + rng.integers(1, max(2, width), amount)) % width
+    return given, own, other
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_tuples_go_to_a_lane_of_their_key_in_order_until_there_is_no_room(name: str) -> None:
+    rng, rule = np.random.default_rng(SEED), registry.routing(name).rule
+    stopped = 0
+    for _ in range(300):
+        given, own, other = keyed_case(rng)
+        sent, chosen = np.zeros_like(given.lanes.room), np.full(len(own), -1, dtype=np.int64)
+        went = route_keyed(rule.kind, given.lanes, 0, own, other, len(own), chosen, sent)
+        both = name == "partial-key"
+        for place in range(went):
+            assert chosen[place] in ((own[place], other[place]) if both else (own[place],))
+        assert (np.bincount(chosen[:went], minlength=len(sent)) == sent).all()
+        assert (sent <= given.lanes.room).all()
+        assert (chosen[went:] == -1).all()
+        if went < len(own):
+            stopped += 1
+            full = sent >= given.lanes.room
+            assert full[own[went]]
+            assert full[other[went]] or not both
+    assert stopped > 50
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_keys_are_told_apart_alike_compiled_and_interpreted(name: str) -> None:
+    rng, rule = np.random.default_rng(SEED), registry.routing(name).rule
+    for _ in range(100):
+        given, own, other = keyed_case(rng)
+        answers = []
+        for how in (route_keyed, wholly_interpreted(route_keyed)):
+            sent, chosen = np.zeros_like(given.lanes.room), np.full(len(own), -1, dtype=np.int64)
+            went = how(rule.kind, given.lanes, 0, own, other, len(own), chosen, sent)
+            answers.append((went, sent.tolist(), chosen.tolist()))
+        assert answers[0] == answers[1]
+
+
+class Link:
+    """What a sending policy sees of a link, drawn at random."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        size = int(rng.integers(1, 7))
+        self.backlog = rng.integers(0, 6, size)
+        self.oldest = rng.integers(0, 9, size).astype(np.float64)
+        self.budget = int(rng.integers(0, 9))
+
+    def shared(self, spec: str, seed: int, how: object = send) -> tuple[Longs, Longs]:
+        """What is allowed of each queue in three slots in a row, and what the policy remembers then."""
+        rule, rng = registry.sending(spec).rule, np.random.default_rng(seed)
+        state, allowed = np.zeros(REMEMBERED), np.zeros((3, len(self.backlog)), dtype=np.int64)
+        for slot, row in enumerate(allowed):
+            before = self.backlog.copy(), self.oldest.copy()
+            given = how(*rule, float(slot), self.budget, self.backlog, self.oldest, state, rng, row)  # type: ignore[operator]
+            assert given == row.sum()
+            assert (before[0] == self.backlog).all()
+            assert (before[1] == self.oldest).all()
+        return allowed, state
+
+
+@EVERY_SENDING
+def test_shares_out_no_more_than_there_is_alike_for_equal_seeds_and_interpreted(spec: str) -> None:
+    rng, plain = np.random.default_rng(SEED), wholly_interpreted(send)
+    for number in range(100):
+        link = Link(rng)
+        allowed, state = link.shared(spec, number)
+        assert (allowed >= 0).all()
+        assert (allowed <= link.backlog).all()
+        assert (allowed.sum(axis=1) <= link.budget).all()
+        for other in (link.shared(spec, number), link.shared(spec, number, plain)):
+            assert (other[0] == allowed).all()
+            assert (other[1] == state).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "said"),
+    [
+        ("routing", "potus:v=-1", "routing.potus.v: expected a number ≥ 0, got '-1'"),
+        ("routing", "potus:beta=0", "routing.potus.beta: expected a number > 0, got '0'"),
+        ("routing", "potus:spread=wide", "routing.potus.spread: expected one of even, least, none, random, got 'wide'"),
+        ("routing", "potus:gamma=3", "routing.potus: no parameter is named 'gamma'"),
+        ("routing", "potus-plus:v=inf", "routing.potus-plus.v: "),
+        ("routing", "shuffle:seed=1", "routing.shuffle: no parameter is named 'seed'; it has none"),
+        ("routing", "load-aware-shuffle:low=0", "routing.load-aware-shuffle.low: expected a number > 0, got '0'"),
+        ("routing", "load-aware-shuffle:low=5", "routing.load-aware-shuffle.low: expected ≤ high, 4, got 5; lower it"),
+        ("routing", "fifo", "routing: no routing policy is named 'fifo'; 'fifo' is a sending policy; there are "),
+        ("sending", "longest-backlog-first:tau=-2", "sending.longest-backlog-first.tau: expected a number ≥ 0"),
+        ("sending", "potus", "sending: no sending policy is named 'potus'; 'potus' is a routing policy; there are "),
+    ],
+)
+def test_a_wrong_parameter_is_a_one_line_error(kind: str, spec: str, said: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        getattr(registry, kind)(spec)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
