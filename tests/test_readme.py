@@ -21,6 +21,7 @@ from penstock.runtime.emulation import Truth
 from tests.conftest import Ran
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("docs/exactly-once.md", "docs/tuple-scheduling.md", "docs/forecasting.md")
 TEXT = (ROOT / "README.md").read_text()
 ALWAYS = {"kind", "run", "worker", "incarnation", "version", "at", "epoch", "emulated"}
 
@@ -143,6 +144,25 @@ def test_every_option_in_the_page_on_failures_is_one(penstock: Callable[..., Ran
         assert options <= offered, command
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_on_other_pages_has_the_options_that_it_is_shown_with(
+    penstock: Callable[..., Ran], page: str
+) -> None:
+    shown: dict[str, set[str]] = {}
+    for command, text in re.findall(r"^penstock (\w+)([^\n`]*)", (ROOT / page).read_text(), re.MULTILINE):
+        shown.setdefault(command, set()).update(re.findall(r"(?<!\w)--[a-z][a-z-]+", text))
+    assert shown
+    for command, options in shown.items():
+        assert options <= set(re.findall(r"--[a-z][a-z-]+", penstock(command, "--help").out)), command
+
+
+def test_the_page_on_tuple_scheduling_has_code_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tuple-scheduling.md").read_text(), re.DOTALL)
+    exec(compile(code, "tuple-scheduling.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines()] == ["shuffle", "potus:v=3", "potus-plus"]
+
+
 def test_its_tables_of_sources_and_sinks_name_what_can_be_made() -> None:
     for row in [*rows("source"), *rows("sink")]:
         name, given = re.findall(r"^`(\w+)\((.*)\)`", row[0])[0]
@@ -182,7 +202,7 @@ def test_the_warning_that_it_shows_is_the_one_that_is_given() -> None:
 
 
 def test_links_lead_to_files() -> None:
-    for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "examples/README.md", "docs/exactly-once.md"):
+    for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "examples/README.md", *PAGES):
         folder = (ROOT / document).parent
         for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / document).read_text()):
             assert (folder / target).exists(), f"{document}: {target}"

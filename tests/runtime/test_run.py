@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock.model.errors import InvalidInput, UnknownName
+from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.ingest import read_telemetry
 from penstock.pipeline.session import session
 from penstock.runtime import socket as control
@@ -141,6 +142,20 @@ def test_applying_a_plan_moves_what_differs_and_only_that(start: Callable[..., R
     assert run.apply(other) == []
     assert run.status().policy == other.policy
     run.drain()
+    assert last_counts(run.folder) == truth(run.status().emitted)
+
+
+@pytest.mark.parametrize("place", [{"slots": 3}, {"emulate": TRIO}], ids=["three", "emulated"])
+def test_tuple_policies_are_switched_under_load_and_counts_are_the_truth(
+    start: Callable[..., Run], place: dict[str, Any]
+) -> None:
+    run = start(words(rate=200), routing="round-robin", sending="random", slot_ms=2.0, **place)
+    for routing, sending in (("potus", "none"), ("potus-plus:v=1", "longest-backlog-first:tau=5"), ("none", "none")):
+        sleep(0.4)
+        run.switch(routing=routing, sending=sending)
+    assert run.status().tuples == TuplePolicies(slot_ms=2.0)
+    run.drain()
+    assert run.status().error == ""
     assert last_counts(run.folder) == truth(run.status().emitted)
 
 

@@ -38,7 +38,7 @@ EXAMPLES = """Examples:
 
   penstock run log-processing --arrivals poisson:rate=500 --input /var/log/syslog --master spark://head:7077
 
-  penstock run word-count --emulate hetero-small --routing source->split=potus --sending longest-backlog-first:tau=10
+  penstock run word-count --emulate hetero-small --routing "source->split=potus" --sending longest-backlog-first:tau=10
 
   penstock run my_module:flow --emulate my-cluster.toml --plan plan.toml --telemetry /data/telemetry
 

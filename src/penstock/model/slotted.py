@@ -139,7 +139,7 @@ def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floa
     tasks = expand_tasks(one.topology)
     machine = machine_of[np.asarray(one.slots, dtype=np.int64)].astype(np.int64)
     selectivity = [stream.selectivity for stream in one.topology.streams]
-    queues, emits, groupings, lanes, target, cost = [0], [], [], [0], [], []
+    queues, emits, flows, lanes, target, cost = [0], [], [], [0], [], []
     onward = least_costs(one.topology, tasks.first, machine, between)
     for task in range(tasks.number):
         for flow in tasks.flows:
@@ -147,15 +147,14 @@ def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floa
                 continue
             ends = _ends(tasks.of(flow.source), tasks.of(flow.target), flow.grouping, task)
             emits.append(selectivity[flow.stream])
-            groupings.append(flow.grouping)
+            flows.append(flow)
             target += list(ends)
             cost += [float(between[machine[task], machine[end]]) for end in ends]
             lanes.append(len(target))
         queues.append(len(emits))
     ends_of = np.array(target, dtype=np.int64)
-    pair = np.repeat(np.arange(len(emits)), np.diff(lanes))
-    sender = np.repeat(np.arange(tasks.number), np.diff(queues))[pair] if len(emits) else pair
-    same = tasks.component[sender].astype(np.int64) * (tasks.number + 1) + ends_of if len(pair) else ends_of
+    stream = np.repeat(np.array([flow.stream for flow in flows], dtype=np.int64), np.diff(lanes))
+    same = stream * (tasks.number + 1) + ends_of
     _, inverse, count = np.unique(same, return_inverse=True, return_counts=True)
     return {
         "application": np.full(tasks.number, number, dtype=np.int64),
@@ -164,9 +163,9 @@ def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floa
         "source": tasks.source,
         "queues": np.array(queues, dtype=np.int64),
         "emits": np.array(emits, dtype=np.float64),
-        "copies": np.array([one is Grouping.ALL for one in groupings], dtype=bool),
-        "keyed": np.array([one in (Grouping.FIELDS, Grouping.PARTIAL_KEY) for one in groupings], dtype=bool),
-        "paired": np.array([one is Grouping.PARTIAL_KEY for one in groupings], dtype=bool),
+        "copies": np.array([flow.grouping is Grouping.ALL for flow in flows], dtype=bool),
+        "keyed": np.array([flow.grouping in (Grouping.FIELDS, Grouping.PARTIAL_KEY) for flow in flows], dtype=bool),
+        "paired": np.array([flow.grouping is Grouping.PARTIAL_KEY for flow in flows], dtype=bool),
         "lanes": np.array(lanes, dtype=np.int64),
         "target": ends_of,
         "cost": np.array(cost, dtype=np.float64),

@@ -29,7 +29,8 @@ class Tables(NamedTuple):
     def able(self, queue: int) -> int:
         """The tuples of a queue that may leave it, as far as its lanes have room."""
         own = self.lanes.room[self.queues.lanes[queue] : self.queues.lanes[queue + 1]]
-        return int(min(self.queues.waiting[queue], self.queues.allowed[queue], own.sum()))
+        roomy = int(np.minimum(own, self.queues.waiting[queue]).sum())  # the sum of limits that there are not overflows
+        return min(int(self.queues.waiting[queue]), int(self.queues.allowed[queue]), roomy)
 
     def sums(self, sent: Longs) -> Longs:
         """What left each queue."""
@@ -55,7 +56,9 @@ def tables(widths: int | Sequence[int], limit: int = UNLIMITED, **columns: Any) 
     return Tables(queues, lanes, limit)
 
 
-def drawn(rng: np.random.Generator, queues: int = 3, width: int = 4, roomy: bool = False, source: bool = True) -> Tables:
+def drawn(
+    rng: np.random.Generator, queues: int = 3, width: int = 4, roomy: bool = False, source: bool = True
+) -> Tables:
     """Tables with a little of everything; `roomy`: neither lanes nor the sending policy limit anything."""
     widths = rng.integers(1, width + 1, rng.integers(1, queues + 1))
     count, number = len(widths), int(widths.sum())

@@ -100,7 +100,7 @@ def run_system(one: Case) -> Sequence[Row]:
     found = simulate(setting.system, arrivals, policy, warm_up=int(one["warm_up"]), seed=int(one["seed"]))
     came = counts[:, int(one["warm_up"]) :].mean(axis=1)
     wrong = 0.0 if predicted is None else float(((predicted - counts)[lead > 0] ** 2).mean())
-    return [{**measured(setting.system, came, found), "squared_error": wrong}]
+    return [{**measured(setting.system, came, found, slots), "squared_error": wrong}]
 
 
 def spec(one: Case) -> str:
@@ -110,16 +110,22 @@ def spec(one: Case) -> str:
     return f"{one['policy']}:v={one['v']}" + (f",{one['options']}" if one["options"] else "")
 
 
-def measured(system: System, came: Floats, found: Outcome) -> dict[str, float]:
-    """Return the figures of a simulation, beside the least cost of what came. came: [T] mean tuples a slot"""
+def measured(system: System, came: Floats, found: Outcome, slots: int) -> dict[str, float]:
+    """Return the figures of a simulation, beside the least cost of what came.
+
+    came: [T] mean tuples a slot. slots: that count. The optimum is not a number where nothing could carry what came.
+    """
     bound = communication_bound(system, came)
     optimum = np.nan if isinstance(bound, Overload) else bound.cost
+    waits, tenth = found.series.backlog[-slots:], max(1, slots // 10)
+    grown = float(waits[-tenth:].mean() - waits[:tenth].mean())
     return {
         "response": found.response,
         "response_p99": found.response_p99,
         "cost": found.cost,
         "optimum": optimum,
         "backlog": found.backlog,
+        "growth": grown / max(1, found.tuples),  # of the backlog from the first tenth to the last, for every tuple
         "unfinished": found.unfinished / max(1, found.tuples),
         "tuples_a_slot": float(came.sum()),
         "served": found.hops,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#4878a8", "#d1603d", "#5b9a68", "#8a6bb1", "#b8860b", "#4aa3a2", "#b0506f", "#666666", "#9c755f")
 RESAMPLES = 2000
+GROWN, LEFT = 0.01, 0.05  # of what came: growth of the backlog, and tuples left at the end, of a run that is steady
 
 
 class Line(NamedTuple):
@@ -35,9 +36,9 @@ class Range(NamedTuple):
         return f"{self.value:.2f} (95 %: {self.low:.2f} to {self.high:.2f})"
 
 
-def span(shares: Floats) -> str:
+def span(shares: Floats, digits: int = 1) -> str:
     """Write the least and the greatest of some shares as percent with a sign."""
-    return f"{signed(shares.min())[:-2]} to {signed(shares.max())}"
+    return f"{signed(shares.min(), digits)[:-2]} to {signed(shares.max(), digits)}"
 
 
 def where(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
@@ -63,6 +64,19 @@ def cost_ratio(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(ratio=rows["cost"] / rows["optimum"])
 
 
+def steady(rows: pd.DataFrame) -> bool:
+    """Return whether queues neither grow nor shrink by much while it counts, so that what comes is what is paid for.
+
+    Some tuples are always left at the end: as many as come while one is in the system.
+    """
+    return bool((rows["growth"].abs() <= GROWN).all() and (rows["unfinished"] <= LEFT).all())
+
+
+def unsteadiness(rows: pd.DataFrame) -> str:
+    """Write what `steady` judges."""
+    return f"backlog grew by {span(rows['growth'].to_numpy(), 2)} of what came, {rows['unfinished'].max():.1%} left"
+
+
 def means(rows: pd.DataFrame, x: str, measure: str) -> "pd.Series[float]":
     """Return the mean of a measure at every x, in ascending order."""
     return rows.groupby(x)[measure].mean().sort_index()
@@ -76,6 +90,15 @@ def spread(values: Floats, digits: int = 2) -> str:
 def signed(share: float, digits: int = 1) -> str:
     """Write a share as percent with a sign."""
     return f"{100.0 * share:+.{digits}f} %".replace("-", "−")
+
+
+def upper(values: Floats) -> float:
+    """Return the upper limit of a mean: 95 % one-sided, by Student's t; of a single value: that value."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return float(values.mean())
+    return float(values.mean() + t.ppf(0.95, len(values) - 1) * _deviation(values) / np.sqrt(len(values)))
 
 
 def percent(shares: Floats, digits: int = 1) -> str:

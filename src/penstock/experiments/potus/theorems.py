@@ -14,7 +14,7 @@ import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value
 from penstock.experiments.potus.runs import case, measured, run_system, spec
-from penstock.experiments.potus.summaries import COLOURS, cost_ratio, curve, finish, line, means, power, where
+from penstock.experiments.potus.summaries import COLOURS, cost_ratio, curve, finish, line, means, power, signed, where
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.slotted import Placed, System, build_system
 from penstock.model.topology import Component, Kind, Stream, Topology
@@ -92,8 +92,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
                 f"slope of logarithms {slope} over V = {weights[0]:g}…{weights[-1]:g}",
                 "upper limit ≤ −1",
                 slope.high <= -1.0,
-                f"beyond, the gap is too small to tell from nothing ({100 * end:+.2f} % at "
-                f"V = {own['v'].max():g}): it falls faster than the bound",
+                _beyond(weights[-1], float(own["v"].max()), float(end)),
             ),
             Claim(
                 "theorem",
@@ -105,6 +104,12 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             ),
         ]
     return made
+
+
+def _beyond(told: float, last: float, end: float) -> str:
+    """Say what is beyond the V up to which a gap can be told from nothing."""
+    at_last = f"{signed(end, 2)} of the optimum at V = {last:g}"
+    return at_last if told == last else f"beyond, the gap is too small to tell from nothing: {at_last}"
 
 
 def example_system() -> System:
@@ -130,7 +135,7 @@ def run_example(one: Case) -> Sequence[Row]:
     counts = np.zeros((system.tasks, int(one["slots"]) + int(one["warm_up"])), dtype=np.int64)
     counts[0] = EXAMPLE_RATE
     found = simulate(system, Arrivals(counts), routing(spec(one)), warm_up=int(one["warm_up"]), seed=int(one["seed"]))
-    return [measured(system, counts.mean(axis=1), found)]
+    return [measured(system, counts.mean(axis=1), found, int(one["slots"]))]
 
 
 def _example_cases(quick: bool) -> list[Case]:

@@ -45,7 +45,9 @@ def allow(
             _allow_oldest(system, state, waiting, own, system.capacity[link], memory, rng, allowed)
             continue
         backlog, given = waiting[own], np.zeros(len(own), np.int64)
-        send(kind, settings, float(slot), system.capacity[link], backlog, np.zeros(len(own)), memory, rng, given)
+        enough = max(1, backlog.sum()) * len(own)  # even for a rule that wastes turns
+        budget = min(system.capacity[link], enough)
+        send(kind, settings, float(slot), budget, backlog, np.zeros(len(own)), memory, rng, given)
         allowed[own] = given
 
 

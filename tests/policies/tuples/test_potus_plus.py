@@ -1,0 +1,195 @@
+"""POTUS-plus: how tuples fill lanes, against a water level found by bisection; and what prices are worth."""
+
+import numpy as np
+import pytest
+
+from penstock.estimate.communication import CommunicationBound, communication_bound
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.kernel import kernel
+from penstock.model.slotted import Longs, Placed, System, build_system
+from penstock.model.taskgraph import Floats
+from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
+from penstock.policies.registry import routing
+from penstock.policies.tuples.filling import FEW, fill
+from penstock.policies.tuples.lanes import Lanes
+from penstock.policies.tuples.potus_plus import EASE
+from penstock.sim.slotted import Arrivals, Outcome, simulate
+from tests.policies.tuples.tables import Tables, decide, repeat, tables
+
+
+@kernel
+def filled(lanes: Lanes, amount: int, others: float, turn: int, sent: Longs) -> int:
+    return fill(lanes, 0, len(sent), amount, others, turn, sent)
+
+
+def level(score: Floats, speed: Floats, amount: float) -> float:
+    """How high water stands in vessels that begin at `score` and are `speed` wide."""
+    low, high = score.min(), score.max() + amount / speed.min()
+    for _ in range(200):
+        middle = (low + high) / 2
+        poured = (np.maximum(0.0, middle - score) * speed).sum()
+        low, high = (middle, high) if poured < amount else (low, middle)
+    return float(high)
+
+
+def vessels(rng: np.random.Generator, width: int) -> Lanes:
+    made = tables(width, speed=rng.integers(1, 7, width)).lanes
+    made.score[:] = np.round(rng.gamma(1.0, 4.0, width), 2)
+    made.weight[:] = rng.uniform(-1, 1, width)
+    return made
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, FEW, FEW + 1, 200])
+def test_every_lane_gets_its_part_of_what_fills_all_to_one_level(width: int) -> None:
+    rng = np.random.default_rng(width)
+    for _ in range(60):
+        lanes = vessels(rng, width)
+        before, score = lanes.weight.copy(), lanes.score.copy()
+        amount, others = int(rng.integers(1, 40)), float(rng.integers(1, 9))
+        sent = np.zeros(width, dtype=np.int64)
+        assert filled(lanes, amount, others, int(rng.integers(width)), sent) == amount == sent.sum()
+        top = level(score, lanes.speed, amount * others)
+        parts = np.maximum(0.0, top - score) * lanes.speed / others
+        np.testing.assert_allclose(sent + lanes.weight, before + parts, atol=1e-6)  # fractions are carried over
+        assert (sent[parts < 1e-9] == 0).all()
+
+
+@pytest.mark.parametrize("width", [5, 100])
+def test_fractions_are_rounded_up_where_they_are_largest(width: int) -> None:
+    rng, compared = np.random.default_rng(width), 0
+    for _ in range(100):
+        lanes = vessels(rng, width)
+        lanes.score[:] = 0.0
+        lanes.weight[:] -= lanes.weight.mean()  # as much is due as is sent
+        amount, sent = int(rng.integers(1, 3 * width)), np.zeros(width, dtype=np.int64)
+        due = np.minimum(1.0, lanes.weight) + amount * lanes.speed / lanes.speed.sum()
+        filled(lanes, amount, 1.0, 0, sent)
+        whole = np.maximum(0, due.astype(np.int64))
+        up = np.argsort(whole - due, kind="stable")[: amount - whole.sum()]
+        if whole.sum() <= amount:  # else those that come first get theirs
+            assert (sent == whole + np.bincount(up, minlength=width)).all()
+            compared += 1
+    assert compared > 80
+
+
+def test_equal_lanes_get_exact_shares_by_their_speed_over_time() -> None:
+    speed = np.array([1.0, 2.0, 3.0, 4.0])
+    for amount in (1, 3, 7):
+        sent = repeat("potus-plus", tables(4, waiting=amount, speed=speed, senders=3.0), 500).cumsum(axis=0)
+        exact = np.outer(np.arange(1, 501) * amount, speed / speed.sum())
+        assert np.abs(sent - exact).max() <= 1.0
+
+
+def test_what_full_lanes_do_not_take_is_poured_over_the_others() -> None:
+    given = tables(3, waiting=10, backlog=[0, 50, 90], room=[2, 5, 99])
+    assert decide("potus-plus", given).sent.tolist() == [2, 5, 3]
+
+
+def test_a_score_that_a_tuple_does_not_change_is_no_reason_to_send_nothing() -> None:
+    given = tables(2, waiting=3, cost=[1.0, 2.0], speed=1e9)
+    assert decide("potus-plus:v=1e9", given).sent.tolist() == [3, 0]
+
+
+def test_what_it_goes_by_is_cost_and_waiting_from_here_to_the_sinks() -> None:
+    columns = {"backlog": [9, 4], "flying": [3, 0], "speed": [3, 2], "cost": [1, 2], "onward": [4, 1], "ahead": [5, 7]}
+    given = tables(2, waiting=0, **columns)
+    # waits: (9 + 3) / 3 − 1 = 3 and 4 / 2 − 1 = 1
+    assert decide("potus-plus:v=2", given).tables.queues.price[0] == min(2 * 1 + 3 + 5, 2 * 2 + 1 + 7)
+    assert decide("potus-plus:v=2,prices=false", given).tables.queues.price[0] == min(2 * (1 + 4) + 3, 2 * (2 + 1) + 1)
+
+
+def test_only_a_part_of_a_difference_is_made_up_as_others_do_the_same() -> None:
+    def share(senders: float) -> float:
+        given: Tables = tables(2, waiting=8, backlog=[0, 40], senders=senders)
+        return float(repeat("potus-plus", given, 100)[:, 1].mean())
+
+    assert share(1.0) == 0.0  # 8 · 1 · EASE poured: the level stays below the other lane
+    assert EASE == 4.0
+    # 8 · 4 · 4 = 128 poured over 0 and 39: the level is 83.5, of which the second lane gets 44.5 / 16
+    assert share(4.0) == pytest.approx(44.5 / 16, abs=0.05)
+
+
+def trap(slow: float) -> System:
+    """A source, two workers of which the near one leads to a slow sink, the far one to a quick one."""
+    topology = Topology(
+        name="trap",
+        components=(
+            Component(name="source", kind=Kind.SOURCE),
+            Component(name="worker", parallelism=2, cpu=0.001),
+            Component(name="sink", kind=Kind.SINK, parallelism=2, cpu=0.001),
+        ),
+        streams=(
+            Stream(source="source", target="worker"),
+            Stream(source="worker", target="sink", grouping=Grouping.FORWARD),
+        ),
+    )
+    cluster = Cluster(name="five", machines=tuple(Machine(name=f"m{number}") for number in range(5)))
+    cost = np.zeros((5, 5))
+    cost[0, 2] = 1.0
+    system = build_system([Placed(topology, range(5))], cluster, cost=cost, limit=50)
+    return system._replace(service=np.array([np.inf, 10.0, 10.0, slow, 10.0]))
+
+
+def run(system: System, spec: str, rate: int = 3, slots: int = 2000) -> Outcome:
+    counts = np.zeros((system.tasks, slots), dtype=np.int64)
+    counts[0] = rate
+    return simulate(system, Arrivals(counts), routing(spec), warm_up=slots // 4, check=True)
+
+
+def test_prices_lead_tuples_away_from_a_cheap_way_into_a_crowd() -> None:
+    system = trap(slow=1.0)
+    blind, priced = run(system, "potus-plus:v=2,prices=false"), run(system, "potus-plus:v=2")
+    assert blind.cost == 0.0  # all take the free hop, and two of three wait for ever
+    assert blind.response > 200
+    assert 1.9 < priced.cost < 2.5
+    assert priced.response < 10
+
+
+def test_prices_leave_the_cheap_way_alone_where_there_is_no_crowd() -> None:
+    assert run(trap(slow=10.0), "potus-plus:v=2").cost == 0.0
+
+
+@pytest.mark.parametrize("grouping", [Grouping.FIELDS, Grouping.ALL])
+def test_prices_are_told_through_streams_on_which_nobody_decides(grouping: Grouping) -> None:
+    """The worker that is near the source is far from both sinks, the other one next to them."""
+    topology = Topology(
+        name="keys",
+        components=(
+            Component(name="source", kind=Kind.SOURCE),
+            Component(name="worker", parallelism=2, cpu=0.0005),
+            Component(name="sink", kind=Kind.SINK, parallelism=2, cpu=0.0005),
+        ),
+        streams=(
+            Stream(source="source", target="worker"),
+            Stream(source="worker", target="sink", grouping=grouping),
+        ),
+    )
+    cluster = Cluster(name="five", machines=tuple(Machine(name=f"m{number}") for number in range(5)))
+    cost = np.zeros((5, 5))
+    cost[0, 2], cost[1, 3:] = 1.0, 4.0
+    system = build_system([Placed(topology, range(5))], cluster, cost=cost)
+    assert run(system, "potus-plus:v=5").cost == pytest.approx(3.0, abs=0.01)  # 3 a slot, each by the hop of cost 1
+
+
+@pytest.mark.parametrize("v", [1, 10, 100])
+def test_has_the_least_cost_where_potus_takes_a_free_hop_to_a_dear_one(v: int) -> None:
+    """Theorem 1's counterexample: a source, two workers, a sink; the near worker is the dear one."""
+    topology = Topology(
+        name="detour",
+        components=(
+            Component(name="source", kind=Kind.SOURCE),
+            Component(name="worker", parallelism=2, cpu=0.002),
+            Component(name="sink", kind=Kind.SINK, cpu=0.001),
+        ),
+        streams=(Stream(source="source", target="worker"), Stream(source="worker", target="sink")),
+    )
+    cluster = Cluster(name="four", machines=tuple(Machine(name=f"m{number}") for number in range(4)))
+    cost = np.zeros((4, 4))
+    cost[0, 2], cost[1, 3] = 1.0, 5.0
+    system = build_system([Placed(topology, range(4))], cluster, cost=cost)
+    bound = communication_bound(system, [3.0, 0, 0, 0])
+    assert isinstance(bound, CommunicationBound)
+    assert bound.cost == pytest.approx(3.0)
+    assert run(system, f"potus:v={v}").cost == pytest.approx(15.0, abs=0.1)
+    assert run(system, f"potus-plus:v={v}").cost == pytest.approx(bound.cost, abs=0.1)
+    assert run(system, f"potus-plus:v={v},prices=false").cost == pytest.approx(bound.cost, abs=0.1)
