@@ -142,6 +142,7 @@ def test_a_plan_switches_the_policies_that_it_has_beside_moving_tasks(
         (("--routing", "nearest"), "routing: no routing policy is named 'nearest'; there are fields, least-loaded"),
         (("--sending", "potus"), "sending: no sending policy is named 'potus'; 'potus' is a routing policy; there are"),
         (("--slot-ms", -1), "slot_ms: expected a number > 0, got -1"),
+        (("--slot-ms", 5), "slot_ms: no policy is in force that decides once a slot, got 5; name one by routing or"),
     ],
 )
 def test_policies_that_cannot_be_are_one_line(

@@ -49,9 +49,7 @@ def test_a_stream_by_partial_key_has_policies_that_compare_two_tasks(policy: str
     if policy in COMPARING:
         assert routings(policies, chain) == ({} if policy == "partial-key" else {"b->c": policy})
     else:
-        assert "only partial-key, least-loaded, potus and potus-plus can choose" in refusal(
-            policies, Grouping.PARTIAL_KEY
-        )
+        assert "only least-loaded, partial-key, potus, potus-plus can choose" in refusal(policies, Grouping.PARTIAL_KEY)
 
 
 @pytest.mark.parametrize("policy", names(PolicyKind.ROUTING))
@@ -74,6 +72,34 @@ def test_an_application_leaves_streams_alone_for_which_its_policy_is_not() -> No
     assert routings(TuplePolicies(routing="round-robin"), chain) == {"a->b": "round-robin"}
     assert routings(TuplePolicies(routing="partial-key"), chain) == {}
     assert routings(TuplePolicies(routing="least-loaded"), chain) == {"a->b": "least-loaded", "b->c": "least-loaded"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "grouping", "wanted"),
+    [
+        ("potus", Grouping.FIELDS, "shuffle"),
+        ("round-robin", Grouping.PARTIAL_KEY, "shuffle"),
+        ("partial-key", Grouping.SHUFFLE, "partial-key"),
+    ],
+)
+def test_a_policy_that_no_stream_can_have_is_refused_with_the_streams_and_their_groupings(
+    policy: str, grouping: Grouping, wanted: str
+) -> None:
+    ends = (Component(name="b", kind=Kind.SOURCE), Component(name="c", kind=Kind.SINK, parallelism=2))
+    alone = Application(name="alone", components=ends, streams=application(grouping).streams[1:])
+    with pytest.raises(PenstockError) as found:
+        check(TuplePolicies(routing=policy), alone)
+    remedy = f"leave it out, or group a stream by {wanted}"
+    assert str(found.value) == f"routing: no stream can have '{policy}'; there are b->c by {grouping}; {remedy}"
+
+
+def test_streams_that_tell_each_other_prices_weigh_cost_alike() -> None:
+    policies = TuplePolicies(routing="potus-plus:v=2", streams={"b->c": "potus-plus:v=5"})
+    problem = "routing: streams tell each other prices, and a->b has v=2, b->c has v=5"
+    assert refusal(policies) == f"{problem}; give both the same, or one prices=false"
+    check(TuplePolicies(routing="potus-plus:v=2", streams={"b->c": "potus-plus:v=2"}), application(Grouping.SHUFFLE))
+    mixed = TuplePolicies(routing="potus-plus:v=2", streams={"b->c": "potus-plus:v=5,prices=false"})
+    assert len(routings(mixed, application(Grouping.SHUFFLE))) == 2
 
 
 @pytest.mark.parametrize(
@@ -106,6 +132,15 @@ def test_a_user_changes_what_is_named_and_leaves_the_rest() -> None:
 def test_a_slot_takes_some_time() -> None:
     with pytest.raises(PenstockError, match="slot_ms: expected a number > 0, got -1"):
         changed(TuplePolicies(), None, None, -1)
+
+
+def test_a_slot_is_refused_where_no_policy_is_in_force() -> None:
+    with pytest.raises(PenstockError) as found:
+        changed(TuplePolicies(), None, None, 5)
+    problem = "slot_ms: no policy is in force that decides once a slot, got 5"
+    assert str(found.value) == f"{problem}; name one by routing or sending"
+    assert changed(TuplePolicies(sending="random"), None, None, 5).slot_ms == 5.0
+    assert changed(TuplePolicies(), "potus", None, 5) == TuplePolicies(routing="potus", slot_ms=5.0)
 
 
 def test_policies_are_told_in_words() -> None:

@@ -30,6 +30,7 @@ from penstock.runtime.channels import OutQueue
 from penstock.runtime.messages import Credit
 from penstock.runtime.operations import Operation
 from penstock.runtime.routing import Router
+from penstock.runtime.tasks import Task
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from penstock.testing.bugs import injected
 from penstock.testing.drawing import ROUTINGS, SENDINGS, Fault, draw, drawn_policies
@@ -152,15 +153,17 @@ def test_any_application_gives_the_same_whatever_is_in_force_switched_and_moved(
     nodes = flows.draw(seed)
     emulated = rng.choice([None, tiny_cluster(3, 2), uneven(0.5)])
     options: dict[str, Any] = {"window": rng.choice([1, 2, 8, 64]), "in_flight": rng.choice([0, 0, 5])}
-    options |= {"checkpoint_s": rng.choice([0.0, 0.02]), "tuples": drawn_policies(rng), "seed": seed % 1000}
-    cluster = TestCluster(flows.build(nodes), workers=3, emulate=emulated, **options).start()
+    options |= {"checkpoint_s": rng.choice([0.0, 0.02]), "seed": seed % 1000}
+    flow = flows.build(nodes)
+    options |= {"tuples": drawn_policies(rng, flow.application)}
+    cluster = TestCluster(flow, workers=3, emulate=emulated, **options).start()
     slots = [slot for site in cluster.controller.terms.sites for slot in site.slots]
     for _ in range(6):
         for _ in range(rng.randrange(30)):
             cluster.step()
         cluster.advance(0.004 * rng.random())
         moves = [(rng.choice(cluster.layout.names), rng.choice(slots))] * rng.randrange(2)
-        switch = None if moves and rng.random() < 0.5 else drawn_policies(rng)
+        switch = None if moves and rng.random() < 0.5 else drawn_policies(rng, flow.application)
         cluster.request(moves, lambda _: None, tuples=switch)
     result = cluster.finish()
     assert {sink: Counter(map(repr, values)) for sink, values in result.outputs.items()} == flows.evaluate(nodes)
@@ -363,6 +366,59 @@ def test_what_a_policy_keeps_waiting_leaves_with_the_end(grouping: str) -> None:
     policies = TuplePolicies(routing="potus:v=100,spread=none")
     cluster = TestCluster(flow, workers=2, placement=["w0/0", "w0/0", "w1/0", "w1/0"], tuples=policies)
     assert sorted(cluster.start().finish()["out"]) == [0, 1, 2]
+
+
+def quiet(routing: str) -> TestCluster:
+    """Return an application with three tuples, which an operator gives to sinks that are a link away."""
+    flow = Dataflow("quiet")
+    numbers = flow.source("in", Endless(range(3)), gives=int)
+    flow.sink("out", Captured([]), flow.map("pass", abs, numbers, gives=int), parallelism=2)
+    policies = TuplePolicies(routing=routing)
+    placement = ["home/0", "home/1", "fast/0", "fast/1"]
+    return TestCluster(flow, emulate=uneven(), placement=placement, tuples=policies, checkpoint_s=0.0)
+
+
+def test_what_potus_keeps_at_an_operator_leaves_when_no_more_tuples_come() -> None:
+    cluster = quiet("potus:v=3").start()
+    cluster.advance(0.09)
+    assert len(queue_of(cluster, "pass[0]").values) == 3  # l is not below 0
+    cluster.advance(0.03)
+    assert queue_of(cluster, "pass[0]").backlog == 0
+    cluster.advance(0.5)  # workers report four times a second
+    assert cluster.controller.status(cluster.clock()).written == 3
+    assert sorted(cluster.drain()["out"]) == [0, 1, 2]
+
+
+def test_what_potus_is_told_to_keep_it_keeps() -> None:
+    cluster = quiet("potus:v=3,spread=none").start()
+    cluster.advance(0.5)
+    assert len(queue_of(cluster, "pass[0]").values) == 3
+    assert sorted(cluster.drain()["out"]) == [0, 1, 2]
+
+
+def test_a_task_may_leave_while_policies_are_switched() -> None:
+    cluster = quiet("potus:v=3,spread=none").start()
+    cluster.advance(0.05)
+    (worker,) = (one for one in cluster.workers if len(one.tasks) == 2 and 0 in one.tasks)
+    pumped, pump = [], worker.pump
+
+    def leaving(task: Task) -> None:
+        pumped.append(task.number)
+        pump(task)
+        worker.tasks.pop(1 - task.number, None)
+
+    worker.pump = leaving  # type: ignore[method-assign]
+    worker._switch(wire.Rules())
+    assert pumped == [0]
+
+
+def test_a_switch_without_effect_is_refused() -> None:
+    flow = Dataflow("keyed")
+    flow.sink("out", Captured([]), flow.source("in", Endless(range(3)), gives=int).fields(), parallelism=2)
+    cluster = TestCluster(flow).start()
+    with pytest.raises(PenstockError, match="no stream can have 'potus'; there are in->out by fields; leave it out"):
+        cluster.request([], lambda _: None, tuples=TuplePolicies(routing="potus"))
+    assert cluster.controller.rulebook.tuples == TuplePolicies()
 
 
 def test_a_switch_is_in_force_in_every_worker_and_in_the_journal() -> None:

@@ -153,7 +153,8 @@ def run(
         )
         settings["resume"] = found.info.path
     flow = told.flow()
-    tuple_policies(flow.application, routing, sending, slot_ms)
+    alone = plan is None and resume is None  # else there may be policies that a slot is for
+    tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
     settings |= {"plan": _planned(flow, cluster, policy, plan), "given": told.given()}
     changes = _plans(flow, cluster, _changes(then or [], duration), goal, told.seed)
     handle = _start(flow, settings, quiet=as_json)

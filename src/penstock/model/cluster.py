@@ -127,6 +127,11 @@ class Cluster(Entity, frozen=True, dict=True):
         return sum(machine.slots for machine in self.machines)
 
 
+def machine_of(slot: str) -> str:
+    """Return the machine that a slot is on, by its name."""
+    return slot.rpartition("/")[0]
+
+
 def check_pins(topology: Topology, cluster: Cluster) -> None:
     """Raise `UnknownMachine` when a component is pinned to a machine that the cluster does not have."""
     for position, component in enumerate(topology.components):

@@ -26,6 +26,11 @@ class TuplePolicies(Entity, frozen=True):
             msgspec.structs.force_setattr(self, "streams", kept)
 
     @property
+    def named(self) -> bool:
+        """Whether there is any policy."""
+        return bool(self.routing or self.streams or self.sending)
+
+    @property
     def texts(self) -> dict[str, str]:
         """What is set, for people: `routing`, `routing of STREAM`, `sending`, `slot`."""
         named = {"routing": self.routing}

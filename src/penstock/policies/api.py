@@ -61,13 +61,37 @@ def rule(kind: int, *settings: float) -> Rule:
 class RoutingPolicy(Protocol):
     """Decides how many tuples of a task's out-queues go to each downstream task; `tuples.routing.route` does so."""
 
+    __slots__ = ()
+
     keyed: ClassVar[bool]
     """Whether a tuple's key has a say: then `tuples.routing.route_keyed` decides."""
+
+    looks: ClassVar[bool] = False
+    """Whether it wants to know how loaded the tasks are that it chooses from."""
+
+    compares: ClassVar[bool] = False
+    """Whether it can choose between the two tasks of a key."""
+
+    holds: ClassVar[bool] = False
+    """Whether it may keep tuples waiting though there is room for them."""
 
     @property
     def rule(self) -> Rule:
         """The decision, one of those in `tuples.routing`."""
         ...
+
+    @property
+    def price_of_cost(self) -> float | None:
+        """What a unit of cost adds to the price of a tuple, where tasks are to say their prices; None: they need not.
+
+        Prices add up along streams, so all that ask for them must have the same.
+        """
+        return None
+
+    @property
+    def looks_onward(self) -> bool:
+        """Whether it wants to know the least cost of all that follows from a tuple at each task."""
+        return False
 
 
 @runtime_checkable

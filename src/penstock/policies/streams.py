@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from penstock.model.errors import InvalidInput, UnknownName, choices
 from penstock.model.topology import Grouping, Topology
 from penstock.model.tuples import TuplePolicies
-from penstock.policies.registry import routing, sending
-from penstock.policies.tuples.kinds import LEAST_LOADED, PARTIAL_KEY, POTUS, POTUS_PLUS
+from penstock.policies.registry import PolicyKind, names, routing, sending
 
 SPREADING = (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)
-COMPARING = (PARTIAL_KEY, LEAST_LOADED, POTUS, POTUS_PLUS)  # that can choose between the two tasks of a key
 NONE = "none"  # in a text from a user: no policy
 
 
@@ -25,7 +23,7 @@ def routings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
         if label not in known:
             raise UnknownName("routing", f"no stream is named {label!r}; there are {choices(known)}")
     if tuples.routing:
-        _refuse_useless(tuples.routing)
+        _refuse_useless(tuples.routing, topology)
     found = {}
     for label, stream in known.items():
         own = tuples.streams.get(label, "")
@@ -33,8 +31,9 @@ def routings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
         if problem:
             raise InvalidInput("routing", f"stream {label} {problem}, got {own!r}; leave it out or choose another")
         spec = own or tuples.routing
-        if spec and not _problem(spec, stream.grouping) and routing(spec).rule.kind != PARTIAL_KEY:
+        if spec and not _problem(spec, stream.grouping) and not routing(spec).keyed:  # else as its grouping has it
             found[label] = spec
+    _refuse_different_prices(found)
     return found
 
 
@@ -59,6 +58,9 @@ def changed(
 
     routing: texts, `SPEC` for the application or `STREAM=SPEC` for one stream; `none` is no policy. None: as before.
     """
+    if routing is None and sending is None and slot_ms is not None and slot_ms > 0 and not before.named:
+        problem = f"no policy is in force that decides once a slot, got {slot_ms:g}; name one by routing or sending"
+        raise InvalidInput("slot_ms", problem)
     whole, streams = before.routing, dict(before.streams)
     for text in [routing] if isinstance(routing, str) else routing or ():
         label, equals, spec = text.partition("=")
@@ -74,10 +76,26 @@ def changed(
     )
 
 
-def _refuse_useless(spec: str) -> None:
+def _refuse_useless(spec: str, topology: Topology) -> None:
+    """Refuse a policy for an application none of whose streams can have it."""
     policy = routing(spec)
-    if policy.keyed and policy.rule.kind != PARTIAL_KEY:
+    if policy.keyed and not policy.compares:
         raise InvalidInput("routing", f"{spec!r} is what a stream's grouping says, not a choice; choose another")
+    if all(_problem(spec, stream.grouping) for stream in topology.streams):
+        there = choices(f"{stream.label} by {stream.grouping}" for stream in topology.streams)
+        wanted = Grouping.PARTIAL_KEY if policy.keyed else Grouping.SHUFFLE
+        remedy = f"leave it out, or group a stream by {wanted}"
+        raise InvalidInput("routing", f"no stream can have {spec!r}; there are {there}; {remedy}")
+
+
+def _refuse_different_prices(specs: dict[str, str]) -> None:
+    """Refuse policies of streams whose prices cannot be added up."""
+    asked = {label: price for label, spec in specs.items() if (price := routing(spec).price_of_cost) is not None}
+    first, price = next(iter(asked.items()), ("", 0.0))
+    for label, other in asked.items():
+        if other != price:
+            problem = f"streams tell each other prices, and {first} has v={price:g}, {label} has v={other:g}"
+            raise InvalidInput("routing", f"{problem}; give both the same, or one prices=false")
 
 
 def _problem(spec: str, grouping: Grouping) -> str:
@@ -86,6 +104,6 @@ def _problem(spec: str, grouping: Grouping) -> str:
     if grouping in SPREADING:
         return f"is grouped by {grouping} and has no keys" if policy.keyed else ""
     if grouping is Grouping.PARTIAL_KEY:
-        compares = "partial-key, least-loaded, potus and potus-plus can choose between a key's two tasks"
-        return "" if policy.rule.kind in COMPARING else f"is grouped by {grouping}: only {compares}"
+        able = choices(name for name in names(PolicyKind.ROUTING) if routing(name).compares)
+        return "" if policy.compares else f"is grouped by {grouping}: only {able} can choose between a key's two tasks"
     return f"is grouped by {grouping}, which says where each tuple goes"

@@ -230,8 +230,9 @@ class Worker(Sender):
                 queue.chooser = queue.gate = None
             if self.ruling is not None:
                 self.ruling.added(task)
-        for task in self.tasks.values():
-            self.pump(task)
+        for task in list(self.tasks.values()):
+            if self.tasks.get(task.number) is task:  # what is sent may let one leave, or end
+                self.pump(task)
 
     def pump(self, task: Task) -> None:
         """Send what may be sent of a task's out-queues, and let it go on if it had to wait for that."""

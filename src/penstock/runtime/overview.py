@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.model.cluster import machine_of
 from penstock.model.status import CheckpointStatus, MachineStatus, Status
 from penstock.runtime.members import Member
 
@@ -18,7 +19,7 @@ SILENT_S = 2.0  # without a sign of life, after which a worker is warned of
 def overview(controller: "Controller", now: float) -> Status:
     """Return how it is going; after the end, how it went."""
     now = now if controller.ended_at is None else controller.ended_at
-    machines = [slot.rpartition("/")[0] for slot in controller.placement]
+    machines = [machine_of(slot) for slot in controller.placement]
     counts = [0] * len(controller.members)
     for slot in controller.placement:
         counts[controller.slots[slot]] += 1

@@ -6,19 +6,20 @@ tables that it knows from the simulator, and `policies.tuples.routing.route` dec
 
 Live, a source has no tuples before they arrive, and all that have arrived must leave: `arrived` is all that waits at a
 source and nothing at an operator; γ is not limited, as credits limit what may leave. Of a target's queue is known what
-it said last, and what went there since. Queues are not endless: where POTUS keeps so many tuples waiting that their
-task stands still, they are dealt out in turn.
+it said last, and what went there since. A policy that holds tuples back waits for more of them, which live may never
+come, and queues are not endless: what it has kept for `PATIENCE` slots is taken to have arrived at a source, and where
+so much waits that its task stands still, it is dealt out in turn.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
 from penstock.model.slotted import UNLIMITED
 from penstock.model.topology import Grouping
-from penstock.policies.api import Rule, rule
-from penstock.policies.tuples.kinds import LEAST_LOADED, LOAD_AWARE, POTUS, POTUS_PLUS
+from penstock.policies.api import RoutingPolicy, rule
+from penstock.policies.tuples.kinds import LEAST_LOADED, LOAD_AWARE, POTUS
 from penstock.policies.tuples.lanes import empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route
 from penstock.policies.tuples.sending import STATE, send
@@ -28,19 +29,8 @@ from penstock.runtime.messages import Credit
 from penstock.runtime.ruling import Ruling
 from penstock.runtime.tasks import Task
 
-LOOKS = (LOAD_AWARE, LEAST_LOADED, POTUS, POTUS_PLUS)
 QUICKEST_S = 1e-7  # that a tuple takes; clocks tell no less
-
-
-def looks_at_load(one: Rule) -> bool:
-    """Say whether a rule wants to know how loaded the tasks are that it chooses from."""
-    return one.kind in LOOKS
-
-
-def price_of_cost(rules: Iterable[Rule]) -> float | None:
-    """Return what a unit of cost adds to the price of a tuple, by the first rule that asks for prices; None: none."""
-    found = [one for one in rules if one.kind == POTUS_PLUS and one.settings[1] > 0.0]
-    return float(found[0].settings[0]) if found else None
+PATIENCE = 100  # slots for which a policy may hold all that waits in a queue
 
 
 @cache
@@ -55,18 +45,19 @@ def warm_up() -> None:
 
 
 class Router:
-    """The rule of one out-queue."""
+    """The policy of one out-queue."""
 
-    def __init__(self, ruling: Ruling, task: Task, queue: OutQueue, one: Rule) -> None:
+    def __init__(self, ruling: Ruling, task: Task, queue: OutQueue, policy: RoutingPolicy) -> None:
         self._ruling = ruling
         self._worker = ruling.worker
         self._task = task
         self._queue = queue
-        self._rule = one
-        self.prices = one.kind == POTUS_PLUS
+        self._rule = policy.rule
+        self._holds = policy.holds
+        self.prices = policy.price_of_cost is not None
         count = len(queue.lanes)
         self.queues = empty_queues(np.array([0, count], dtype=np.int64))
-        self.queues.turn[0] = 0 if one.kind == LOAD_AWARE else queue.turn % count
+        self.queues.turn[0] = 0 if self._rule.kind == LOAD_AWARE else queue.turn % count
         senders = float(len(self._worker.layout.tasks(task.component.name)))
         self.lanes = idle_lanes(np.zeros(count), np.zeros(count), np.ones(count), np.full(count, senders))
         self._sent = np.zeros(count, dtype=np.int64)
@@ -77,6 +68,7 @@ class Router:
         self._rng = np.random.default_rng((self._worker.assigned.seed, self._worker.epoch, task.number, queue.stream))
         self._due = self._priced = -np.inf  # when the next decision may be made; when its price was worked out
         self._waits = False  # for that
+        self._held = 0  # decisions in a row, one a slot, that sent nothing
         self._before = (task.counted, self._gone())
         self.weigh()
 
@@ -109,9 +101,10 @@ class Router:
                 self._queue.bind_by(self._load())
             else:
                 self.decide(len(self._queue.values))
+                self._held = 0 if self._sent.any() else self._held + 1
                 for place in np.flatnonzero(self._sent):
                     self._queue.bind(int(place), int(self._sent[place]))
-                if self._rule.kind == POTUS and not self._sent.any() and self._task.full():
+                if self._holds and self._held and self._task.full():
                     self._queue.deal()  # its task stands still, and a barrier may wait for it to go on
         if self._queue.values and not self._waits and any(lane.credits > lane.backlog for lane in self._queue.lanes):
             self._waits = True
@@ -133,7 +126,7 @@ class Router:
         if self._stale:
             self._clock_speeds()
         queues.waiting[0] = waiting
-        queues.arrived[0] = waiting if self._task.is_source else 0
+        queues.arrived[0] = waiting if self._task.is_source or self._held >= PATIENCE else 0
         lanes.outstanding[:] = [lane.outstanding for lane in own]
         lanes.flying[:] = np.maximum([lane.number + lane.backlog for lane in own] - self._received, 0)
         if roomy:

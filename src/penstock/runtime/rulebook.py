@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from penstock.model.cluster import Cluster
+from penstock.model.cluster import Cluster, machine_of
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.messages import Rules, Switch
 
@@ -33,17 +33,15 @@ class Rulebook:
 
     def choose(self, tuples: TuplePolicies) -> None:
         """Have other policies in force; refuse those that the application cannot have."""
-        if not (tuples.routing or tuples.streams or tuples.sending):
+        if not tuples.named:
             self.tuples, self._routing, self._looks_onward = tuples, {}, False
             return
         from penstock.policies.registry import routing
         from penstock.policies.streams import routings
-        from penstock.policies.tuples.kinds import POTUS_PLUS
 
         self.check(tuples)
         self._routing = routings(tuples, self._controller.layout.application)
-        rules = [routing(spec).rule for spec in self._routing.values()]
-        self._looks_onward = any(rule.kind == POTUS_PLUS and rule.settings[1] == 0.0 for rule in rules)
+        self._looks_onward = any(routing(spec).looks_onward for spec in self._routing.values())
         self.tuples = tuples
 
     def check(self, tuples: TuplePolicies) -> None:
@@ -91,7 +89,7 @@ class Rulebook:
         """Return how many links are between a worker's machine and others; those that are not in it are one away."""
         if self._cluster is None or not self._cluster.routed:
             return {}
-        here = self._cluster.machine_index[_machine(self._controller.members[worker].site.slots[0])]
+        here = self._cluster.machine_index[machine_of(self._controller.members[worker].site.slots[0])]
         return {name: float(self._hops[here, number]) for name, number in self._cluster.machine_index.items()}
 
     def _onward(self) -> tuple[float, ...]:
@@ -104,7 +102,7 @@ class Rulebook:
             from penstock.model.taskgraph import expand_tasks
 
             application = self._controller.layout.application
-            machine, between = self._between([_machine(slot) for slot in placement])
+            machine, between = self._between([machine_of(slot) for slot in placement])
             costs = least_costs(application, expand_tasks(application).first, machine, between)
             self._weighed = (placement, tuple(float(cost) for cost in costs))
         return self._weighed[1]
@@ -115,7 +113,3 @@ class Rulebook:
             return np.array([self._cluster.machine_index[name] for name in machines], dtype=np.int64), self._hops
         names = {name: number for number, name in enumerate(dict.fromkeys(machines))}
         return np.array([names[name] for name in machines], dtype=np.int64), 1.0 - np.eye(len(names))
-
-
-def _machine(slot: str) -> str:
-    return slot.rpartition("/")[0]

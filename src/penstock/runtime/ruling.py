@@ -7,6 +7,7 @@ its channel is kept by channels, whatever a policy says.
 
 from typing import TYPE_CHECKING
 
+from penstock.model.cluster import machine_of
 from penstock.model.topology import Grouping
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.channels import OutQueue
@@ -15,7 +16,7 @@ from penstock.runtime.messages import Rules
 from penstock.runtime.tasks import InChannel, Task
 
 if TYPE_CHECKING:
-    from penstock.policies.api import Rule
+    from penstock.policies.api import RoutingPolicy
     from penstock.runtime.machine import Worker
     from penstock.runtime.routing import Router
     from penstock.runtime.sending import CardGate
@@ -28,7 +29,7 @@ def ruling_of(worker: "Worker", rules: Rules) -> "Ruling | None":
 
 def prepare(tuples: TuplePolicies | None) -> None:
     """Have kernels compiled where policies need them, so that workers on the same machine find them on disk."""
-    if tuples is not None and (tuples.routing or tuples.streams or tuples.sending):
+    if tuples is not None and tuples.named:
         from penstock.runtime.routing import warm_up
 
         warm_up()
@@ -41,21 +42,22 @@ class Ruling:
         from penstock.policies.registry import routing, sending
         from penstock.policies.tuples.kinds import FIFO
         from penstock.runtime import sending as gates
-        from penstock.runtime.routing import Router, looks_at_load, price_of_cost, warm_up
+        from penstock.runtime.routing import Router, warm_up
 
         self.worker = worker
         self.rules = rules
         self.slot_s = rules.slot_s
         self._router = Router
-        self._here = _machine(worker.slot_here())
-        by_spec = {spec: routing(spec).rule for spec in rules.routing.values()}
-        by_label = {label: by_spec[spec] for label, spec in rules.routing.items()}
-        self.of_stream: dict[int, Rule] = {
+        self._here = machine_of(worker.slot_here())
+        by_label = {label: routing(spec) for label, spec in rules.routing.items()}
+        self.of_stream: dict[int, RoutingPolicy] = {
             stream.number: by_label[stream.label] for stream in worker.layout.streams if stream.label in by_label
         }
-        watched = frozenset(number for number, rule in self.of_stream.items() if looks_at_load(rule))
+        watched = frozenset(number for number, policy in self.of_stream.items() if policy.looks)
         self.feedback = Feedback(worker, watched, rules.slot_s)
-        self._price_of_cost = price_of_cost(self.of_stream.values())  # None: nobody asks for prices
+        prices = (policy.price_of_cost for policy in self.of_stream.values())
+        # one, as different ones are refused; None: nobody asks for prices
+        self._price_of_cost = next((price for price in prices if price is not None), None)
         self.gate: CardGate | None = None
         if rules.sending and (rule := sending(rules.sending).rule).kind != FIFO:
             self.gate = gates.CardGate(worker, rule, rules.slot_s)
@@ -64,8 +66,8 @@ class Ruling:
     def added(self, task: Task) -> None:
         """Begin with a task, of which all is known by now."""
         for queue in task.queues:
-            rule = self.of_stream.get(queue.stream)
-            queue.chooser = None if rule is None else self._router(self, task, queue, rule)
+            policy = self.of_stream.get(queue.stream)
+            queue.chooser = None if policy is None else self._router(self, task, queue, policy)
             queue.gate = self.gate
         self.feedback.added(task)
 
@@ -94,7 +96,7 @@ class Ruling:
 
     def cost(self, task: int) -> float:
         """Return how many links are between this machine and a task's."""
-        machine = _machine(self.worker.placement[task])
+        machine = machine_of(self.worker.placement[task])
         return 0.0 if machine == self._here else self.rules.costs.get(machine, 1.0)
 
     def onward(self, task: int) -> float:
@@ -125,7 +127,3 @@ class Ruling:
         copies = len(every) if queue.grouping is Grouping.ALL else 1
         selectivity = self.worker.layout.application.streams[queue.stream].selectivity
         return selectivity * copies * sum(every) / len(every)
-
-
-def _machine(slot: str) -> str:
-    return slot.rpartition("/")[0]

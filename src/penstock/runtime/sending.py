@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.model.cluster import machine_of
 from penstock.policies.api import Rule
 from penstock.policies.tuples.sending import STATE, send
 from penstock.runtime.channels import OutQueue
@@ -34,8 +35,8 @@ class CardGate:
         self._worker = worker
         self._rule = rule
         self._ahead_s = max(slot_s, SHORTEST_S)
-        self._here = worker.slot_here().rpartition("/")[0]
-        self._far = [slot.rpartition("/")[0] != self._here for slot in worker.placement]
+        self._here = machine_of(worker.slot_here())
+        self._far = [machine_of(slot) != self._here for slot in worker.placement]
         self._rng = np.random.default_rng((worker.assigned.seed, worker.epoch, worker.me))
         self._bytes, self._tuples = USUAL_BYTES, 1.0
         self._waiting: dict[str, None] = {}  # components that something may wait of, in the order of their turns
@@ -49,7 +50,7 @@ class CardGate:
 
     def moved(self, task: int) -> None:
         """Take note of where a task has gone."""
-        self._far[task] = self._worker.placement[task].rpartition("/")[0] != self._here
+        self._far[task] = machine_of(self._worker.placement[task]) != self._here
 
     def sent(self, count: int, size: int) -> None:
         """Take note of how large tuples are."""

@@ -4,8 +4,12 @@ import math
 import random
 from dataclasses import dataclass, field
 
-from penstock.model.topology import Grouping
+import msgspec
+
+from penstock.model.errors import InvalidInput
+from penstock.model.topology import Grouping, Topology
 from penstock.model.tuples import TuplePolicies
+from penstock.policies.streams import check
 from penstock.runtime.layout import Layout
 from penstock.testing.applications import NAMES, known
 
@@ -92,14 +96,19 @@ def draw(seed: int) -> Schedule:
         lease_s=rng.choice((0.3, 0.4)),
         replace_s=rng.choice((0.05, 0.2)),
         faults=_faults(rng) + _switches(ruled := random.Random(f"{seed} policies")),  # noqa: S311
-        policies=drawn_policies(ruled) if ruled.random() < RULED else TuplePolicies(),
+        policies=drawn_policies(ruled, layout.application) if ruled.random() < RULED else TuplePolicies(),
     )
 
 
-def drawn_policies(rng: random.Random) -> TuplePolicies:
-    """Return any tuple policies that every application can have."""
+def drawn_policies(rng: random.Random, application: Topology) -> TuplePolicies:
+    """Return any tuple policies that an application can have: none for routing where no stream takes what was drawn."""
     slot_ms = rng.choice((0.5, 1.0, 4.0, 20.0))
-    return TuplePolicies(routing=rng.choice(ROUTINGS), sending=rng.choice(SENDINGS), slot_ms=slot_ms)
+    drawn = TuplePolicies(routing=rng.choice(ROUTINGS), sending=rng.choice(SENDINGS), slot_ms=slot_ms)
+    try:
+        check(drawn, application)
+    except InvalidInput:
+        return msgspec.structs.replace(drawn, routing="")
+    return drawn
 
 
 def _switches(rng: random.Random) -> list[Fault]:

@@ -199,7 +199,7 @@ def _switch(cluster: "FaultyCluster") -> bool:
     if not _listens(driver):
         return False
     controller = driver.controller
-    tuples = drawn_policies(rng)
+    tuples = drawn_policies(rng, controller.layout.application)
     moves = [(rng.randrange(len(controller.placement)), rng.choice(sorted(controller.slots)))] * rng.randrange(2)
     cluster.note(f"asks for {tuples} and {moves}")
     done = cluster.switched

@@ -1,6 +1,7 @@
 """Out-queues and lanes as routing policies see them: by hand, and at random."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,7 @@ class Tables(NamedTuple):
 
     def copy(self) -> "Tables":
         """The same, apart from it."""
-        queues, lanes = (type(one)(*(column.copy() for column in one)) for one in (self.queues, self.lanes))
-        return Tables(queues, lanes, self.limit)  # type: ignore[arg-type]
+        return Tables(*deepcopy((self.queues, self.lanes)), self.limit)
 
     def able(self, queue: int) -> int:
         """The tuples of a queue that may leave it, as far as its lanes have room."""

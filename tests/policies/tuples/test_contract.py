@@ -1,5 +1,6 @@
 """What every tuple policy promises, asked of all that are registered."""
 
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from sys import getrefcount
 
@@ -8,8 +9,9 @@ import pytest
 
 from penstock.model.errors import PenstockError
 from penstock.model.slotted import UNLIMITED, Longs
+from penstock.model.taskgraph import Floats
 from penstock.policies import registry
-from penstock.policies.api import SETTINGS, RoutingPolicy, SendingPolicy
+from penstock.policies.api import SETTINGS, RoutingPolicy, Rule, SendingPolicy
 from penstock.policies.registry import PolicyKind
 from penstock.policies.tuples.routing import route, route_keyed
 from penstock.policies.tuples.sending import STATE as REMEMBERED
@@ -52,11 +54,12 @@ def cases(number: int = CASES) -> list[Tables]:
 )
 def test_is_a_frozen_slotted_dataclass_that_needs_no_arguments(name: str, kind: PolicyKind, protocol: type) -> None:
     made = registry.policy_class(name, kind)
-    assert is_dataclass(made)
-    assert made.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    rule: Rule = made().rule
+    assert rule.settings.shape == (SETTINGS,)
     assert isinstance(made(), protocol)
     assert not hasattr(made(), "__dict__")
-    assert made().rule.settings.shape == (SETTINGS,)
+    assert is_dataclass(made)
+    assert made.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
 @EVERY_FREE
@@ -209,13 +212,13 @@ class Link:
         self.oldest = rng.integers(0, 9, size).astype(np.float64)
         self.budget = int(rng.integers(0, 9))
 
-    def shared(self, spec: str, seed: int, how: object = send) -> tuple[Longs, Longs]:
+    def shared(self, spec: str, seed: int, how: Callable[..., int] = send) -> tuple[Longs, Floats]:
         """What is allowed of each queue in three slots in a row, and what the policy remembers then."""
         rule, rng = registry.sending(spec).rule, np.random.default_rng(seed)
         state, allowed = np.zeros(REMEMBERED), np.zeros((3, len(self.backlog)), dtype=np.int64)
         for slot, row in enumerate(allowed):
             before = self.backlog.copy(), self.oldest.copy()
-            given = how(*rule, float(slot), self.budget, self.backlog, self.oldest, state, rng, row)  # type: ignore[operator]
+            given = how(*rule, float(slot), self.budget, self.backlog, self.oldest, state, rng, row)
             assert given == row.sum()
             assert (before[0] == self.backlog).all()
             assert (before[1] == self.oldest).all()

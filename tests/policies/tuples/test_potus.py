@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 def weights_of(given: Tables, policy: Potus) -> Floats:
     """l = V·U + Q_in − β·Q_out; with tuples in flight, Q_in is what it will be by the time that a tuple lands."""
-    queues, lanes = given
+    queues, lanes, _ = given
     queue = np.repeat(np.arange(len(queues.waiting)), np.diff(queues.lanes))
     known = lanes.backlog
     if policy.in_flight:
@@ -36,10 +36,10 @@ def weights_of(given: Tables, policy: Potus) -> Floats:
     return np.asarray(policy.v * lanes.cost + known - policy.beta * queues.waiting[queue])
 
 
-def cases(seed: int, roomy: bool, source: bool, spread: Any = "least") -> list[Case]:
+def cases(seed: int, number: int, roomy: bool, source: bool, spread: Any = "least") -> list[Case]:
     rng = np.random.default_rng(seed)
     found = []
-    for _ in range(STATES):
+    for _ in range(number):
         given = drawn(rng, roomy=roomy, source=source)
         policy = Potus(
             v=float(rng.choice([0.0, 1.0, 2.5])),
@@ -47,7 +47,7 @@ def cases(seed: int, roomy: bool, source: bool, spread: Any = "least") -> list[C
             spread=spread,
             in_flight=bool(rng.random() < 0.5),
         )
-        found.append(Case(given, policy, weights_of(given[:2], policy)))  # type: ignore[arg-type]
+        found.append(Case(given, policy, weights_of(given, policy)))
     return found
 
 
@@ -77,21 +77,21 @@ def decisions(found: list[Case]) -> list[Decision]:
 
 @pytest.mark.parametrize("roomy", [True, False])
 def test_minimises_15_exactly_where_nothing_must_leave(roomy: bool) -> None:
-    found = cases(1, roomy, source=False)
+    found = cases(1, STATES if roomy else STATES // 4, roomy, source=False)
     values = [float((case.weights * made.sent).sum()) for case, made in zip(found, decisions(found), strict=True)]
     np.testing.assert_allclose(values, least(found), atol=1e-6)
-    assert sum(value < 0 for value in values) > STATES / 2
+    assert sum(value < 0 for value in values) > len(found) / 2
 
 
 def test_minimises_15_exactly_where_what_has_arrived_may_wait() -> None:
-    found = cases(2, roomy=True, source=True, spread="none")
+    found = cases(2, STATES // 4, roomy=True, source=True, spread="none")
     values = [float((case.weights * made.sent).sum()) for case, made in zip(found, decisions(found), strict=True)]
     np.testing.assert_allclose(values, least(found), atol=1e-6)
 
 
 @pytest.mark.parametrize("spread", SPREADS[:-1])
 def test_its_candidates_get_what_minimises_15_and_the_rest_of_what_arrived_is_spread(spread: str) -> None:
-    found = cases(3, roomy=False, source=True, spread=spread)
+    found = cases(3, STATES // 2, roomy=False, source=True, spread=spread)
     made = decisions(found)
     candidates = [
         float((case.weights * one.sent)[case.weights < 0].sum()) for case, one in zip(found, made, strict=True)
@@ -106,7 +106,7 @@ def test_its_candidates_get_what_minimises_15_and_the_rest_of_what_arrived_is_sp
         gone = given.sums(one.sent)
         assert (gone[beyond > 0] <= must[beyond > 0]).all()  # nobody is forced that need not leave
         assert (gone >= must).all() or one.sent.sum() == given.limit  # (4), as far as (1) allows
-    assert spread_at_all > STATES / 10
+    assert spread_at_all > len(found) / 10
 
 
 def test_all_goes_to_the_best_then_the_rest_to_the_next_and_none_to_those_not_below_nothing() -> None:

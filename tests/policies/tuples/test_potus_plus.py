@@ -1,5 +1,7 @@
 """POTUS-plus: how tuples fill lanes, against a water level found by bisection; and what prices are worth."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -91,7 +93,14 @@ def test_a_score_that_a_tuple_does_not_change_is_no_reason_to_send_nothing() -> 
 
 
 def test_what_it_goes_by_is_cost_and_waiting_from_here_to_the_sinks() -> None:
-    columns = {"backlog": [9, 4], "flying": [3, 0], "speed": [3, 2], "cost": [1, 2], "onward": [4, 1], "ahead": [5, 7]}
+    columns: dict[str, Any] = {
+        "backlog": [9, 4],
+        "flying": [3, 0],
+        "speed": [3, 2],
+        "cost": [1, 2],
+        "onward": [4, 1],
+        "ahead": [5, 7],
+    }
     given = tables(2, waiting=0, **columns)
     # waits: (9 + 3) / 3 − 1 = 3 and 4 / 2 − 1 = 1
     assert decide("potus-plus:v=2", given).tables.queues.price[0] == min(2 * 1 + 3 + 5, 2 * 2 + 1 + 7)

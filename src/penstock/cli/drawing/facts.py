@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.cli.output import duration, number, size
 from penstock.cli.words import estimate, plural
-from penstock.model.cluster import Cluster, Machine
+from penstock.model.cluster import Cluster, Machine, machine_of
 from penstock.model.plan import Plan
 from penstock.model.taskgraph import Tasks, expand_tasks
 from penstock.model.topology import Application, Grouping, Topology
@@ -105,7 +105,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
     return {
         "tasks": sum(len(given) for given in plan.tasks.values()),
         "slots": len(slots),
-        "machines": len({slot.rpartition("/")[0] for slot in slots}),
+        "machines": len({machine_of(slot) for slot in slots}),
         "routes": len(plan.routes),
     }
 

@@ -4,8 +4,9 @@ Two settings. The paper's squared errors, 10 to 23, tell of sources with ten tup
 system with room for phantoms; so beside the usual setting there is one of one task a source at half the load.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
@@ -20,9 +21,12 @@ from penstock.experiments.potus.summaries import (
     line,
     means,
     over,
+    percent,
     signed,
+    upper,
     where,
 )
+from penstock.model.taskgraph import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -34,7 +38,10 @@ PREDICTORS = {
     "kalman": "Kalman",
     "empirical:draw=true": "Distr",
 }
-"""The paper's but for Prophet: a fit takes a good part of a second, every so often and for every source."""
+"""The paper's but for Prophet, which fits for a good part of a second, every so often and for every source."""
+
+PROPHET_V = 5.0  # the only V at which it is run, where it is installed
+ENDED = 20.0  # V from which on the paper sees no gain
 
 NAMES = {"none": "no prediction", "perfect": "perfect", **PREDICTORS}
 
@@ -59,6 +66,10 @@ def _cases(quick: bool) -> list[Case]:
                 own = {"v": v, "seed": seed, **place.settings}
                 made.append(case(quick, **own))
                 made += [case(quick, window=1, same=True, forecast=name, **own) for name in ("perfect", *PREDICTORS)]
+        if find_spec("prophet"):
+            made.append(
+                case(quick, window=1, same=True, forecast="prophet", v=PROPHET_V, seed=seed, **MODERATE.settings)
+            )
     return made
 
 
@@ -103,7 +114,7 @@ def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
             ", ".join(f"{NAMES[name]} {signed(share, 0)}" for name, share in dearer.items()),
             "every predictor costs more",
             all(share > 0 for share in dearer.values()),
-            "phantoms that are sent before they fail to come cost as much as tuples",
+            "phantoms that are sent cost as much as tuples",
         ),
         _error_claim(rows),
     ]
@@ -124,8 +135,20 @@ def _error_claim(rows: pd.DataFrame) -> Claim:
         texts,
         "the ranges overlap",
         low <= 22.54 and high >= 10.37,
-        "an error is about the variance of a source's arrivals, so it tells the paper's rate a source; Prophet is left "
-        "out, as its fits take longer than all other runs",
+        f"an error is about the variance of a source's arrivals, so it tells their rate; {_prophet(rows)}",
+    )
+
+
+def _prophet(rows: pd.DataFrame) -> str:
+    """Say how Prophet fared, where it could be run."""
+    own = where(_named(rows), predictor="prophet")
+    if not len(own):
+        return "Prophet is left out, as its extra is not installed (its errors on traces: docs/forecasting.md)"
+    rival = where(_named(rows), predictor="none", v=PROPHET_V, **MODERATE.settings)
+    gain = over(own, rival, "response") - 1
+    return (
+        f"Prophet ({MODERATE.title}, V = {PROPHET_V:g} only): {own['squared_error'].mean():.1f}, response time "
+        f"{percent(gain)} against none"
     )
 
 
@@ -161,43 +184,58 @@ def _dip_claim(rows: pd.DataFrame) -> Claim:
         ", ".join(f"{NAMES[name]} {signed(dip, 0)}" for name, dip in dips.items()),
         "falls with every predictor",
         all(dips[name] < 0 for name in PREDICTORS),
-        f"{USUAL.title}: with V = 0 all phantoms are sent ahead; without errors a larger V only holds tuples back, as "
-        "hops take no time in the model",
+        USUAL.title,
     )
 
 
 def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
     """Judge what prediction gains."""
-    gains = {title: pd.DataFrame({name: own_gain(own, name) for name in PREDICTORS}) for title, own in places.items()}
-    best = {title: float(gain.min().min()) for title, gain in gains.items()}
-    late = {title: float(gain.loc[20.0:].min().min()) for title, gain in gains.items()}
-    perfect = ", ".join(signed(own_gain(own, "perfect").min(), 0) for own in places.values())
+    best = {title: best_gain(own, PREDICTORS) for title, own in places.items()}
+    late = {title: best_gain(own[own["v"] >= ENDED], PREDICTORS) for title, own in places.items()}
+    perfect = ", ".join(f"{title}: {best_gain(own, ('perfect',))}" for title, own in places.items())
     return [
         Claim(
             "6b",
             "predictors are up to 16.5 % below no prediction",
             "−16.5 %",
-            ", ".join(f"{title}: at best {signed(gain)}" for title, gain in best.items()),
-            "half to twice as much, in either setting",
-            any(-0.33 <= gain <= -0.0825 for gain in best.values()),
-            f"phantoms add to the load, so there is a gain only where there is room for them; perfect prediction gains "
-            f"{perfect} at best",
+            ", ".join(f"{title}: at best {gain}" for title, gain in best.items()),
+            "half to twice as much in either setting; half judged by the upper 95 % limit of the best",
+            any(gain.shares.mean() >= -0.33 and upper(gain.shares) <= -0.0825 for gain in best.values()),
+            f"perfect prediction, at best: {perfect}",
         ),
         Claim(
             "6b",
             "the gain is gone past V ≈ 20",
             "gone",
-            ", ".join(f"{title}: at best {signed(gain)}" for title, gain in late.items()),
-            "≥ −1 % from V = 20 on",
-            min(late.values()) >= -0.01,
+            ", ".join(f"{title}: at best {gain}" for title, gain in late.items()),
+            f"mean of the best ≥ −1 % from V = {ENDED:g} on",
+            min(gain.shares.mean() for gain in late.values()) >= -0.01,
         ),
     ]
 
 
-def own_gain(rows: pd.DataFrame, predictor: str) -> "pd.Series[float]":
-    """Return the relative change of the response time by a predictor at every V."""
-    bare = means(where(rows, predictor="none"), "v", "response")
-    return means(where(rows, predictor=predictor), "v", "response") / bare - 1
+class Gain(NamedTuple):
+    """By how much a predictor changes the response time at a V."""
+
+    predictor: str
+    v: float
+    shares: Floats  # [seeds]
+
+    def __str__(self) -> str:
+        limit = signed(upper(self.shares))
+        return f"{percent(self.shares)} (upper limit {limit}; {NAMES[self.predictor]}, V = {self.v:g})"
+
+
+def best_gain(rows: pd.DataFrame, predictors: Iterable[str]) -> Gain:
+    """Return the predictor and the V with the least mean response time relative to none, seed by seed."""
+    return min(
+        (
+            Gain(name, v, over(where(own, predictor=name), where(own, predictor="none"), "response") - 1)
+            for v, own in ((v, where(rows, v=v)) for v in rows["v"].unique().tolist())
+            for name in predictors
+        ),
+        key=lambda gain: float(gain.shares.mean()),
+    )
 
 
 def _change(rows: pd.DataFrame, measure: str, begin: float, end: float) -> float:

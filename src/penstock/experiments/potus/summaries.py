@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
 from penstock.experiments.figure import Value
 from penstock.model.taskgraph import Floats
@@ -94,11 +95,9 @@ def signed(share: float, digits: int = 1) -> str:
 
 def upper(values: Floats) -> float:
     """Return the upper limit of a mean: 95 % one-sided, by Student's t; of a single value: that value."""
-    from scipy.stats import t
-
     if len(values) < 2:
         return float(values.mean())
-    return float(values.mean() + t.ppf(0.95, len(values) - 1) * _deviation(values) / np.sqrt(len(values)))
+    return float(values.mean() + student.ppf(0.95, len(values) - 1) * _deviation(values) / np.sqrt(len(values)))
 
 
 def percent(shares: Floats, digits: int = 1) -> str:

@@ -80,7 +80,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     for way in SPREADS:
         own = where(cost_ratio(rows), options=f"spread={way}").assign(gap=lambda some: some["cost"] - some["optimum"])
         told = means(own, "v", "ratio") - 1 > NOISE
-        weights = [v for v in told.index[told] if v >= 1.0]
+        weights = [v for v in told.index[told] if v >= 1.0] or list(told.index[:2])
         slope = power(own[own["v"].isin(weights)].pivot_table(index="seed", columns="v", values="gap"), rng)
         straight = line(means(own, "v", "backlog"))
         end = own[own["v"] == own["v"].max()]["ratio"].mean() - 1

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.kinds import FIELDS
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(RoutingPolicy):
     """Send every tuple to the task that owns its key."""
 
     keyed: ClassVar[bool] = True

@@ -7,13 +7,13 @@ import numpy as np
 
 from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.kinds import IN_TURN
 from penstock.policies.tuples.lanes import Lanes, Queues
 
 
 @dataclass(frozen=True, slots=True)
-class InTurn:
+class InTurn(RoutingPolicy):
     """Send every tuple to the next downstream task in turn."""
 
     keyed: ClassVar[bool] = False

@@ -6,15 +6,17 @@ It needs no report from downstream: what went down a lane and has not been proce
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.kinds import LEAST_LOADED
 
 
 @dataclass(frozen=True, slots=True)
-class LeastLoaded:
+class LeastLoaded(RoutingPolicy):
     """Send every tuple to the downstream task that has least under way from here; ties in turn."""
 
     keyed: ClassVar[bool] = False
+    looks: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
 
     @property
     def rule(self) -> Rule:

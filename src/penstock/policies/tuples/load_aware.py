@@ -15,7 +15,7 @@ from penstock.model.errors import InvalidInput
 from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.kinds import LOAD_AWARE
 from penstock.policies.tuples.lanes import Lanes, Queues
 
@@ -24,7 +24,7 @@ LIGHTEST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class LoadAwareShuffle:
+class LoadAwareShuffle(RoutingPolicy):
     """Send tuples at random by weights that follow load, to near tasks as long as they cope.
 
     high: slots that the near tasks' queues take to serve, on average, above which far tasks are used too.
@@ -34,6 +34,7 @@ class LoadAwareShuffle:
     high: Positive = 4.0
     low: Positive = 1.0
     keyed: ClassVar[bool] = False
+    looks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.low > self.high:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.kinds import LOCAL_FIRST
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFirst:
+class LocalFirst(RoutingPolicy):
     """Send tuples in turn to downstream tasks on the same machine; where there is none, to all.
 
     A task here that is full makes tuples wait: Storm's local-or-shuffle grouping does the same.

@@ -6,15 +6,16 @@ Load is what went there from here and is not processed yet: a sender needs to as
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.kinds import PARTIAL_KEY
 
 
 @dataclass(frozen=True, slots=True)
-class PartialKey:
+class PartialKey(RoutingPolicy):
     """Send every tuple to the one of its key's two tasks that has less under way from here."""
 
     keyed: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
 
     @property
     def rule(self) -> Rule:

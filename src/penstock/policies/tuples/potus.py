@@ -14,7 +14,7 @@ from penstock.model.entity import NonNegative, Positive
 from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.in_turn import deal
 from penstock.policies.tuples.kinds import POTUS
 from penstock.policies.tuples.lanes import Lanes, Queues
@@ -25,7 +25,7 @@ _EVEN, _RANDOM, _LEAST, _NONE = range(len(get_args(Spread)))
 
 
 @dataclass(frozen=True, slots=True)
-class Potus:
+class Potus(RoutingPolicy):
     """Trade communication cost against queues, every slot anew.
 
     v: the weight V of communication cost against queue lengths.
@@ -40,6 +40,9 @@ class Potus:
     spread: Spread = "least"
     in_flight: bool = False
     keyed: ClassVar[bool] = False
+    looks: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
+    holds: ClassVar[bool] = True
 
     @property
     def rule(self) -> Rule:

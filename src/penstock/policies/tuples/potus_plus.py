@@ -16,7 +16,7 @@ from penstock.model.entity import NonNegative
 from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.filling import fill
 from penstock.policies.tuples.kinds import POTUS_PLUS
 from penstock.policies.tuples.lanes import Lanes, Queues
@@ -27,7 +27,7 @@ slot: what is known of them is a slot old, and most differences are noise that i
 
 
 @dataclass(frozen=True, slots=True)
-class PotusPlus:
+class PotusPlus(RoutingPolicy):
     """Send every tuple where the cost to the sinks and the time to wait are least.
 
     v: how many slots of waiting a unit of cost is worth.
@@ -38,11 +38,23 @@ class PotusPlus:
     v: NonNegative = 0.0
     prices: bool = True
     keyed: ClassVar[bool] = False
+    looks: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
 
     @property
     def rule(self) -> Rule:
         """The decision."""
         return rule(POTUS_PLUS, self.v, self.prices)
+
+    @property
+    def price_of_cost(self) -> float | None:
+        """What a unit of cost adds to a price."""
+        return self.v if self.prices else None
+
+    @property
+    def looks_onward(self) -> bool:
+        """Whether what follows is the least cost to the sinks."""
+        return not self.prices
 
 
 @lean

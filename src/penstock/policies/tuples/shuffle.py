@@ -7,13 +7,13 @@ import numpy as np
 
 from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
-from penstock.policies.api import Rule, rule
+from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.kinds import SHUFFLE
 from penstock.policies.tuples.lanes import Lanes, Queues
 
 
 @dataclass(frozen=True, slots=True)
-class Shuffle:
+class Shuffle(RoutingPolicy):
     """Send every tuple to any downstream task, evenly at random."""
 
     keyed: ClassVar[bool] = False
