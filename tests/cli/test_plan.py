@@ -154,6 +154,11 @@ def test_a_saved_plan_has_the_tuple_policies_that_are_asked_for(penstock: Pensto
         ),
         (("--sending", "random"), "sending: it is kept in a saved plan, got 'random' without one; add --save FILE"),
         (("--slot-ms", "0", "--save", "plan.toml"), "slot_ms: expected a number > 0, got 0"),
+        (("--slot-ms", "5", "--save", "plan.toml"), "slot_ms: no policy is in force that decides once a slot, got 5"),
+        (
+            ("--routing", "partial-key", "--save", "plan.toml"),
+            "routing: no stream can have 'partial-key'; there are count->database by shuffle",
+        ),
     ],
 )
 def test_tuple_policies_that_cannot_be_are_refused_before_anything_is_planned(

@@ -95,6 +95,9 @@ def test_a_plan_takes_the_place_of_a_policy(
     command = ("run", FLOW, "--runs", tmp_path, "--emulate", trio, "--plan", tmp_path / "plan.toml")
     assert penstock(*command).code == 0
     assert fake_run.SETTINGS[0]["plan"] == plan
+    assert penstock(*command, "--slot-ms", 2).code == 0  # the plan may have policies that it is for
+    ran = penstock("run", FLOW, "--runs", tmp_path, "--emulate", trio, "--slot-ms", 2)
+    assert ran.err.startswith("error: slot_ms: no policy is in force that decides once a slot, got 2; name one")
     ran = penstock(*command, "--rate", 9)  # costs differ: it is not what was planned for
     assert ran.code == 2
     assert "'fake' has changed since the plan was made; plan again" in ran.err

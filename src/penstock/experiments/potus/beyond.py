@@ -83,7 +83,7 @@ def mixed(system: System, number: int) -> System:
     return system._replace(service=system.service * factor, limit=np.ceil(FASTER * system.limit).astype(np.int64))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _drawn(number: int, kind: str) -> RandomSetting:
     return random_setting(number, ("poisson", kind))
 

@@ -29,7 +29,7 @@ class Length(NamedTuple):
     seeds: int
 
 
-FULL = Length(10_000, 1_000, 50, 5)
+FULL = Length(10_000, 1_000, 50, 4)
 QUICK = Length(1_200, 200, 15, 2)
 LARGEST_V = 100
 
@@ -139,7 +139,9 @@ def _setting(one: Case) -> Setting:
     return _drawn(str(one["fabric"]), int(one["seed"]), depth, tuple(asked.items()))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(
+    maxsize=256
+)  # cases come in no order, and drawing a system takes as long as running it for some thousand slots
 def _drawn(fabric: Any, seed: int, depth: tuple[int, int], asked: tuple[Any, ...]) -> Setting:
     return potus_setting(fabric, seed, depth=depth, **dict(asked))
 
