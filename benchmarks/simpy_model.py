@@ -122,8 +122,8 @@ class Model:
         """Take what a task sends in a slot, each tuple with its target, at most as many as its limit."""
         found: list[tuple[int, Root]] = []
         for ways, queue in zip(self.ways[task], self.out[task], strict=True):
-            for _ in range(min(len(queue), self.limit[task] - len(found))):
-                found.append((self.random.choice(ways), queue.popleft()))
+            amount = min(len(queue), self.limit[task] - len(found))
+            found += [(self.random.choice(ways), queue.popleft()) for _ in range(amount)]
         return found
 
     def response(self, warm_up: int) -> float:

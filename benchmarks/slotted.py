@@ -1,10 +1,10 @@
 """The slotted simulator: tuple-hops a second, against SimPy, and what a decision costs.
 
-Grid: a system of POTUS's (Jellyfish, 5 applications, utilisation 0.8, Poisson), and the same with ten times the tuples
-and the service; every routing policy; 20,000 slots. SimPy runs the first 2,000 slots of the same arrivals under shuffle,
-in turn with ours, 5 times. Decisions: one out-queue with 10 to 10,000 downstream tasks whose queues and costs are drawn
-at random, called from Python and in a compiled loop; and at 1,000 tasks with so little room that several are picked.
-Times are of the processor, as machines are shared; everything runs on one core.
+Grid: a system of POTUS's (Jellyfish, 5 applications, utilisation 0.8, Poisson), 20,000 slots, and the same with ten
+times the tuples and the service; every routing policy. SimPy runs the first 2,000 slots of the same arrivals under
+shuffle, in turn with ours, 5 times. Decisions: one out-queue with 10 to 10,000 downstream tasks whose queues and costs
+are drawn at random, called from Python and in a compiled loop; and at 1,000 tasks with so little room that several are
+picked. Times are of the processor, as machines are shared; everything runs on one core.
 """
 
 import statistics
@@ -160,7 +160,8 @@ def cost_of(spec: str, case: Case) -> tuple[float, float]:
         decide_often(times, rule.kind, rule.settings, case.queues, case.lanes, rng, case.sent)
 
     times = 1
-    call(), loop()  # compile
+    call()  # compile
+    loop()
     times = max(20, CALLS * 100 // max(100, len(case.sent)))
     return best_of(call, times), best_of(loop, times)
 

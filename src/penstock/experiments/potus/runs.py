@@ -139,9 +139,7 @@ def _setting(one: Case) -> Setting:
     return _drawn(str(one["fabric"]), int(one["seed"]), depth, tuple(asked.items()))
 
 
-@lru_cache(
-    maxsize=256
-)  # cases come in no order, and drawing a system takes as long as running it for some thousand slots
+@lru_cache(maxsize=256)  # cases come in no order, and drawing takes half as long as running
 def _drawn(fabric: Any, seed: int, depth: tuple[int, int], asked: tuple[Any, ...]) -> Setting:
     return potus_setting(fabric, seed, depth=depth, **dict(asked))
 

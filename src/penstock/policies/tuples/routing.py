@@ -129,15 +129,21 @@ def route_keyed(
     the first alone. It ends at a tuple for which there is no room: those behind it must not overtake.
     """
     for place in range(amount):
-        lane = begin + own[place]
-        if kind == PARTIAL_KEY:
-            rival = begin + other[place]
-            full = sent[lane] >= lanes.room[lane]
-            less = lanes.outstanding[rival] + sent[rival] < lanes.outstanding[lane] + sent[lane]
-            if full or (less and sent[rival] < lanes.room[rival]):
-                lane = rival
-        if sent[lane] >= lanes.room[lane]:
+        lane = choose_keyed(kind, lanes, begin + own[place], begin + other[place], sent)
+        if lane < 0:
             return place
         chosen[place] = lane
         sent[lane] += 1
     return amount
+
+
+@lean
+def choose_keyed(kind: int, lanes: Lanes, own: int, other: int, sent: Longs) -> int:
+    """Return the lane of a tuple whose key has these two; -1 where there is no room for it."""
+    lane = own
+    if kind == PARTIAL_KEY:
+        full = sent[own] >= lanes.room[own]
+        less = lanes.outstanding[other] + sent[other] < lanes.outstanding[own] + sent[own]
+        if full or (less and sent[other] < lanes.room[other]):
+            lane = other
+    return lane if sent[lane] < lanes.room[lane] else -1

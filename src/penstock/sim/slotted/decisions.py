@@ -9,7 +9,7 @@ from penstock.model.slotted import Longs, System
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.kinds import FIELDS, FIFO, PARTIAL_KEY
 from penstock.policies.tuples.lanes import Lanes, Queues
-from penstock.policies.tuples.routing import route_keyed, route_lean, tell_price
+from penstock.policies.tuples.routing import choose_keyed, route_lean, tell_price
 from penstock.policies.tuples.sending import send
 from penstock.sim.slotted.state import AFTER, HEAD, LANE, PENDING, ROOT, SINCE, SIZE, Counts, State, push, take
 from penstock.sim.slotted.steps import send_down
@@ -198,7 +198,7 @@ def _copy(system: System, state: State, lanes: Lanes, counts: Counts, queue: int
         _send(system, state, lanes, counts, queue, system.lanes[queue], 1, slot)
 
 
-@kernel
+@lean
 def _by_key(
     system: System,
     state: State,
@@ -213,13 +213,15 @@ def _by_key(
     sent: Longs,
 ) -> int:
     """Send tuples where their keys say; return how many went. keys: [keys] how likely each is, running total."""
-    begin, end = system.lanes[queue], system.lanes[queue + 1]
-    own, other, chosen = np.empty(amount, np.int64), np.empty(amount, np.int64), np.empty(amount, np.int64)
-    for place in range(amount):
+    begin, width = system.lanes[queue], system.lanes[queue + 1] - system.lanes[queue]
+    went = 0
+    for _ in range(amount):
         key = min(int(np.searchsorted(keys, rng.random(), side="right")), len(keys) - 1)
-        own[place] = key * 40503 % 65521 % (end - begin)
-        other[place] = (own[place] + 1 + key * 30011 % 65519 % max(1, end - begin - 1)) % (end - begin)
-    went = route_keyed(kind, lanes, begin, own, other, amount, chosen, sent)
-    for place in range(went):
-        _send(system, state, lanes, counts, queue, chosen[place], 1, slot)
+        own = key * 40503 % 65521 % width
+        other = (own + 1 + key * 30011 % 65519 % max(1, width - 1)) % width
+        lane = choose_keyed(kind, lanes, begin + own, begin + other, sent)
+        if lane < 0:
+            break
+        _send(system, state, lanes, counts, queue, lane, 1, slot)  # it is outstanding at once, not only sent
+        went += 1
     return went
