@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Picture
 from penstock.experiments.figure import Case, Claim, Figure, LiveRun, Row, Value
 from penstock.experiments.live import FIGURES
 from penstock.experiments.live.episodes import BURSTY, SLOT_S, STEADY, Episodes, EpisodeSentences, Lengths
-from penstock.experiments.live.grid import CHOICES, LIVE, LOADS, default_policies
+from penstock.experiments.live.grid import CHOICES, LIVE, LOADS, PLUS, default_policies
 from penstock.experiments.live.measures import Seen, beginnings, cell_rows, placed
 from penstock.experiments.live.ratios import against, judge, to_best
 from penstock.experiments.live.running import live_session, measured
@@ -242,14 +242,20 @@ def held(claims: Sequence[Claim]) -> dict[str, bool]:
     return {claim.claim: claim.holds for claim in claims}
 
 
+def test_the_default_sends_the_longest_first_where_cards_keep_up_with_bursts() -> None:
+    assert {default_policies(STEADY, load).sending for load in LOADS} == {"longest-backlog-first"}
+    assert [default_policies(BURSTY, load).sending for load in LOADS] == ["longest-backlog-first", "fifo", "fifo"]
+
+
 def test_the_default_is_judged_by_its_upper_limits_and_the_rest_are_listed() -> None:
-    best = default_policies(STEADY, 0.5)
-    rows = grid(lambda choice, load: 100.0 if choice != best else 90.0 if load < 0.9 else 120.0)
+    routing = default_policies(STEADY, 0.5).routing
+    rows = grid(lambda choice, load: 100.0 if choice.routing != routing else 90.0 if load < 0.9 else 120.0)
     claim = LIVE.claims(rows)[0]
     assert not claim.holds
     assert claim.ours.startswith("in 8 of 12")
     assert claim.why.count("95 %") == 4
-    better = LIVE.claims(grid(lambda choice, load: 100.0 if choice != best else 90.0 if load < 0.6 else 104.0))[0]
+    rows = grid(lambda choice, load: 100.0 if choice.routing != routing else 90.0 if load < 0.6 else 104.0)
+    better = LIVE.claims(rows)[0]
     assert better.holds
     assert better.ours.startswith("in 12 of 12; ratio 1.00 to 1.04")
 
@@ -260,7 +266,7 @@ def test_where_a_policy_does_not_help_is_told() -> None:
     assert not told.holds
     assert "in 40 of 60" in told.ours
     assert "steady 95 % mean by round-robin" in told.why
-    assert held(LIVE.claims(rows))["ours: no routing is faster than potus-plus:v=10, by either sending"]
+    assert held(LIVE.claims(rows))[f"ours: no routing is faster than {PLUS}, by either sending"]
 
 
 def test_a_late_emulation_and_a_wrong_maximum_are_told() -> None:
