@@ -12,7 +12,7 @@ from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.testing import applications
 from penstock.testing.applications import Given, Rows, own_keys
-from penstock.testing.drawing import Schedule, draw
+from penstock.testing.drawing import Schedule, draw, drawn_policies
 from penstock.testing.faults import FaultyCluster
 from penstock.testing.parts import Count, Parts, Place
 
@@ -71,8 +71,10 @@ def a_schedule(seed: int) -> Schedule:
     drawn = draw(seed)
     rng = random.Random(seed)
     slots = [f"w{number}/{slot}" for number, count in drawn.sites for slot in range(count)]
-    tasks = len(applications.known("guarded", drawn.tuples).layout.components)
-    return replace(drawn, application="guarded", placement=tuple(rng.choice(slots) for _ in range(tasks)))
+    layout = applications.known("guarded", drawn.tuples).layout
+    placement = tuple(rng.choice(slots) for _ in layout.components)
+    policies = drawn_policies(rng, layout.application)
+    return replace(drawn, application="guarded", placement=placement, policies=policies)
 
 
 def test_skips_exactly_once_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
