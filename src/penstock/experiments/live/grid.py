@@ -38,7 +38,7 @@ three sources sends four times what it has, by which its v counts a twelfth."""
 ROUTINGS = ("round-robin", "local-first", "least-loaded", "potus", PLUS)
 SENDINGS = ("fifo", "longest-backlog-first")
 CHOICES = tuple(Choice(routing, sending) for routing in ROUTINGS for sending in SENDINGS)
-FULL, QUICK = Lengths(0.75, 3.0, 0.25, 0.5), Lengths(0.5, 1.5, 0.25, 0.5)
+FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.25), Lengths(0.5, 1.5, 0.25, 0.25)
 ROUNDS, QUICK_ROUNDS = 5, 2
 COLOURS = dict(zip(ROUTINGS, ("#888888", "#5b9a68", "#4878a8", "#8a6bb1", "#d1603d"), strict=True))
 TRUE = 0.25  # of the looks at an episode that may find its emulation late
