@@ -250,14 +250,14 @@ def test_the_default_sends_the_longest_first_where_cards_keep_up_with_bursts() -
 def test_the_default_is_judged_by_its_upper_limits_and_the_rest_are_listed() -> None:
     routing = default_policies(STEADY, 0.5).routing
     rows = grid(lambda choice, load: 100.0 if choice.routing != routing else 90.0 if load < 0.9 else 120.0)
-    claim = LIVE.claims(rows)[0]
-    assert not claim.holds
-    assert claim.ours.startswith("in 8 of 12")
-    assert claim.why.count("95 %") == 4
+    for claim in LIVE.claims(rows)[:2]:  # mean and p99
+        assert not claim.holds
+        assert claim.ours.startswith("in 4 of 6")
+        assert claim.why.count("95 %") == 2
     rows = grid(lambda choice, load: 100.0 if choice.routing != routing else 90.0 if load < 0.6 else 104.0)
-    better = LIVE.claims(rows)[0]
-    assert better.holds
-    assert better.ours.startswith("in 12 of 12; ratio 1.00 to 1.04")
+    for claim in LIVE.claims(rows)[:2]:
+        assert claim.holds
+        assert claim.ours.startswith("in 6 of 6; ratio 1.00 to 1.04")
 
 
 def test_where_a_policy_does_not_help_is_told() -> None:

@@ -303,6 +303,15 @@ def test_the_price_of_a_way_reaches_those_before_it() -> None:
     assert all(credit.price == 0.0 for _, credit in cluster.credits if credit.stream == 1)
 
 
+def test_a_target_that_has_not_said_what_follows_is_taken_to_be_as_the_others_are() -> None:
+    cluster = TestCluster(spread(0.5, 2, tasks=3), emulate=uneven(), tuples=TuplePolicies(routing="potus-plus:v=10"))
+    router = router_of(cluster.start(), "in[0]")
+    for place, price in ((0, 40.0), (2, 20.0)):
+        router.heard(place, Credit(cluster.controller.epoch, 0, 0, 0, 1, 0, 0, 1e-3, price))
+    router.decide(1)
+    assert router.lanes.ahead.tolist() == [40.0, 30.0, 20.0]
+
+
 def hurried(sending: str) -> TestCluster:
     """Return an application of which one task has ten tuples at once for each of the other, over a narrow card."""
     flow = Dataflow("hurried")

@@ -87,9 +87,13 @@ class Router:
             self._stale = True
 
     def _clock_speeds(self) -> None:
-        """Work out how many tuples a slot each target serves: of one that has not said, what the others do."""
+        """Work out how many tuples a slot each target serves, and a price: of one that has not said, what others do.
+
+        Taken to cost nothing, it would get the tuples of all senders until it has said otherwise.
+        """
         known = self._seconds > 0.0
         self.lanes.speed[:] = self._ruling.slot_s / np.where(known, self._seconds, self._seconds[known].mean())
+        self.lanes.ahead[~known] = self.lanes.ahead[known].mean()
         self._stale = False
 
     def choose(self) -> None:

@@ -112,7 +112,7 @@ def _draw_place(axis: "Axes", rows: pd.DataFrame, measure: str) -> None:
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     return [
-        _default(rows),
+        *(_default(rows, measure) for measure in MEASURES),
         *(_helps(f"routing by {name}", _by_routing(rows, name)) for name in ROUTINGS[1:]),
         _helps("sending the longest backlog first", _by_sending(rows)),
         _plus(rows),
@@ -121,14 +121,14 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def _default(rows: pd.DataFrame) -> Claim:
-    judged = judge(rows, default_policies)
+def _default(rows: pd.DataFrame, measure: str) -> Claim:
+    judged = judge(rows, default_policies, [measure])
     within = [one for one in judged if one.within]
     rest = [f"{one.place} {one.ratio.text}, best {one.best.text}" for one in judged if not one.within]
+    which = f"{PLUS}; {SENDINGS[1]} where cards keep up with bursts, else {SENDINGS[0]}"
     return Claim(
         NUMBER,
-        f"ours: the default ({PLUS}; {SENDINGS[1]} where cards keep up with bursts, else {SENDINGS[0]}) takes at most "
-        f"{ALLOWED:g} times the best, mean and p99",
+        f"ours: the default ({which}) takes at most {ALLOWED:g} times the best, {measure.removesuffix('_ms')}",
         f"asked: the upper limit in ≥ {WANTED:.0%} of the places",
         f"in {len(within)} of {len(judged)}; ratio {_range([one.ratio for one in judged])}",
         "95 % limits by a paired bootstrap over rounds, the best chosen anew in every draw",
