@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from penstock.experiments.reproduction import (
     FailedCase,
     Reproduced,
     claims_table,
+    judged,
     keep,
     put_table,
     read_claims,
@@ -115,3 +117,9 @@ def test_every_work_has_figures_with_numbers_of_their_own() -> None:
         assert len(set(numbers)) == len(numbers)
     with pytest.raises(UnknownName, match="work: none is named 'storm'; there are hone, potus"):
         figures_of("storm")
+
+
+def test_what_numpy_finds_true_is_plainly_true() -> None:
+    figure = FIGURES[0]._replace(claims=lambda _rows: [Claim("1", "it is", "1", "1", "equal", np.bool_(True))])  # type: ignore[arg-type]
+    (claim,) = judged([figure], {figure.number: pd.DataFrame()})
+    assert claim.holds is True

@@ -104,6 +104,10 @@ def _refuse_taken(folder: Path) -> None:
     parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise FileProblem(f"{folder}: cannot be made, {parent} is not a folder that may be written; choose --output")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileProblem(f"{folder}: cannot be made, {error.strerror}; choose another with --output") from None
 
 
 def _run_swept(

@@ -12,7 +12,7 @@ import msgspec
 import pandas as pd
 
 from penstock.experiments.figure import Case, Figure, LiveRun
-from penstock.experiments.reproduction import Reproduced, case_key, seeded
+from penstock.experiments.reproduction import Reproduced, case_key, judged, seeded
 from penstock.model.files import write_whole
 
 Tell = Callable[[int, int, str], None]
@@ -34,7 +34,7 @@ def reproduce_live(figures: Sequence[Figure], quick: bool, seed: int, folder: Pa
         tell(len(rows), len(known), "")
         _keep_partial(folder, figures, work, rows)
     tables = {figure.number: pd.DataFrame(_rows_of(figure, work, rows)) for figure in figures}
-    claims = [claim for figure in figures for claim in figure.claims(tables[figure.number])]
+    claims = judged(figures, tables)
     return Reproduced(tables, claims, len(known))
 
 

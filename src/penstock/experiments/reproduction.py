@@ -57,7 +57,13 @@ def reproduce(
     for key, (figure, case) in zip(keys, work, strict=True):
         tables[figure.number] += [{**case, **row} for row in rows[order[key]]]
     made = {number: pd.DataFrame(table) for number, table in tables.items()}
-    return Reproduced(made, [claim for figure in figures for claim in figure.claims(made[figure.number])], len(order))
+    return Reproduced(made, judged(figures, made), len(order))
+
+
+def judged(figures: Sequence[Figure], tables: Mapping[str, pd.DataFrame]) -> list[Claim]:
+    """Return the claims of figures on their rows; what numpy finds true is plainly true from here on."""
+    claims = [claim for figure in figures for claim in figure.claims(tables[figure.number])]
+    return [claim._replace(holds=bool(claim.holds)) for claim in claims]
 
 
 def keep(folder: Path, figures: Sequence[Figure], found: Reproduced) -> list[Path]:

@@ -7,7 +7,6 @@ import pytest
 
 from penstock.estimate.communication import CommunicationBound, communication_bound
 from penstock.model.cluster import Cluster, Machine
-from penstock.model.kernel import kernel
 from penstock.model.slotted import Longs, Placed, System, build_system
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
@@ -16,12 +15,14 @@ from penstock.policies.tuples.filling import FEW, fill
 from penstock.policies.tuples.lanes import Lanes
 from penstock.policies.tuples.potus_plus import EASE
 from penstock.sim.slotted import Arrivals, Outcome, simulate
+from tests.interpreting import wholly_interpreted
 from tests.policies.tuples.tables import Tables, decide, repeat, tables
 
+FILL = wholly_interpreted(fill)
 
-@kernel
+
 def filled(lanes: Lanes, amount: int, others: float, turn: int, sent: Longs) -> int:
-    return fill(lanes, 0, len(sent), amount, others, turn, sent)
+    return FILL(lanes, 0, len(sent), amount, others, turn, sent)
 
 
 def level(score: Floats, speed: Floats, amount: float) -> float:
