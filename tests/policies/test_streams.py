@@ -147,3 +147,9 @@ def test_policies_are_told_in_words() -> None:
     assert TuplePolicies(slot_ms=3.0).texts == {}
     told = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, slot_ms=0.5).texts
     assert told == {"routing": "potus", "routing of a->b": "shuffle", "slot": "0.5 ms"}
+
+
+@pytest.mark.parametrize("texts", [["potus", "shuffle"], ["a->b=potus", "a->b=shuffle"]])
+def test_two_routings_for_the_same_streams_are_refused(texts: list[str]) -> None:
+    with pytest.raises(PenstockError, match=r"given twice for .*, again as .*shuffle'; remove one"):
+        changed(TuplePolicies(), texts, None, None)

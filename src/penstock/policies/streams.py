@@ -62,12 +62,18 @@ def changed(
         problem = f"no policy is in force that decides once a slot, got {slot_ms:g}; name one by routing or sending"
         raise InvalidInput("slot_ms", problem)
     whole, streams = before.routing, dict(before.streams)
+    given: dict[str, str] = {}
     for text in [routing] if isinstance(routing, str) else routing or ():
         label, equals, spec = text.partition("=")
-        if equals and ":" not in label:  # a policy's parameters are behind a colon
+        if not equals or ":" in label:  # a policy's parameters are behind a colon
+            label, spec = "", text
+        if label in given:
+            raise InvalidInput("routing", f"given twice for {label or 'all streams'}, again as {text!r}; remove one")
+        given[label] = spec
+        if label:
             streams[label] = "" if spec == NONE else spec
         else:
-            whole = "" if text == NONE else text
+            whole = "" if spec == NONE else spec
     return TuplePolicies(
         routing=whole,
         streams=streams,
