@@ -9,12 +9,13 @@ picked. Times are of the processor, as machines are shared; everything runs on o
 
 import statistics
 from collections.abc import Callable
+from subprocess import CalledProcessError
 from time import process_time
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.simpy_model import Model, Sparing, simpy_module
+from benchmarks.simpy_model import REQUIREMENTS, Model, Sparing, simpy_module
 from penstock.model.kernel import kernel
 from penstock.model.slotted import UNLIMITED, Longs
 from penstock.model.taskgraph import Floats
@@ -81,7 +82,11 @@ def measure_speed(setting: Setting, counts: Longs) -> None:
 
 def compare_with_simpy(setting: Setting, counts: Longs) -> None:
     """Print how many times as fast as SimPy it is, and whether both find the same."""
-    simpy = simpy_module()
+    try:
+        simpy = simpy_module()
+    except CalledProcessError:
+        print(f"  SimPy: {REQUIREMENTS.name} could not be installed; is there a network?")
+        return
     some = np.ascontiguousarray(counts[:, :PLAIN_SLOTS])
     kinds: dict[str, type[Model]] = {"processes and stores": Model, "as few events as can be": Sparing}
     for title, kind in kinds.items():
