@@ -10,7 +10,7 @@ import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.hone.tables import finish
-from penstock.experiments.live.episodes import BURSTY, ON, STEADY, Episodes, Lengths
+from penstock.experiments.live.episodes import BURSTY, STEADY, Episodes, Lengths
 from penstock.experiments.live.ratios import (
     ALLOWED,
     MEASURES,
@@ -23,7 +23,7 @@ from penstock.experiments.live.ratios import (
     to_best,
 )
 from penstock.experiments.live.running import measured, silent
-from penstock.experiments.live.settings import CARD_BUSY, one_slow_machine
+from penstock.experiments.live.settings import one_slow_machine
 from penstock.experiments.live.trial import PLAIN, Choice, Tell, Trial
 
 if TYPE_CHECKING:
@@ -38,21 +38,21 @@ three sources sends four times what it has, by which its v counts a twelfth."""
 ROUTINGS = ("round-robin", "local-first", "least-loaded", "potus", PLUS)
 SENDINGS = ("fifo", "longest-backlog-first")
 CHOICES = tuple(Choice(routing, sending) for routing in ROUTINGS for sending in SENDINGS)
-FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.25), Lengths(0.5, 1.5, 0.25, 0.25)
-ROUNDS, QUICK_ROUNDS = 5, 2
+FULL, QUICK = Lengths(0.5, 2.0, 0.25, 0.25), Lengths(0.5, 1.5, 0.25, 0.25)
+ROUNDS, QUICK_ROUNDS = 6, 2
+SEED = 1  # the default was chosen on arrivals of seed 0
 COLOURS = dict(zip(ROUTINGS, ("#888888", "#5b9a68", "#4878a8", "#8a6bb1", "#d1603d"), strict=True))
 TRUE = 0.25  # of the looks at an episode that may find its emulation late
 BUSY = 0.05  # that the busiest task may differ from what the estimator says
 
 
-def default_policies(arrivals: str, load: float) -> Choice:
-    """Return what is chosen where nobody has: by whether the cards keep up with the load at its peaks.
+def default_policies(arrivals: str, load: float) -> Choice:  # noqa: ARG001  a rule may look at the place; this does not
+    """Return what is chosen where nobody has: the same everywhere.
 
-    Where they do, the longest backlog goes first: components take turns at the card, and sentences do not wait behind
-    words. Where they do not, what was made first goes first, so that sentences are completed one after the other.
+    On arrivals of seed 0, longest-first took some per cent off the mean where arrivals were steady, and gave them back
+    where they came in bursts and in every tail: what was made first goes first, so that sentences are completed.
     """
-    peak = CARD_BUSY * load / (ON if arrivals == BURSTY else 1.0)
-    return Choice(PLUS, SENDINGS[1] if peak < 1.0 else SENDINGS[0])
+    return Choice(PLUS, SENDINGS[0])
 
 
 def _cases(quick: bool) -> Sequence[Case]:
@@ -60,7 +60,7 @@ def _cases(quick: bool) -> Sequence[Case]:
     loads = (0.8,) if quick else LOADS
     return [
         {"arrivals": kind, "load": load, "settle_s": lengths.settle, "cell_s": lengths.counted, "rounds": rounds,
-         "seed": 0}
+         "seed": SEED}
         for kind in (STEADY, BURSTY)
         for load in loads
     ]  # fmt: skip
@@ -125,7 +125,7 @@ def _default(rows: pd.DataFrame, measure: str) -> Claim:
     judged = judge(rows, default_policies, [measure])
     within = [one for one in judged if one.within]
     rest = [f"{one.place} {one.ratio.text}, best {one.best.text}" for one in judged if not one.within]
-    which = f"{PLUS}; {SENDINGS[1]} where cards keep up with bursts, else {SENDINGS[0]}"
+    which = f"{PLUS} + {SENDINGS[0]}, chosen on other arrivals"
     return Claim(
         NUMBER,
         f"ours: the default ({which}) takes at most {ALLOWED:g} times the best, {measure.removesuffix('_ms')}",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 NUMBER = "live-tau"
 TAUS, QUICK_TAUS = (1, 2, 5, 10, 20, 40, 80, 130), (1, 10, 80)  # ms
 LOAD = 0.8
-FULL, QUICK = Lengths(0.5, 2.5, 0.25, 1.0), Lengths(0.5, 1.5, 0.25, 0.75)
-ROUNDS, QUICK_ROUNDS = 3, 2
+FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.75), Lengths(0.5, 1.5, 0.25, 0.75)
+ROUNDS, QUICK_ROUNDS = 5, 2
 FORMS = {False: ("as published", "#d1603d"), True: ("work-conserving", "#4878a8")}
 
 

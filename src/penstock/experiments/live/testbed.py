@@ -1,6 +1,6 @@
 """Hone's testbed live: one run a case, in which Storm's sending, RRB and LBF of several τ take turns.
 
-The paper runs each for half an hour; here a choice has a few seconds in each of three rounds, on the same arrivals as
+The paper runs each for half an hour; here a choice has two seconds in each of five rounds, on the same arrivals as
 all others. Storm's plain sending is `fifo`, which pushes tuples to the card as they are made.
 """
 
@@ -23,8 +23,8 @@ TAUS = (10, 30, 50, 80, 100, 130)  # ms
 FEWER_TAUS = (10, 50, 80, 130)
 QUICK_TAUS = (10, 80)
 CONSERVING_TAU = 80
-FULL, QUICK = Lengths(0.5, 2.5, 0.25, 1.25), Lengths(0.5, 1.5, 0.25, 0.75)
-ROUNDS, QUICK_ROUNDS = 3, 2
+FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.75), Lengths(0.5, 1.5, 0.25, 0.75)
+ROUNDS, QUICK_ROUNDS = 5, 2
 SENDING_TEXT = {STORM: "Storm (fifo)", RRB: "RRB"}
 
 
