@@ -1,0 +1,31 @@
+"""Features: what the latency of a task or an edge is predicted from, and the columns of the tables that hold them.
+
+Li's chapter 2 names them. A *window* is a span of a run, 30 s unless said. A row of the table of tasks is one task in
+one window; a row of the table of edges is one pair of tasks over one stream in one window. Loads are tuples a second.
+The order of the names is the order of columns in every array of features.
+"""
+
+TASK_FEATURES = ("machine_cpu", "machine_memory", "task_load", "machine_load", "colocated")
+"""Of a task: share of its machine's cores in use, memory in use there (MB), tuples a second that the task processes,
+that all tasks of its machine process, and how many other tasks run there."""
+
+EDGE_FEATURES = (
+    "source_cpu", "source_memory", "source_load", "source_machine_load",
+    "target_cpu", "target_memory", "target_load", "target_machine_load",
+    "same_machine",
+)  # fmt: skip
+"""Of a pair of tasks: the sender's machine, its load and its machine's; the same of the receiver; 1.0 where both are on
+one machine, else 0.0."""
+
+TASK_WINDOW = ("run", "window", "component", "task", "machine", *TASK_FEATURES, "count", "processing_s")
+"""Columns of `task_windows`. window: number since the run's first tuple was due. count: hops seen. processing_s: the
+label, mean time from when a tuple is taken up to the end of its processing."""
+
+EDGE_WINDOW = (
+    "run", "window", "stream", "source", "target", "source_machine", "target_machine", *EDGE_FEATURES,
+    "count", "share", "transfer_s",
+)  # fmt: skip
+"""Columns of `edge_windows`. share: of the stream's tuples, those of this pair. transfer_s: the label, mean time from a
+tuple's entry into the sender's out-queue until the receiver takes it up: the way, and waiting on both ends."""
+
+WINDOW_S = 30.0
