@@ -39,20 +39,21 @@ ROUTINGS = ("round-robin", "local-first", "least-loaded", "potus", PLUS)
 SENDINGS = ("fifo", "longest-backlog-first")
 CHOICES = tuple(Choice(routing, sending) for routing in ROUTINGS for sending in SENDINGS)
 FULL, QUICK = Lengths(0.5, 2.0, 0.25, 0.25), Lengths(0.5, 1.5, 0.25, 0.25)
-ROUNDS, QUICK_ROUNDS = 6, 2
-SEED = 1  # the default was chosen on arrivals of seed 0
+ROUNDS, QUICK_ROUNDS = 10, 2
+SEED = 2  # the default was chosen on arrivals of seeds 0 and 1
 COLOURS = dict(zip(ROUTINGS, ("#888888", "#5b9a68", "#4878a8", "#8a6bb1", "#d1603d"), strict=True))
 TRUE = 0.25  # of the looks at an episode that may find its emulation late
 BUSY = 0.05  # that the busiest task may differ from what the estimator says
 
 
-def default_policies(arrivals: str, load: float) -> Choice:  # noqa: ARG001  a rule may look at the place; this does not
-    """Return what is chosen where nobody has: the same everywhere.
+def default_policies(arrivals: str, measure: str) -> Choice:
+    """Return what is chosen where nobody has, by how tuples come and by what is to be low.
 
-    On arrivals of seed 0, longest-first took some per cent off the mean where arrivals were steady, and gave them back
-    where they came in bursts and in every tail: what was made first goes first, so that sentences are completed.
+    The longest backlog goes first where tuples come steadily and the mean counts: components take turns at the card,
+    and sentences do not wait behind words. In bursts, and for the tail, what was made first goes first, so that
+    sentences are completed one after the other.
     """
-    return Choice(PLUS, SENDINGS[0])
+    return Choice(PLUS, SENDINGS[1] if arrivals == STEADY and measure == MEASURES[0] else SENDINGS[0])
 
 
 def _cases(quick: bool) -> Sequence[Case]:
@@ -112,7 +113,7 @@ def _draw_place(axis: "Axes", rows: pd.DataFrame, measure: str) -> None:
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     return [
-        *(_default(rows, measure) for measure in MEASURES),
+        _default(rows),
         *(_helps(f"routing by {name}", _by_routing(rows, name)) for name in ROUTINGS[1:]),
         _helps("sending the longest backlog first", _by_sending(rows)),
         _plus(rows),
@@ -121,17 +122,18 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def _default(rows: pd.DataFrame, measure: str) -> Claim:
-    judged = judge(rows, default_policies, [measure])
+def _default(rows: pd.DataFrame) -> Claim:
+    judged = judge(rows, default_policies)
     within = [one for one in judged if one.within]
     rest = [f"{one.place} {one.ratio.text}, best {one.best.text}" for one in judged if not one.within]
-    which = f"{PLUS} + {SENDINGS[0]}, chosen on other arrivals"
+    which = f"{PLUS}; {SENDINGS[1]} for the mean of steady arrivals, else {SENDINGS[0]}"
     return Claim(
         NUMBER,
-        f"ours: the default ({which}) takes at most {ALLOWED:g} times the best, {measure.removesuffix('_ms')}",
+        f"ours: the default ({which}) takes at most {ALLOWED:g} times the best, mean and p99",
         f"asked: the upper limit in ≥ {WANTED:.0%} of the places",
         f"in {len(within)} of {len(judged)}; ratio {_range([one.ratio for one in judged])}",
-        "95 % limits by a paired bootstrap over rounds, the best chosen anew in every draw",
+        "95 % limits by a paired bootstrap over rounds, the best chosen anew in every draw; on arrivals that it was not "
+        "chosen by",
         len(within) >= WANTED * len(judged),
         f"the rest: {'; '.join(rest)}" if rest else "",
     )

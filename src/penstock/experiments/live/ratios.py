@@ -5,7 +5,7 @@ together (a paired bootstrap); which choice is the best is found anew in every d
 part of the limits. With so few rounds limits are rough, and rather too narrow than too wide.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -20,8 +20,8 @@ CONFIDENCE = 0.95  # both ways; half of the rest is beyond each limit
 ALLOWED = 1.05  # of the best, that a default may take
 WANTED = 0.8  # of all places and measures, in which it does
 
-Rule = Callable[[str, float], Choice]
-"""From arrivals and load to a choice: what would be the default there."""
+Rule = Callable[[str, str], Choice]
+"""From arrivals and what is to be low, one of `MEASURES`, to a choice: what would be the default there."""
 
 
 class Ratio(NamedTuple):
@@ -96,13 +96,13 @@ def against(rows: pd.DataFrame, measure: str, one: Choice, other: Choice) -> Rat
     return Ratio(float(mean[0] / mean[1]), *_limits(drawn[:, 0] / drawn[:, 1]))
 
 
-def judge(rows: pd.DataFrame, rule: Rule, measures: Sequence[str] = MEASURES) -> list[Judged]:
+def judge(rows: pd.DataFrame, rule: Rule) -> list[Judged]:
     """Return how a rule does at every place, by every measure."""
     judged = []
     for arrivals, load, own in places(rows):
-        for measure in measures:
+        for measure in MEASURES:
             found = to_best(own, measure)
-            choice, best = rule(arrivals, load), min(found, key=lambda one: found[one].ratio)
+            choice, best = rule(arrivals, measure), min(found, key=lambda one: found[one].ratio)
             judged.append(Judged(arrivals, load, measure, choice, best, found[choice]))
     return judged
 

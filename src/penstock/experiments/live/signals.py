@@ -10,7 +10,7 @@ from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.hone.tables import finish
 from penstock.experiments.live.episodes import STEADY, Episodes, Lengths
 from penstock.experiments.live.grid import default_policies
-from penstock.experiments.live.ratios import Ratio, against
+from penstock.experiments.live.ratios import MEASURES, Ratio, against
 from penstock.experiments.live.running import measured, silent
 from penstock.experiments.live.settings import one_slow_machine
 from penstock.experiments.live.trial import Choice, Tell, Trial
@@ -43,7 +43,7 @@ def run_taus(case: Case, tell: Tell = silent) -> Sequence[Row]:
     setting = one_slow_machine()
     lengths = Lengths(FULL.settle, float(case["cell_s"]), FULL.tail, float(case["pause_s"]))
     load = float(case["load"])
-    routing = default_policies(str(case["arrivals"]), load).routing
+    routing = default_policies(str(case["arrivals"]), MEASURES[0]).routing
     sendings = [longest_first(int(tau), form) for tau in str(case["taus"]).split() for form in FORMS]
     choices = [Choice(routing, sending) for sending in ("fifo", *sendings)]
     episodes = Episodes(
@@ -68,7 +68,7 @@ def _found(rows: pd.DataFrame, measure: str) -> dict[bool, dict[int, Ratio]]:
 
 
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
-    for axis, measure in zip(picture.subplots(1, 2, sharey=True), ("mean_ms", "p99_ms"), strict=True):
+    for axis, measure in zip(picture.subplots(1, 2, sharey=True), MEASURES, strict=True):
         for form, (text, colour) in FORMS.items():
             found = _found(rows, measure)[form]
             across, up = list(found), np.array([one.ratio for one in found.values()])
@@ -83,7 +83,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
-    mean, tail = (_found(rows, measure) for measure in ("mean_ms", "p99_ms"))
+    mean, tail = (_found(rows, measure) for measure in MEASURES)
     return [_middle(mean), _conserving(mean), _helps(mean, tail)]
 
 
