@@ -132,8 +132,8 @@ def _default(rows: pd.DataFrame) -> Claim:
         f"ours: the default ({which}) takes at most {ALLOWED:g} times the best, mean and p99",
         f"asked: the upper limit in ≥ {WANTED:.0%} of the places",
         f"in {len(within)} of {len(judged)}; ratio {_range([one.ratio for one in judged])}",
-        "95 % limits by a paired bootstrap over rounds, the best chosen anew in every draw; on arrivals that it was not "
-        "chosen by",
+        "95 % limits by a paired bootstrap over rounds, the best chosen anew in every draw; on arrivals that it "
+        "was not chosen by",
         len(within) >= WANTED * len(judged),
         f"the rest: {'; '.join(rest)}" if rest else "",
     )
