@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-NAMES = ("estimator", "placement", "slotted", "emulation", "tracking", "checkpoints", "streaming")
+NAMES = ("estimator", "placement", "slotted", "events", "emulation", "tracking", "checkpoints", "pipeline", "streaming")
 
 for name in sys.argv[1:] or NAMES:
     if name not in NAMES:

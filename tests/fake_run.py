@@ -17,7 +17,7 @@ from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
-from penstock.model.status import ComponentStatus, Latency, MachineStatus, Status
+from penstock.model.status import ComponentStatus, Latency, MachineStatus, PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import changed
 from penstock.runtime.folder import LogFile, RunInfo, create
@@ -58,6 +58,7 @@ class FakeHandle:
         self.phase = "running"
         self.error = ""
         self.applied: list[Plan] = []
+        self.steered: list[tuple[str | None, bool | None]] = []
         self.moving = Event()  # set while a move is under way
         self.may_move = Event()  # cleared: moves wait
         self.may_move.set()
@@ -132,6 +133,12 @@ class FakeHandle:
         """Change tuple policies."""
         self.tuples = changed(tuples or self.tuples, routing, sending, slot_ms)
         return self.tuples
+
+    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
+        """Remember what was wanted of the autopilot."""
+        self.steered.append((policy, shadow))
+        chosen = None if policy == "off" else policy
+        return PilotStatus(policy=chosen, shadow=bool(shadow), state="observing" if chosen else "off")
 
     def drain(self, timeout: float | None = None) -> None:
         """End, if it is one that drains; else wait until it is stopped."""

@@ -21,7 +21,7 @@ from penstock.runtime.emulation import Truth
 from tests.conftest import Ran
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("docs/exactly-once.md", "docs/tuple-scheduling.md", "docs/forecasting.md")
+PAGES = ("docs/exactly-once.md", "docs/tuple-scheduling.md", "docs/forecasting.md", "docs/twin.md")
 TEXT = (ROOT / "README.md").read_text()
 ALWAYS = {"kind", "run", "worker", "incarnation", "version", "at", "epoch", "emulated"}
 
@@ -161,6 +161,12 @@ def test_the_page_on_tuple_scheduling_has_code_that_runs(capsys: pytest.CaptureF
     exec(compile(code, "tuple-scheduling.md", "exec"), {})
     printed = capsys.readouterr().out
     assert [line.split()[0] for line in printed.splitlines()] == ["shuffle", "potus:v=3", "potus-plus"]
+
+
+def test_the_page_on_the_twin_has_code_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/twin.md").read_text(), re.DOTALL)
+    exec(compile(code, "twin.md", "exec"), {})
+    assert re.fullmatch(r"[\d.]+ ms, then [\d.]+ ms\n", capsys.readouterr().out)
 
 
 def test_its_tables_of_sources_and_sinks_name_what_can_be_made() -> None:

@@ -80,8 +80,8 @@ def test_json_holds_changes_and_outcomes(penstock: Penstock, run: Served, better
             "application_digest: 'fake' is not what it was when {file} was made; plan again",
         ),
         ({"cluster_digest": "b2"}, "cluster_digest: 'trio' is not what it was when {file} was made; plan again"),
-        ({"tasks": {**PLAN.tasks, "in": ("m0/0",) * 2}}, "tasks: 'in[1]' is in the plan only; plan again"),
-        ({"tasks": {"in": ("m0/0",)}}, "tasks: 'out[0]' is in the run only; plan again"),
+        ({"tasks": {**PLAN.tasks, "in": ("m0/0",) * 2}}, "{file}: tasks: 'in[1]' is in the plan only; plan again"),
+        ({"tasks": {"in": ("m0/0",)}}, "{file}: tasks: 'out[0]' is in the run only; plan again"),
         ({"tasks": {**PLAN.tasks, "in": ("m9/0",)}}, "slot: none is named 'm9/0'; there are six"),
     ],
 )
@@ -132,7 +132,25 @@ def test_a_plan_switches_the_policies_that_it_has_beside_moving_tasks(
     assert "tuple policies switched" in ran.out
     assert run.handle.tuples == TuplePolicies(routing="potus", sending="fifo", slot_ms=2.0)
     answer = json.loads(penstock("apply", ruled, "--run", run.info.path, "--json").out)
-    assert answer["policies"]["after"] == {"routing": "potus", "slot_ms": 2.0}
+    assert answer["policies"]["after"] == {"routing": "potus", "sending": "fifo", "slot_ms": 2.0}
+    off = penstock("apply", "--run", run.info.path, "--routing", "none", "--sending", "none")
+    rows = [line.split() for line in off.out.splitlines()[2:]]
+    assert rows == [["routing", "potus", "none"], ["sending", "fifo", "none"]]  # and no slot, which nothing has now
+
+
+def test_a_plan_with_a_policy_that_nobody_knows_is_one_line_with_file_and_field(
+    penstock: Penstock, run: Served, tmp_path: Path
+) -> None:
+    ruled = tmp_path / "ruled.toml"
+    for policies, field in (
+        (TuplePolicies(routing="nearest"), "tuples.routing: no routing policy is named 'nearest'"),
+        (TuplePolicies(sending="potus"), "tuples.sending: no sending policy is named 'potus'"),
+        (TuplePolicies(streams={"in->split": "x"}), "tuples.streams.in->split: no routing policy is named 'x'"),
+    ):
+        save(msgspec.structs.replace(PLAN, tuples=policies), ruled)
+        ran = penstock("apply", ruled, "--run", run.info.path)
+        assert ran.err.startswith(f"error: {ruled}: {field}")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +159,8 @@ def test_a_plan_switches_the_policies_that_it_has_beside_moving_tasks(
         ((), "plan: expected a plan file, --routing, --sending or --slot-ms, got none; name one"),
         (("--routing", "nearest"), "routing: no routing policy is named 'nearest'; there are fields, least-loaded"),
         (("--sending", "potus"), "sending: no sending policy is named 'potus'; 'potus' is a routing policy; there are"),
-        (("--slot-ms", -1), "slot_ms: expected a number > 0, got -1"),
-        (("--slot-ms", 5), "slot_ms: no policy is in force that decides once a slot, got 5; name one by routing or"),
+        (("--slot-ms", -1), "--slot-ms: expected a number > 0, got -1"),
+        (("--slot-ms", 5), "--slot-ms: no policy is in force that decides once a slot, got 5; name one by routing or"),
     ],
 )
 def test_policies_that_cannot_be_are_one_line(

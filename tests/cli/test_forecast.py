@@ -54,6 +54,19 @@ def test_answers_programs_for_several_traces(penstock: Penstock, trace: Path) ->
     assert ewma["missed"] > 0
 
 
+def test_a_recordings_own_interval_is_the_slot_however_it_is_named(penstock: Penstock, tmp_path: Path) -> None:
+    path = tmp_path / "values.csv"
+    rows = [f"2020-01-01 {hour:02d}:{minute:02d}:00,{hour + minute}" for hour in range(9) for minute in range(0, 60, 5)]
+    path.write_text("timestamp,value\n" + "\n".join(rows) + "\n")
+    scaled = (f"replay:path={path},rate=8", f"{path}:rate=8")
+    for text, slot in ((str(path), 300.0), *((text, 300.0) for text in scaled), (f"{path}:speed=300", 1.0)):
+        series = find_series(text, None, None, 0)
+        assert (series.slot, series.interval, series.interpolated) == (slot, slot, False)
+        assert len(series.counts) == len(rows)
+    finer = penstock("forecast", f"replay:path={path},slot=1", "--forecaster", "ewma", "--slots", 500)
+    assert "it counts by 300 s; within that, tuples are taken to come evenly" in " ".join(finer.out.split())
+
+
 def test_all_stands_for_every_forecaster_that_is_not_named_beside_it(penstock: Penstock, trace: Path) -> None:
     both = ("--forecaster", "all", "--forecaster", "kalman", "--forecaster", "kalman:trend=true")
     answer = json.loads(penstock("forecast", trace, *both, "--json").out)
@@ -88,7 +101,7 @@ def test_draws_a_picture_of_all_traces(penstock: Penstock, trace: Path, tmp_path
         (("bad.csv",), "bad.csv: line 3: count: expected"),
         (("poison:rate=0.8",), "no file and no arrival process is named 'poison:rate=0.8'; there are the processes"),
         (("poisson",), "arrivals.poisson.rate: missing; add rate=VALUE"),
-        (("poisson:rate=8", "--lead", "0"), "'--lead'"),
+        (("poisson:rate=8", "--lead", "0"), "--lead: expected a number ≥ 1, got '0'"),
         (("poisson:rate=8", "--slots", "20", "--lead", "20"), "lead: expected fewer than the 20 slots"),
         (("poisson:rate=8", "--slot", "0"), "slot: expected a number of seconds > 0, got 0"),
         (("poisson:rate=8,slot=2", "--slot", "3"), "slot: expected one length, got 3 and another"),

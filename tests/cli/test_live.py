@@ -120,6 +120,9 @@ def test_the_summary_gives_means_over_the_run_and_the_next_command(status: Statu
     assert lines["tuples"] == "80,210 in (1,234/s), 280,865 out (4,321/s)"
     assert lines["telemetry"] == str(info.telemetry_path)
     assert "output" not in lines
+    assert "policies" not in lines
+    ruled = msgspec.structs.replace(status, tuples=TuplePolicies(routing="potus", sending="random"))
+    assert dict(summary(ruled, info))["policies"] == "routing potus, sending random, slot 1 ms"
     assert lines["next"] == f"penstock report {info.folder}"
     (info.output_path / "part.jsonl").write_text("")
     (info.output_path / "_part.e1").write_text("")  # nobody is to see it yet

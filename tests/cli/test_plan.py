@@ -29,7 +29,7 @@ def test_all_stands_for_every_policy_that_is_not_named_beside_it(penstock: Penst
     )  # fmt: skip
     answer = json.loads(ran.out)
     policies = [decision["policy"] for decision in answer["decisions"]]
-    assert len(policies) == 15
+    assert len(policies) == 17
     assert "optimal:seconds=1" in policies
     assert "optimal" not in policies
     assert answer["best"] in policies
@@ -142,6 +142,37 @@ def test_a_saved_plan_has_the_tuple_policies_that_are_asked_for(penstock: Pensto
     assert ran.code == 0, ran.err
     streams = {"source->split": "least-loaded"}
     assert load_plan(plan).tuples == TuplePolicies(routing="potus", streams=streams, sending="random", slot_ms=2.0)
+    named = "routing potus, routing of source->split least-loaded, sending random, slot 2 ms"
+    assert f"saved {plan} with {named}\n" in ran.out
+    assert "routing potus leaves to their grouping: split->count (fields)\n" in ran.out
+    off = penstock("plan", "word-count", "li-10", "--policy", "r-storm", "--save", plan, "--sending", "none", "--json")
+    assert json.loads(off.out)["tuples"] == {"sending": "none"}
+    assert load_plan(plan).tuples == TuplePolicies(sending="none")  # which takes one away where the plan is applied
+
+
+def test_diff_says_which_tuple_policies_change(penstock: Penstock, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.toml", tmp_path / "after.toml"
+    made = ("plan", "word-count", "li-10", "--policy", "r-storm", "--save")
+    penstock(*made, before, "--routing", "potus")
+    penstock(*made, after, "--routing", "least-loaded", "--sending", "random")
+    rows = [line.split() for line in penstock("diff", before, after).out.splitlines()]
+    assert ["routing", "potus", "least-loaded"] in rows
+    assert ["sending", "-", "random"] in rows
+    policies = json.loads(penstock("diff", before, after, "--json").out)["policies"]
+    assert policies == {"before": {"routing": "potus"}, "after": {"routing": "least-loaded", "sending": "random"}}
+    assert "tuple policies" not in penstock("diff", before, before).out
+
+
+def test_a_mistake_that_only_shows_beside_the_cluster_names_the_file(penstock: Penstock, tmp_path: Path) -> None:
+    app = tmp_path / "app.toml"
+    parts = (
+        '[[components]]\nname = "in"\nkind = "source"\npinned = "m77"\n[[components]]\nname = "out"\nkind = "sink"\n'
+    )
+    app.write_text(f'name = "mine"\n{parts}[[streams]]\nsource = "in"\ntarget = "out"\n')
+    for command in (("plan", app, "li-10"), ("simulate", app, "li-10"), ("run", app, "--emulate", "li-10")):
+        ran = penstock(*command)
+        assert ran.err.startswith(f"error: {app}: components[0].pinned: cluster 'li-10' has no 'm77'")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +184,8 @@ def test_a_saved_plan_has_the_tuple_policies_that_are_asked_for(penstock: Pensto
             "routing: stream split->count is grouped by fields",
         ),
         (("--sending", "random"), "sending: it is kept in a saved plan, got 'random' without one; add --save FILE"),
-        (("--slot-ms", "0", "--save", "plan.toml"), "slot_ms: expected a number > 0, got 0"),
-        (("--slot-ms", "5", "--save", "plan.toml"), "slot_ms: no policy is in force that decides once a slot, got 5"),
+        (("--slot-ms", "0", "--save", "plan.toml"), "--slot-ms: expected a number > 0, got 0"),
+        (("--slot-ms", "5", "--save", "plan.toml"), "--slot-ms: no policy is in force that decides once a slot, got 5"),
         (
             ("--routing", "partial-key", "--save", "plan.toml"),
             "routing: no stream can have 'partial-key'; there are count->database by shuffle",

@@ -97,7 +97,7 @@ def test_a_plan_takes_the_place_of_a_policy(
     assert fake_run.SETTINGS[0]["plan"] == plan
     assert penstock(*command, "--slot-ms", 2).code == 0  # the plan may have policies that it is for
     ran = penstock("run", FLOW, "--runs", tmp_path, "--emulate", trio, "--slot-ms", 2)
-    assert ran.err.startswith("error: slot_ms: no policy is in force that decides once a slot, got 2; name one")
+    assert ran.err.startswith("error: --slot-ms: no policy is in force that decides once a slot, got 2; name one")
     ran = penstock(*command, "--rate", 9)  # costs differ: it is not what was planned for
     assert ran.code == 2
     assert "'fake' has changed since the plan was made; plan again" in ran.err
@@ -117,7 +117,7 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--duration", "nan"], "duration: expected a number > 0, got nan"),
         (["--rate", "-3"], "rate: expected a number > 0, got -3"),
         (["--sample", "some"], "sample: expected a number ≥ 0, all or none, got 'some'; choose another --sample"),
-        (["--in-flight", "0"], "in_flight: expected a number > 0, got 0; choose another --in-flight"),
+        (["--in-flight", "0"], "--in-flight: expected a number > 0, got 0; choose another --in-flight"),
         (["--policy", "fish"], "policy: no policy is named 'fish'; there are"),
         (["--policy", "heft:fins=2"], "policy.heft: no parameter is named 'fins'"),
         (["--emulate", "fish"], "cluster: nothing here is named 'fish'; there are"),
@@ -133,8 +133,8 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--arrivals", "fish:rate=2"], "arrivals: nothing here is named 'fish'"),
         (["--arrivals", "poisson"], "arrivals.poisson.rate: missing; add rate=VALUE"),
         (["--arrivals", "poisson:rate=2"], f"arrivals: {FLOW} takes no --arrivals"),
-        (["--checkpoint-every", "0"], "checkpoint_every: expected seconds ≥ 0.1 or none, got '0'; choose another"),
-        (["--checkpoint-every", "often"], "checkpoint_every: expected seconds ≥ 0.1 or none, got 'often'"),
+        (["--checkpoint-every", "0"], "--checkpoint-every: expected seconds ≥ 0.1 or none, got '0'; choose another"),
+        (["--checkpoint-every", "often"], "--checkpoint-every: expected seconds ≥ 0.1 or none, got 'often'"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(

@@ -12,6 +12,7 @@ from penstock.model.files import save
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
 from penstock.model.topology import Application
+from penstock.model.tuples import TuplePolicies
 from penstock.workloads.applications import APPLICATIONS, application
 from penstock.workloads.clusters import CLUSTERS, cluster
 from tests.conftest import Ran
@@ -59,6 +60,16 @@ def test_draws_files_of_every_kind(penstock: Run, tmp_path: Path, plan: Plan, en
     assert "by by-hand" in ran.out
     assert "expected: rate 12.5 tuples/s" in ran.out
     assert all(f"{component}[" in ran.out for component in plan.tasks)
+
+
+def test_a_plan_names_its_tuple_policies_and_those_that_nobody_knows_are_refused(
+    penstock: Run, tmp_path: Path, plan: Plan
+) -> None:
+    save(msgspec.structs.replace(plan, tuples=TuplePolicies(routing="potus:v=2")), tmp_path / "plan.toml")
+    assert penstock("show", tmp_path / "plan.toml").out.splitlines()[2] == "routing potus:v=2"
+    save(msgspec.structs.replace(plan, tuples=TuplePolicies(sending="nobody")), tmp_path / "plan.toml")
+    line = refused(penstock("show", tmp_path / "plan.toml"))
+    assert line.startswith(f"error: {tmp_path}/plan.toml: tuples.sending: no sending policy is named 'nobody'")
 
 
 def test_without_a_thing_lists_what_is_built_in(penstock: Run) -> None:

@@ -1,11 +1,14 @@
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.cli.output import console
-from penstock.model.files import load_plan
+from penstock.model.files import load_plan, save
+from penstock.model.tuples import TuplePolicies
 from tests.conftest import Ran
 
 Penstock = Callable[..., Ran]
@@ -169,7 +172,7 @@ def test_tuples_that_are_served_before_they_come_can_be_drawn(penstock: Penstock
     [
         (["--routing", "potsu"], "routing: no routing policy is named 'potsu'; there are"),
         (["--routing", "potus:w=3"], "no parameter is named 'w'"),
-        (["--slots", "100", "--warm-up", "100"], "warm_up: expected 0 to 99 of the 100 slots, got 100; add slots"),
+        (["--slots", "100", "--warm-up", "100"], "--warm-up: expected 0 to 99 of the 100 slots, got 100; add slots"),
         (["--arrivals", "replay:path=/nowhere.csv"], "/nowhere.csv: cannot be read"),
         (["--arrivals", "poisson:rate=9,slot=2"], "arrivals.slot: expected none, got 2; use --slot-ms"),
         (["--arrivals", "poison:rate=9"], "nothing here is named 'poison'"),
@@ -179,8 +182,14 @@ def test_tuples_that_are_served_before_they_come_can_be_drawn(penstock: Penstock
         (["--policy", "flink", "--plan", "plan.toml"], "expected a plan or a policy"),
         (["--plan", "/nowhere.toml"], "/nowhere.toml: cannot be read"),
         (["--policy", "nobody"], "no policy is named 'nobody'"),
-        (["--slot-ms", "0"], "slot_ms: expected a number of milliseconds > 0, got 0"),
-        (["--link", "0"], "--link"),
+        (["--slot-ms", "0"], "--slot-ms: expected a number of milliseconds > 0, got 0"),
+        (["--link", "0"], "--link: expected a number ≥ 1, got '0' (see penstock simulate --help)"),
+        (["--slots", "many"], "--slots: expected a whole number, got 'many'"),
+        (["--arrivals", "nowhere.csv"], "arrivals: no file is named 'nowhere.csv', and no process; there are"),
+        (
+            ["--forecaster", "kalman", "--look-ahead", "0"],
+            "--look-ahead: expected 1 slot or more beside --forecaster kalman, got 0",
+        ),
         (["--plot", "picture.gif"], "expected a name that ends in .png, .svg, .pdf"),
     ],
 )
@@ -190,6 +199,99 @@ def test_mistakes_are_told_in_one_line(penstock: Penstock, options: list[str], m
     assert message in ran.err
     assert ran.err.count("\n") == 1
     assert ran.out == ""
+
+
+@pytest.fixture
+def plan(penstock: Penstock, tmp_path: Path) -> Path:
+    path = tmp_path / "plan.toml"
+    assert penstock("plan", "word-count", "li-10", "--policy", "t-heron", "--save", path).code == 0
+    return path
+
+
+def ruled(plan: Path, **policies: object) -> None:
+    """Give a plan's file tuple policies."""
+    save(replace(load_plan(plan), tuples=TuplePolicies(**policies)), plan)  # type: ignore[arg-type]
+
+
+def test_a_plans_tuple_policies_are_what_is_simulated(penstock: Penstock, plan: Path) -> None:
+    ruled(plan, routing="potus:v=7", sending="random", slot_ms=5.0)
+    ran = penstock("simulate", "word-count", "li-10", "--plan", plan, "--link", 200, *SHORT, "--json")
+    answer = json.loads(ran.out)
+    assert [row["routing"] for row in answer["routings"]] == ["potus:v=7"]
+    assert (answer["sending"], answer["slot_ms"], answer["placement"]) == ("random", 5.0, str(plan))
+    own = ("--routing", "shuffle", "--sending", "fifo", "--slot-ms", 10)
+    other = json.loads(
+        penstock("simulate", "word-count", "li-10", "--plan", plan, "--link", 200, *own, *SHORT, "--json").out
+    )
+    assert [row["routing"] for row in other["routings"]] == ["shuffle"]
+    assert (other["sending"], other["slot_ms"]) == ("fifo", 10.0)
+    both = json.loads(
+        penstock("simulate", "word-count", "li-10", "--plan", plan, "--routing", "all", *SHORT, "--json").out
+    )
+    assert {"potus:v=7", "shuffle"} <= {row["routing"] for row in both["routings"]}
+    assert "the plan's sending, random, has nothing to decide without --link TUPLES" in both["notes"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "problem"),
+    [
+        ({"routing": "nearest"}, "tuples.routing: no routing policy is named 'nearest'; there are"),
+        ({"sending": "potus"}, "tuples.sending: no sending policy is named 'potus'"),
+        ({"streams": {"source->split": "x"}}, "tuples.streams.source->split: no routing policy is named 'x'"),
+        ({"streams": {"a->b": "potus"}}, "routing: no stream is named 'a->b'"),
+        ({"streams": {"source->split": "potus"}}, "tuples.streams: expected one routing for all streams"),
+    ],
+)
+def test_policies_in_a_plan_that_cannot_be_name_file_and_field(
+    penstock: Penstock, plan: Path, policies: dict[str, object], problem: str
+) -> None:
+    ruled(plan, **policies)
+    ran = penstock("simulate", "word-count", "li-10", "--plan", plan, *SHORT)
+    assert ran.err.startswith(f"error: {plan}: {problem}")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+
+
+def test_says_under_which_circumstances(penstock: Penstock) -> None:
+    given = ("--link", 300, "--sending", "random", "--look-ahead", 2, "--forecaster", "kalman")
+    asked = ("--routing", "shuffle", "--arrivals", "poisson:rate=5000")
+    ran = penstock("simulate", "word-count", "li-10", *given, *asked, *SHORT)
+    told = ran.out.splitlines()[1]
+    assert "300 tuples a slot may leave a machine, sent by random" in told
+    assert "sources look 2 slots ahead (kalman)" in told
+    assert "poisson:rate=5000: " in told
+    assert "streams that keep their grouping, whatever the routing: split->count (fields)" in ran.out
+    answer = json.loads(penstock("simulate", "word-count", "li-10", *given, *asked, *SHORT, "--json").out)
+    assert (answer["link"], answer["sending"]) == (300, "random")
+    assert (answer["look_ahead"], answer["forecaster"]) == (2, "kalman")
+    assert (answer["arrivals"], answer["asked_tps"]) == ("poisson:rate=5000", 5000.0)
+
+
+def test_says_so_where_other_than_the_rate_asked_for_came(penstock: Penstock, tmp_path: Path) -> None:
+    trace = tmp_path / "rising.csv"
+    trace.write_text("\n".join(map(str, range(100, 1100))))
+    asked = f"{trace}:rate=500"
+    answer = json.loads(
+        penstock("simulate", "word-count", "li-10", "--routing", "shuffle", "--arrivals", asked, *SHORT, "--json").out
+    )
+    assert answer["load"]["offered_tps"] < 120  # the beginning of the trace
+    assert "500.0/s were asked for: the rate is a mean over a longer time; add --slots" in answer["notes"][0]
+
+
+def test_phantoms_count_where_more_comes_than_can_be_carried(penstock: Penstock) -> None:
+    real = ("--routing", "shuffle", "--arrivals", "poisson:rate=4000")
+    calm = json.loads(penstock("simulate", "word-count", "li-10", *real, *SHORT, "--json").out)
+    assert calm["warning"] is None
+    haunted = ("--look-ahead", "1", "--forecaster", "false-positive:x=20")  # a slot and source
+    answer = json.loads(penstock("simulate", "word-count", "li-10", *real, *haunted, *SHORT, "--json").out)
+    assert answer["load"]["phantom_tps"] == pytest.approx(6 * 20 * 100, rel=0.05)  # to each of six sources, a slot
+    assert re.search(r"of the [34],\d+/s offered and 1\d,\d+/s of phantoms, whatever the routing", answer["warning"])
+
+
+def test_ctrl_c_ends_in_one_line(penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "interrupted_flow.py").write_text("def flow():\n    raise KeyboardInterrupt\n")
+    monkeypatch.chdir(tmp_path)
+    ran = penstock("simulate", "interrupted_flow:flow", "li-10")
+    assert (ran.code, ran.out, ran.err) == (130, "", "stopped\n")
 
 
 def test_a_placement_that_is_not_found_is_a_mistake(penstock: Penstock) -> None:

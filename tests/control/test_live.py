@@ -70,6 +70,13 @@ def test_a_plan_with_an_unknown_slot_is_refused(tmp_path: Path) -> None:
     assert told == "tasks.lines[0]: cluster 'trio' has no slot 'm9/0'; slots are named machine/number"
 
 
+def test_a_routing_for_all_streams_says_which_it_leaves_to_their_grouping(tmp_path: Path) -> None:
+    plan, notes = plan_for(words(rate=10), TRIO), list[str]()
+    astray = msgspec.structs.replace(plan, tasks={**plan.tasks, "lines": ("m9/0",)})
+    refused(UnknownMachine, tmp_path, emulate=TRIO, plan=astray, routing="potus", tell=notes.append)
+    assert notes == ["routing potus leaves to their grouping: split->count (fields), count->out (fields)"]
+
+
 def test_a_policy_that_finds_no_place_says_why(tmp_path: Path) -> None:
     flow = ps.Dataflow("heavy")
     flow.sink("out", ps.Discard(), flow.source("in", ps.Generated(abs, rate=1)), memory_mb=1e9)

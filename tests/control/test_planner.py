@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from penstock.control.advice import advise
-from penstock.control.planner import Planner
+from penstock.control.planner import Planner, latency_model
 from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownName
@@ -11,6 +11,7 @@ from penstock.model.plan import to_placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
+from tests.estimate.latency_cases import random_model
 
 CHAIN = Application(
     name="chain",
@@ -126,3 +127,22 @@ def test_advice_to_add_tasks_comes_where_one_task_fills_its_core() -> None:
     advice = advise(planner, planner.decide("round-robin"))
     assert advice is not None
     assert any("parallelism 2 for work" in relief.change for relief in advice.reliefs)
+
+
+def test_with_latency_models_the_least_predicted_latency_is_the_best() -> None:
+    model = random_model(3)
+    planner = Planner(model.instance.topology, model.instance.cluster, latency=model)
+    decisions = [planner.decide(name) for name in ("round-robin", "random", "predictive", "predictive-search")]
+    predicted = {d.policy: p.total_s for d in decisions if (p := planner.predict(d)) is not None}
+    best = planner.best(decisions)
+    assert best is not None
+    assert len(predicted) == 4
+    assert predicted[best.policy] == min(predicted.values())
+    assert planner.view.objective == "latency"
+    assert planner.plan(best).expected["latency_ms"] == pytest.approx(1e3 * predicted[best.policy])
+    assert Planner(model.instance.topology, model.instance.cluster).predict(best) is None
+
+
+def test_refuses_latency_models_of_another_application() -> None:
+    with pytest.raises(InvalidInput, match="was trained for 'random'"):
+        latency_model(random_model(3).models, CHAIN, PAIR)

@@ -1,6 +1,6 @@
 """POTUS's figures: every one runs, its picture is drawn, and its claims can hold and fail."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -347,3 +347,42 @@ def test_summaries_do_what_they_say() -> None:
     assert not steady(runs.assign(unfinished=[0.06, 0.0]))
     table = pd.DataFrame([[1.0, 0.5, 0.25], [2.0, 1.0, 0.5]], columns=[1.0, 2.0, 4.0])
     assert power(table, np.random.default_rng(0)) == pytest.approx((-1.0, -1.0, -1.0))
+
+
+@pytest.mark.parametrize(("left", "holds"), [(0.33, False), (0.8, True), (0.95, False), (1.2, False)])
+def test_a_fall_by_about_a_fifth_is_bounded_both_ways(left: float, holds: bool) -> None:
+    rows = pd.DataFrame(
+        {"predictor": name, "v": v, "response": response}
+        for name in predictions.NAMES
+        for v, response in ((0.0, 10.0), (5.0, 10.0 * left))
+    )
+    assert predictions._dip_claim(rows).holds is holds
+
+
+def costs_of(falls: float, shuffle: Sequence[float]) -> pd.DataFrame:
+    """Return rows of POTUS's cost that falls by a share from V = 1 to 100, and of Shuffle's, a value a seed."""
+    shared = {"optimum": 1.0, "growth": 0.0, "unfinished": 0.0, "response": 1.0, "backlog": 1.0}
+    ways = ("", *(f"spread={way}" for way in costs.OTHER_SPREADS))
+    made = []
+    for seed, other in enumerate(shuffle):
+        for window in (0, costs.WINDOW):
+            own = {**shared, "seed": seed, "window": window}
+            for v in costs.WEIGHTS:
+                cost = 1.0 - falls * (v - 1.0) / 99.0
+                made += [{**own, "policy": "potus", "options": way, "v": v, "cost": cost} for way in ways]
+            made += [{**own, "policy": "potus-plus", "options": "", "v": v, "cost": 1.0} for v in costs.PLUS_WEIGHTS]
+        made.append({**shared, "seed": seed, "window": 0, "policy": "shuffle", "options": "", "v": 0.0, "cost": other})
+    return pd.DataFrame(made)
+
+
+@pytest.mark.parametrize(("falls", "holds"), [(0.0001, False), (0.004, False), (0.02, True), (-0.02, False)])
+def test_a_cost_that_hardly_falls_does_not_fall(falls: float, holds: bool) -> None:
+    found = {claim.claim: claim for claim in costs._ahead_claims(costs_of(falls, [1.1, 1.1]))}
+    assert bool(found["cost falls with V as without look-ahead"].holds) is holds
+
+
+@pytest.mark.parametrize(("shuffle", "holds"), [((1.05, 1.08), True), ((0.99, 1.2), False), ((1.0, 1.0), False)])
+def test_less_than_shuffle_is_less_with_every_seed(shuffle: tuple[float, ...], holds: bool) -> None:
+    rows = costs_of(0.0, shuffle)
+    found = {claim.claim: claim for claim in costs._claims(rows[rows["window"] == 0])}
+    assert found["POTUS costs up to 7.6 % less than Shuffle"].holds is holds

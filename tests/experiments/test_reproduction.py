@@ -77,6 +77,14 @@ def test_results_are_kept_and_claims_of_other_figures_stay(tmp_path: Path) -> No
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+def test_what_a_check_found_does_not_stand_for_the_papers_word() -> None:
+    check = Claim("1a", "check: squares reach 9", "8.9", "9", "±0.5", True)
+    assert (check.checked, HELD.checked) == (True, False)
+    rows = claims_table([HELD, check]).splitlines()[2:]
+    assert rows[0].startswith("| 1a | squares reach 9 | 9 | 9 |")
+    assert rows[1].startswith("| 1a | check: squares reach 9 | — (check: 8.9) | 9 |")
+
+
 def test_there_are_no_claims_where_there_is_no_file(tmp_path: Path) -> None:
     assert read_claims(tmp_path / "claims.csv") == []
 

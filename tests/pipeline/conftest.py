@@ -17,6 +17,14 @@ from penstock.pipeline.session import session
 from penstock.pipeline.tuples import tuples
 from tests.pipeline.synthetic import Synthetic
 
+SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings for tables of a few rows: to compile a query takes longer than to run it."""
+
 
 class Steps(NamedTuple):
     """The tables that each step of the pipeline gives."""
@@ -38,7 +46,7 @@ def steps(spark: SparkSession, telemetry: Path) -> Steps:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    with session("tests", "local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as made:
+    with session("tests", "local[2]", settings=SMALL) as made:
         yield made
 
 

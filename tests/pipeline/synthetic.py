@@ -26,6 +26,8 @@ SLOW = "count[2]"  # a straggler
 FIRST_S = 0.01  # when the first phase begins
 CHANGE_S = 10.0  # when the second phase begins
 END_S = 20.0
+BUSY = {"m0": 0.25, "m1": 0.5, "m2": 0.75}
+MEMORY_MB = {"m0": 100.0, "m1": 200.0, "m2": 400.0}  # at first; it grows by one a second
 LAGS_S = (0.002, 0.25)  # of the loops in each phase, at worst
 
 
@@ -145,7 +147,12 @@ class Synthetic:
     def _tell_tasks(self) -> None:
         for second in range(int(END_S)):
             for worker in WORKERS:
-                lag = {"interval": 1.0, "busy": 0.5, "lag": LAGS_S[second >= CHANGE_S] * (1 if worker == "m0" else 0.5)}
+                lag = {
+                    "interval": 1.0,
+                    "busy": BUSY[worker],
+                    "lag": LAGS_S[second >= CHANGE_S] * (1 if worker == "m0" else 0.5),
+                }
+                lag["memory_mb"] = MEMORY_MB[worker] + second
                 self.add("machine", worker, at=self.shown(worker, second + 0.9), **lag)
             for task in TASKS:
                 worker = self.placed(task, second)

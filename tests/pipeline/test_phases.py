@@ -41,6 +41,24 @@ def test_an_apply_names_its_phase_whatever_moves_come_with_it() -> None:
     assert spans(events) == [("first", 0.0, 2.0, 10.0), ("heft", 10.0, 13.0, 30.0)]
 
 
+def test_a_switch_names_its_phase_by_the_policies_from_then_on() -> None:
+    events = [
+        Event(5.0, "switch", "routing potus, slot 1 ms"),
+        Event(10.0, "switch", "sending random, slot 1 ms"),
+        Event(15.0, "switch", "none"),
+        Event(20.0, "switch", "routing potus, slot 2 ms"),
+        Event(20.1, "move", "a[0]"),
+        Event(20.2, "apply", "heft"),
+    ]
+    assert [name for name, *_ in spans(events)] == [
+        "first",
+        "routing potus, slot 1 ms",
+        "sending random, slot 1 ms",
+        "no tuple policies",
+        "heft with routing potus, slot 2 ms",
+    ]
+
+
 def test_a_short_phase_keeps_its_second_half() -> None:
     events = [Event(0.0, "phase", "a"), Event(10.0, "phase", "b"), Event(11.0, "phase", "c")]
     assert spans(events) == [("a", 0.0, 2.0, 10.0), ("b", 10.0, 10.5, 11.0), ("c", 11.0, 13.0, 30.0)]

@@ -23,6 +23,8 @@ NAMES = registry.names(PolicyKind.PLACEMENT)
 SPECS = {"local-search": "local-search:steps=200,seconds=none"}  # a limit in seconds is not repeatable
 FEWER_MACHINES = {  # asked to place on thirty instead of a thousand, and why
     "optimal": "it solves an integer program with a variable for every task and machine",
+    "predictive": "it scores every task on every machine",
+    "predictive-search": "it scores every task on every machine, several times",
 }
 EVERY = pytest.mark.parametrize("name", NAMES)
 

@@ -1,12 +1,13 @@
 """Which routing policy each stream has, which it cannot have, and how a user says it."""
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.model.errors import PenstockError
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.registry import PolicyKind, names
-from penstock.policies.streams import changed, check, routings
+from penstock.policies.streams import changed, check, check_names, kept_groupings, over, routings, told
 
 FIXED = [Grouping.FIELDS, Grouping.ALL, Grouping.GLOBAL, Grouping.FORWARD, Grouping.DIRECT]
 COMPARING = ["partial-key", "least-loaded", "potus", "potus-plus"]
@@ -125,8 +126,41 @@ def test_a_user_changes_what_is_named_and_leaves_the_rest() -> None:
     after = changed(before, ["b->c=potus-plus:v=2", "least-loaded"], None, 5)
     streams = {"a->b": "shuffle", "b->c": "potus-plus:v=2"}
     assert after == TuplePolicies(routing="least-loaded", streams=streams, sending="random", slot_ms=5.0)
-    assert changed(after, ["none", "a->b=none", "b->c=none"], "none", 1.0) == TuplePolicies()
+    assert changed(after, ["none", "a->b=none", "b->c=none"], "none", 1.0) == TuplePolicies(slot_ms=1.0)
     assert changed(before, "potus:v=4", None, None).routing == "potus:v=4"
+
+
+def test_what_a_plan_does_not_name_stays() -> None:
+    before = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, sending="random", slot_ms=2.0)
+    assert over(before, TuplePolicies()) == before
+    assert over(before, TuplePolicies(routing="least-loaded")) == replace(before, routing="least-loaded")
+    assert over(before, TuplePolicies(slot_ms=1.0)) == replace(before, slot_ms=1.0)
+    assert over(before, TuplePolicies(streams={"a->b": "none"})) == replace(before, streams={})
+    assert over(before, TuplePolicies(routing="none", sending="none")) == replace(before, routing="", sending="")
+
+
+def test_what_is_told_keeps_that_there_is_to_be_none() -> None:
+    named = told(["none", "a->b=none"], "none", None)
+    assert named == TuplePolicies(routing="none", streams={"a->b": "none"}, sending="none")
+    check_names(named)
+    assert told(None, None, None) == TuplePolicies()
+
+
+@pytest.mark.parametrize("text", ["", "a->b=", "=potus", "="])
+def test_a_policy_without_a_name_is_refused(text: str) -> None:
+    with pytest.raises(PenstockError) as found:
+        changed(TuplePolicies(), [text], None, None)
+    problem = f"routing: expected POLICY or STREAM=POLICY, got {text!r}; name a policy, or none"
+    assert str(found.value) == problem
+    with pytest.raises(PenstockError, match="sending: expected a policy, got ''"):
+        changed(TuplePolicies(), None, "", None)
+
+
+def test_says_which_streams_a_policy_for_all_leaves_to_their_groupings() -> None:
+    chain = application(Grouping.FIELDS)
+    assert kept_groupings(TuplePolicies(routing="potus"), chain) == {"b->c": "fields"}
+    assert kept_groupings(TuplePolicies(sending="random"), chain) == {}
+    assert kept_groupings(TuplePolicies(streams={"a->b": "potus"}), chain) == {}
 
 
 def test_a_slot_takes_some_time() -> None:

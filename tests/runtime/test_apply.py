@@ -132,11 +132,17 @@ def test_policies_are_switched_alone_or_with_a_plan_that_has_some(tmp_path: Path
         run.apply(silent)
         assert run.status().tuples == began
         run.apply(msgspec.structs.replace(silent, tuples=wanted))
-        assert run.status().tuples == wanted
+        merged = msgspec.structs.replace(wanted, streams=began.streams)
+        assert run.status().tuples == merged
+        run.apply(msgspec.structs.replace(silent, tuples=TuplePolicies(routing="potus")))
+        assert run.status().tuples == msgspec.structs.replace(merged, routing="potus")  # the rest is not named
+        run.apply(msgspec.structs.replace(silent, tuples=TuplePolicies(routing="least-loaded")))
         with pytest.raises(PenstockError, match="stream split->count is grouped by fields"):
             run.switch(routing="split->count=potus")
         assert run.switch(TuplePolicies(), sending="fifo") == TuplePolicies(sending="fifo")
     records = cluster.finish().records
     switches = [record.detail for record in flows.of_kind(records, RecordKind.EVENT) if record.event == "switch"]
     assert switches[0] == "routing potus, routing of count->out shuffle, slot 1 ms"
-    assert switches[1:] == ["routing least-loaded, sending round-robin, slot 2 ms", "sending fifo, slot 1 ms"]
+    rest = "routing of count->out shuffle, sending round-robin, slot 2 ms"
+    told = [f"routing {policy}, {rest}" for policy in ("least-loaded", "potus", "least-loaded")]
+    assert switches[1:] == [*told, "sending fifo, slot 1 ms"]

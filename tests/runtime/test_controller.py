@@ -34,7 +34,9 @@ class Prompt(Controller):
     def __init__(self, **terms: Any) -> None:
         sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(2))
         placement = ("w0/0", "w0/0", "w1/0", "w1/0")
-        super().__init__(layout(), Terms("r", sites, placement, telemetry="kept", **terms), 0.0)
+        super().__init__(
+            layout(), Terms("r", sites, placement, telemetry="kept", checkpoints="checkpoints", **terms), 0.0
+        )
         self.disk = MemoryDisk()
 
     def store(self) -> None:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import cast
 
+import pytest
 from pyspark.sql import SparkSession
 
 from penstock.model.cluster import Machine
@@ -20,6 +22,12 @@ from tests.runtime.test_driver import PATIENCE, SECRET, layout
 A, B, C, D = (Executor("one", "0", 2), Executor("two", "1", 2), Executor("one", "2", 2), Executor("three", "3", 3))
 SITES = (Site("w0", ("w0",)), Site("w1", ("w1",)))
 START = 1000.0
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the journal written where it is removed again."""
+    monkeypatch.chdir(tmp_path)
 
 
 class Held(Job):

@@ -319,3 +319,14 @@ def test_a_worker_that_is_given_up_is_hung_up_on_and_may_still_act_until_its_lea
         assert one.hung_up == {0: 1}
         assert not member.alive
         assert member.fence > 0
+
+
+def test_where_checkpoints_go_is_settled_before_the_process_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = (Site("w0", ("w0/0",)),)
+    beside, named = Terms("r", sites, ("w0/0",)), Terms("r", sites, ("w0/0",), folder=str(tmp_path / "run"))
+    monkeypatch.chdir("/")
+    assert beside.checkpoints == str(tmp_path / "checkpoints")
+    assert named.checkpoints == str(tmp_path / "run" / "checkpoints")
+    assert Terms("r", sites, ("w0/0",), checkpoints="/kept").checkpoints == "/kept"

@@ -89,8 +89,9 @@ def test_the_latest_that_runs_is_found_behind_one_that_has_ended(tmp_path: Path)
 def test_one_that_has_ended_is_refused_where_a_running_one_is_wanted(tmp_path: Path) -> None:
     info = ended(create("a", tmp_path))
     for what in (None, info.run):
-        with pytest.raises(NoRun, match=f"{info.run} has ended, .* its telemetry is in .*telemetry"):
+        with pytest.raises(NoRun, match=f"{info.run} has ended, .* its telemetry is in .*telemetry") as found:
             find_running(what, tmp_path)
+        assert str(found.value).endswith("can be asked soon") is (what is None)  # one that starts has no folder yet
 
 
 def test_a_run_whose_driver_lives_is_preferred_to_a_later_dead_one(tmp_path: Path) -> None:

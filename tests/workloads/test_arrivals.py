@@ -149,6 +149,17 @@ def test_refuses_a_wrong_setting(spec: str, message: str) -> None:
     assert str(refused.value) == message
 
 
+def test_a_trace_may_be_named_alone(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("3\n5\n")
+    assert arrivals(str(trace)) == Replay(path=str(trace))
+    assert arrivals(f"{trace}:rate=8,speed=2") == Replay(path=str(trace), rate=8.0, speed=2.0)
+    with pytest.raises(
+        UnknownName, match=r"arrivals: no file is named 'trcae.csv', and no process; there are constant"
+    ):
+        arrivals("trcae.csv")
+
+
 def test_unknown_name_answers_with_the_choices() -> None:
     with pytest.raises(UnknownName, match="arrivals: nothing here is named 'bursty'; there are constant, diurnal"):
         arrivals("bursty:rate=1")

@@ -7,14 +7,37 @@ but the answer is no (nothing could be placed, something is missing), 2 a mistak
 import errno
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from penstock.model.errors import PenstockError
 
+PLAINER = {  # of typer's words on a value
+    "greater than or equal to": "a number ≥",
+    "less than or equal to": "a number ≤",
+    "greater than": "a number >",
+    "less than": "a number <",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+}
+
+
+class _Commands(TyperGroup):
+    """The commands; Ctrl-C in one is told to `main`, where typer would end in silence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise typer.Abort from stop
+
+
 app = typer.Typer(
     name="penstock",
+    cls=_Commands,
     help="Schedule stream processing: where every task runs, and what that would give.",
     epilog="Start with: penstock plan log-processing hetero-small --policy all",
     no_args_is_help=True,
@@ -49,7 +72,7 @@ def main() -> None:
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except PenstockError as mistake:
-        _end(f"error: {mistake}", 2)
+        _end(f"error: {_with_option(mistake)}", 2)
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -58,7 +81,7 @@ def main() -> None:
             _end("stopped", 130)
         if hasattr(error, "format_message"):  # a mistake in the options, told by the click that typer carries with it
             asked = getattr(getattr(error, "ctx", None), "command_path", "penstock")
-            _end(f"error: {error.format_message()} (see {asked} --help)", 2)
+            _end(f"error: {_option_mistake(error)} (see {asked} --help)", 2)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             _end("error: output: no space is left where it goes; make room", 2)
@@ -69,6 +92,26 @@ def main() -> None:
 def _end(message: str, code: int) -> NoReturn:
     typer.secho(" ".join(message.split()), fg=typer.colors.RED if code == 2 else None, err=True)
     sys.exit(code)
+
+
+def _with_option(mistake: PenstockError) -> str:
+    """Return a mistake's text, its field named as the option that was given: `warm_up` is `--warm-up`."""
+    field, problem = getattr(mistake, "path", ""), getattr(mistake, "problem", "")
+    option = f"--{field.replace('_', '-')}"
+    given = any(argument == option or argument.startswith(f"{option}=") for argument in sys.argv)
+    return f"{option}: {problem}" if "_" in field and given else str(mistake)
+
+
+def _option_mistake(error: BaseException) -> str:
+    """Say what is wrong with an option; the value is in the cause of the error, which typer's own text leaves out."""
+    wrong = next(iter(getattr(error.__cause__, "errors", list)()), None)
+    if wrong is None or getattr(error, "param", None) is None:
+        return str(error.format_message())  # type: ignore[attr-defined]
+    names = getattr(error, "param").opts or ["argument"]  # noqa: B009  the type is of the click that typer carries
+    wanted = wrong["msg"].removeprefix("Input should be ").partition(",")[0]
+    for theirs, ours in PLAINER.items():
+        wanted = wanted.replace(theirs, ours)
+    return f"{max(names, key=len)}: expected {wanted}, got {wrong['input']!r}"
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -42,28 +42,28 @@ def apply(
 ) -> None:
     """Move the tasks of a running application that a plan puts elsewhere, and only those; say which.
 
-    Tuple policies that differ from those in force are switched too: those of the plan, where it has any, and those of
-    options over them. Without a plan only the options' are.
+    Tuple policies that differ from those in force are switched too: those that the plan names, and those of options
+    over them. What neither names stays in force; none takes a policy away. Streams by key keep their grouping.
     """
+    from penstock.cli.inputs import naming, plan_file
     from penstock.cli.output import print_json
     from penstock.model.errors import InvalidInput
-    from penstock.model.files import load_plan
-    from penstock.model.tuples import TuplePolicies
-    from penstock.policies.streams import changed, check_names
+    from penstock.policies.streams import changed, check_names, over
     from penstock.runtime.folder import find_running
     from penstock.runtime.socket import GetStatus, ask
 
     if plan is None and routing is None and sending is None and slot_ms is None:
         raise InvalidInput("plan", "expected a plan file, --routing, --sending or --slot-ms, got none; name one")
-    wanted = None if plan is None else load_plan(plan)
+    wanted = None if plan is None else plan_file(plan)
     info = find_running(run, runs)
     now = ask(info, GetStatus())
     changes = []
     if wanted is not None and plan is not None:
         refuse_other(info, now, wanted, plan)
-        changes = changed_tasks(now, wanted)
-    silent = wanted is None or wanted.tuples == TuplePolicies()
-    tuples = changed(now.tuples if silent or wanted is None else wanted.tuples, routing, sending, slot_ms)
+        with naming(plan):
+            changes = changed_tasks(now, wanted)
+    planned = now.tuples if wanted is None else over(now.tuples, wanted.tuples)
+    tuples = changed(planned, routing, sending, slot_ms)
     check_names(tuples)
     switched = changed_policies(now.tuples, tuples)
     outcomes = [] if dry_run else _apply(info, wanted if changes else None, tuples if switched else None)
@@ -79,9 +79,14 @@ def apply(
 
 def changed_policies(before: "TuplePolicies", after: "TuplePolicies") -> dict[str, tuple[str, str]]:
     """Return the tuple policies that differ, by what they are for: the one before and the one after."""
+    from penstock.cli.words import changed_texts
+
     old, new = before.texts, after.texts
-    names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
-    return {name: (old.get(name, "none"), new.get(name, "none")) for name in names}
+    if before.slot == after.slot or not after.named:  # with none in force there are no slots
+        old.pop("slot", None), new.pop("slot", None)
+    else:
+        old["slot"] = f"{before.slot:g} ms"
+    return changed_texts(old, new, "none")
 
 
 def _apply(info: "RunInfo", plan: "Plan | None", tuples: "TuplePolicies | None") -> "list[Outcome]":

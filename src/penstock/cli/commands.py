@@ -2,11 +2,18 @@
 
 from penstock.cli import (
     apply,
+    autopilot,
+    calibrate,
     checkpoints,
     diff,
     doctor,
+    evaluate,
+    explain,
+    explore,
     forecast,
+    history,
     move,
+    pipeline,
     plan,
     policies,
     report,
@@ -17,15 +24,23 @@ from penstock.cli import (
     status,
     stop,
     sweep,
+    train,
 )
 
 __all__ = [
     "apply",
+    "autopilot",
+    "calibrate",
     "checkpoints",
     "diff",
     "doctor",
+    "evaluate",
+    "explain",
+    "explore",
     "forecast",
+    "history",
     "move",
+    "pipeline",
     "plan",
     "policies",
     "report",
@@ -36,4 +51,5 @@ __all__ = [
     "status",
     "stop",
     "sweep",
+    "train",
 ]

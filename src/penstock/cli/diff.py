@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption
+from penstock.cli.inputs import JsonOption, plan_file
 
 
 @app.command(epilog="Example: penstock diff monday.toml tuesday.toml")
@@ -15,20 +15,22 @@ def diff(
     after: Annotated[Path, typer.Argument(help="Another plan file for the same application.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show which tasks move from one plan to another, and what is expected of both."""
+    """Show which tasks move and which tuple policies change from one plan to another, and what is expected of both."""
     from penstock.cli.output import console, number, print_json, table
+    from penstock.cli.words import changed_texts, named_texts
     from penstock.model.errors import InvalidInput
-    from penstock.model.files import load_plan
     from penstock.model.plan import moves
 
-    old, new = load_plan(before), load_plan(after)
+    old, new = plan_file(before), plan_file(after)
     if old.application != new.application:
         raise InvalidInput("application", f"{before} is for {old.application!r}, {after} for {new.application!r}")
     if old.cluster != new.cluster:
         raise InvalidInput("cluster", f"{before} is for {old.cluster!r}, {after} for {new.cluster!r}")
     changed = moves(old, new)
     if as_json:
-        print_json({"moves": [move._asdict() for move in changed], "before": old.expected, "after": new.expected})
+        policies = {"before": old.tuples, "after": new.tuples}
+        expected = {"before": old.expected, "after": new.expected}
+        print_json({"moves": [move._asdict() for move in changed], **expected, "policies": policies})
         return
     total = len({*((c, t) for p in (old, new) for c, slots in p.tasks.items() for t in range(len(slots)))})
     console.print(
@@ -38,6 +40,13 @@ def diff(
         rows = table("task", "from", "to", left=("from", "to"))
         for move in changed:
             rows.add_row(move.task, move.before or "[dim]-[/]", move.after or "[dim]-[/]")
+        console.print(rows)
+    named = changed_texts(named_texts(old.tuples), named_texts(new.tuples), "[dim]-[/]")
+    if named:
+        rows = table("tuple policies", "before", "after", left=("before", "after"))
+        for name, texts in named.items():
+            rows.add_row(name, *texts)
+        console.print()
         console.print(rows)
     shared = [name for name in old.expected if name in new.expected]
     if shared:

@@ -50,7 +50,7 @@ def forecast(
         typer.Argument(
             metavar="TRACE...",
             help="Recorded arrivals: a file of counts, one a line; csv with a header timestamp,value or timestamp,…; "
-            "or seconds and bytes, a packet a line. Or an arrival process: NAME:PARAMETER=VALUE.",
+            "or seconds and bytes, a packet a line. FILE:rate=8 scales it. Or a process: NAME:PARAMETER=VALUE.",
         ),
     ],
     forecaster: Annotated[
@@ -137,19 +137,14 @@ def best_of(rows: Sequence[Tried]) -> Tried | None:
 def _with_progress(
     found: "Sequence[Series]", names: Sequence[str], lead: int, seed: int, quiet: bool
 ) -> Iterator[Tried]:
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from penstock.cli.counting import counting
 
-    from penstock.cli.output import errors
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("forecasting", total=len(found) * len(names))
+    with counting("forecasting", len(found) * len(names), quiet) as tell:
         for series in found:
             for name in names:
-                progress.update(bar, description=f"{escape(series.name)}: {name}")
+                tell(f"{series.name}: {name}", 0)
                 yield _try(series, name, lead, seed)
-                progress.advance(bar)
+                tell(f"{series.name}: {name}", 1)
 
 
 def _try(series: "Series", spec: str, lead: int, seed: int) -> Tried:
@@ -184,9 +179,13 @@ def _print(series: "Series", rows: Sequence[Tried], lead: int) -> None:
     console.print(f"[bold]{escape(series.name)}[/], {plural(lead, 'slot')} ahead", soft_wrap=True)
     console.print(
         f"[dim]{plural(len(counts), 'slot')} of {duration(series.slot)}; tuples a slot: mean {number(counts.mean())}, "
-        f"variance {number(counts.var())}, most {counts.max():,}[/]\n",
+        f"variance {number(counts.var())}, most {counts.max():,}[/]",
         soft_wrap=True,
     )
+    if series.interpolated:
+        told = f"it counts by {duration(series.interval)}; within that, tuples are taken to come evenly"
+        console.print(f"[yellow]{told}, which is easy to foresee; leave the slot out[/]", soft_wrap=True)
+    console.print()
     made = table("forecaster", "MSE", "bias", "mean abs.\nerror", "phantoms", "misses", "took")
     best = best_of(rows)
     for row in rows:
@@ -222,6 +221,7 @@ def _print_json(found: "Sequence[Series]", results: Sequence[Sequence[Tried]], l
                     "trace": series.name,
                     "slots": len(series.counts),
                     "slot_s": series.slot,
+                    "interval_s": series.interval or None,
                     "mean": float(series.counts.mean()),
                     "variance": float(series.counts.var()),
                     "judged_from": warm_up(len(series.counts), lead),

@@ -100,11 +100,10 @@ def tuple_policies(
 ) -> "TuplePolicies":
     """Return tuple policies as options say them; refuse those that are not known or that a stream cannot have."""
     from penstock.model.tuples import TuplePolicies
-    from penstock.policies.streams import changed, check
+    from penstock.policies.streams import changed, check, told
 
-    told = changed(TuplePolicies(), routing, sending, slot_ms)
-    check(told, application)
-    return told
+    check(changed(TuplePolicies(), routing, sending, slot_ms), application)
+    return told(routing, sending, slot_ms)
 
 
 def promise(flow: "Dataflow") -> str:

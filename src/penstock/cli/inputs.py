@@ -1,6 +1,7 @@
 """What the user names on the command line: files, or built-in applications and clusters."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,8 @@ import typer
 if TYPE_CHECKING:
     from penstock.estimate.evaluator import Objective
     from penstock.model.cluster import Cluster
-    from penstock.model.topology import Application
+    from penstock.model.plan import Plan
+    from penstock.model.topology import Application, Topology
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -78,6 +80,15 @@ def objective_names(incomplete: str) -> list[str]:
     return [objective for objective in Objective if objective.startswith(incomplete)]
 
 
+ApplicationArgument = Annotated[
+    str,
+    typer.Argument(help="A file (.toml, .json), a built-in name, or module:object.", autocompletion=application_names),
+]
+ClusterArgument = Annotated[
+    str, typer.Argument(help="A file (.toml, .json; .graph) or a built-in name.", autocompletion=cluster_names)
+]
+
+
 def is_file(text: str) -> bool:
     """Whether a text is meant as a file: there is one, or it has an ending that we read, or a folder in it."""
     return Path(text).suffix.lower() in (".toml", ".json") or is_network(text) or "/" in text or Path(text).exists()
@@ -102,6 +113,23 @@ def application(text: str) -> "Application":
     return load_application(text) if is_file(text) else built_in(text)
 
 
+def both(application_text: str, cluster_text: str) -> "tuple[Application, Cluster]":
+    """Return an application and a cluster, refusing tasks that are pinned to machines that are not there."""
+    wanted, machines = application(application_text), cluster(cluster_text)
+    refuse_pins(application_text, wanted, machines)
+    return wanted, machines
+
+
+def refuse_pins(text: str, topology: "Topology", machines: "Cluster") -> None:
+    """Refuse tasks that are pinned to machines that are not there, naming the application's file where it has one."""
+    from contextlib import nullcontext
+
+    from penstock.model.cluster import check_pins
+
+    with naming(text) if is_file(text) else nullcontext():
+        check_pins(topology, machines)
+
+
 def cluster(text: str) -> "Cluster":
     """Return the cluster that a file or a built-in name gives; a `.graph` file is a network in Repetita's format."""
     from penstock.model.files import load_cluster
@@ -112,6 +140,46 @@ def cluster(text: str) -> "Cluster":
 
         return read_network(text)
     return load_cluster(text) if is_file(text) else built_in(text)
+
+
+@contextmanager
+def naming(file: Path | str) -> Iterator[None]:
+    """Begin the text of a mistake in a field with the file that the field is in."""
+    from penstock.model.errors import InvalidInput
+
+    try:
+        yield
+    except InvalidInput as mistake:
+        told = str(mistake)
+        raise type(mistake)("", told if str(file) in told else f"{file}: {told}") from None
+
+
+def plan_file(path: Path, topology: "Topology | None" = None) -> "Plan":
+    """Read a plan; refuse tuple policies in it that nobody knows, or that an application cannot have."""
+    from penstock.model.files import load_plan
+
+    found = load_plan(path)
+    check_policies_in(found, path, topology)
+    return found
+
+
+def check_policies_in(plan: "Plan", path: Path | str, topology: "Topology | None" = None) -> None:
+    """Refuse tuple policies in a plan's file that nobody knows, or that an application cannot have."""
+    from penstock.model.errors import InvalidInput
+    from penstock.model.tuples import TuplePolicies
+    from penstock.policies.streams import check, check_names, over
+
+    parts = {"": TuplePolicies(routing=plan.tuples.routing, sending=plan.tuples.sending)}
+    parts |= {f"streams.{label}": TuplePolicies(routing=spec) for label, spec in plan.tuples.streams.items()}
+    for part, policies in parts.items():
+        try:
+            check_names(policies)
+        except InvalidInput as mistake:
+            field = f"tuples.{part or mistake.path}"
+            raise type(mistake)("", f"{path}: {field}: {mistake.problem}") from None
+    if topology is not None:
+        with naming(path):
+            check(over(TuplePolicies(), plan.tuples), topology)
 
 
 def chosen_policies(specs: Sequence[str]) -> list[str]:

@@ -41,7 +41,9 @@ FEWEST_MACHINES = 3  # rows that they get on the lowest terminal
 def view(status: "Status", width: int, height: int | None = None, note: str = "") -> RenderableType:
     """Draw a run for a terminal of so many columns and, where a height is given, of so many lines."""
     below, safety = _below(status, note), [*_mishaps(status, width), *_safety(status)]
-    taken = len(status.components) + 11 + bool(status.tuples.texts)  # headings, empty lines, end to end
+    taken = (
+        len(status.components) + 11 + bool(status.tuples.texts) + bool(status.autopilot)
+    )  # headings, empty lines, end to end
     taken += sum(1 + len(line) // width for line in [*below, *safety])
     rows = len(status.machines) if height is None else max(height - taken, FEWEST_MACHINES)
     return Group(
@@ -67,7 +69,8 @@ def headline(status: "Status") -> list[Text]:
     phase = Text(status.phase, style=STYLES.get(status.phase, "bold"))
     first = Text.assemble((status.application, "bold"), " ", phase, f" {clock(status.seconds)} under {status.policy}")
     policies = ", ".join(f"{name} {text}" for name, text in status.tuples.texts.items())
-    return [first, Text(place(status), style="dim"), *([Text(policies, style="dim")] if policies else [])]
+    further = [policies, f"autopilot {status.autopilot}" if status.autopilot else ""]
+    return [first, Text(place(status), style="dim"), *[Text(line, style="dim") for line in further if line]]
 
 
 def place(status: "Status") -> str:
@@ -304,6 +307,8 @@ def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
     """Say how a run went, where its files are and what to type next: a name and a text a line."""
     seconds = max(status.seconds, 1e-9)
     lines = [("ran", f"{status.application} {clock(status.seconds)} {place(status)}, under {status.policy}")]
+    if status.tuples.texts:
+        lines.append(("policies", ", ".join(f"{name} {text}" for name, text in status.tuples.texts.items())))
     inward = f"{status.emitted:,} in ({number(status.emitted / seconds)}/s)"
     lines.append(("tuples", f"{inward}, {status.written:,} out ({number(status.written / seconds)}/s){_again(status)}"))
     if status.latency is not None:

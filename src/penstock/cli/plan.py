@@ -8,22 +8,24 @@ import typer
 
 from penstock.cli.app import app
 from penstock.cli.inputs import (
+    ApplicationArgument,
+    ClusterArgument,
     JsonOption,
     RoutingOption,
     SendingOption,
     SlotOption,
-    application_names,
+    both,
     chosen_policies,
-    cluster_names,
     objective_names,
     policy_names,
     refuse_outputs,
 )
-from penstock.cli.inputs import application as find_application
-from penstock.cli.inputs import cluster as find_cluster
 
 if TYPE_CHECKING:
     from penstock.control.planner import Decision, Planner
+    from penstock.estimate.latency import LatencyModel
+    from penstock.model.cluster import Cluster
+    from penstock.model.topology import Application
     from penstock.model.tuples import TuplePolicies
 
 EXAMPLES = """Examples:
@@ -33,20 +35,15 @@ EXAMPLES = """Examples:
   penstock plan my-app.toml my-cluster.toml --policy r-storm --policy local-search:seconds=2 --explain
 
   penstock plan word-count li-10 --policy all --objective delay --save plan.toml --plot plan.png
+
+  penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz --rate 2000
 """
 
 
 @app.command(epilog=EXAMPLES)
 def plan(
-    application: Annotated[
-        str,
-        typer.Argument(
-            help="A file (.toml, .json), a built-in name, or module:object.", autocompletion=application_names
-        ),
-    ],
-    cluster: Annotated[
-        str, typer.Argument(help="A file (.toml, .json; .graph) or a built-in name.", autocompletion=cluster_names)
-    ],
+    application: ApplicationArgument,
+    cluster: ClusterArgument,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,6 +54,13 @@ def plan(
     objective: Annotated[
         str, typer.Option(help="throughput, rate, delay, traffic or balanced.", autocompletion=objective_names)
     ] = "throughput",
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Latency models, from penstock train latency: policies then seek the least latency."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Tuples a second of all sources, for --model; else the application's own.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what limits the best, and what would relieve it.")
@@ -72,14 +76,17 @@ def plan(
 
     Throughput is in source tuples a second with back-pressure settled; rate is what is sustained when every stream
     splits evenly; delay is the network's part of the way from source to sink; traffic is what leaves a machine for each
-    source tuple. All are estimates: nothing runs. Tuple policies are kept in the saved plan, for run and apply.
+    source tuple. All are estimates: nothing runs. Tuple policies are kept in the saved plan, for run and apply. With
+    --model the trained latency takes the place of delay and of the objective.
     """
     from penstock.cli.inputs import chosen_objective
     from penstock.control.planner import Planner
 
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
-    planner = Planner(find_application(application), find_cluster(cluster), chosen_objective(objective), seed)
+    wanted, machines = both(application, cluster)
+    goal = chosen_objective(objective)
+    planner = Planner(wanted, machines, goal, seed, latency=_latency(wanted, machines, model, rate))
     tuples = _tuple_policies(planner, routing, sending, slot_ms, save)
     decisions = list(_with_progress(planner, names, quiet=as_json))
     best = planner.best(decisions)
@@ -94,12 +101,34 @@ def plan(
 
         plot_decisions(planner, decisions, plot)
     if as_json:
-        _print_json(planner, decisions, best, explain)
+        _print_json(planner, decisions, best, explain, tuples)
     else:
         _print(planner, decisions, best, explain)
-        _print_files(best, save, plot)
+        _print_files(best, save, plot, tuples, planner)
     if best is None:
         raise typer.Exit(1)
+
+
+def _latency(
+    application: "Application", cluster: "Cluster", model: Path | None, rate: float | None
+) -> "LatencyModel | None":
+    """Return what predicts latencies, where models are given; a rate is shared evenly by the sources."""
+    from penstock.control.planner import latency_model
+    from penstock.estimate.latency import load_models
+    from penstock.model.errors import InvalidInput
+
+    if rate is not None and model is None:
+        raise InvalidInput("rate", f"only latency models look at it, got {rate:g} without them; add --model FILE")
+    if model is None:
+        return None
+    if rate is not None and not 0 < rate < float("inf"):
+        raise InvalidInput("rate", f"expected tuples a second > 0, got {rate:g}")
+    sources = [source.name for source in application.sources]
+    if rate is None and not application.rate_tps:
+        problem = f"a latency depends on the load, and {application.name!r} declares none; give --rate"
+        raise InvalidInput("rate", f"{problem}, in tuples a second of all sources")
+    rates = None if rate is None else {name: rate / len(sources) for name in sources}
+    return latency_model(load_models(model), application, cluster, rates)
 
 
 def _tuple_policies(
@@ -118,23 +147,13 @@ def _tuple_policies(
 
 
 def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Iterator["Decision"]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from penstock.cli.counting import counting
 
-    from penstock.cli.output import errors
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("deciding", total=len(names))
+    with counting("deciding", len(names), quiet) as tell:
         for name in names:
-            progress.update(bar, description=f"[bold]{name}[/]")
+            tell(name, 0)
             yield planner.decide(name)
-            progress.advance(bar)
+            tell(name, 1)
 
 
 def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", explain: bool) -> None:
@@ -145,14 +164,15 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
         f"{topology.name} ({topology.task_count} tasks) on {cluster.name} "
         f"({len(cluster.machines)} machines, {cluster.slot_count} slots)"
     )
+    time = "delay" if planner.latency is None else "latency"
     rows = table(
-        "policy", "throughput\n/s", "rate\n/s", "delay\nms", "traffic\n/tuple", "machines", "memory", "decided\nin"
+        "policy", "throughput\n/s", "rate\n/s", f"{time}\nms", "traffic\n/tuple", "machines", "memory", "decided\nin"
     )
     placed = [d.evaluation for d in decisions if d.evaluation is not None]
     tops = {
         "throughput": max((e.throughput_tps for e in placed), default=0.0),
         "rate": max((e.rate_tps for e in placed), default=0.0),
-        "delay": min((e.delay_ms for e in placed), default=0.0),
+        time: min((_time_ms(planner, d) for d in decisions if d.placed), default=0.0),
         "traffic": min((e.traffic.machines for e in placed), default=0.0),
     }
 
@@ -170,7 +190,7 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
             name,
             cell("throughput", e.throughput_tps, number(e.throughput_tps)),
             cell("rate", e.rate_tps, number(e.rate_tps)),
-            cell("delay", e.delay_ms, number(e.delay_ms)),
+            cell(time, _time_ms(planner, decision), number(_time_ms(planner, decision))),
             cell("traffic", e.traffic.machines, size(e.traffic.machines)),
             str(e.machines),
             "fits" if e.fits_memory else "[red]no[/]",
@@ -189,11 +209,22 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
         if overloaded:
             offered = number(getattr(planner.topology, "offered_tps", 0.0))
             console.print(f"[yellow]cannot sustain the offered {offered}/s: {', '.join(overloaded)}[/]", soft_wrap=True)
-        console.print(
-            f"\n★ best by {planner.objective}; bold: best in its column. Estimates, nothing ran.", style="dim"
-        )
+        for decision in decisions:
+            if (predicted := planner.predict(decision)) is not None and predicted.far:
+                far = f"{predicted.excess:.0%} beyond the most that the models were trained on; don't rely on it"
+                console.print(f"[yellow]{decision.policy}: a load is {far}[/]", soft_wrap=True)
+        goal = planner.objective if planner.latency is None else "predicted latency"
+        console.print(f"\n★ best by {goal}; bold: best in its column. Estimates, nothing ran.", style="dim")
         if explain:
             _print_advice(planner, best)
+
+
+def _time_ms(planner: "Planner", decision: "Decision") -> float:
+    """Return a decision's predicted latency, or without models its network delay."""
+    predicted = planner.predict(decision)
+    if predicted is not None:
+        return 1e3 * predicted.total_s
+    return float("inf") if decision.evaluation is None else decision.evaluation.delay_ms
 
 
 def _print_advice(planner: "Planner", best: "Decision") -> None:
@@ -245,24 +276,39 @@ def _utilisation(planner: "Planner", decision: "Decision") -> tuple[float, dict[
     return rate, {name: share for name, share in sorted(named.items(), key=lambda pair: -pair[1]) if share > 0}
 
 
-def _print_files(best: "Decision | None", save: Path | None, plot: Path | None) -> None:
+def _print_files(
+    best: "Decision | None", save: Path | None, plot: Path | None, tuples: "TuplePolicies", planner: "Planner"
+) -> None:
     from penstock.cli.output import console
+    from penstock.cli.words import policies_in_words
+    from penstock.policies.streams import kept_note
 
     if save is not None:
-        console.print(f"saved {save}" if best is not None else f"nothing saved as {save}: no placement")
+        named = ", ".join(policies_in_words(tuples))
+        saved = f"saved {save}{f' with {named}' if named else ''}"
+        console.print(saved if best is not None else f"nothing saved as {save}: no placement", soft_wrap=True)
+        if note := kept_note(tuples, planner.topology):
+            console.print(note, style="dim", markup=False, soft_wrap=True)
     if plot is not None:
         console.print(f"drew {plot}")
 
 
-def _print_json(planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", explain: bool) -> None:
+def _print_json(
+    planner: "Planner",
+    decisions: Sequence["Decision"],
+    best: "Decision | None",
+    explain: bool,
+    tuples: "TuplePolicies",
+) -> None:
     from penstock.cli.output import print_json
     from penstock.control.advice import advise
 
     answer: dict[str, Any] = {
         "application": planner.topology.name,
         "cluster": planner.cluster.name,
-        "objective": planner.objective.value,
+        "objective": planner.objective.value if planner.latency is None else "latency",
         "best": best.policy if best else None,
+        "tuples": tuples,
         "decisions": [_record(planner, decision) for decision in decisions],
     }
     if explain and best is not None and (advice := advise(planner, best)) is not None:
@@ -290,6 +336,7 @@ def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
         "throughput_tps": e.throughput_tps,
         "rate_tps": e.rate_tps,
         "delay_ms": e.delay_ms,
+        **_predicted(planner, decision),
         "traffic_bytes_per_tuple": e.traffic._asdict(),
         "machines": e.machines,
         "slots": e.slots,
@@ -300,4 +347,20 @@ def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
         "tasks": made.tasks,
         "routes": made.routes,
         "utilisation": dict(zip(("rate_tps", "machines"), _utilisation(planner, decision), strict=True)),
+    }
+
+
+def _predicted(planner: "Planner", decision: "Decision") -> dict[str, Any]:
+    """Return what is predicted of a decision's latency, where there are models."""
+    predicted = planner.predict(decision)
+    if predicted is None:
+        return {}
+    return {
+        "latency_ms": 1e3 * predicted.total_s,
+        "latency": {
+            "worst_path": predicted.worst_path,
+            "processing_s": dict(predicted.processing),
+            "transfer_s": dict(predicted.transfer),
+            "beyond_training": predicted.excess,
+        },
     }

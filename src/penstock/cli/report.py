@@ -24,7 +24,6 @@ EXAMPLES = """Examples:
 """
 MOST_PHASES = 4  # beside each other in 80 columns: the first and the last ones
 MOST_ROWS = 5  # of lists that may be long; all of them are in report.json
-NAME_WIDTH = 18
 LATE_S = 0.05  # from which a worker's lateness is told
 
 R = TypeVar("R")
@@ -47,8 +46,8 @@ def report(
 ) -> None:
     """Reconstruct from telemetry, as a Spark job, where tuples spent their time, and compare a run's phases.
 
-    A phase begins where a plan was applied, a task moved, or the run said so. Hops and tuples (Parquet), the report
-    (JSON) and a picture are kept.
+    A phase begins where a plan was applied, a task moved, tuple policies were switched, or the run said so. Hops and
+    tuples (Parquet), the report (JSON) and a picture are kept.
     """
     from penstock.runtime.folder import refuse_unwritable
 
@@ -73,7 +72,18 @@ def show(report: "Report") -> None:
     """Print a report."""
     from penstock.cli.output import console
 
-    sections = [_header, _before_after, _end_to_end, _where, _components, _streams, _pairs, _stragglers, _quarantine]
+    sections = [
+        _header,
+        _phases,
+        _before_after,
+        _end_to_end,
+        _where,
+        _components,
+        _streams,
+        _pairs,
+        _stragglers,
+        _quarantine,
+    ]
     for section in sections:
         if (lines := section(report)) is not None:
             for line in lines:
@@ -110,9 +120,12 @@ def _header(report: "Report") -> list[Any]:
     from rich.markup import escape
 
     from penstock.cli.output import number
+    from penstock.cli.words import LONGEST_NAME, plural
 
     where = f" [yellow]emulated on {escape(report.emulated)}[/]" if report.emulated else ""
-    policies = " → ".join(dict.fromkeys(phase.name for phase in report.phases))
+    long = any(len(phase.name) > LONGEST_NAME for phase in report.phases)
+    changes = plural(len(report.phases), "phase") if long and len(report.phases) > 1 else ""  # listed below
+    policies = changes or " → ".join(dict.fromkeys(phase.name for phase in report.phases))
     missing = report.sampled - report.complete
     sampled = f"{report.sampled:,} sampled source tuples" + (f", {missing:,} of them not complete" if missing else "")
     about = f"{number(report.seconds)} s, {sampled}, {report.records:,} records"
@@ -125,14 +138,32 @@ def _header(report: "Report") -> list[Any]:
     ]
 
 
+def _phases(report: "Report") -> list[Any] | None:
+    """List the phases with their whole names, where the tables below have no room for these."""
+    from rich.markup import escape
+
+    from penstock.cli.output import number
+    from penstock.cli.words import LONGEST_NAME
+
+    if len(report.phases) < 2 or all(len(phase.name) <= LONGEST_NAME for phase in report.phases):
+        return None
+    spans = [f"{number(phase.start)} to {number(phase.end)} s" for phase in report.phases]
+    return [
+        f"[bold]phase {phase.number + 1}[/]  [dim]{span}[/]  {escape(phase.name)}"
+        for phase, span in zip(report.phases, spans, strict=True)
+    ]
+
+
 def _before_after(report: "Report") -> list[Any] | None:
     from penstock.cli.output import number, table
+    from penstock.cli.words import phase_labels
 
     if len(report.phases) < 2:
         return None
     first, *others = report.phases
     shown = [first, *others[-(MOST_PHASES - 1) :]]
-    rows = table("", *_headings(shown), title=_titled("before and after", report))
+    labels = phase_labels(report.phases)
+    rows = table("", *(labels[phase.number] for phase in shown), title=_titled("before and after", report))
     rows.add_row("throughput, tuples/s", *_compared(shown, "throughput_tps", lambda p: p.throughput_tps, number))
     for name in ("p50", "p95", "p99", "mean"):
         rows.add_row(f"latency {name}", *_compared(shown, name, _latency(name), _time))
@@ -140,7 +171,7 @@ def _before_after(report: "Report") -> list[Any] | None:
     rows.add_row("tasks on another machine", *("-" if p.moved is None else str(p.moved) for p in shown))
     rows.add_row("workers late, at worst", *(_time(p.lag) for p in shown))
     rows.add_row("seconds counted", *(number(p.end - p.settled) for p in shown))
-    note = f"the first {report.settle_s:g} s after each change do not count; × is relative to {first.name}"
+    note = f"the first {report.settle_s:g} s after each change do not count; × is relative to {labels[first.number]}"
     left_out = len(report.phases) - len(shown)
     return [rows, f"[dim]{note}{f'; {left_out} more phases are in report.json' if left_out else ''}[/]"]
 
@@ -269,17 +300,23 @@ def _print_files(target: Path, plot: bool) -> None:
 
 
 def _by_phase(report: "Report") -> "list[tuple[str, Latencies]]":
-    found = [(phase.name, phase.latency) for phase in report.phases if phase.latency is not None]
-    return [(_short(name), row) for name, row in found] + [("[dim]whole run[/]", report.end_to_end)]
+    from penstock.cli.words import phase_labels
+
+    labels = phase_labels(report.phases)
+    found = [(labels[phase.number], phase.latency) for phase in report.phases if phase.latency is not None]
+    return [*found, ("[dim]whole run[/]", report.end_to_end)]
 
 
 def _grouped(rows: "Table", report: "Report", found: Iterable[R]) -> Iterable[R]:
     """Give rows one by one, and head those of each phase with its name where there are several."""
+    from penstock.cli.words import phase_labels
+
     current: int | None = None
+    labels = phase_labels(report.phases)
     for row in found:
         phase = getattr(row, "phase", None)
         if phase != current and len(report.phases) > 1 and phase is not None:
-            rows.add_row(f"[bold]{_short(report.phases[phase].name)}[/]")
+            rows.add_row(f"[bold]{labels[phase]}[/]")
         current = phase
         yield row
 
@@ -301,24 +338,13 @@ def _titled(title: str, report: "Report") -> str:
 
 
 def _in(report: "Report", phase: int) -> str:
-    return f" under {report.phases[phase].name}" if len(report.phases) > 1 else ""
+    from penstock.cli.words import phase_labels
 
-
-def _headings(phases: "Sequence[PhaseResult]") -> list[str]:
-    """Return the phases' names for the head of a table, told apart where two are the same."""
-    names = [_short(phase.name) for phase in phases]
-    return [
-        f"{name} ({phase.number + 1})" if names.count(name) > 1 else name
-        for name, phase in zip(names, phases, strict=True)
-    ]
+    return f" under {phase_labels(report.phases)[phase]}" if len(report.phases) > 1 else ""
 
 
 def _pair(row: "EdgeTimes") -> str:
     return f"{row.source_machine} → {row.target_machine}"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…"
 
 
 def _time(seconds: float | None) -> str:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
+from penstock.cli.words import phase_labels
 
 if TYPE_CHECKING:
     from penstock.pipeline.report import ComponentTimes, PhaseResult, Report
@@ -52,22 +53,22 @@ def _draw_timeline(axis: Axes, report: "Report") -> None:
     axis.set_xlim(0, max(report.seconds, 1.0))
     axis.set_xlabel("seconds since the first tuple was due (grey: settling, not counted)")
     axis.set_ylabel("latency (ms)")
-    raised = False
+    raised, labels = False, phase_labels(report.phases)
     for before, phase in zip([None, *report.phases], report.phases, strict=False):
         close = before is not None and phase.start - before.start < LABEL_WIDTH * report.seconds
         raised = close and not raised
-        _mark(axis, phase, several=len(report.phases) > 1, height=RAISED if raised else 1.01)
+        _mark(axis, phase, labels[phase.number], several=len(report.phases) > 1, height=RAISED if raised else 1.01)
     _tidy(axis)
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _mark(axis: Axes, phase: "PhaseResult", several: bool, height: float) -> None:
+def _mark(axis: Axes, phase: "PhaseResult", name: str, several: bool, height: float) -> None:
     """Mark where a phase begins, and shade the time that it needed to settle."""
     axis.axvspan(phase.start, phase.settled, color=GREY, alpha=0.12, linewidth=0)
     if several:
         axis.axvline(phase.start, color=GREY, linewidth=0.9, linestyle="--")
         place = axis.get_xaxis_transform()
-        axis.text(phase.start, height, f" {phase.name}", transform=place, fontsize=8, color="#444444", va="bottom")
+        axis.text(phase.start, height, f" {name}", transform=place, fontsize=8, color="#444444", va="bottom")
 
 
 def _draw_components(axis: Axes, report: "Report") -> None:
@@ -76,10 +77,11 @@ def _draw_components(axis: Axes, report: "Report") -> None:
     width = BAR_WIDTH / max(len(phases), 1)
     found = {(row.component, row.phase): row for row in report.components}
     ticks: list[tuple[float, str]] = []
+    labels = phase_labels(report.phases)
     for slot, phase in enumerate(phases):
         places = np.arange(len(names)) + (slot - (len(phases) - 1) / 2) * width
         _stack(axis, places, [found.get((name, phase.number)) for name in names], width, labelled=slot == 0)
-        ticks += [(float(place), phase.name) for place in places]
+        ticks += [(float(place), labels[phase.number]) for place in places]
     if len(phases) > 1:
         axis.set_xticks([place for place, _ in ticks], [_broken(name) for _, name in ticks], fontsize=7)
         if len(ticks) > UPRIGHT:

@@ -88,7 +88,7 @@ def reproduce(
     if as_json:
         from penstock.cli.output import print_json
 
-        print_json({"work": work, "cases": cases, "claims": [one._asdict() for one in claims],
+        print_json({"work": work, "cases": cases, "claims": [_as_json(one) for one in claims],
                     "files": [str(path) for path in written]})  # fmt: skip
         return
     _print_claims(claims, f"{work}: {cases:,} cases" + (", a quick run" if quick else ""))
@@ -156,6 +156,12 @@ def _told(quiet: bool) -> "Iterator[Callable[[int, int, str], None]]":
         yield told
 
 
+def _as_json(claim: "Claim") -> dict[str, object]:
+    """Return a claim for a program; what an independent check found does not stand for the paper's word."""
+    checked = {"paper": None, "check": claim.paper} if claim.checked else {"check": None}
+    return {**claim._asdict(), **checked}
+
+
 def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:
     from penstock.cli.output import console, print_json, table
 
@@ -184,7 +190,12 @@ def _print_claims(claims: "Sequence[Claim]", title: str) -> None:
         rows = Table.grid("", "", padding=(0, 2, 0, 0))
         for one in group:
             rows.add_row("[green]✓[/]" if one.holds else "[red]✗[/]", f"[bold]{escape(one.claim)}[/]")
-            said = {"paper": one.paper, "ours": one.ours, "judged by": one.tolerance, "why": one.why}
+            said = {
+                "check" if one.checked else "paper": one.paper,
+                "ours": one.ours,
+                "judged by": one.tolerance,
+                "why": one.why,
+            }
             for name, text in said.items():
                 if text:
                     rows.add_row("", _labelled(name, escape(text)))

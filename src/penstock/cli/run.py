@@ -19,11 +19,21 @@ from penstock.cli.inputs import (
     objective_names,
     policy_names,
 )
+from penstock.cli.piloting import (
+    AutopilotOption,
+    CoolDownOption,
+    IntervalOption,
+    MovesOption,
+    ShadowOption,
+    ThresholdOption,
+    piloting,
+)
 
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
     from penstock.cli.follow import Display
     from penstock.estimate.evaluator import Objective
+    from penstock.estimate.latency_models import LatencyModels
     from penstock.model.cluster import Cluster
     from penstock.model.plan import Plan
     from penstock.model.status import Status
@@ -41,6 +51,8 @@ EXAMPLES = """Examples:
   penstock run word-count --emulate hetero-small --routing "source->split=potus" --sending longest-backlog-first:tau=10
 
   penstock run my_module:flow --emulate my-cluster.toml --plan plan.toml --telemetry /data/telemetry
+
+  penstock run word-count --emulate hetero-small --autopilot local-search --shadow
 
   penstock run --resume word-count-20250131-142501
 """
@@ -89,6 +101,16 @@ def run(
             autocompletion=policy_names,
         ),
     ] = None,
+    autopilot: AutopilotOption = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Latency models, by which policies and the autopilot predict; see penstock train latency."),
+    ] = None,
+    shadow: ShadowOption = False,
+    interval: IntervalOption = None,
+    threshold: ThresholdOption = None,
+    max_moves: MovesOption = None,
+    cool_down: CoolDownOption = None,
     report: Annotated[bool, typer.Option("--report", help="When it has ended, report on its telemetry.")] = False,
     rate: Annotated[float | None, typer.Option(help="Tuples a second that the sources give.")] = None,
     arrivals: Annotated[
@@ -127,12 +149,12 @@ def run(
 
     Ctrl-C once drains: sources stop, everything under way is processed and published. Ctrl-C twice stops at once; what
     came after the last checkpoint is then not published, and comes again where the run is resumed. Meanwhile, from
-    another terminal: penstock status, checkpoints, move, apply, stop.
+    another terminal: penstock status, checkpoints, move, apply, autopilot, history, stop.
     """
     from penstock.cli.given import Told, find_resumed, refuse_kept, tuple_policies
     from penstock.cli.inputs import cluster as find_cluster
 
-    _refuse_numbers(rate=rate, duration=duration, in_flight=in_flight)
+    _refuse_numbers(rate=rate, duration=duration, in_flight=in_flight, interval=interval, cool_down=cool_down)
     _refuse_places(master, input, {"telemetry": telemetry, "runs": runs})
     settings: dict[str, Any] = {"master": master, "policy": policy, "listen": listen, "in_flight": in_flight}
     settings |= {"sample_tps": _sampled(sample), "checkpoint_s": _every(checkpoint_every), "guarantee": guarantee}
@@ -155,10 +177,20 @@ def run(
     flow = told.flow()
     alone = plan is None and resume is None  # else there may be policies that a slot is for
     tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
-    settings |= {"plan": _planned(flow, cluster, policy, plan), "given": told.given()}
-    changes = _plans(flow, cluster, _changes(then or [], duration), goal, told.seed)
+    settings |= {"plan": _planned(told.text or "", flow, cluster, policy, plan), "given": told.given()}
+    models = _models(model, policy, cluster)
+    if models is not None and policy is not None and cluster is not None:
+        ((_, make),) = _plans(flow, cluster, [policy], goal, told.seed, models)
+        settings |= {"plan": make(cluster), "policy": None}
+    changes = _plans(flow, cluster, _changes(then or [], duration), goal, told.seed, models)
+    goals = {"sample_tps": settings["sample_tps"], "model": model, "objective": objective, "seed": told.seed}
+    asked = piloting(autopilot, shadow, interval, threshold, max_moves, cool_down, **goals)
     handle = _start(flow, settings, quiet=as_json)
-    _follow(handle, duration, as_json, [_change(handle, name, make) for name, make in changes])
+    pilot = asked.attach(handle)
+    try:
+        _follow(handle, duration, as_json, [_change(handle, name, make) for name, make in changes])
+    finally:
+        pilot.join()
     if report:
         _report(handle, as_json)
 
@@ -227,8 +259,24 @@ def _change(handle: "Run", policy: str, make: Callable[["Cluster"], "Plan"]) -> 
     return change
 
 
+def _models(file: Path | None, policy: str | None, cluster: "Cluster | None") -> "LatencyModels | None":
+    """Return the latency models that policies go by; refuse a policy that would have to before machines are known."""
+    from penstock.estimate.latency_models import load_models
+    from penstock.model.errors import InvalidInput
+
+    if file is not None and policy is not None and cluster is None:
+        problem = f"a policy that goes by them must know the machines beforehand, got {policy!r} without --emulate"
+        raise InvalidInput("model", f"{problem}; add it, or leave --policy out")
+    return None if file is None else load_models(file)
+
+
 def _plans(
-    flow: "Dataflow", cluster: "Cluster | None", policies: list[str], objective: "Objective | None", seed: int
+    flow: "Dataflow",
+    cluster: "Cluster | None",
+    policies: list[str],
+    objective: "Objective | None",
+    seed: int,
+    models: "LatencyModels | None",
 ) -> "list[tuple[str, Callable[[Cluster], Plan]]]":
     """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
 
@@ -238,8 +286,8 @@ def _plans(
 
         goal = objective or Objective.THROUGHPUT
         if cluster is None:
-            return lambda found: plan_by(policy, flow.application, found, goal, seed)
-        made = plan_by(policy, flow.application, cluster, goal, seed)
+            return lambda found: plan_by(policy, flow.application, found, goal, seed, models)
+        made = plan_by(policy, flow.application, cluster, goal, seed, models)
         return lambda _: made
 
     return [(policy, maker(policy)) for policy in policies]
@@ -265,32 +313,35 @@ def _refuse_places(master: str | None, source: Path | None, folders: dict[str, P
             refuse_unwritable(folder, f"--{option}")
 
 
-def _planned(flow: "Dataflow", cluster: "Cluster | None", policy: str | None, file: Path | None) -> "Plan | None":
+def _planned(
+    text: str, flow: "Dataflow", cluster: "Cluster | None", policy: str | None, file: Path | None
+) -> "Plan | None":
     """Return the plan to run by, refusing one that does not fit; check the policy where there is none."""
-    from penstock.model.cluster import check_pins
+    from penstock.cli.inputs import check_policies_in, naming, plan_file, refuse_pins
     from penstock.model.errors import InvalidInput
-    from penstock.model.files import load_plan
     from penstock.model.plan import to_placement
     from penstock.policies.registry import make
 
     topology = flow.application  # refuses what is no application, such as one without a sink
     if cluster is not None:
-        check_pins(topology, cluster)
+        refuse_pins(text, topology, cluster)
     if policy is not None and file is not None:
         raise InvalidInput("policy", f"expected --policy or --plan, got {policy!r} and {file}; leave one out")
     if policy is not None:
         make(policy)
     if file is None:
         return None
-    plan = load_plan(file)
+    plan = plan_file(file)
     if cluster is None and plan.cluster not in ("embedded", "spark"):
         problem = f"{file} is a plan for cluster {plan.cluster!r}; give --emulate {plan.cluster} beside it"
         raise InvalidInput("emulate", problem)
     if plan.application != topology.name:
         problem = f"{file} is a plan for {plan.application!r}, not for {topology.name!r}; plan again"
         raise InvalidInput("application", problem)
+    check_policies_in(plan, file, topology)
     if cluster is not None:
-        to_placement(plan, topology, cluster)
+        with naming(file):
+            to_placement(plan, topology, cluster)
     return plan
 
 

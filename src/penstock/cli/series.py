@@ -25,37 +25,53 @@ class Series(NamedTuple):
     name: str
     counts: Counts
     slot: float  # its length in seconds
+    interval: float = 0.0  # seconds that a recording's counts are of; 0: tuples were recorded one by one, or drawn
+
+    @property
+    def interpolated(self) -> bool:
+        """Whether slots are shorter than what was recorded, within which tuples are taken to come evenly."""
+        return self.slot < self.interval * (1 - 1e-9)
 
 
 def find_series(text: str, slot: float | None, slots: int | None, seed: int) -> Series:
     """Return the counts that a file or a process such as `poisson:rate=8` gives, of as many slots as asked for.
 
     A recording gives no more than it has. Without `slot` its slots are as long as its own intervals, or bring a few
-    tuples where it tells of tuples one by one; a process has the slot of its description.
+    tuples where it tells of tuples one by one; another process has the slot of its description.
     """
     if slot is not None and not 0 < slot < math.inf:
         raise InvalidInput("slot", f"expected a number of seconds > 0, got {slot:g}")
     name = text.partition(":")[0]
     process: ArrivalProcess
-    if name in ARRIVALS and not Path(text).exists():
+    if (name in ARRIVALS or Path(name).is_file()) and not Path(text).exists():
         process, title = _process(text, slot), text
     elif Path(text).exists() or ("=" not in text and (is_file(text) or Path(text).suffix)):
         whole = Replay(path=text)
-        process, title = msgspec.structs.replace(whole, slot=slot or usual_slot(whole.trace)), Path(text).name
+        process, title = _in_own_slots(whole, slot), Path(text).name
     else:
         problem = f"no file and no arrival process is named {text!r}; there are the processes {choices(ARRIVALS)}"
         raise UnknownName("trace", problem)
     counts = process.counts(_number(process, slots), np.random.default_rng(seed))
-    return Series(title, counts, process.slot)
+    interval = 0.0
+    if isinstance(process, Replay) and not process.trace.recorded:
+        interval = usual_slot(process.trace) / process.speed
+    return Series(title, counts, process.slot, interval)
 
 
 def _process(text: str, slot: float | None) -> ArrivalProcess:
     """Return the process that a text describes, its slot given there or apart from it."""
+    told = re.search(r"[:,]slot=", text)
     if slot is None:
-        return arrivals(text)
-    if re.search(r"[:,]slot=", text):
+        process = arrivals(text)
+        return process if told or not isinstance(process, Replay) else _in_own_slots(process, None)
+    if told:
         raise InvalidInput("slot", f"expected one length, got {slot:g} and another in {text}; leave one out")
     return arrivals(f"{text}{',' if ':' in text else ':'}slot={slot!r}")
+
+
+def _in_own_slots(process: Replay, slot: float | None) -> Replay:
+    """Return a recording in slots of a length; None: of its own intervals, or of a few tuples each."""
+    return msgspec.structs.replace(process, slot=slot or usual_slot(process.trace) / process.speed)
 
 
 def _number(process: ArrivalProcess, slots: int | None) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption, application_names, cluster_names, is_file, is_network
+from penstock.cli.inputs import JsonOption, application_names, check_policies_in, cluster_names, is_file, is_network
 from penstock.cli.inputs import cluster as find_cluster
 
 if TYPE_CHECKING:
@@ -96,7 +96,6 @@ def _own_flow(text: str) -> "Dataflow | None":
 def _find(text: str) -> "Application | Cluster | Plan":
     """Return what a file or a built-in name gives."""
     from penstock.model.errors import UnknownName, choices
-    from penstock.model.files import load_any
     from penstock.workloads.applications import APPLICATIONS, application
     from penstock.workloads.clusters import CLUSTERS, cluster
 
@@ -108,12 +107,23 @@ def _find(text: str) -> "Application | Cluster | Plan":
     if is_network(text):
         return find_cluster(text)
     if is_file(text) or Path(text).exists():
-        return load_any(text)
+        return _checked(text)
     raise UnknownName(
         "thing",
         f"nothing is named {name!r}; there are the applications {choices(APPLICATIONS)}, "
         f"the clusters {choices(CLUSTERS)}, and files that end in .toml or .json",
     )
+
+
+def _checked(file: str) -> "Application | Cluster | Plan":
+    """Return what a file holds, refusing a plan with tuple policies that nobody knows."""
+    from penstock.model.files import load_any
+    from penstock.model.plan import Plan
+
+    found = load_any(file)
+    if isinstance(found, Plan):
+        check_policies_in(found, file)
+    return found
 
 
 def _kind(thing: "Application | Cluster | Plan") -> str:

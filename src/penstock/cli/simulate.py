@@ -8,18 +8,23 @@ import typer
 
 from penstock.cli.app import app
 from penstock.cli.inputs import (
+    ApplicationArgument,
+    ClusterArgument,
     JsonOption,
-    application_names,
-    cluster_names,
+    both,
+    check_policies_in,
+    naming,
+    plan_file,
     policy_names,
     refuse_outputs,
 )
-from penstock.cli.inputs import application as find_application
-from penstock.cli.inputs import cluster as find_cluster
 
 if TYPE_CHECKING:
-    from penstock.control.simulating import Load, Look, Setting, Simulated, Simulation
+    from penstock.cli.simulate_tables import Told
+    from penstock.control.simulating import Look, Setting
+    from penstock.model.cluster import Cluster
     from penstock.model.placement import Placement
+    from penstock.model.plan import Plan
     from penstock.model.topology import Application
     from penstock.workloads.arrivals import ArrivalProcess
 
@@ -29,19 +34,15 @@ EXAMPLES = """Examples:
 
   penstock simulate word-count li-10 --routing shuffle --routing potus:v=3 --arrivals on-off:rate=4000,burst=0.5
 
-  penstock simulate my-app.toml my-cluster.toml --plan plan.toml --arrivals replay:path=trace.csv,rate=900 --plot my.png
+  penstock simulate my-app.toml my-cluster.toml --plan plan.toml --arrivals trace.csv:rate=900 --plot my.png
 
   penstock simulate word-count li-10 --routing potus --look-ahead 5 --forecaster kalman --seed 0 --seed 1 --seed 2
 
   penstock simulate word-count li-10 --link 60 --sending longest-backlog-first --routing least-loaded
+
+  penstock simulate word-count li-10 --events --policy t-storm --rate 5000 --duration 60
 """
 USUAL_POLICY = "t-heron"
-WIDE = 110  # columns of a terminal with room for everything
-COLUMNS = (
-    "response\nms", "p99\nms", "slots", "cost\n/slot", "× least", "backlog", "queue", "waits\nms", "Jain", "left",
-)  # fmt: skip
-NARROW = ("response\nms", "p99\nms", "cost\n/slot", "× least", "backlog", "left")
-NARROW_SENDING = ("response\nms", "p99\nms", "backlog", "queue", "waits\nms", "Jain", "left")
 
 
 def _completer(kind: str, *more: str) -> Callable[[str], list[str]]:
@@ -57,26 +58,20 @@ def _completer(kind: str, *more: str) -> Callable[[str], list[str]]:
 
 @app.command(epilog=EXAMPLES)
 def simulate(
-    application: Annotated[
-        str,
-        typer.Argument(
-            help="A file (.toml, .json), a built-in name, or module:object.", autocompletion=application_names
-        ),
-    ],
-    cluster: Annotated[
-        str, typer.Argument(help="A file (.toml, .json; .graph) or a built-in name.", autocompletion=cluster_names)
-    ],
+    application: ApplicationArgument,
+    cluster: ClusterArgument,
     routing: Annotated[
         list[str] | None,
         typer.Option(
-            help="Which way tuples go: NAME or NAME:PARAMETER=VALUE; repeat to compare; all: every other one.",
+            help="Which way tuples go: NAME or NAME:PARAMETER=VALUE; repeat to compare; all: every other one. Without "
+            "it the plan's, or all.",
             autocompletion=_completer("routing", "all"),
         ),
     ] = None,
     sending: Annotated[
         str | None,
         typer.Option(
-            help="Which out-queue of a machine sends first; with --link. Without it, fifo.",
+            help="Which out-queue of a machine sends first; with --link. Without it the plan's, or fifo.",
             autocompletion=_completer("sending"),
         ),
     ] = None,
@@ -84,21 +79,29 @@ def simulate(
         str | None,
         typer.Option(
             metavar="PROCESS",
-            help="What comes to all sources together, its rate a second: poisson:rate=900. Without it, Poisson at the "
-            "application's own rate, or at 80 % of what it can carry.",
+            help="What comes to all sources together: a trace (FILE or FILE:rate=900,speed=300), or constant, poisson, "
+            "on-off (on, burst), self-similar (hurst, cv), diurnal (amplitude, period, phase), step (factor, at), each "
+            "with rate=, tuples a second: on-off:rate=900,burst=2. Without it, Poisson at the application's own rate, "
+            "or at 80 % of what it can carry.",
         ),
     ] = None,
-    slots: Annotated[int, typer.Option(help="How many slots of time.", min=1)] = 10_000,
-    slot_ms: Annotated[float, typer.Option("--slot-ms", help="A slot's length in milliseconds.")] = 10.0,
+    slots: Annotated[int | None, typer.Option(help="How many slots of time; 10,000 unless said.", min=1)] = None,
+    slot_ms: Annotated[
+        float | None, typer.Option("--slot-ms", help="A slot's length in milliseconds; the plan's, or 10, unless said.")
+    ] = None,
     warm_up: Annotated[
-        int | None, typer.Option("--warm-up", help="Slots at first that do not count; without it, a tenth.", min=0)
+        int | None,
+        typer.Option(
+            "--warm-up", help="Slots (with --events: seconds) at first that do not count; without it, a tenth.", min=0
+        ),
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option(help=f"Who places the tasks; without it, {USUAL_POLICY}.", autocompletion=policy_names),
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="Instead of --policy: a plan file that says where tasks are.")
+        Path | None,
+        typer.Option(help="Instead of --policy: a plan file that says where tasks are; its tuple policies are used."),
     ] = None,
     look_ahead: Annotated[
         int | None, typer.Option("--look-ahead", metavar="SLOTS", help="How far ahead sources see.", min=0)
@@ -118,6 +121,23 @@ def simulate(
     check: Annotated[
         bool, typer.Option("--check", help="Verify in every slot that no tuple is lost or doubled; slower.")
     ] = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="Event by event in place of slot by slot: the twin of an emulated run.")
+    ] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="With --events: Poisson arrivals, tuples a second of all sources together.", min=0),
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option(help="With --events: seconds that count; 60 unless said.", min=0)
+    ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option(help="With --events: a file of what an engine takes, as penstock calibrate writes it."),
+    ] = None,
+    records: Annotated[
+        Path | None, typer.Option(help="With --events: a folder for telemetry, which penstock report reads.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw backlogs and response times (.png, .svg, .pdf).")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -131,33 +151,57 @@ def simulate(
 
     It follows POTUS's equations: tasks decide once a slot, tuples sent in one slot are there in the next. Streams by
     key keep their grouping; their keys, a thousand, are equally likely.
+
+    With --events there are no slots: every tuple is served, sent and queued at its own time, as on emulated machines
+    (shared cores, network cards, links, credits), and latency, throughput and where time goes are shown.
     """
-    from penstock.control.simulating import Setting, all_routings, simulate_application
+    from penstock.cli.counting import counting
+    from penstock.cli.simulate_tables import Told
+    from penstock.control.simulating import USUAL_SLOTS, simulate_application
 
     refuse_outputs(None, plot, application, cluster)
-    wanted = find_application(application)
-    machines = find_cluster(cluster)
+    wanted, machines = both(application, cluster)
     process, look = _process(arrivals), _look(look_ahead, forecaster)
     seeds = list(dict.fromkeys(seed or [0]))
-    placement, placed_by = _placement(wanted, machines, policy, plan, seeds[0])
-    setting = Setting(wanted, machines, placement, slot_ms, link)
-    named = list(dict.fromkeys(spec for spec in routing or ["all"] if spec != "all"))
-    routings = all_routings(setting, named) if "all" in (routing or ["all"]) else named
-    with _Progress(len(routings) * len(seeds), quiet=as_json) as progress:
+    given = _given(plan, policy, wanted)
+    evented = {"rate": rate, "duration": duration, "costs": costs, "records": records}
+    if events:
+        from penstock.cli.simulate_events import Asked, Case, refuse_slotted, simulate_by_events
+
+        slotted = {"routing": routing, "sending": sending, "slots": slots, "slot-ms": slot_ms, "link": link}
+        refuse_slotted({**slotted, "look-ahead": look_ahead, "forecaster": forecaster, "check": check})
+        placement = _setting(wanted, machines, given, plan, policy or USUAL_POLICY, None, None, seeds[0]).placement
+        case = Case(wanted, machines, placement, str(plan or policy or USUAL_POLICY), seeds)
+        simulate_by_events(case, Asked(rate, process, duration, warm_up, costs, records, plot, as_json))
+        return
+    from penstock.cli.simulate_events import refuse_evented
+
+    refuse_evented(evented)
+    setting = _setting(wanted, machines, given, plan, policy or USUAL_POLICY, slot_ms, link, seeds[0])
+    routings = _routings(setting, routing, given, plan)
+    sends = sending or (_planned_sending(given) if link is not None else None)
+    timed: dict[str, Any] = {"slots": slots or USUAL_SLOTS, "warm_up": warm_up, "look": look, "seeds": seeds}
+    with counting("simulating", len(routings) * len(seeds), quiet=as_json) as tell:
         found = simulate_application(
-            setting, routings, sends=sending, arrivals=process, slots=slots, warm_up=warm_up, look=look, seeds=seeds,
-            check=check, on_result=progress.advance,
-        )  # fmt: skip
+            setting, routings, sends=sends, arrivals=process, **timed, check=check, on_result=lambda spec: tell(spec, 1)
+        )
+    notes = _notes(setting, given, sends)
+    _show(Told(setting, found, str(plan or policy or USUAL_POLICY), arrivals, look, seeds, notes), check, plot, as_json)
+
+
+def _show(told: "Told", check: bool, plot: Path | None, as_json: bool) -> None:
+    """Draw what was found, where that is asked for, and print it."""
+    from penstock.cli.output import console
+    from penstock.cli.simulate_tables import print_found, print_found_json
+
     if plot is not None:
         from penstock.cli.simulate_plots import plot_simulation
 
-        plot_simulation(found, f"{wanted.name} on {machines.name}", plot)
+        plot_simulation(told.found, f"{told.setting.topology.name} on {told.setting.cluster.name}", plot)
     if as_json:
-        _print_json(setting, found, placed_by, seeds)
+        print_found_json(told)
         return
-    _print(setting, found, placed_by, arrivals, look, len(seeds))
-    from penstock.cli.output import console
-
+    print_found(told)
     if check:
         console.print("checked: in every slot every tuple was in exactly one place", style="dim")
     if plot is not None:
@@ -181,172 +225,92 @@ def _process(spec: str | None) -> "ArrivalProcess | None":
 
 def _look(ahead: int | None, forecaster: str | None) -> "Look":
     from penstock.control.simulating import Look
+    from penstock.model.errors import InvalidInput
     from penstock.policies.registry import forecaster as make
 
     if forecaster is None:
         return Look(ahead or 0)
     make(forecaster)
+    if ahead == 0:
+        problem = f"expected 1 slot or more beside --forecaster {forecaster}, got 0: nobody would look; leave one out"
+        raise InvalidInput("look_ahead", problem)
     return Look(1 if ahead is None else ahead, forecaster)
 
 
-def _placement(
-    application: "Application", cluster: Any, policy: str | None, plan: Path | None, seed: int
-) -> "tuple[Placement, str]":
-    """Return where tasks are, and by whom."""
-    from penstock.control.planner import Planner
+def _given(plan: Path | None, policy: str | None, application: "Application") -> "Plan | None":
+    """Return the plan that is to be simulated, its tuple policies checked; refuse one beside a policy."""
     from penstock.model.errors import InvalidInput
-    from penstock.model.files import load_plan
-    from penstock.model.placement import Infeasible
+
+    if plan is None:
+        return None
+    if policy is not None:
+        raise InvalidInput("policy", f"expected a plan or a policy, got --plan {plan} and {policy}; leave one out")
+    found = plan_file(plan)
+    if found.application == application.name:  # else that is what is told
+        check_policies_in(found, plan, application)
+    return found
+
+
+def _setting(
+    application: "Application",
+    cluster: "Cluster",
+    given: "Plan | None",
+    file: Path | None,
+    policy: str,
+    slot_ms: float | None,
+    link: int | None,
+    seed: int,
+) -> "Setting":
+    """Return the application in slots, its tasks where the plan or the policy has them."""
+    from penstock.control.simulating import USUAL_SLOT_MS, Setting
     from penstock.model.plan import to_placement
 
-    if plan is not None:
-        if policy is not None:
-            raise InvalidInput("policy", f"expected a plan or a policy, got --plan {plan} and {policy}; leave one out")
-        return to_placement(load_plan(plan), application, cluster), str(plan)
-    chosen = policy or USUAL_POLICY
-    result = Planner(application, cluster, seed=seed).decide(chosen).result
+    if given is None:
+        placement, own = _placed(application, cluster, policy, seed), None
+    else:
+        with naming(file or ""):
+            placement, own = to_placement(given, application, cluster), given.tuples.slot_ms
+    return Setting(application, cluster, placement, own or USUAL_SLOT_MS if slot_ms is None else slot_ms, link)
+
+
+def _placed(application: "Application", cluster: "Cluster", policy: str, seed: int) -> "Placement":
+    from penstock.control.planner import Planner
+    from penstock.model.errors import InvalidInput
+    from penstock.model.placement import Infeasible
+
+    result = Planner(application, cluster, seed=seed).decide(policy).result
     if isinstance(result, Infeasible):
-        raise InvalidInput("policy", f"{chosen} finds no placement: {result.reason}")
-    return result, chosen
+        raise InvalidInput("policy", f"{policy} finds no placement: {result.reason}")
+    return result
 
 
-class _Progress:
-    """A bar that counts simulations, where somebody looks."""
+def _routings(setting: "Setting", asked: Sequence[str] | None, given: "Plan | None", file: Path | None) -> list[str]:
+    """Return the routings to compare: those asked for, else the plan's, else all; of `all` the plan's as it has it."""
+    from penstock.control.simulating import all_routings, planned_routing
 
-    def __init__(self, total: int, quiet: bool) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        from penstock.cli.output import errors
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._shown = Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal)
-        self._bar = self._shown.add_task("simulating", total=total)
-
-    def __enter__(self) -> "_Progress":
-        self._shown.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.stop()
-
-    def advance(self, routing: str) -> None:
-        """Count one."""
-        self._shown.update(self._bar, description=routing, advance=1)
+    planned = None
+    if given is not None and (asked is None or "all" in asked):
+        with naming(file or ""):
+            planned = planned_routing(given.tuples, setting.topology)
+    wanted = list(asked or [planned or "all"])
+    named = list(dict.fromkeys(spec for spec in [*([planned] if planned else []), *wanted] if spec != "all"))
+    return all_routings(setting, named) if "all" in wanted else named
 
 
-def _print(
-    setting: "Setting", found: "Simulation", placed_by: str, arrivals: str | None, look: "Look", seeds: int
-) -> None:
-    from penstock.cli.output import console, number, table
-    from penstock.cli.words import plural
-
-    load = found.load
-    console.print(
-        f"[bold]{setting.topology.name}[/] ({setting.topology.task_count} tasks) on [bold]{setting.cluster.name}[/], "
-        f"placed by {placed_by}",
-        soft_wrap=True,
-    )
-    known = getattr(setting.topology, "offered_tps", None) is not None
-    origin = arrivals or ("Poisson at its own rate" if known else "Poisson at 80 % of what it can carry")
-    ahead = f"; sources look {plural(look.ahead, 'slot')} ahead ({look.forecaster})" if look.ahead else ""
-    console.print(
-        f"[dim]{found.slots:,} slots of {found.slot_ms:g} ms, {found.warm_up:,} of them warm-up; {origin}: "
-        f"{number(load.offered_tps, 4)}/s offered{ahead}{f'; means over {seeds} seeds' if seeds > 1 else ''}[/]\n",
-        soft_wrap=True,
-    )
-    columns = COLUMNS if console.width >= WIDE else NARROW_SENDING if setting.link is not None else NARROW
-    rows = table("routing", *columns)
-    for result in found.results:
-        cells = _cells(found, result)
-        rows.add_row(_name(result, result is found.best), *(cells[column] for column in columns))
-    console.print(rows)
-    _print_warning(load)
-    spread = "; ± one standard deviation over seeds" if seeds > 1 else ""
-    star = "★ least mean response time, within 1 % the least cost"
-    console.print(f"\n{star}{spread}. Simulated, nothing ran.", style="dim", soft_wrap=True)
+def _planned_sending(given: "Plan | None") -> str | None:
+    sending = "" if given is None else given.tuples.sending
+    return None if sending in ("", "none") else sending
 
 
-def _name(result: "Simulated", best: bool) -> str:
-    from penstock.cli.output import policy_cell
+def _notes(setting: "Setting", given: "Plan | None", sends: str | None) -> list[str]:
+    """Say what a user might expect to be otherwise: a plan's sending without a link, streams that no routing rules."""
+    from penstock.policies.streams import SPREADING
 
-    return policy_cell(result.routing, best)
-
-
-def _cells(found: "Simulation", result: "Simulated") -> dict[str, str]:
-    from penstock.cli.output import number
-
-    response, least = result.mean("response"), found.load.least_cost
-    spread = f" ±{number(result.deviation('response') * found.slot_ms, 2)}" if len(result.outcomes) > 1 else ""
-    ratio = result.mean("cost") / least if least else None
-    return {
-        "response\nms": number(response * found.slot_ms) + spread,
-        "p99\nms": number(result.mean("response_p99") * found.slot_ms),
-        "slots": number(response),
-        "cost\n/slot": number(result.mean("cost")),
-        "× least": "-" if ratio is None else f"{ratio:.3f}",
-        "backlog": number(result.mean("backlog")),
-        "queue": f"{max(outcome.longest for outcome in result.outcomes):,}",
-        "waits\nms": number(result.mean("queueing") * found.slot_ms),
-        "Jain": f"{result.mean('fairness'):.2f}",
-        "left": number(result.mean("unfinished")),
-    }
-
-
-def warning(load: "Load") -> str | None:
-    """Say in one line that more comes than can be carried, and what the limit is."""
-    from penstock.cli.output import number
-
-    if load.exceeded:
-        return (
-            f"overload: {load.limit} is used up at {number(load.carried_tps, 4)}/s of the "
-            f"{number(load.offered_tps, 4)}/s offered, whatever the routing: queues grow as long as one looks"
-        )
-    if load.uneven:
-        return (
-            f"an even split uses up {load.even_limit} at {number(load.even_tps, 4)}/s of the "
-            f"{number(load.offered_tps, 4)}/s offered: only routings that look at load can keep up"
-        )
-    return None
-
-
-def _print_warning(load: "Load") -> None:
-    from penstock.cli.output import console
-
-    if (text := warning(load)) is not None:
-        console.print(f"[yellow]{text}[/]", soft_wrap=True)
-
-
-def _print_json(setting: "Setting", found: "Simulation", placed_by: str, seeds: Sequence[int]) -> None:
-    from penstock.cli.output import print_json
-
-    load = found.load
-    print_json(
-        {
-            "application": setting.topology.name,
-            "cluster": setting.cluster.name,
-            "placement": placed_by,
-            "slots": found.slots,
-            "slot_ms": found.slot_ms,
-            "warm_up": found.warm_up,
-            "seeds": list(seeds),
-            "load": load._asdict(),
-            "warning": warning(load),
-            "best": found.best.routing,
-            "routings": [_record(found, result) for result in found.results],
-        }
-    )
-
-
-def _record(found: "Simulation", result: "Simulated") -> dict[str, Any]:
-    least = found.load.least_cost
-    slots = {name: result.mean(name) for name in ("response", "response_p99", "response_max", "queueing")}
-    others = ("cost", "backlog", "queued_in", "queued_out", "fairness", "tuples", "unfinished", "hops", "dropped")
-    return {
-        "routing": result.routing,
-        **{f"{name}_slots": value for name, value in slots.items()},
-        **{f"{name}_ms": value * found.slot_ms for name, value in slots.items()},
-        "response_deviation_ms": result.deviation("response") * found.slot_ms,
-        **{name: result.mean(name) for name in others},
-        "longest": max(outcome.longest for outcome in result.outcomes),
-        "cost_ratio": result.mean("cost") / least if least else None,
-    }
+    notes = []
+    planned = _planned_sending(given)
+    if planned is not None and sends is None:
+        notes.append(f"the plan's sending, {planned}, has nothing to decide without --link TUPLES")
+    fixed = [f"{one.label} ({one.grouping})" for one in setting.topology.streams if one.grouping not in SPREADING]
+    if fixed and len(fixed) < len(setting.topology.streams):
+        notes.append(f"streams that keep their grouping, whatever the routing: {', '.join(fixed)}")
+    return notes

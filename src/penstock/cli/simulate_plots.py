@@ -1,7 +1,7 @@
 """The picture of a simulation: what waits over time, and how response times are distributed, a line a routing."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import pyplot
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.control.simulating import Simulation
 
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f", "#7a9a3c")
+DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another
 POINTS = 250  # that a line over time has: more would be a band
 FAR = 30.0  # largest to smallest from which on an axis is logarithmic
 SERVED_AHEAD = 0.1  # slots that stand for none at all, where the axis is logarithmic
@@ -23,9 +24,10 @@ def plot_simulation(found: "Simulation", title: str, path: Path) -> None:
     """Draw the first seed of every routing, the best in orange and on top."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 4.6))
     colours = iter(COLOURS * len(found.results))
-    for result in found.results:
+    for number, result in enumerate(found.results):
         best = result is found.best
-        look = {"color": BEST if best else next(colours), "linewidth": 1.8 if best else 1.2, "zorder": 3 if best else 2}
+        look: dict[str, Any] = {"color": BEST if best else next(colours), "linestyle": DASHES[number % len(DASHES)]}
+        look |= {"linewidth": 1.8 if best else 1.2, "zorder": 3 if best else 2}
         outcome = result.outcomes[0]
         seconds, backlog = _coarse(outcome.series.backlog, found.slot_ms)
         left.plot(seconds, backlog, label=result.routing, **look)
@@ -41,10 +43,10 @@ def plot_simulation(found: "Simulation", title: str, path: Path) -> None:
     low, high = left.get_ylim()
     if high > FAR * max(low, 1.0):
         left.set_yscale("log")
-    _finish(left, "seconds (grey: warm-up, not counted)", "backlog (tuples)")
+    _finish(left, "time (s; grey: warm-up, not counted)", "backlog (tuples)")
     right.set_yscale("log")
     right.set_ylim(RAREST, 1.0)
-    _finish(right, "response time (ms)", "share of source tuples that take longer")
+    _finish(right, "response time (ms)", "share of source tuples that take longer (1 is all)")
     right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
     figure.suptitle(f"{title}: {found.load.offered_tps:,.0f} tuples/s; least mean response in orange", fontsize=10)
     save_figure(figure, path)

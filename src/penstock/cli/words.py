@@ -1,15 +1,47 @@
 """How drawings write what they show: counts, bandwidths, ranges of names, estimates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.cli.output import number, size
 
+if TYPE_CHECKING:
+    from penstock.model.tuples import TuplePolicies
+    from penstock.pipeline.report import PhaseResult
+
+LONGEST_NAME = 18  # of a phase, that a column has room for
 _UNITS = {"tps": "tuples/s", "ms": "ms", "mbps": "Mbit/s"}
 
 
 def plural(count: int, one: str, many: str = "") -> str:
     """Write a count with its noun: `1 slot`, `2 slots`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def policies_in_words(tuples: "TuplePolicies") -> list[str]:
+    """Return the tuple policies that a plan names, for a person."""
+    return [f"{name} {text}" for name, text in named_texts(tuples).items()]
+
+
+def named_texts(tuples: "TuplePolicies") -> dict[str, str]:
+    """Return the tuple policies that a plan names, by what they are for; a slot only where it names one."""
+    return {name: text for name, text in tuples.texts.items() if name != "slot" or tuples.slot_ms is not None}
+
+
+def changed_texts(old: Mapping[str, str], new: Mapping[str, str], none: str) -> dict[str, tuple[str, str]]:
+    """Return what differs, by name: the text before and the one after, `none` where there is none."""
+    names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+    return {name: (old.get(name, none), new.get(name, none)) for name in names}
+
+
+def phase_labels(phases: "Sequence[PhaseResult]") -> dict[int, str]:
+    """Return what phases are called in tables: by name; by number where that is long, and where two have the same."""
+    names = [phase.name for phase in phases]
+    labels = {}
+    for phase in phases:
+        same = f"{phase.name} ({phase.number + 1})" if names.count(phase.name) > 1 else phase.name
+        labels[phase.number] = same if len(phase.name) <= LONGEST_NAME else f"phase {phase.number + 1}"
+    return labels
 
 
 def span(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.dataflow import Dataflow
-from penstock.control.planner import Planner
+from penstock.control.planner import Planner, latency_model
 from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
@@ -21,7 +21,7 @@ from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
-from penstock.policies.streams import changed, check
+from penstock.policies.streams import changed, check, kept_note, over
 
 if TYPE_CHECKING:
     import socket
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.control.resuming import Resumption
+    from penstock.estimate.latency_models import LatencyModels
     from penstock.runtime.folder import Given, RunInfo, Setup
     from penstock.runtime.run import Progress, Run
     from penstock.runtime.spark.executors import Executor
@@ -122,6 +123,8 @@ def start(
     def change(before: TuplePolicies) -> TuplePolicies:
         after = changed(before, routing, sending, slot_ms)
         check(after, flow.application)
+        if tell is not None and (note := kept_note(after, flow.application)):
+            tell(note)
         return after
 
     with ExitStack() as stack:
@@ -129,7 +132,7 @@ def start(
         if listener is not None:
             stack.callback(listener.close)
         if resume is None:
-            tuples = change(TuplePolicies() if plan is None else plan.tuples)
+            tuples = change(_named_by(plan, TuplePolicies()))
             setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples)
             begun = _begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
         else:
@@ -152,18 +155,18 @@ def _begin(
     from penstock.runtime import folder as folders
 
     require(flow, setup.guarantee)
-    known = _known_plan(flow, emulate, plan, setup)
-    info = folders.create(
+    info = folders.create(  # before it is planned, which may take a while: who asks is to hear that it is starting
         flow.name,
         runs,
         master=setup.master or "embedded",
         emulated=None if emulate is None else emulate.name,
-        policy=known.policy if known is not None else setup.policy or POLICY,
+        policy=plan.policy if plan is not None else setup.policy or POLICY,
         telemetry=Path(telemetry) if isinstance(telemetry, Path | str) else None,
         setup=setup,
     )
     stack.callback(folders.RunLock(info).release)
     stack.push(partial(_leave, info))
+    known = _known_plan(flow, emulate, plan, setup)
     if emulate is not None:
         save(emulate, info.cluster_path)
     return _Begun(info, setup, emulate, lambda cluster, _: known or _planned(flow, cluster, setup), setup.tuples)
@@ -194,7 +197,7 @@ def _take_over(
     found = take(info, before, flow)
     stack.callback(found.lock.release)
     policy = known.policy if known is not None else stated.get("policy", found.policy)
-    tuples = change(found.tuples if plan is None or plan.tuples == TuplePolicies() else plan.tuples)
+    tuples = change(_named_by(plan, found.tuples))
     setup = msgspec.structs.replace(setup, tuples=tuples)
     info = folders.taken_over(info, setup=setup, master=setup.master or "embedded", policy=policy)
     stack.callback(folders.ended, info)
@@ -262,6 +265,11 @@ def _known_plan(flow: Dataflow, emulate: Cluster | None, plan: Plan | None, setu
     return plan
 
 
+def _named_by(plan: Plan | None, before: TuplePolicies) -> TuplePolicies:
+    """Return tuple policies with those that a plan names in their place."""
+    return before if plan is None else over(before, plan.tuples)
+
+
 def _planned(flow: Dataflow, cluster: Cluster, setup: "Setup") -> Plan:
     return plan_by(setup.policy or POLICY, flow.application, cluster, Objective(setup.objective), setup.seed)
 
@@ -282,12 +290,15 @@ def plan_by(
     cluster: Cluster,
     objective: Objective = Objective.THROUGHPUT,
     seed: int = 0,
+    models: "LatencyModels | None" = None,
 ) -> Plan:
     """Return what a policy does with an application on a cluster; raise `NoPlacement` where it finds none.
 
-    With the `application` and `cluster` of a run, the plan is for `Run.apply`.
+    With the `application` and `cluster` of a run, the plan is for `Run.apply`. With latency models it is for the least
+    latency that they predict, not for the objective.
     """
-    planner = Planner(application, cluster, objective, seed)
+    latency = None if models is None else latency_model(models, application, cluster)
+    planner = Planner(application, cluster, objective, seed, latency=latency)
     decision = planner.decide(policy)
     if not decision.placed:
         reason = getattr(decision.result, "reason", "it gave none")

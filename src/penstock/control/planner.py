@@ -1,6 +1,6 @@
 """Ask policies where tasks should run, check their answers, and say what each would give."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
@@ -9,8 +9,10 @@ import numpy as np
 
 from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
 from penstock.estimate.flow import PLANNING, FlowEstimate, FlowModel
+from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, Prediction
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
+from penstock.model.instance import Instance
 from penstock.model.kernel import preparing
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import Plan, to_plan
@@ -43,13 +45,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans one application on one cluster for one objective."""
+    """Plans one application on one cluster for one objective; with `latency`, for the least latency it predicts."""
 
     topology: Topology
     cluster: Cluster
     objective: Objective = Objective.THROUGHPUT
     seed: int = 0
     model: FlowModel = PLANNING
+    latency: LatencyModel | None = None
 
     @cached_property
     def evaluator(self) -> Evaluator:
@@ -59,6 +62,8 @@ class Planner:
     @cached_property
     def view(self) -> PlacementView:
         """What the policies see."""
+        if self.latency is not None:
+            return PlacementView(self.topology, self.cluster, "latency", self.latency.scorer())
         reference = self.reference if self.objective is Objective.BALANCED else None
         scorer = self.evaluator.scorer(self.objective, reference)
         return PlacementView(self.topology, self.cluster, self.objective, scorer)
@@ -100,8 +105,16 @@ class Planner:
         """Return how good a decision is by the objective, the higher the better; -inf without a placement."""
         if decision.evaluation is None:
             return -np.inf
+        if (predicted := self.predict(decision)) is not None:
+            return -predicted.total_s
         reference = self.reference if self.objective is Objective.BALANCED else None
         return decision.evaluation.score(self.objective, reference)
+
+    def predict(self, decision: Decision) -> Prediction | None:
+        """Return what a decision's placement is predicted to take; None without a placement or latency models."""
+        if self.latency is None or not isinstance(decision.result, Placement):
+            return None
+        return self.latency.predict(decision.result.slots)
 
     def sustains(self, decision: Decision) -> bool:
         """Return whether a decision's placement carries the offered load; True where that is not known."""
@@ -133,6 +146,8 @@ class Planner:
             "delay_ms": evaluation.delay_ms,
             "traffic_bytes_per_tuple": evaluation.traffic.machines,
         }
+        if (predicted := self.predict(decision)) is not None:
+            expected["latency_ms"] = 1e3 * predicted.total_s
         return to_plan(
             self.topology,
             self.cluster,
@@ -142,6 +157,15 @@ class Planner:
             seed=self.seed,
             expected={name: value for name, value in expected.items() if np.isfinite(value)},
         )
+
+
+def latency_model(
+    models: LatencyModels, topology: Topology, cluster: Cluster, rates: Mapping[str, float] | None = None
+) -> LatencyModel:
+    """Return what predicts latencies under declared costs, at these rates by source, or those of the application."""
+    instance = Instance(topology, cluster)
+    models.check(topology)
+    return LatencyModel(instance, models, Loads.declared(instance, rates))
 
 
 def _rank(decision: Decision) -> tuple[float, float, float]:

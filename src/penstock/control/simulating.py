@@ -20,7 +20,9 @@ from penstock.model.placement import Placement
 from penstock.model.slotted import OUTFLOW, UNLIMITED, Longs, Placed, System, build_system
 from penstock.model.taskgraph import Floats, Tasks, expand_tasks
 from penstock.model.topology import Application, Topology
+from penstock.model.tuples import TuplePolicies
 from penstock.policies.registry import PolicyKind, forecaster, names, routing, sending
+from penstock.policies.streams import SPREADING, over, routings
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.workloads.arrivals import ArrivalProcess, Poisson
 
@@ -41,16 +43,22 @@ class Load(NamedTuple):
     even_tps: float  # when every stream is split evenly, as by shuffle
     even_limit: str
     least_cost: float | None  # of communication a slot, with any routing; None where none carries the load
+    phantom_tps: float = 0.0  # that are foretold and never come; served where they were sent
+
+    @property
+    def served_tps(self) -> float:
+        """What there is to serve: what comes, and phantoms."""
+        return self.offered_tps + self.phantom_tps
 
     @property
     def exceeded(self) -> bool:
         """Whether no routing can keep up."""
-        return self.offered_tps > self.carried_tps * (1 + SLACK)
+        return self.served_tps > self.carried_tps * (1 + SLACK)
 
     @property
     def uneven(self) -> bool:
         """Whether only a routing that looks at load can."""
-        return not self.exceeded and self.offered_tps > self.even_tps * (1 + SLACK)
+        return not self.exceeded and self.served_tps > self.even_tps * (1 + SLACK)
 
 
 class Simulated(NamedTuple):
@@ -77,6 +85,8 @@ class Simulation(NamedTuple):
     slots: int
     warm_up: int
     results: tuple[Simulated, ...]
+    sends: str | None = None  # the rule by which queues share a machine's card; None: any number may leave it
+    asked_tps: float | None = None  # the rate of the arrival process, where it says one
 
     @property
     def best(self) -> Simulated:
@@ -129,19 +139,21 @@ class Setting:
         least = int(np.ceil(OUTFLOW * offered * self.outflow.max(initial=0.0)))
         return self.system._replace(limit=np.maximum(self.system.limit, least))
 
-    def load(self, offered: float) -> Load:
-        """Say what could be carried, and at which cost, given the tuples a slot that come."""
+    def load(self, offered: float, phantoms: float = 0.0) -> Load:
+        """Say what could be carried, and at which cost, given the tuples a slot that come, and phantoms beside them."""
         system, rates = self.limited(offered), offered * self.shares
         bound = communication_bound(system, rates)
         scale = bound.scale if isinstance(bound, Overload) else largest_scale(system, rates)
+        full = communication_bound(system, rates * (1 + phantoms / offered)) if phantoms else bound
         second = 1e3 / self.slot_ms
         return Load(
             offered_tps=offered * second,
             carried_tps=scale * offered * second,
-            limit=self._named(bound) if isinstance(bound, Overload) else "",
+            limit=self._named(full) if isinstance(full, Overload) else "",
             even_tps=self.even_tps,
             even_limit=self._evenly[1],
             least_cost=None if isinstance(bound, Overload) else bound.cost,
+            phantom_tps=phantoms * second,
         )
 
     @property
@@ -207,11 +219,13 @@ def simulate_application(
     refuse_idle(setting, routings)
     process = own_arrivals(setting) if arrivals is None else arrivals
     drawn = [arriving(setting, process, slots, look, seed) for seed in seeds]
-    offered = float(np.mean([one.counts[:, warm_up:].sum() / (slots - warm_up) for one in drawn]))
+    offered = float(np.mean([one.counts[:, warm_up:].sum() for one in drawn])) / (slots - warm_up)
     if offered == 0:
         raise InvalidInput("arrivals", f"nothing comes in {slots:,} slots; ask for more of them, or a higher rate")
-    system, load = setting.limited(offered), setting.load(offered)
-    rule = None if setting.link is None else sending(sends or USUAL_SENDING)
+    phantoms = float(np.mean([_phantoms(one, warm_up) for one in drawn])) / (slots - warm_up)
+    system, load = setting.limited(offered), setting.load(offered, phantoms)
+    chosen_rule = None if setting.link is None else sends or USUAL_SENDING
+    rule = None if chosen_rule is None else sending(chosen_rule)
     results = []
     for spec, policy in zip(routings, chosen, strict=True):
         outcomes = []
@@ -219,7 +233,7 @@ def simulate_application(
             outcomes.append(simulate(system, coming, policy, rule, warm_up=warm_up, seed=seed, check=check))
             on_result(spec)
         results.append(Simulated(spec, tuple(outcomes)))
-    return Simulation(load, setting.slot_ms, slots, warm_up, tuple(results))
+    return Simulation(load, setting.slot_ms, slots, warm_up, tuple(results), chosen_rule, process.rate)
 
 
 def all_routings(setting: Setting, named: Sequence[str] = ()) -> list[str]:
@@ -227,6 +241,23 @@ def all_routings(setting: Setting, named: Sequence[str] = ()) -> list[str]:
     able = [name for name in names(PolicyKind.ROUTING) if routing(name).keyed is not _free(setting)]
     own = {name: [spec for spec in named if spec.partition(":")[0] == name] for name in names(PolicyKind.ROUTING)}
     return [spec for name in names(PolicyKind.ROUTING) for spec in own[name] or ([name] if name in able else [])]
+
+
+def planned_routing(tuples: TuplePolicies, topology: Topology) -> str | None:
+    """Return the routing that a plan's policies give all streams that leave a choice; None where they name none.
+
+    The simulator has one for all of them, so that a plan with several is refused.
+    """
+    ruled = routings(over(TuplePolicies(), tuples), topology)
+    if not ruled:
+        return None
+    free = [stream.label for stream in topology.streams if stream.grouping in SPREADING] or list(ruled)
+    found = {label: ruled.get(label, "as it is grouped") for label in free}
+    if len(set(found.values())) == 1:
+        return found[free[0]]
+    told = ", ".join(f"{label} {spec}" for label, spec in found.items())
+    problem = f"expected one routing for all streams, as a simulation has, got {told}; choose one by --routing"
+    raise InvalidInput("tuples.streams", problem)
 
 
 def refuse_idle(setting: Setting, routings: Sequence[str]) -> None:
@@ -277,6 +308,13 @@ def arriving(setting: Setting, process: ArrivalProcess, slots: int, look: Look, 
     for task in sources:
         predicted[task] = teller.forecast(counts[task], look.ahead, rng)
     return Arrivals(counts, predicted, np.where(setting.shares > 0, look.ahead, 0).astype(np.int64))
+
+
+def _phantoms(coming: Arrivals, warm_up: int) -> float:
+    """Return how many tuples are foretold, once the warm-up is over, and never come."""
+    if coming.predicted is None:
+        return 0.0
+    return float(np.maximum(coming.predicted - coming.counts, 0)[:, warm_up:].sum())
 
 
 def _dealt(total: Longs, weights: Floats, even: bool, rng: np.random.Generator) -> Longs:

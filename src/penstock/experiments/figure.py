@@ -22,11 +22,16 @@ class Claim(NamedTuple):
 
     figure: str
     claim: str
-    paper: str  # what it says, in its own figures
+    paper: str  # what it says, in its own figures; of a claim that begins with `check:`, what the check says
     ours: str  # what came out, with its spread
     tolerance: str  # how it was judged
     holds: bool
     why: str = ""  # why not, or under which settings
+
+    @property
+    def checked(self) -> bool:
+        """Whether it is of an independent check of the paper, and not of the paper."""
+        return self.claim.startswith("check:")
 
 
 class Figure(NamedTuple):

@@ -35,7 +35,7 @@ def reproduce_live(figures: Sequence[Figure], quick: bool, seed: int, folder: Pa
         _keep_partial(folder, figures, work, rows)
     tables = {figure.number: pd.DataFrame(_rows_of(figure, work, rows)) for figure in figures}
     claims = judged(figures, tables)
-    return Reproduced(tables, claims, len(known))
+    return Reproduced(tables, claims, len(known), quick)
 
 
 def partial_table(folder: Path, number: str) -> Path:

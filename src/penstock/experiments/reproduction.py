@@ -35,6 +35,7 @@ class Reproduced(NamedTuple):
     tables: Mapping[str, pd.DataFrame]  # rows in the order of the cases, each with the values of its case
     claims: Sequence[Claim]
     cases: int  # that were run, each once
+    quick: bool = False  # fewer and shorter than what may be quoted
 
 
 def reproduce(
@@ -57,7 +58,7 @@ def reproduce(
     for key, (figure, case) in zip(keys, work, strict=True):
         tables[figure.number] += [{**case, **row} for row in rows[order[key]]]
     made = {number: pd.DataFrame(table) for number, table in tables.items()}
-    return Reproduced(made, judged(figures, made), len(order))
+    return Reproduced(made, judged(figures, made), len(order), quick)
 
 
 def judged(figures: Sequence[Figure], tables: Mapping[str, pd.DataFrame]) -> list[Claim]:
@@ -77,7 +78,7 @@ def keep(folder: Path, figures: Sequence[Figure], found: Reproduced) -> list[Pat
         table = found.tables[figure.number]
         name = folder / f"figure-{figure.number}.csv"
         write_whole(name, table.to_csv(index=False, float_format="%.6g").encode())
-        written += [name, _picture(folder / f"figure-{figure.number}.png", figure, table)]
+        written += [name, _picture(folder / f"figure-{figure.number}.png", figure, table, found.quick)]
         (folder / f"figure-{figure.number}.partial.csv").unlink(missing_ok=True)  # of a live figure
     path = folder / "claims.csv"
     claims = _merged(path, figures, found.claims)
@@ -94,10 +95,11 @@ def read_claims(path: Path) -> list[Claim]:
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
-    """Write claims as a table in Markdown."""
+    """Write claims as a table in Markdown; what an independent check found is marked as no word of the paper's."""
     lines = ["| figure | claim | paper | ours | tolerance | holds | why |", "|---|---|---|---|---|---|---|"]
     for one in claims:
-        cells = (one.figure, one.claim, one.paper, one.ours, one.tolerance, "✓" if one.holds else "✗", one.why)
+        said = f"— (check: {one.paper})" if one.checked else one.paper
+        cells = (one.figure, one.claim, said, one.ours, one.tolerance, "✓" if one.holds else "✗", one.why)
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -162,11 +164,11 @@ def _merged(path: Path, figures: Sequence[Figure], claims: Sequence[Claim]) -> l
     return [claim for group in by_figure.values() for claim in group]
 
 
-def _picture(path: Path, figure: Figure, table: pd.DataFrame) -> Path:
+def _picture(path: Path, figure: Figure, table: pd.DataFrame, quick: bool) -> Path:
     from matplotlib.figure import Figure as Picture
 
     drawn, picture = BytesIO(), Picture(figsize=SIZE, layout="constrained")
-    picture.suptitle(figure.title, fontsize=10)
+    picture.suptitle(f"{figure.title} (a quick run, too short to be quoted)" if quick else figure.title, fontsize=10)
     figure.draw(table, picture)
     picture.savefig(drawn, dpi=140, format="png")
     write_whole(path, drawn.getvalue())

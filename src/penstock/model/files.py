@@ -1,4 +1,4 @@
-"""Applications, clusters and plans as TOML or JSON files.
+"""Applications, clusters, plans and costs as TOML or JSON files.
 
 What is written is read back equal. What cannot be read is refused in one line that names the file and the field.
 Files are written beside their name and then moved onto it, so that nobody ever sees half of one.
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.model.cluster import Cluster
+from penstock.model.costs import Costs
 from penstock.model.entity import Entity, explain
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.plan import Plan
@@ -21,7 +22,12 @@ from penstock.model.topology import Application
 E = TypeVar("E", bound=Entity)
 
 _TELLTALE: dict[str, type[Entity]] = {"machines": Cluster, "components": Application, "tasks": Plan}
-_NOUN: dict[type[Entity], str] = {Cluster: "a cluster", Application: "an application", Plan: "a plan"}
+_NOUN: dict[type[Entity], str] = {
+    Cluster: "a cluster",
+    Application: "an application",
+    Plan: "a plan",
+    Costs: "costs",
+}
 
 
 def load_application(path: str | Path) -> Application:
@@ -39,6 +45,11 @@ def load_plan(path: str | Path) -> Plan:
     return _decode(Path(path), _read(Path(path)), Plan)
 
 
+def load_costs(path: str | Path) -> Costs:
+    """Read what an engine takes, and what components and streams were measured to."""
+    return _decode(Path(path), _read(Path(path)), Costs)
+
+
 def load_any(path: str | Path) -> Application | Cluster | Plan:
     """Read whatever the file holds: an application, a cluster or a plan."""
     raw = _read(Path(path))
@@ -51,7 +62,7 @@ def load_any(path: str | Path) -> Application | Cluster | Plan:
 
 
 def save(what: Entity, path: str | Path) -> None:
-    """Write an application, cluster or plan; the name's ending says whether as TOML or JSON."""
+    """Write an application, cluster, plan or costs; the name's ending says whether as TOML or JSON."""
     target = Path(path)
     builtins = msgspec.to_builtins(what)
     if _ending(target) == ".json":
@@ -97,10 +108,8 @@ def _read(path: Path) -> Any:
 
 
 def _decode(path: Path, raw: Any, kind: type[E]) -> E:
-    for field, other in _TELLTALE.items():
-        own = next(name for name, known in _TELLTALE.items() if known is kind)
-        if isinstance(raw, dict) and field in raw and own not in raw:
-            raise FileProblem(f"{path}: expected {_NOUN[kind]}, this is {_NOUN[other]}; give another file")
+    if (other := _other_kind(raw, kind)) is not None:
+        raise FileProblem(f"{path}: expected {_NOUN[kind]}, this is {_NOUN[other]}; give another file")
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
@@ -108,6 +117,15 @@ def _decode(path: Path, raw: Any, kind: type[E]) -> E:
         raise type(mistake)("", f"{path}: {mistake}") from None
     except InvalidInput as mistake:
         raise type(mistake)("", f"{path}: {mistake}") from None
+
+
+def _other_kind(raw: Any, kind: type[Entity]) -> type[Entity] | None:
+    """Return what a file holds where that is plainly something else; costs have tables where others have lists."""
+    own = next((name for name, known in _TELLTALE.items() if known is kind), None)
+    if not isinstance(raw, dict) or own in raw:
+        return None
+    found = [other for field, other in _TELLTALE.items() if field in raw and (own or isinstance(raw[field], list))]
+    return found[0] if found else None
 
 
 def _ending(path: Path) -> str:

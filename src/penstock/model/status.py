@@ -58,6 +58,24 @@ class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""  # of those after it, such as a full disk; empty: none
 
 
+class PilotStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The autopilot of a run."""
+
+    policy: str | None  # None: it is off
+    shadow: bool = False  # it decides but does nothing
+    state: str = "off"  # what it is about
+    decisions: int = 0  # so far
+    last: str = ""  # what became of the last one
+
+    @property
+    def text(self) -> str:
+        """How it stands, in a line; empty where it is off and nothing is wrong."""
+        if self.policy is None:
+            return "" if self.state == "off" else self.state
+        made = f"; decisions: {self.decisions}, the last {self.last or 'under way'}" if self.decisions else ""
+        return f"{self.policy}{' in shadow' if self.shadow else ''}, {self.state}{made}"
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run."""
 
@@ -84,5 +102,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_recovery: str = ""  # why, from which checkpoint and how long it took, in one line
     last_recovery_s: float = 0.0  # from the loss until tuples flowed again
     checkpoint: CheckpointStatus | None = None  # None: none is complete yet
+    autopilot: str = ""  # how it stands; empty: off
     warnings: list[str] = []
     error: str = ""

@@ -65,6 +65,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     busy: float | None = None  # s of processing in it; a machine: share of its cpu
     blocked: float | None = None  # s in which it could not go on for lack of credit
     lag: float | None = None  # s that the loop, or the emulation, was late at worst
+    memory_mb: float | None = None  # in use by a worker's process; an emulated machine: what its tasks declare
 
     offset: float | None = None  # s ahead of the controller's clock
     drift: float | None = None  # s a second

@@ -4,7 +4,7 @@ A file that cannot be read, or whose columns have other types, goes to the quara
 the schema goes there whole. So a run that ended badly can still be reported on, and nothing is lost without a word.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.model.errors import FileProblem
 from penstock.model.telemetry import REQUIRED, VERSION, RecordKind, arrow_schema
@@ -25,7 +25,14 @@ READERS = 4  # threads that check files; decoding leaves Python's lock alone
 IN_ORDER = {RecordKind.HOP: (("emitted", "sent"), ("arrived", "started"), ("started", "finished"))}
 """By kind, the pairs of times on one clock of which the second cannot come before the first."""
 
-NOT_NEGATIVE = ("bytes", "interval", "processed", "given", "queue", "waiting_out", "busy", "blocked", "lag", "error")
+NOT_NEGATIVE = (
+    "bytes", "interval", "processed", "given", "queue", "waiting_out", "busy", "blocked", "lag", "memory_mb", "error",
+)  # fmt: skip
+
+ORIGIN = ("file", "row", "written")
+"""Where a record came from: beside the columns of a record, until it has been judged."""
+
+UNREADABLE = "unreadable"
 
 _PHYSICAL = {pa.string(): "BYTE_ARRAY", pa.int64(): "INT64", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
 
@@ -50,18 +57,38 @@ def read_telemetry(spark: SparkSession, folder: Path) -> Ingested:
     """
     if not folder.is_dir():
         raise FileProblem(f"{folder}: is not a folder; name the folder of a run or of its telemetry")
-    files = sorted(path for path in folder.glob("*.parquet") if path.is_file() and path.name[0] not in "_.")
+    files = files_below(folder, "*.parquet")
     if not files:
         raise FileProblem(f"{folder}: holds no telemetry (*.parquet); run an application first, or name another folder")
+    records, unreadable = read_files(spark, files)
+    return Ingested(records.drop(*ORIGIN), unreadable.drop(*ORIGIN))
+
+
+def files_below(folder: Path, pattern: str) -> list[Path]:
+    """Return the files whose names fit a pattern, in their order; those still being written are left out."""
+    return sorted(path for path in folder.glob(pattern) if path.is_file() and path.name[0] not in "_.")
+
+
+def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
+    """Return the records in files, each with its origin, and a row of quarantine for each file that is unreadable.
+
+    The origin is the file's name, the record's row there, and when the file was written, in microseconds.
+    """
     with ThreadPoolExecutor(READERS) as pool:
         problems = dict(zip(files, pool.map(_problem, files), strict=True))
     schema = record_schema()
-    sound = [str(path) for path, problem in problems.items() if problem is None]
-    records = spark.read.schema(schema).parquet(*sound) if sound else spark.createDataFrame([], schema)
-    reasons = [(f"file {path.name} unreadable: {problem}",) for path, problem in problems.items() if problem]
-    told = spark.createDataFrame(reasons, StructType().add("reason", StringType()))
     nulls = [sf.lit(None).cast(field.dataType).alias(field.name) for field in schema]
-    return Ingested(records, told.select(*nulls, "reason"))
+    sound = [str(path) for path, problem in problems.items() if problem is None]
+    bad = [(path.name, f"file {path.name} {UNREADABLE}: {problem}") for path, problem in problems.items() if problem]
+    told = spark.createDataFrame(bad, "file string, reason string")
+    nowhere = told.select(
+        *nulls, "file", sf.lit(None).cast("long").alias("row"), sf.lit(None).cast("long").alias("written"), "reason"
+    )
+    if not sound:
+        return Ingested(nowhere.drop("reason").limit(0), nowhere)
+    written = sf.unix_micros("_metadata.file_modification_time").alias("written")
+    origin = (sf.col("_metadata.file_name").alias("file"), sf.col("_metadata.row_index").alias("row"), written)
+    return Ingested(spark.read.schema(schema).parquet(*sound).select(*schema.names, *origin), nowhere)
 
 
 def ingest(raw: DataFrame) -> Ingested:
@@ -78,6 +105,7 @@ def reason() -> Column:
         ("kind is null", "'no kind'"),
         (f"kind not in ({kinds})", "concat('unknown kind ', kind)"),
         (f"not version <=> {VERSION}", "concat('version ', coalesce(string(version), 'none'))"),
+        ("run = ''", "'run is empty'"),
         *(
             (condition, f"'{text}'")
             for condition, text in (*_missing(), *_not_finite(), *_out_of_order(), *_negative())

@@ -1,11 +1,11 @@
 """Phases: a run cut where it was changed, so that before can be compared with after.
 
 Events named `phase` cut a run, their detail being the name; a run without any is cut by `apply`, whose detail is the
-policy, by `move`, and by `switch`, of tuple policies. After a change a run needs time to settle, which belongs to no
-phase.
+policy, by `move`, and by `switch`, whose detail is the tuple policies from then on. After a change a run needs time to
+settle, which belongs to no phase.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -17,6 +17,7 @@ from penstock.pipeline.clocks import on_controller_clock
 NAMED = "phase"
 CHANGES = ("apply", "move", "switch")
 ENDS = ("drain", "stop")
+NONE = "none"  # the detail of a switch after which no tuple policy is in force
 
 
 class Event(NamedTuple):
@@ -79,21 +80,27 @@ def phase_of(time: str, phases: Sequence[Phase]) -> Column:
 
 
 def _unnamed(changes: Sequence[Event], start: float, settle_s: float, first: str) -> list[tuple[float, str]]:
-    """Return where phases begin that only changes tell of; an apply names its phase, whatever moves come with it."""
+    """Return where phases begin that only changes tell of, each named by the last changes of every kind."""
     starts = [(start, first)]
-    last, applied = start, False
+    last: float = start
+    made: dict[str, str] = {}  # by kind, what was changed at the beginning of the phase
     for change in changes:
-        apply = change.event == "apply"
-        name = change.detail or change.event if apply else " ".join(filter(None, (change.event, change.detail)))
-        if change.at - last <= settle_s and len(starts) > 1:
-            if apply or not applied:
-                starts[-1] = (starts[-1][0], name)
-            applied |= apply
-        elif change.at > start:
-            starts.append((change.at, name))
-            applied = apply
+        again = change.at - last <= settle_s and len(starts) > 1
+        if again or change.at > start:
+            made = {**(made if again else {}), change.event: change.detail or ""}
+            starts = [*starts[: -1 if again else None], (starts[-1][0] if again else change.at, _named(made))]
         last = max(last, change.at)
     return starts
+
+
+def _named(made: Mapping[str, str]) -> str:
+    """Name a phase by what was changed: a plan and tuple policies, whatever moves came with them, or the last move."""
+    if not {"apply", "switch"} & made.keys():
+        return " ".join(filter(None, ("move", made["move"])))
+    plan = made["apply"] or "apply" if "apply" in made else ""
+    tuples = made["switch"] or "other tuple policies" if "switch" in made else ""
+    tuples = "no tuple policies" if tuples == NONE else tuples
+    return " with ".join(filter(None, (plan, tuples)))
 
 
 def _last_of_chain(times: Sequence[float], begun: float, settle_s: float) -> float:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 
 from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.files import write_whole
+from penstock.model.tuples import TuplePolicies
 from penstock.pipeline import tables
 from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import each_once
@@ -169,6 +170,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     slow_machines: list[SlowMachine]
     timeline: list[Second]
     quarantine: list[Reason]
+    tuples: str = ""  # tuple policies that it began with
 
 
 class NothingToReport(PenstockError):
@@ -228,7 +230,8 @@ def _summed_up(
         raise NothingToReport(_why_nothing(about, reasons))
     start, last, finished, sources = span
     happened = [Event(*row) for row in events(good, clocks).collect()]
-    phases = cut(happened, start, math.nextafter(last, math.inf), settle_s, about["policy"])
+    first = " with ".join(filter(None, (about["policy"], about["tuples"])))
+    phases = cut(happened, start, math.nextafter(last, math.inf), settle_s, first)
     rates = [row.asDict() for row in tables.task_rates(good, clocks, phases).collect()]
     lags = {row["phase"]: row["lag"] for row in tables.worst_lags(good, clocks, phases).collect()}
     latency = _rows(tables.latencies(tuples, phases), Latencies)
@@ -292,7 +295,17 @@ def _about(folder: Path, good: DataFrame) -> dict[str, Any]:
         "emulated": cluster or ("a described cluster" if emulated else None),
         "master": str(told.get("master") or ""),
         "records": count,
+        "tuples": _policies(told),
     }
+
+
+def _policies(told: Mapping[str, Any]) -> str:
+    """Return the tuple policies that a run began with, in words; empty where there were none or nobody knows."""
+    try:
+        found = msgspec.convert((told.get("setup") or {}).get("tuples") or {}, TuplePolicies)
+    except (msgspec.ValidationError, AttributeError):
+        return ""
+    return ", ".join(f"{name} {text}" for name, text in found.texts.items())
 
 
 def _why_nothing(about: Mapping[str, Any], reasons: Sequence[Reason]) -> str:

@@ -113,11 +113,7 @@ def latency_seconds(tuples: DataFrame, start: float) -> DataFrame:
 
 
 def task_tails(hops: DataFrame, phases: Sequence[Phase]) -> DataFrame:
-    """Return a row a phase, task and machine: the 95th percentile of waiting and processing, beside its component's.
-
-    `usual` is the median of the component's tasks (the lower of the two in the middle, so that one of two tasks can be
-    found slow), `ratio` how many times as much this one has. Tasks of which little was seen are left out.
-    """
+    """Return a row a phase, task and machine: the 95th percentile of waiting and processing, beside its component's."""
     rows = hops.withColumn("phase", phase_of("arrived", phases)).where(sf.col("phase").isNotNull())
     tails = rows.groupBy(
         "phase",
@@ -125,23 +121,32 @@ def task_tails(hops: DataFrame, phases: Sequence[Phase]) -> DataFrame:
         sf.col("target").alias("task"),
         sf.col("target_machine").alias("machine"),
     ).agg(sf.count("*").alias("count"), sf.percentile(sf.col("wait") + sf.col("processing"), 0.95).alias("p95"))
-    others = Window.partitionBy("phase", "component")
+    return beside_fellows(tails, "phase")
+
+
+def beside_fellows(tails: DataFrame, by: str) -> DataFrame:
+    """Add to the tail of each task what is usual for its component; `by` is the column of what is compared apart.
+
+    `usual` is the median of the component's tasks (the lower of the two in the middle, so that one of two tasks can be
+    found slow), `ratio` how many times as much this one has. Tasks of which little was seen are left out.
+    """
+    others = Window.partitionBy(by, "component")
     seen = tails.where(sf.col("count") >= FEWEST)
     compared = seen.withColumn("usual", _lower_median(sf.collect_list("p95").over(others)))
     return compared.withColumn("ratio", sf.try_divide("p95", "usual"))
 
 
-def stragglers(tails: DataFrame) -> DataFrame:
+def stragglers(tails: DataFrame, by: str = "phase") -> DataFrame:
     """Return the tasks whose tail is more than twice their component's usual one, the worst first."""
-    return tails.where(sf.col("ratio") > STRAGGLES).orderBy("phase", sf.desc("ratio"), "task")
+    return tails.where(sf.col("ratio") > STRAGGLES).orderBy(by, sf.desc("ratio"), "task")
 
 
-def slow_machines(tails: DataFrame) -> DataFrame:
+def slow_machines(tails: DataFrame, by: str = "phase") -> DataFrame:
     """Return the machines whose tasks, by the median of their ratios, are more than twice as slow as usual."""
-    machines = tails.groupBy("phase", "machine").agg(
+    machines = tails.groupBy(by, "machine").agg(
         sf.count("*").alias("tasks"), _lower_median(sf.collect_list("ratio")).alias("ratio")
     )
-    return machines.where(sf.col("ratio") > STRAGGLES).orderBy("phase", sf.desc("ratio"), "machine")
+    return machines.where(sf.col("ratio") > STRAGGLES).orderBy(by, sf.desc("ratio"), "machine")
 
 
 def worst_lags(good: DataFrame, clocks: DataFrame, phases: Sequence[Phase]) -> DataFrame:

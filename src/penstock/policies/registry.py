@@ -97,6 +97,16 @@ _PLACEMENTS: dict[str, Entry] = {
         "Penstock",
         "simulated annealing on the objective",
     ),
+    "predictive": Entry(
+        f"{_PLACEMENT}.predictive:Predictive",
+        "Li's Algorithm 1",
+        "each task once, to the machine predicted best",
+    ),
+    "predictive-search": Entry(
+        f"{_PLACEMENT}.predictive_search:PredictiveSearch",
+        "Penstock",
+        "predictive, then the best move or swap until none helps",
+    ),
     "optimal": Entry(
         f"{_PLACEMENT}.optimal:Optimal",
         "Penstock",

@@ -44,42 +44,73 @@ def check(tuples: TuplePolicies, topology: Topology) -> None:
 
 
 def check_names(tuples: TuplePolicies) -> None:
-    """Refuse policies that are not known, whatever the application."""
+    """Refuse policies that are not known, whatever the application; `none` is no policy."""
     for spec in filter(None, (tuples.routing, *tuples.streams.values())):
-        routing(spec)
-    if tuples.sending:
+        if spec != NONE:
+            routing(spec)
+    if tuples.sending not in ("", NONE):
         sending(tuples.sending)
 
 
-def changed(
-    before: TuplePolicies, routing: str | Sequence[str] | None, sending: str | None, slot_ms: float | None
-) -> TuplePolicies:
-    """Return policies with some of them changed, as a user says it.
+def kept_groupings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
+    """Return the streams that a routing for all streams leaves to their groupings, by label, with the grouping."""
+    if tuples.routing in ("", NONE):
+        return {}
+    ruled = routings(over(TuplePolicies(), tuples), topology)
+    return {stream.label: str(stream.grouping) for stream in topology.streams if stream.label not in ruled}
 
-    routing: texts, `SPEC` for the application or `STREAM=SPEC` for one stream; `none` is no policy. None: as before.
+
+def kept_note(tuples: TuplePolicies, topology: Topology) -> str:
+    """Say which streams a routing for all of them leaves to their groupings; empty where it leaves none."""
+    kept = [f"{label} ({grouping})" for label, grouping in kept_groupings(tuples, topology).items()]
+    return f"routing {tuples.routing} leaves to their grouping: {', '.join(kept)}" if kept else ""
+
+
+def told(routing: str | Sequence[str] | None, sending: str | None, slot_ms: float | None) -> TuplePolicies:
+    """Return the policies that a user's texts name, and no others; `none` stays as it is said.
+
+    routing: texts, `SPEC` for the application or `STREAM=SPEC` for one stream.
     """
-    if routing is None and sending is None and slot_ms is not None and slot_ms > 0 and not before.named:
-        problem = f"no policy is in force that decides once a slot, got {slot_ms:g}; name one by routing or sending"
-        raise InvalidInput("slot_ms", problem)
-    whole, streams = before.routing, dict(before.streams)
     given: dict[str, str] = {}
     for text in [routing] if isinstance(routing, str) else routing or ():
         label, equals, spec = text.partition("=")
         if not equals or ":" in label:  # a policy's parameters are behind a colon
             label, spec = "", text
+        if not spec or text.startswith("="):
+            raise InvalidInput("routing", f"expected POLICY or STREAM=POLICY, got {text!r}; name a policy, or none")
         if label in given:
             raise InvalidInput("routing", f"given twice for {label or 'all streams'}, again as {text!r}; remove one")
         given[label] = spec
-        if label:
-            streams[label] = "" if spec == NONE else spec
-        else:
-            whole = "" if spec == NONE else spec
+    if sending == "":
+        raise InvalidInput("sending", "expected a policy, got ''; name one, or none")
+    whole = given.pop("", "")
+    return TuplePolicies(routing=whole, streams=given, sending=sending or "", slot_ms=slot_ms)
+
+
+def over(before: TuplePolicies, named: TuplePolicies) -> TuplePolicies:
+    """Return policies with those that others name in their place; what these do not name stays as it is."""
+    streams = {**before.streams, **named.streams}
     return TuplePolicies(
-        routing=whole,
-        streams=streams,
-        sending=before.sending if sending is None else "" if sending == NONE else sending,
-        slot_ms=before.slot_ms if slot_ms is None else slot_ms,
+        routing=_either(before.routing, named.routing),
+        streams={label: _either("", spec) for label, spec in streams.items()},
+        sending=_either(before.sending, named.sending),
+        slot_ms=before.slot_ms if named.slot_ms is None else named.slot_ms,
     )
+
+
+def changed(
+    before: TuplePolicies, routing: str | Sequence[str] | None, sending: str | None, slot_ms: float | None
+) -> TuplePolicies:
+    """Return policies with some of them changed, as a user says it; see `told`. None: as before."""
+    if routing is None and sending is None and slot_ms is not None and slot_ms > 0 and not before.named:
+        problem = f"no policy is in force that decides once a slot, got {slot_ms:g}; name one by routing or sending"
+        raise InvalidInput("slot_ms", problem)
+    return over(before, told(routing, sending, slot_ms))
+
+
+def _either(before: str, named: str) -> str:
+    """Return a policy's text, or what was before where none is named; `none` is no policy."""
+    return "" if named == NONE else named or before
 
 
 def _refuse_useless(spec: str, topology: Topology) -> None:

@@ -104,9 +104,9 @@ class Driver:
         """Add a warning to the log; from any thread, and after the end too, until `end_log`."""
         self.say(text, "warning")
 
-    def say(self, text: str, level: str = "info") -> None:
+    def say(self, text: str, level: str = "info", speaker: str = "controller") -> None:
         """Add a line to the log, as `warn` does."""
-        self._log(LogLine(time.time(), level, "", None, "controller", text))
+        self._log(LogLine(time.time(), level, "", None, speaker, text))
 
     def end_log(self, within_s: float = LAST_WORDS_S) -> None:
         """Let listeners hear what is left, and nothing after it."""

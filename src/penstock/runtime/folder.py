@@ -9,6 +9,7 @@
       epochs/      which epoch each task of a sink has begun, after a failure
       telemetry/   unless it was sent elsewhere
       output/      what sinks with relative paths write
+      decisions.jsonl  what its autopilot decided, from what, and what became of it
       run.log      what operators and the runtime had to say, with tracebacks
 
 `run.json` is written when the folder is made, again when the control socket is open, and again at the end. A run whose
@@ -244,7 +245,8 @@ def find_running(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo
         info = going[0] if going else info
     if info.ended is not None:
         problem = f"run {info.run} has ended, {info.ended:%Y-%m-%d %H:%M:%S}; its telemetry is in {info.telemetry_path}"
-        raise NoRun(f"{problem}: penstock report {info.called}")
+        newer = "" if what is not None else "; one that was started this moment can be asked soon"
+        raise NoRun(f"{problem}: penstock report {info.called}{newer}")
     return info
 
 

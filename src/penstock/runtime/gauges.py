@@ -53,9 +53,9 @@ class Gauges:
         """Take the end-to-end latency of a sampled tuple."""
         self._latencies.append((finished, seconds))
 
-    def end_to_end(self, now: float) -> Latency | None:
+    def end_to_end(self, now: float, last_s: float = LATENCY_S) -> Latency | None:
         """Return the latencies of the last seconds."""
-        times = [1e3 * seconds for finished, seconds in self._latencies if finished >= now - LATENCY_S]
+        times = [1e3 * seconds for finished, seconds in self._latencies if finished >= now - last_s]
         if not times:
             return None
         times.sort()

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.model.plan import Plan
-from penstock.model.status import Status
+from penstock.model.status import PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
 
 
@@ -38,6 +38,18 @@ class LogLine(msgspec.Struct, frozen=True):
         return self.component if self.task is None else f"{self.component}[{self.task}]"
 
 
+class Steered(Protocol):
+    """What moves the tasks of a run by itself, and can be told how. Its methods may be called from any thread."""
+
+    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
+        """Have another policy decide, `off` for none, None to leave it, and return how it stands."""
+        ...
+
+    def status(self) -> PilotStatus:
+        """Return how it stands."""
+        ...
+
+
 class Handle(Protocol):
     """A running application. Every method may be called from any thread; a mistake raises `PenstockError`."""
 
@@ -57,7 +69,7 @@ class Handle(Protocol):
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move the tasks that a plan puts elsewhere, switch to its tuple policies, and return when all is done.
 
-        A plan that says nothing of tuple policies leaves those that are in force.
+        Tuple policies that the plan does not name stay in force.
         """
         ...
 
@@ -74,6 +86,10 @@ class Handle(Protocol):
         tuples: all of them; None: those in force. routing, sending, slot_ms: some of these, over them. A routing is
         `POLICY` for the application or `STREAM=POLICY` for a stream, or several of these; `none`: no policy.
         """
+        ...
+
+    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
+        """Have another policy of its autopilot decide, `off` for none, None to leave it, and return how it stands."""
         ...
 
     def drain(self, timeout: float | None = None) -> None:

@@ -59,6 +59,7 @@ class Worker(Sender):
         clock: Callable[[], float],
         *,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
+        memory_mb: Callable[[], float | None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
         unsent: Callable[[], int] = lambda: 0,
         layout: Layout | None = None,
@@ -77,6 +78,7 @@ class Worker(Sender):
         self.current: Task | None = None  # whose code runs
         self.turns = 0
         self._cpu_seconds = cpu_seconds
+        self._process_mb = memory_mb  # that the process uses, where it is a real one
         self.wake = wake
         self._unsent = unsent  # bytes that the shell has not sent yet to the worker that it has most for
         self.ruling: Ruling | None = None  # None: no tuple policy is in force
@@ -507,10 +509,16 @@ class Worker(Sender):
         roots, acks = self.tracker.take()
         cpu_now = self._cpu_seconds()
         cpu, lag, warning = self.execution.load(now, interval, (cpu_now - self._last_cpu) / interval)
-        self.tracker.record(RecordKind.MACHINE, now, interval=interval, busy=cpu, lag=lag)
+        self.tracker.record(RecordKind.MACHINE, now, interval=interval, busy=cpu, lag=lag, memory_mb=self._memory_mb())
         self.told.append(wire.Report(self.epoch, now, interval, tuple(tasks), roots, acks, cpu, lag, warning))
         self._last_report, self._last_cpu = now, cpu_now
         self._next_report = now + REPORT_S
+
+    def _memory_mb(self) -> float | None:
+        """Return the memory in use: the process's, or what the tasks of an emulated machine declare."""
+        if self.assigned.emulated is None:
+            return self._process_mb()
+        return sum(task.component.memory_mb for task in self.tasks.values())
 
     def task_report(self, task: Task, now: float) -> wire.TaskReport:
         """Return what a task did since the last report, and begin to count anew."""

@@ -71,7 +71,7 @@ class Rulebook:
     def rules(self, worker: int) -> Rules:
         """Return what a worker must know."""
         costs = self._costs(worker) if self._routing else {}
-        return Rules(self._routing, self.tuples.sending, self.tuples.slot_ms / 1e3, costs, self._onward())
+        return Rules(self._routing, self.tuples.sending, self.tuples.slot / 1e3, costs, self._onward())
 
     @cached_property
     def _cluster(self) -> Cluster | None:

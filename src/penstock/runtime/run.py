@@ -23,15 +23,15 @@ from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
-from penstock.model.status import Status
+from penstock.model.status import Latency, PilotStatus, Status
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
-from penstock.policies.streams import changed
+from penstock.policies.streams import changed, over
 from penstock.runtime import folder as folders
 from penstock.runtime.controller import RESTING, Controller, RunFailed
 from penstock.runtime.crew import Crew
 from penstock.runtime.driver import Driver, listen_for_workers
-from penstock.runtime.handle import LogLine, Outcome
+from penstock.runtime.handle import LogLine, Outcome, Steered
 from penstock.runtime.layout import Layout
 from penstock.runtime.messages import Route
 from penstock.runtime.operations import Operation
@@ -63,6 +63,7 @@ class Run:
         self.info = info
         self.cluster = cluster  # that it runs on, or that is emulated; machines are added as Spark gets them
         self.crew: Crew | None = None  # that keeps its workers; None: not yet
+        self.pilot: Steered | None = None  # that moves its tasks by itself
         self._layout = layout
         self._driver = driver
         self._jobs = jobs
@@ -88,7 +89,13 @@ class Run:
 
     def status(self) -> Status:
         """Return how it is going; after the end, how it went."""
-        return self._driver.ask(self._driver.controller.status)
+        status = self._driver.ask(self._driver.controller.status)
+        piloted = "" if self.pilot is None else self.pilot.status().text
+        return msgspec.structs.replace(status, autopilot=piloted) if piloted else status
+
+    def latency(self, seconds: float) -> Latency | None:
+        """Return the latency of sampled source tuples that ended in the last seconds; None: there were none."""
+        return self._driver.ask(lambda now: self._driver.controller.gauges.end_to_end(now, seconds))
 
     def move(self, task: str, slot: str) -> Outcome:
         """Move one task, and return when it runs there."""
@@ -98,13 +105,14 @@ class Run:
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move the tasks that a plan puts elsewhere, switch to its tuple policies, and return when all is done.
 
-        A plan that says nothing of tuple policies leaves those that are in force.
+        Tuple policies that the plan does not name stay in force.
         """
         placement = to_placement(plan, self._layout.application, self.cluster)
         wanted = [self.cluster.slot_names[slot] for slot in placement.slots]
         moves = list(zip(self._layout.names, wanted, strict=True))
-        tuples = None if plan.tuples in (TuplePolicies(), self.status().tuples) else plan.tuples
-        done = self._operate(moves, f"apply {plan.policy}", routes_of(plan), tuples)
+        before = self.status().tuples
+        after = over(before, plan.tuples)
+        done = self._operate(moves, f"apply {plan.policy}", routes_of(plan), None if after == before else after)
         self._driver.ask(lambda now: self._driver.controller.set_policy(plan.policy, now))
         return done
 
@@ -126,6 +134,16 @@ class Run:
         if after != before:
             self._operate([], "switch tuple policies", tuples=after)
         return after
+
+    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
+        """Have another policy of its autopilot decide, `off` for none, None to leave it, and return how it stands."""
+        if self.pilot is None:
+            raise PenstockError(f"run {self.info.run} has no autopilot: the program that started it gave it none")
+        return self.pilot.steer(policy, shadow)
+
+    def say(self, text: str, level: str = "info") -> None:
+        """Add a line of the autopilot's to the log."""
+        self._driver.say(text, level, "autopilot")
 
     def drain(self, timeout: float | None = None) -> None:
         """Stop the sources, process everything in flight, end; return when it has ended or the time is over."""
@@ -332,7 +350,7 @@ class _FromOutside:
         self._run = run
         self.folder = run.folder
         self.status, self.move, self.apply, self.switch = run.status, run.move, run.apply, run.switch
-        self.on_log = run.on_log
+        self.on_log, self.steer = run.on_log, run.steer
 
     def drain(self, timeout: float | None = None) -> None:
         """Drain the run, and return when its jobs have ended."""

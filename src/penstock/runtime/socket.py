@@ -25,7 +25,7 @@ import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
-from penstock.model.status import Status
+from penstock.model.status import PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.folder import SOCKETS, NoRun, RunInfo, alive, ended, keep, load
 from penstock.runtime.handle import Handle, LogLine, Outcome
@@ -80,6 +80,13 @@ class SwitchPolicies(Request[TuplePolicies], frozen=True, tag="switch"):
     tuples: TuplePolicies
 
 
+class Steer(Request[PilotStatus], frozen=True, tag="steer"):
+    """Have the autopilot decide by another policy, `off` for none; None: only say how it stands."""
+
+    policy: str | None = None
+    shadow: bool | None = None
+
+
 class Drain(Request[Done], frozen=True, tag="drain"):
     """Stop the sources, process what is in flight, publish it, end; answered at the end."""
 
@@ -94,7 +101,7 @@ class GetLog(Request[LogTail], frozen=True, tag="log"):
     after: int = 0  # only lines after this many
 
 
-Asked = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | Drain | Stop | GetLog
+Asked = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | Steer | Drain | Stop | GetLog
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,6 +117,7 @@ _ANSWERS: dict[type, Any] = {
     MoveTask: list[Outcome],
     ApplyPlan: list[Outcome],
     SwitchPolicies: TuplePolicies,
+    Steer: PilotStatus,
     Drain: Done,
     Stop: Done,
     GetLog: LogTail,
@@ -287,6 +295,8 @@ class ControlServer:
             return self._handle.apply(request.plan)
         if isinstance(request, SwitchPolicies):
             return self._handle.switch(request.tuples)
+        if isinstance(request, Steer):
+            return self._handle.steer(request.policy, request.shadow)
         if isinstance(request, GetLog):
             return self._tail(request.after)
         if isinstance(request, Drain):

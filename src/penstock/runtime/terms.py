@@ -1,5 +1,6 @@
 """How a run is to be run: its workers, where its tasks begin, and what it keeps."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +44,7 @@ class Terms:
     routes: tuple[Route, ...] = ()
     tuples: TuplePolicies = field(default_factory=TuplePolicies)
     start_s: float = 120.0  # for all workers to come
-    checkpoints: str = "checkpoints"  # folder
+    checkpoints: str = ""  # folder; empty: in `folder`
     checkpoint_s: float = 0.0  # between checkpoints; 0: only the last one, when the sources have ended
     resumed: Manifest | None = None  # the checkpoint from which it goes on
     epoch: int = 0  # the last one that was issued in this folder
@@ -52,6 +53,10 @@ class Terms:
     silent_s: float = 5.0  # after which a worker without a sign of life is taken for lost; not below `lease_s`
     replace_s: float = 5.0  # for a lost worker to be replaced, before its tasks go elsewhere
     checkpoint_within_s: float = 60.0  # for a checkpoint to come to its end
+
+    def __post_init__(self) -> None:
+        if not self.checkpoints:  # settled now: what is written later must not depend on where the process is then
+            object.__setattr__(self, "checkpoints", os.path.abspath(os.path.join(self.folder, "checkpoints")))
 
 
 def routes_of(plan: Plan) -> tuple[Route, ...]:

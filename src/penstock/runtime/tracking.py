@@ -66,7 +66,8 @@ class Tracker:
     ) -> None:
         self.keep = keep  # whether records are written
         self.records: list[Record] = []
-        self._ids = random.Random(f"{seed}/{run}/{worker}/{incarnation}")  # noqa: S311  not for secrets
+        # A worker that lives through a failure keeps its incarnation: its ids must not come again in the next epoch.
+        self._ids = random.Random(f"{seed}/{run}/{worker}/{incarnation}/{epoch}")  # noqa: S311  not for secrets
         self._always: dict[str, Any] = {
             "run": run,
             "worker": worker,

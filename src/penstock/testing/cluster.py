@@ -23,6 +23,7 @@ from penstock.model.status import Status
 from penstock.model.telemetry import Record
 from penstock.model.topology import Kind
 from penstock.model.tuples import TuplePolicies
+from penstock.policies.streams import over
 from penstock.runtime import messages as wire
 from penstock.runtime.controller import Controller
 from penstock.runtime.handle import LogLine, Outcome
@@ -141,7 +142,7 @@ class TestCluster:
             emulated=None if emulate is None else msgspec.to_builtins(emulate),
             emulated_name=None if emulate is None else emulate.name,
             routes=() if plan is None else routes_of(plan),
-            tuples=tuples or (TuplePolicies() if plan is None else plan.tuples),
+            tuples=tuples or over(TuplePolicies(), TuplePolicies() if plan is None else plan.tuples),
         )
         self.controller = Controller(self.layout, terms, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]

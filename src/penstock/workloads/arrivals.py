@@ -5,6 +5,7 @@ slot in seconds, so that the mean of its counts is `rate · slot`. All randomnes
 """
 
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,9 +13,11 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from penstock.model.entity import Entity, NonNegative, Positive, Probability, Share
+from penstock.model.errors import UnknownName, choices
+from penstock.model.spec import build
 from penstock.model.taskgraph import Floats
 from penstock.workloads.choice import Choice, choose
-from penstock.workloads.traces import Trace, read_trace
+from penstock.workloads.traces import Trace, read_trace, whole_tuples
 
 Counts = NDArray[np.int64]
 
@@ -47,7 +50,7 @@ class Constant(Entity, frozen=True):
 
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
         """Return `rate · slot` for every slot, rounded so that fractions are not lost; `rng` is not used."""
-        return _whole(self.rate * _edges(slots, self.slot))
+        return whole_tuples(self.rate * _edges(slots, self.slot))
 
 
 class Poisson(Entity, frozen=True):
@@ -178,7 +181,7 @@ class Replay(Entity, frozen=True, dict=True):
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
         """Return the recorded tuples of every slot, rounded so that none is lost or added; `rng` is not used."""
         factor = 1.0 if self.rate is None else self.rate / (self.trace.rate * self.speed)
-        return _whole(factor * self.trace.before(_edges(slots, self.slot * self.speed)))
+        return whole_tuples(factor * self.trace.before(_edges(slots, self.slot * self.speed)))
 
 
 def fractional_noise(size: int, hurst: float, rng: np.random.Generator) -> Floats:
@@ -205,11 +208,6 @@ def _drawn(means: Floats, rng: np.random.Generator) -> Counts:
     return drawn
 
 
-def _whole(cumulative: Floats) -> Counts:
-    """Return the whole tuples between successive values of a running total."""
-    return np.diff(np.floor(cumulative + 0.5)).astype(np.int64)
-
-
 ARRIVALS: dict[str, Choice[ArrivalProcess]] = {
     "constant": Choice(Constant, "as even as whole tuples allow"),
     "poisson": Choice(Poisson, "independent arrivals"),
@@ -222,5 +220,13 @@ ARRIVALS: dict[str, Choice[ArrivalProcess]] = {
 
 
 def arrivals(spec: str) -> ArrivalProcess:
-    """Return the arrival process that a text describes: `poisson:rate=100`, `replay:path=trace.csv,rate=8`."""
+    """Return the arrival process that a text describes: `poisson:rate=100`, `replay:path=trace.csv,rate=8`.
+
+    A trace may be named alone, with parameters behind it where wanted: `trace.csv`, `trace.csv:rate=8`.
+    """
+    name, _, settings = spec.partition(":")
+    if name not in ARRIVALS and Path(name).is_file():
+        return build("arrivals.replay", Replay, settings, {"path": name})
+    if name not in ARRIVALS and (Path(name).suffix or "/" in name):
+        raise UnknownName("arrivals", f"no file is named {name!r}, and no process; there are {choices(ARRIVALS)}")
     return choose("arrivals", ARRIVALS, spec)

@@ -10,8 +10,6 @@ bursts of a hundred slots a quarter of the time, batches of 1 to 32 words (the t
 """
 
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.workloads.adversaries import batches
 from penstock.workloads.arrivals import Counts, OnOff, Poisson, SelfSimilar
 from penstock.workloads.potus import NETWORK_TRACES, traces_folder
-from penstock.workloads.traces import Trace, read_trace
+from penstock.workloads.traces import recording, whole_tuples
 
 SLOT_S = 1e-4  # §4.4: 100 µs
 HOT_SHARE = 0.5  # of all tuples, those of the hot queue
@@ -105,19 +103,13 @@ def _trace(slots: int, queues: int, load: float, rng: np.random.Generator) -> Co
         return np.column_stack([process.counts(slots, rng) for _ in range(queues)])
     came = np.empty((slots + 1, queues))
     for queue in range(queues):
-        trace = _recording(files[queue % len(files)])
+        trace = recording(files[queue % len(files)])
         length = load / queues / trace.rate  # of a slot, in seconds of the recording
         begin = rng.uniform(0.0, trace.seconds)
         came[:, queue] = trace.before(begin + length * np.arange(slots + 1, dtype=np.float64))
     came -= came[0]
     came *= load * slots / max(1.0, float(came[-1].sum()))
-    counts: Counts = np.diff(np.floor(came + 0.5), axis=0).astype(np.int64)
-    return counts
-
-
-@cache
-def _recording(path: Path) -> Trace:
-    return read_trace(path)
+    return whole_tuples(came)
 
 
 KINDS: dict[str, Draw] = {

@@ -6,7 +6,6 @@ emits more; all source components of an application have one rate, such that its
 """
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -25,7 +24,7 @@ from penstock.policies.registry import make
 from penstock.workloads.arrivals import Poisson, SelfSimilar
 from penstock.workloads.networks import Capacities, fat_tree, jellyfish
 from penstock.workloads.topologies import layered
-from penstock.workloads.traces import Trace, read_trace
+from penstock.workloads.traces import recording, whole_tuples
 
 Fabric = Literal["jellyfish", "fat-tree"]
 
@@ -270,23 +269,17 @@ def _files(folder: Path | None, wanted: str) -> list[Path]:
     return found
 
 
-@cache
-def _trace(path: Path) -> Trace:
-    return read_trace(path)
-
-
 def _replayed(path: Path, rate: float, slots: int, rng: np.random.Generator) -> Longs:
     """Play a trace from a random moment, as often as it takes.
 
     One of single tuples is played at the speed that gives the rate; one that counts has a line a slot. Either is then
     scaled so that the mean of the slots played is the rate: bursts are the trace's, the load is the setting's.
     """
-    trace = _trace(path)
+    trace = recording(path)
     length = rate / trace.rate if trace.recorded else float(np.median(np.diff(trace.times)))
     begin = int(rng.integers(max(1, round(trace.seconds / length))))
     came = trace.before(np.arange(begin, begin + slots + 1, dtype=np.float64) * length)
     came -= came[0]
     if came[-1] == 0:
         raise FileProblem(f"{path}: nothing comes for {slots} slots; ask for more slots, or choose another trace")
-    counts: Longs = np.diff(np.floor(came * (rate * slots / came[-1]) + 0.5)).astype(np.int64)
-    return counts
+    return whole_tuples(came * (rate * slots / came[-1]))

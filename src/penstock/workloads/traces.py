@@ -7,6 +7,7 @@ Packets: two columns without a header, seconds and bytes, a tuple a row (Bellcor
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from penstock.model.errors import FileProblem
 from penstock.model.files import read_text
 from penstock.model.formats.reading import bad_line, number, whole_number
+from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 
 
@@ -70,6 +72,18 @@ def read_trace(path: str | Path, line_seconds: float = 1.0) -> Trace:
     if trace.total <= 0:
         raise FileProblem(f"{path}: expected arrivals, got a trace of none; choose another")
     return trace
+
+
+@cache
+def recording(path: Path) -> Trace:
+    """Return a trace that is played again and again: read once."""
+    return read_trace(path)
+
+
+def whole_tuples(cumulative: Floats) -> Longs:
+    """Return the whole tuples between successive values of a running total, so that none is lost or added."""
+    tuples: Longs = np.diff(np.floor(cumulative + 0.5), axis=0).astype(np.int64)
+    return tuples
 
 
 def _counts(path: Path, lines: list[str], line_seconds: float) -> Trace:

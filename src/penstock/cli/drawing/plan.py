@@ -10,6 +10,7 @@ from rich.text import Text
 
 from penstock.cli.drawing.canvas import clean, crop, wrapped
 from penstock.cli.drawing.facts import expected_in_words, facts_in_words
+from penstock.cli.words import policies_in_words
 from penstock.model.plan import Plan
 
 COLOURS = (
@@ -36,7 +37,8 @@ Cell = list[Text]
 def draw_plan(plan: Plan, width: int) -> list[Text]:
     """Return the drawing, line by line, none wider than `width` cells."""
     title = Text(crop(f"{plan.application} on {plan.cluster}", width), style="bold")
-    lines = [title, *wrapped([f"by {plan.policy}", f"for {plan.objective}", f"seed {plan.seed}"], width), Text()]
+    lines = [title, *wrapped([f"by {plan.policy}", f"for {plan.objective}", f"seed {plan.seed}"], width)]
+    lines += [*(wrapped(policies, width) if (policies := policies_in_words(plan.tuples)) else []), Text()]
     lines += _grid(plan, width)
     if plan.routes:
         lines += [Text(), *_routes(plan, width)]

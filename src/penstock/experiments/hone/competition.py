@@ -147,12 +147,20 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         own = rows[rows["adversary"] == adversary]
         for rule in RULES:
             worst = own[own["rule"] == rule.name].groupby("queues")["worst"].max()
-            axis.plot(worst, rule.line, color=rule.colour, label=rule.name, linewidth=1.4, marker="o", markersize=3)
+            axis.plot(
+                worst, rule.line, color=rule.colour, label=rule.name, linewidth=1.4, marker=rule.mark, markersize=4
+            )
         numbers = sorted(own["queues"].unique())
         axis.plot(numbers, [bound(queues) for queues in numbers], "--", color="black", label="3 + ⌈log2 N⌉")
         if adversary != "random":
             mark(axis, numbers)
-        finish(axis, "queues", "worst ratio to the optimum" if adversary == "random" else "", text, logarithmic=True)
+        finish(
+            axis,
+            "number of queues",
+            "worst ratio to the optimum" if adversary == "random" else "",
+            text,
+            logarithmic=True,
+        )
     axis.legend(frameon=False, fontsize=7)
 
 

@@ -35,6 +35,7 @@ class Rule(NamedTuple):
     name: str
     spec: str
     colour: str
+    mark: str  # at every point, as curves may lie on one another
     line: str = "-"
 
 
@@ -47,13 +48,13 @@ RANDOM = "random"
 FIFO = "FIFO"
 
 RULES = (
-    Rule(RRB, "round-robin-idle", "#4878a8"),
-    Rule(LBF, "longest-backlog-first:tau=1,conserving=false", "#d1603d"),
-    Rule(LBF_HELD, "longest-backlog-first:tau=10,conserving=false", "#d1603d", ":"),
-    Rule(LBF_CONSERVING, "longest-backlog-first:tau=10", "#d1603d", "--"),
-    Rule(WC_RR, "round-robin", "#5b9a68"),
-    Rule(RANDOM, "random", "#888888"),
-    Rule(FIFO, "fifo", "#8a6bb1"),
+    Rule(RRB, "round-robin-idle", "#4878a8", "o"),
+    Rule(LBF, "longest-backlog-first:tau=1,conserving=false", "#d1603d", "s"),
+    Rule(LBF_HELD, "longest-backlog-first:tau=10,conserving=false", "#d1603d", "v", ":"),
+    Rule(LBF_CONSERVING, "longest-backlog-first:tau=10", "#d1603d", "^", "--"),
+    Rule(WC_RR, "round-robin", "#5b9a68", "D", "-."),
+    Rule(RANDOM, "random", "#888888", "P", ":"),
+    Rule(FIFO, "fifo", "#8a6bb1", "X", "--"),
 )
 RULE = {rule.name: rule for rule in RULES}
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.experiments.hone.links import RULE
+from penstock.experiments.pictures import deviation, label, shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,8 +71,7 @@ def apart(rows: pd.DataFrame, measure: str, by: Sequence[str], columns: str) -> 
 
 
 def _spread(values: Any) -> Spread:
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return Spread(float(np.mean(values)), deviation, len(values))
+    return Spread(float(np.mean(values)), deviation(values), len(values))
 
 
 def averages(found: Spreads) -> list[float]:
@@ -96,16 +96,16 @@ def draw_lines(axis: "Axes", rows: pd.DataFrame, measure: str, by: str, rules: S
         if name not in found:
             continue
         look, across = RULE[name], list(found[name])
-        mean, deviation, _ = (np.array(column) for column in zip(*found[name].values(), strict=True))
-        axis.plot(across, mean, look.line, color=look.colour, label=name, linewidth=1.4)
-        low = np.maximum(mean - deviation, mean / 10)  # an axis may be logarithmic
-        axis.fill_between(across, low, mean + deviation, color=look.colour, alpha=0.12, linewidth=0)
+        mean, around, _ = (np.array(column) for column in zip(*found[name].values(), strict=True))
+        marked: dict[str, Any] = {"marker": look.mark, "markersize": 4.0, "markerfacecolor": "none", "linewidth": 1.4}
+        axis.plot(across, mean, look.line, color=look.colour, label=name, **marked)
+        shade(axis, across, mean, around, look.colour)
 
 
-def draw_means(axis: "Axes", found: Mapping[Any, Spread], line: str, colour: str, label: str) -> None:
+def draw_means(axis: "Axes", found: Mapping[Any, Spread], line: str, colour: str, name: str) -> None:
     """Draw means as a line with a mark at each."""
     across, up = list(found), [one.mean for one in found.values()]
-    axis.plot(across, up, line, color=colour, label=label, linewidth=1.4, marker="o", markersize=3)
+    axis.plot(across, up, line, color=colour, label=name, linewidth=1.4, marker="o", markersize=3)
 
 
 def mark(axis: "Axes", places: Sequence[int]) -> None:
@@ -118,18 +118,13 @@ def mark(axis: "Axes", places: Sequence[int]) -> None:
 
 
 def finish(axis: "Axes", across: str, up: str, title: str = "", logarithmic: bool = False) -> None:
-    """Label an axis and take away what distracts."""
+    """Label an axis, logarithmic upwards where asked, with as many figures as there is room for."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axis.set_xlabel(across)
-    axis.set_ylabel(up)
-    axis.set_title(title, fontsize=9)
+    label(axis, across, up, title)
     if logarithmic:
         axis.set_yscale("log")
         low, high = axis.get_ylim()
         axis.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > FEW * low else (1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter("{x:,g}")
         axis.yaxis.set_minor_formatter(NullFormatter())
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(linewidth=0.4, alpha=0.6)
-    axis.set_axisbelow(True)

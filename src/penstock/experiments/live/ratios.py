@@ -72,7 +72,7 @@ def places(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
 
 def by_round(rows: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Return a measure of one place: a row a round that every choice has, a column a choice."""
-    return rows.set_index(["round", "routing", "sending"])[measure].unstack(["routing", "sending"]).dropna()
+    return rows.set_index(["seed", "round", "routing", "sending"])[measure].unstack(["routing", "sending"]).dropna()
 
 
 def to_best(rows: pd.DataFrame, measure: str) -> dict[Choice, Ratio]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.pictures import COLOURS
 from penstock.experiments.potus.runs import arrivals_kind, case, length, run_system
 from penstock.experiments.potus.summaries import (
-    COLOURS,
+    ACROSS_V,
     crossing,
     curve,
     finish,
@@ -56,7 +57,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         if len(plus):
             curve(axis, plus, "v", "backlog", "POTUS-plus, W = 0", COLOURS[2])
         level(axis, where(own, policy="shuffle"), "backlog", "Shuffle", COLOURS[0])
-        finish(axis, {"x": "V", "y": "mean backlog (tuples)", "title": str(kind)})
+        finish(axis, {"x": ACROSS_V, "y": "mean backlog (tuples)", "title": str(kind)})
 
 
 def _claims(number: str, rows: pd.DataFrame) -> list[Claim]:

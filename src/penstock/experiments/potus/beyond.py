@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value
+from penstock.experiments.pictures import COLOURS
 from penstock.experiments.potus.runs import ALTERNATIVES, arrivals_kind, length, measured, spec
-from penstock.experiments.potus.summaries import COLOURS, cost_ratio, finish, signed, upper
+from penstock.experiments.potus.summaries import cost_ratio, finish, signed, upper
 from penstock.model.slotted import System
 from penstock.model.taskgraph import Floats
 from penstock.policies.registry import routing

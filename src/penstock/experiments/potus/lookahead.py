@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.pictures import COLOURS
 from penstock.experiments.potus.runs import ALTERNATIVES, FABRICS, arrivals_kind, case, length, run_system
-from penstock.experiments.potus.summaries import COLOURS, curve, finish, level, means, over, percent, spread, where
+from penstock.experiments.potus.summaries import curve, finish, level, means, over, percent, spread, where
 from penstock.model.taskgraph import Floats
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.pictures import COLOURS
 from penstock.experiments.potus.runs import case, length, run_system
-from penstock.experiments.potus.summaries import COLOURS, curve, finish, means, where
+from penstock.experiments.potus.summaries import curve, finish, means, where
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -32,7 +33,7 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
-    picture.set_size_inches(10, 5)
+    picture.set_size_inches(10, 6.5)
     for axis, utilisation in zip(picture.subplots(1, 2), (0.8, MODERATE), strict=True):
         own = where(rows, utilisation=utilisation)
         curve(axis, where(own, forecast="perfect"), "window", "response", "perfect", COLOURS[2])
@@ -62,6 +63,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
                 "y": "response time (slots)",
                 "title": f"utilisation {utilisation} of the fullest component",
             },
+            below=True,
         )
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.pictures import COLOURS
 from penstock.experiments.potus.runs import case, length, run_system
 from penstock.experiments.potus.summaries import (
-    COLOURS,
     cost_ratio,
     curve,
     finish,
@@ -86,7 +86,10 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     for number, name in enumerate(("none", "perfect", *PREDICTORS)):
         curve(forecast, where(predicted, predictor=name), "utilisation", "response", name, COLOURS[number])
     forecast.set_yscale("log")
-    finish(forecast, {"x": "utilisation", "y": "response time (slots)", "title": "predictors, W = 1, V = 1"})
+    finish(
+        forecast,
+        {"x": "utilisation (share of capacity)", "y": "response time (slots)", "title": "predictors, W = 1, V = 1"},
+    )
     limits = where(rows, part="limit").assign(place=rows["limit"].map({at: n for n, at in enumerate(LIMITS)}))
     for number, (window, own) in enumerate(limits.groupby("window")):
         curve(limit, own, "place", "response", f"W = {window}", COLOURS[number])

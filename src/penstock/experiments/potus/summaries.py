@@ -8,12 +8,13 @@ import pandas as pd
 from scipy.stats import t as student
 
 from penstock.experiments.figure import Value
+from penstock.experiments.pictures import deviation, label, look, shade
 from penstock.model.taskgraph import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#4878a8", "#d1603d", "#5b9a68", "#8a6bb1", "#b8860b", "#4aa3a2", "#b0506f", "#666666", "#9c755f")
+ACROSS_V = "V (tuples a unit of cost)"
 RESAMPLES = 2000
 GROWN, LEFT = 0.01, 0.05  # of what came: growth of the backlog, and tuples left at the end, of a run that is steady
 
@@ -85,7 +86,7 @@ def means(rows: pd.DataFrame, x: str, measure: str) -> "pd.Series[float]":
 
 def spread(values: Floats, digits: int = 2) -> str:
     """Write values by mean and standard deviation."""
-    return f"{values.mean():.{digits}f} ±{_deviation(values):.{digits}f}"
+    return f"{values.mean():.{digits}f} ±{deviation(values):.{digits}f}"
 
 
 def signed(share: float, digits: int = 1) -> str:
@@ -97,16 +98,12 @@ def upper(values: Floats) -> float:
     """Return the upper limit of a mean: 95 % one-sided, by Student's t; of a single value: that value."""
     if len(values) < 2:
         return float(values.mean())
-    return float(values.mean() + student.ppf(0.95, len(values) - 1) * _deviation(values) / np.sqrt(len(values)))
+    return float(values.mean() + student.ppf(0.95, len(values) - 1) * deviation(values) / np.sqrt(len(values)))
 
 
 def percent(shares: Floats, digits: int = 1) -> str:
     """Write shares as percent with a sign, by mean and standard deviation."""
-    return f"{signed(shares.mean(), digits)[:-2]} ±{100.0 * _deviation(shares):.{digits}f} %"
-
-
-def _deviation(values: Floats) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return f"{signed(shares.mean(), digits)[:-2]} ±{100.0 * deviation(shares):.{digits}f} %"
 
 
 def line(points: "pd.Series[float]") -> Line:
@@ -143,33 +140,26 @@ def power(gaps: pd.DataFrame, rng: np.random.Generator) -> Range:
     return Range(slope(table), float(low), float(high))
 
 
-def curve(
-    axis: "Axes", rows: pd.DataFrame, x: str, measure: str, label: str, colour: str, line_style: str = "-"
-) -> None:
-    """Draw the mean over seeds with its standard deviation."""
+def curve(axis: "Axes", rows: pd.DataFrame, x: str, measure: str, name: str, colour: str, dash: str = "") -> None:
+    """Draw the mean over seeds with its standard deviation; the dash of its colour, unless another is said."""
     grouped = rows.groupby(x)[measure]
-    mean, deviation = grouped.mean(), grouped.std().fillna(0.0)
-    axis.plot(mean.index, mean, line_style, marker="o", markersize=3, linewidth=1.3, color=colour, label=label)
-    axis.fill_between(mean.index, mean - deviation, mean + deviation, color=colour, alpha=0.08, linewidth=0)
+    mean, around = grouped.mean(), grouped.std().fillna(0.0)
+    axis.plot(mean.index, mean, **{**look(colour), **({"linestyle": dash} if dash else {})}, label=name)
+    shade(axis, mean.index, np.asarray(mean, dtype=np.float64), np.asarray(around, dtype=np.float64), colour)
 
 
-def level(axis: "Axes", rows: pd.DataFrame, measure: str, label: str, colour: str) -> None:
+def level(axis: "Axes", rows: pd.DataFrame, measure: str, name: str, colour: str) -> None:
     """Draw the mean of what does not depend on x as a horizontal line."""
     if len(rows):
-        axis.axhline(rows[measure].mean(), color=colour, linewidth=1.1, linestyle="--", label=label)
+        axis.axhline(rows[measure].mean(), color=colour, linewidth=1.1, linestyle="--", label=name)
 
 
 def finish(axis: "Axes", titles: Mapping[str, str], below: bool = False) -> None:
-    """Label an axis and take away what is not needed.
+    """Label an axis, and say what its curves are.
 
     titles: of x, y and the axis, by those names. below: the legend is below the axis, where it hides nothing.
     """
-    axis.set_xlabel(titles.get("x", ""))
-    axis.set_ylabel(titles.get("y", ""))
-    axis.set_title(titles.get("title", ""), fontsize=9)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(linewidth=0.4, alpha=0.6)
-    axis.set_axisbelow(True)
+    label(axis, titles.get("x", ""), titles.get("y", ""), titles.get("title", ""))
     if below:
         axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     else:

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value
+from penstock.experiments.pictures import COLOURS
 from penstock.experiments.potus.runs import case, measured, run_system, spec
-from penstock.experiments.potus.summaries import COLOURS, cost_ratio, curve, finish, line, means, power, signed, where
+from penstock.experiments.potus.summaries import ACROSS_V, cost_ratio, curve, finish, line, means, power, signed, where
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.slotted import Placed, System, build_system
 from penstock.model.topology import Component, Kind, Stream, Topology
@@ -68,10 +69,9 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     cost.plot(base.index, base.iloc[0] * base.index[0] / base.index, ":", color="black", label="like 1/V")
     cost.set_xscale("log")
     cost.set_yscale("log")
-    finish(
-        cost, {"x": "V", "y": "mean cost − optimum, a slot", "title": "(17); below 0.02 the runs are too short to tell"}
-    )
-    finish(backlog, {"x": "V", "y": "mean backlog (tuples)", "title": "(18)"})
+    short = "(17); below 0.02 the runs are too short to tell"
+    finish(cost, {"x": ACROSS_V, "y": "mean cost − optimum (links a slot)", "title": short})
+    finish(backlog, {"x": ACROSS_V, "y": "mean backlog (tuples)", "title": "(18)"})
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
@@ -157,7 +157,9 @@ def _draw_example(rows: pd.DataFrame, picture: "Picture") -> None:
     axis.axhline(float(rows["optimum"].iloc[0]), color="black", linewidth=0.8, label="optimum")
     axis.set_xscale("log")
     axis.set_ylim(bottom=0)
-    finish(axis, {"x": "V", "y": "mean cost a slot", "title": "a free first hop leads to a dear second one"})
+    finish(
+        axis, {"x": ACROSS_V, "y": "mean cost (links a slot)", "title": "a free first hop leads to a dear second one"}
+    )
 
 
 def _example_claims(rows: pd.DataFrame) -> list[Claim]:

@@ -1,0 +1,67 @@
+"""`penstock autopilot`: which policy moves the tasks of a running application, and how it stands."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption, RunOption, RunsOption, policy_names
+
+if TYPE_CHECKING:
+    from penstock.model.status import PilotStatus
+
+EXAMPLES = """Examples:
+
+  penstock autopilot status
+
+  penstock autopilot local-search:seconds=1 --shadow
+
+  penstock autopilot predictive --act --run word-count-20250131-142501
+
+  penstock autopilot off
+"""
+
+
+def _choices(incomplete: str) -> list[str]:
+    own = [word for word in ("off", "status") if word.startswith(incomplete)]
+    return [*own, *(name for name in policy_names(incomplete) if name != "all")]
+
+
+@app.command(epilog=EXAMPLES)
+def autopilot(
+    policy: Annotated[
+        str,
+        typer.Argument(
+            metavar="POLICY|off|status", help="Who decides from now on; off: nobody.", autocompletion=_choices
+        ),
+    ] = "status",
+    run: RunOption = None,
+    shadow: Annotated[
+        bool | None, typer.Option("--shadow/--act", help="Only decide and record, or act; as it is unless said.")
+    ] = None,
+    runs: RunsOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Have another policy move the tasks of a running application, or none, or say how its autopilot stands.
+
+    It counts from the next decision on; a change that is under way is judged first. What was decided is told by
+    penstock history.
+    """
+    from penstock.cli.output import console, print_json
+    from penstock.policies.registry import make
+    from penstock.runtime.folder import find_running
+    from penstock.runtime.socket import Steer, ask
+
+    wanted = None if policy == "status" else policy
+    if wanted not in (None, "off"):
+        make(policy)
+    found = ask(find_running(run, runs), Steer(wanted, shadow))
+    if as_json:
+        print_json(found)
+    else:
+        console.print(_line(found), markup=False, soft_wrap=True)
+
+
+def _line(status: "PilotStatus") -> str:
+    return f"autopilot {status.text or 'off'}"

@@ -1,0 +1,111 @@
+"""`penstock evaluate`: how well do models predict what was measured?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption
+from penstock.cli.train import MasterOption, TablesArgument, percent, working
+
+if TYPE_CHECKING:
+    from penstock.pipeline.accuracy import Compared
+
+EXAMPLES = """Examples:
+
+  penstock evaluate latency other-tables --model word-count.npz
+
+  penstock evaluate latency other-tables --model word-count.npz --plot accuracy.png
+"""
+NAMES = {"paths": "overall, by paths", "trees": "overall, whole tuples"}
+
+evaluate = typer.Typer(help="Compare models with what was measured.", no_args_is_help=True)
+app.add_typer(evaluate, name="evaluate")
+
+
+@evaluate.callback()
+def group() -> None:
+    """Compare models with what was measured."""
+
+
+@evaluate.command(epilog=EXAMPLES)
+def latency(
+    tables: TablesArgument,
+    model: Annotated[Path, typer.Option(help="A file of models, from penstock train latency.")],
+    plot: Annotated[Path | None, typer.Option(help="Draw predicted against measured times (.png, .svg, .pdf).")] = None,
+    master: MasterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how close latency models come to the measured means of windows: 1 - |predicted - measured| / measured.
+
+    Per component, per stream and for the whole application; beside them a mean predictor and a linear model that were
+    trained on the same rows. Use tables of runs that the models were not trained on: on their own they look better than
+    they are. The whole is the longest path of means; a tuple that becomes many takes longer, the last of them counts.
+    """
+    from penstock.cli.inputs import refuse_outputs
+    from penstock.estimate.latency_models import load_models
+
+    refuse_outputs(None, plot, str(tables))
+    models = load_models(model)
+    with working("comparing", tables, master, quiet=as_json) as spark:
+        from penstock.pipeline.accuracy import evaluate_latency
+
+        compared = evaluate_latency(spark, tables, models)
+    if plot is not None:
+        from penstock.cli.evaluate_plots import plot_accuracy
+
+        plot_accuracy(compared, models.application, plot)
+    if as_json:
+        _print_json(compared, models.application)
+        return
+    show(compared, models.application)
+    if plot is not None:
+        from penstock.cli.output import console
+
+        console.print(f"drew {plot}", markup=False, soft_wrap=True)
+
+
+def title(one: "Compared") -> str:
+    """Return what a comparison is of, for a person."""
+    return NAMES.get(one.name, one.name) if one.of == "overall" else one.name
+
+
+def show(compared: "Sequence[Compared]", application: str) -> None:
+    """Print how close models came, beside simpler ones."""
+    from rich.markup import escape
+
+    from penstock.cli.output import console, duration, table
+
+    sets = list(compared[0].predicted)
+    rows = table("", "windows", "measured", "predicted", "accuracy", *sets[1:])
+    for one in compared:
+        means = (duration(_mean(one.measured)), duration(_mean(one.predicted["model"])))
+        accuracies = [percent(one.accuracy(name)) for name in sets]
+        name = f"[bold]{escape(title(one))}[/]" if one.of == "overall" else escape(title(one))
+        rows.add_row(name, f"{len(one.measured):,}", *means, f"[bold]{accuracies[0]}[/]", *accuracies[1:])
+    console.print(f"[bold]{escape(application)}[/]: latency models against measured windows\n")
+    console.print(rows)
+    console.print("[dim]accuracy: mean over windows; the columns behind it are simpler models[/]", soft_wrap=True)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _print_json(compared: "Sequence[Compared]", application: str) -> None:
+    from penstock.cli.output import print_json
+
+    rows = [
+        {
+            "of": one.of,
+            "name": one.name,
+            "windows": len(one.measured),
+            "measured_s": _mean(one.measured),
+            "predicted_s": {name: _mean(values) for name, values in one.predicted.items()},
+            "accuracy": {name: one.accuracy(name) for name in one.predicted},
+        }
+        for one in compared
+    ]
+    print_json({"application": application, "rows": rows})

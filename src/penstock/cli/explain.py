@@ -1,0 +1,152 @@
+"""`penstock explain`: why the autopilot decided as it did, and what another policy would have decided."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption, RunOption, RunsOption, policy_names
+
+if TYPE_CHECKING:
+    from penstock.control.loop.ledger import Book, Decision, Episode, Step
+
+EXAMPLES = """Examples:
+
+  penstock explain 3
+
+  penstock explain last --run word-count-20250131-142501 --policy r-storm --policy t-storm
+"""
+MOST_MOVES = 12  # that are listed
+
+
+@app.command(epilog=EXAMPLES)
+def explain(
+    decision: Annotated[str, typer.Argument(metavar="DECISION", help="Its number in penstock history, or last.")],
+    run: RunOption = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Say what this policy would have decided on the same inputs; repeat for more.",
+            autocompletion=policy_names,
+        ),
+    ] = None,
+    runs: RunsOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a decision was made from, what else was considered, why it was done or not, and what came of it.
+
+    The decision is made again from the ledger, and it is said where that gives something else than was written.
+    """
+    from penstock.cli.history import open_ledger
+    from penstock.cli.output import print_json
+    from penstock.control.loop.replaying import replay
+
+    _, book = open_ledger(run, runs)
+    episode = find(book, decision)
+    again = replay(episode)
+    same = again == episode.decision
+    others = [replay(episode, other) for other in policy or []]
+    if as_json:
+        print_json({"decision": episode.decision, "outcome": episode.outcome, "reproduced": same, "others": others})
+        return
+    _print(episode)
+    _print_others(episode, again, others, same)
+
+
+def find(book: "Book", text: str) -> "Episode":
+    """Return the decision of a number."""
+    from penstock.model.errors import InvalidInput, UnknownName, choices
+
+    known = {str(one.decision.number): one for one in book.episodes}
+    if not known:
+        raise InvalidInput("decision", "nothing has been decided in this run yet; wait, or name another --run")
+    found = known.get(list(known)[-1] if text == "last" else text)
+    if found is None:
+        raise UnknownName("decision", f"there is none numbered {text!r}; there are {choices(known)}")
+    return found
+
+
+def _print(episode: "Episode") -> None:
+    from penstock.cli.history import percent, realised
+    from penstock.cli.live import clock
+    from penstock.cli.output import console, number
+
+    made, outcome = episode.decision, episode.outcome
+    inputs, guard = made.inputs, made.inputs.guard
+    console.print(f"decision {made.number} by {inputs.policy}: {episode.verdict}", style="bold", markup=False)
+    rates = ", ".join(f"{name} {number(rate)}/s" for name, rate in inputs.rates.items())
+    means = ", ".join(f"{1e3 * (reading.mean_s or 0.0):.3g}" for reading in inputs.readings)
+    lines = [
+        ("when", f"{made.time}, {clock(made.at)} after the beginning"),
+        ("load", f"{rates}; busiest {_busiest(made)}"),
+        ("latency", f"{1e3 * made.before_s:.3g} ms, the mean of {means}"),
+        ("scored by", inputs.model or f"the estimate of {inputs.objective}"),
+        ("decided", ("to act, " if made.acts else "not to act, ") + made.reason),
+        ("guard", f"threshold {guard.threshold:.1%}, at most {guard.max_moves} moves, {1e3 * made.cost_s:.3g} ms cost"),
+        ("bound", f"{1e3 * made.bound_s:.3g} ms, above which it is taken back within {guard.measuring_s:g} s"),
+    ]
+    if made.predicted_s is not None:
+        lines.append(("predicted", f"{1e3 * made.predicted_s:.3g} ms"))
+    if outcome is not None and outcome.realised_s is not None:
+        change = percent(realised(episode))
+        lines.append(("realised", f"{1e3 * outcome.realised_s:.3g} ms, {change}; predicted {percent(-made.gain)}"))
+    if outcome is not None and outcome.note:
+        lines.append(("why", outcome.note))
+    for name, text in lines:
+        console.print(f"{name:<11}{text}", markup=False, soft_wrap=True)
+    _print_moves(made.moves)
+    _print_alternatives(made)
+
+
+def _busiest(made: "Decision") -> str:
+    cpu = made.inputs.readings[-1].cpu
+    if not cpu:
+        return "not known"
+    name = max(cpu, key=lambda machine: cpu[machine])
+    return f"{name} at {cpu[name]:.0%}"
+
+
+def _print_moves(moves: "list[Step]") -> None:
+    from penstock.cli.output import console, table
+
+    if not moves:
+        return
+    rows = table("task", "from", "to", left=("from", "to"))
+    for move in moves[:MOST_MOVES]:
+        rows.add_row(move.task.replace("[", r"\["), move.before, move.after)
+    console.print(rows)
+    if len(moves) > MOST_MOVES:
+        console.print(f"and {len(moves) - MOST_MOVES} more")
+
+
+def _print_alternatives(made: "Decision") -> None:
+    from penstock.cli.history import percent
+    from penstock.cli.output import console, number, table
+    from penstock.estimate.evaluator import UNSUSTAINED
+
+    if not made.alternatives:
+        return
+    rows = table("alternative", "moves", "score", "gain")
+    for one in made.alternatives:
+        name = f"[bold green]{one.name} ★[/]" if one.chosen else one.name
+        score = "not allowed" if one.score is None else number(one.score, 4)
+        score = "too slow" if one.score is not None and one.score <= UNSUSTAINED / 2 else score
+        rows.add_row(name, str(one.moves), score, percent(one.gain))
+    console.print(rows)
+
+
+def _print_others(episode: "Episode", again: "Decision", others: "list[Decision]", same: bool) -> None:
+    from penstock.cli.history import percent
+    from penstock.cli.output import console, table
+
+    if not same:
+        told = f"made again, it is another: {again.reason}, {len(again.moves)} moves"
+        console.print(f"{told}; has the version or the model changed since?", style="yellow", markup=False)
+    if not others:
+        return
+    rows = table("policy", "moves", "gain", "would act", "why", left=("would act", "why"))
+    for one in (episode.decision, *others):
+        acts = "yes" if one.acts else "no"
+        rows.add_row(one.inputs.policy, str(len(one.moves)), percent(one.gain), acts, one.reason.replace("[", r"\["))
+    console.print(rows)

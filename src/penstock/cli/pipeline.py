@@ -1,0 +1,114 @@
+"""`penstock pipeline`: telemetry into tables, as a Spark job."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption
+
+if TYPE_CHECKING:
+    from penstock.pipeline.job import Summary
+
+EXAMPLES = """Examples:
+
+  penstock pipeline run --input runs/word-count-20250131-142501 --output tables
+
+  penstock pipeline run --input runs --output tables --stream
+
+  penstock pipeline run --input telemetry --output tables --follow --window 10
+"""
+MOST_REASONS = 10
+
+pipeline = typer.Typer(help="Turn telemetry into tables of hops, tuples and windows.", no_args_is_help=True)
+app.add_typer(pipeline, name="pipeline")
+
+
+@pipeline.callback()
+def group() -> None:
+    """Turn telemetry into tables of hops, tuples and windows."""
+
+
+@pipeline.command(epilog=EXAMPLES)
+def run(
+    telemetry: Annotated[
+        Path,
+        typer.Option(
+            "--input", metavar="DIR", help="A run's folder, one of telemetry, or one that holds runs' folders."
+        ),
+    ],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="A folder for the tables.")],
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Take only files that were not taken before, as a stream that then ends.")
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="As --stream, but go on until interrupted.")] = False,
+    window: Annotated[float, typer.Option(help="Seconds of a window.")] = 30.0,
+    lateness: Annotated[
+        float, typer.Option(help="Seconds behind the newest of its worker from which a record is late.")
+    ] = 600.0,
+    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make hops, tuples, windows, load shares and reports (Parquet) of telemetry; what is unsound goes to quarantine.
+
+    A stream that is killed goes on where it was when it is started again, and gives the same tables as a batch.
+    """
+    from penstock.cli.output import print_json
+
+    summary = _run(telemetry, output, stream, follow, window, lateness, master, quiet=as_json)
+    if as_json:
+        print_json(summary)
+    else:
+        _show(summary, output)
+
+
+def _run(
+    telemetry: Path,
+    output: Path,
+    stream: bool,
+    follow: bool,
+    window: float,
+    lateness: float,
+    master: str | None,
+    quiet: bool,
+) -> "Summary":
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from penstock.cli.output import errors
+    from penstock.pipeline.job import SETTINGS, check, run_pipeline
+    from penstock.pipeline.session import session
+
+    check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("starting Spark", total=None)
+
+        def step(told: str) -> None:
+            progress.update(bar, description=told)
+
+        with session("pipeline", master, settings=SETTINGS) as spark:
+            if not quiet and not errors.is_terminal:
+                errors.print(f"reading {telemetry} on {spark.sparkContext.master}", markup=False, soft_wrap=True)
+            return run_pipeline(
+                spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=step
+            )
+
+
+def _show(summary: "Summary", output: Path) -> None:
+    from rich.markup import escape
+
+    from penstock.cli.output import console, number, table
+
+    rows = table("", "rows", title=f"tables of {summary.runs:,} run{'s' if summary.runs != 1 else ''}")
+    for name in ("records", "hops", "tuples", "task_windows", "edge_windows"):
+        rows.add_row(name.replace("_", " "), f"{getattr(summary, name):,}")
+    rows.add_row("quarantine", f"{sum(summary.quarantined.values()):,}")
+    for reason, count in list(summary.quarantined.items())[:MOST_REASONS]:
+        rows.add_row(f"  {escape(reason)}", f"{count:,}")
+    more = len(summary.quarantined) - MOST_REASONS
+    if more > 0:
+        rows.add_row(f"  [dim]{more} more reasons[/]", "")
+    rows.add_row("seconds", number(summary.seconds))
+    console.print(rows)
+    console.print(f"tables   {output}", soft_wrap=True, markup=False)

@@ -1,0 +1,46 @@
+"""The picture of a simulation by events: how latencies are distributed, and how busy machines are."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib import pyplot
+
+from penstock.cli.plots import BAR, BEST, GREY, save_figure
+from penstock.cli.simulate_events import FULL
+
+if TYPE_CHECKING:
+    from penstock.cli.simulate_events import Case
+    from penstock.control.twinning import Twinned
+
+POINTS = 2000  # of a line; more would not be seen
+RAREST = 1e-4  # share of tuples down to which the distribution is drawn
+
+
+def plot_events(found: "Twinned", case: "Case", path: Path) -> None:
+    """Draw the latencies of every seed, and the share of each machine's cores in use."""
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.4))
+    for span, seed in zip(found.spans, case.seeds, strict=True):
+        if len(span.latencies):
+            times = np.quantile(span.latencies, 1.0 - np.geomspace(1.0, RAREST, POINTS)) * 1e3
+            left.plot(times, np.geomspace(1.0, RAREST, POINTS), label=f"seed {seed}", linewidth=1.4)
+    left.set_yscale("log")
+    left.set_ylim(RAREST, 1.0)
+    left.set_xlabel("latency (ms)")
+    left.set_ylabel("share of source tuples that take longer")
+    if len(case.seeds) > 1:
+        left.legend(frameon=False, fontsize=8)
+    used = found.average("machine_cpu")
+    names = [machine.name for machine in case.cluster.machines]
+    right.bar(names, used, color=[BEST if share > FULL else BAR for share in used])
+    right.axhline(1.0, color=GREY, linewidth=0.8)
+    right.set_ylim(0.0, 1.05)
+    right.set_ylabel("share of the machine's cores in use")
+    right.tick_params(axis="x", labelrotation=90 if len(names) > 10 else 0)
+    for axis in (left, right):
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(linewidth=0.4, alpha=0.6)
+        axis.set_axisbelow(True)
+    title = f"{case.application.name} on {case.cluster.name}, {found.load.offered_tps:,.0f} tuples/s: simulated"
+    figure.suptitle(title, fontsize=10)
+    save_figure(figure, path)

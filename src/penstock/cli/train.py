@@ -1,0 +1,135 @@
+"""`penstock train`: models from the pipeline's tables."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.pipeline.training import Trained, Training
+
+EXAMPLES = """Examples:
+
+  penstock explore word-count li-10 --output telemetry
+
+  penstock pipeline run --input telemetry --output tables
+
+  penstock train latency tables --output word-count.npz
+
+  penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz
+"""
+
+TablesArgument = Annotated[Path, typer.Argument(metavar="TABLES", help="The output folder of penstock pipeline run.")]
+MasterOption = Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")]
+
+train = typer.Typer(help="Train models on the pipeline's tables.", no_args_is_help=True)
+app.add_typer(train, name="train")
+
+
+@train.callback()
+def group() -> None:
+    """Train models on the pipeline's tables."""
+
+
+@train.command(epilog=EXAMPLES)
+def latency(
+    tables: TablesArgument,
+    output: Annotated[Path, typer.Option(help="The file for the models (.npz).")],
+    kind: Annotated[
+        str, typer.Option(help="svr: support vector regression, the best by cross-validation; linear; mean.")
+    ] = "svr",
+    application: Annotated[
+        str | None, typer.Option(help="The application's name; without it, what its runs are called.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For everything that is drawn by lot.", min=0)] = 0,
+    master: MasterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn how long tuples take at each component and over each stream, from how loaded their machines are.
+
+    A regression is fitted to every component and every stream, all at once on Spark; kernel and parameters are those
+    that predict best on placements kept apart. The models then predict the latency of placements that were never tried:
+    penstock plan, run --model. Let the runs be of many placements (penstock explore), at the loads that will matter:
+    models know what they have seen. A mean and a linear model are fitted beside, to compare with.
+    """
+    _refuse(output, kind)
+    with working("training", tables, master, quiet=as_json) as spark:
+        from penstock.estimate.latency_models import save_models
+        from penstock.pipeline.training import train_latency
+
+        made = train_latency(spark, tables, kind=kind, application=application, seed=seed)  # type: ignore[arg-type]
+    save_models(made.models, output)
+    if as_json:
+        from penstock.cli.output import print_json
+
+        trained = [one._asdict() for one in made.trained]
+        print_json({"file": str(output), "application": made.models.application, "kind": kind, "models": trained})
+    else:
+        _show(made, output)
+
+
+@contextmanager
+def working(told: str, tables: Path, master: str | None, quiet: bool) -> Iterator["SparkSession"]:
+    """Give a Spark session, saying meanwhile what is going on; refuse a folder that is not there before."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from penstock.cli.output import errors
+    from penstock.model.errors import FileProblem
+    from penstock.pipeline.session import session
+
+    if not (tables / "task_windows").is_dir():
+        problem = "expected the output folder of penstock pipeline run, it has no task_windows"
+        raise FileProblem(f"{tables}: {problem}; choose another")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("starting Spark", total=None)
+        with session("latency", master) as spark:
+            progress.update(bar, description=f"{told} on {spark.sparkContext.master}")
+            yield spark
+
+
+def _refuse(output: Path, kind: str) -> None:
+    from penstock.model.errors import FileProblem, UnknownName
+
+    if kind not in ("svr", "linear", "mean"):
+        raise UnknownName("kind", f"no kind of model is named {kind!r}; there are linear, mean, svr")
+    if output.suffix.lower() != ".npz":
+        raise FileProblem(f"{output}: expected a name that ends in .npz; rename it")
+    if not output.absolute().parent.is_dir():
+        raise FileProblem(f"{output}: cannot be written, {output.parent} is not a folder; choose another place")
+
+
+def _show(made: "Training", output: Path) -> None:
+    from rich.markup import escape
+
+    from penstock.cli.output import console, table
+
+    rows = table("", "kernel", "parameters", "rows", "accuracy", "linear", "mean", left=("kernel", "parameters"))
+    for one in made.trained:
+        cells = (percent(one.accuracy), percent(one.beside.get("linear")), percent(one.beside.get("mean")))
+        rows.add_row(escape(one.name), one.kind, _parameters(one), f"{one.rows:,}", *cells)
+    places = max((one.placements for one in made.trained), default=0)
+    console.print(f"[bold]{escape(made.models.application)}[/]: latency models from {places} placements\n")
+    console.print(rows)
+    apart = "placements" if places > 1 else "windows, as there is one placement only: explore more of them"
+    note = f"accuracy: 1 - |predicted - measured| / measured of a window's mean, on {apart} kept apart"
+    console.print(f"[dim]{note}; linear and mean: simpler models on the same[/]", soft_wrap=True)
+    console.print(f"saved {output}", markup=False, soft_wrap=True)
+
+
+def percent(share: float | None) -> str:
+    """Write a share for a person."""
+    return "-" if share is None or share != share else f"{100 * share:.1f} %"
+
+
+def _parameters(one: "Trained") -> str:
+    told = {**one.parameters}
+    label = "log" if told.pop("label", "") == "logarithm" else ""
+    return " ".join([*(f"{name}={value:.3g}" for name, value in told.items()), *([label] if label else [])])

@@ -1,0 +1,188 @@
+"""What the network takes, from the time that single tuples of several sizes were on their way between slots.
+
+The time of a tuple is linear in what is not known: a delay by how far apart its slots are and, between machines, its
+bytes times what a byte takes on the sender's and on the receiver's card; on a routed network, delays and bytes add up
+over the links of its way. All times together give all of it by least squares. Where they do not tell two cards apart,
+as between two machines only, the answer is the one nearest to what was described.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from penstock.control.calibration.findings import Left, Measured
+from penstock.estimate.hops import slot_delays
+from penstock.model.cluster import Cluster, Distances
+from penstock.model.placement import Hop
+from penstock.model.routes import BITS
+from penstock.model.slotgraph import MEGABIT, expand_slots
+from penstock.model.taskgraph import Floats
+
+MILLISECOND = 1e-3
+SEEN_S = 1e-6  # by which a larger tuple must be slower for its bytes to count
+DISTANCES = ("same_slot_ms", "same_process_ms", "same_host_ms", "other_host_ms")
+
+
+class Sent(NamedTuple):
+    """Tuples of one size that went from one slot to another, one at a time."""
+
+    source: int  # slot
+    target: int  # slot
+    size: float  # bytes
+    seconds: float  # on the way, as usual
+    tuples: int
+
+
+class Found(NamedTuple):
+    """A cluster as its network was measured."""
+
+    cluster: Cluster
+    measured: list[Measured]
+    left: list[Left]
+
+
+class _Unknowns(NamedTuple):
+    """The unknowns, in s and s a byte: delays by distance, delays of links, bytes on cards or links."""
+
+    names: list[str]
+    described: Floats
+    units: Floats  # by which they are multiplied to be of one size
+
+
+def measure_network(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None) -> Found:
+    """Return a cluster with measured delays and bandwidths; `routes` are the ways between machines that tuples took."""
+    largest = max((one.size for one in sent), default=0.0)
+    unknowns = _unknowns(cluster, largest)
+    rows = np.array([_row(cluster, one, routes or {}) for one in sent]).reshape(len(sent), len(unknowns.names))
+    used = np.flatnonzero(np.abs(rows).sum(axis=0) > 0)
+    weight = np.sqrt([one.tuples for one in sent])
+    times = np.array([one.seconds for one in sent])
+    off = times - rows @ unknowns.described
+    scaled = rows[:, used] / unknowns.units[used]
+    change, *_ = np.linalg.lstsq(scaled * weight[:, None], off * weight, rcond=1e-9)  # nearest to what was described
+    values = unknowns.described.copy()
+    values[used] = np.maximum(0.0, values[used] + change / unknowns.units[used])
+    told = _told(scaled)
+    residual = times - rows @ values
+    return _written(cluster, unknowns, values, used, told, rows, residual, sent, largest)
+
+
+def _unknowns(cluster: Cluster, largest: float) -> _Unknowns:
+    distances = [f"delay, {name.removesuffix('_ms').replace('_', ' ')}" for name in DISTANCES]
+    delays = [getattr(cluster.distances, name) * MILLISECOND for name in DISTANCES]
+    if cluster.routed:
+        latency = [f"delay of {link.label}" for link in cluster.links]
+        cards = [f"bandwidth of {link.label}" for link in cluster.links]
+        delays += [link.latency_ms * MILLISECOND for link in cluster.links]
+        widths: list[float | None] = [link.bandwidth_mbps or None for link in cluster.links]
+    else:
+        latency, cards = [], [f"bandwidth of {machine.name}" for machine in cluster.machines]
+        widths = [machine.network_mbps for machine in cluster.machines]
+    bytes_s = [0.0 if width is None else BITS / (width * MEGABIT) for width in widths]
+    return _Unknowns(
+        names=[*distances, *latency, *cards],
+        described=np.array([*delays, *bytes_s]),
+        units=np.array([1.0] * len(delays) + [max(largest, 1.0)] * len(bytes_s)),
+    )
+
+
+def _row(cluster: Cluster, one: Sent, routes: dict[Hop, tuple[int, ...]]) -> Floats:
+    """Return what of each unknown a tuple's time is made of."""
+    slots = expand_slots(cluster)
+    row = np.zeros(len(DISTANCES) + (2 * len(cluster.links) if cluster.routed else len(cluster.machines)))
+    a, b = int(slots.machine[one.source]), int(slots.machine[one.target])
+    if a != b and cluster.routed:
+        for link in routes[Hop(0, a, b)]:
+            row[len(DISTANCES) + link] += 1.0
+            row[len(DISTANCES) + len(cluster.links) + link] += one.size
+        return row
+    apart = slots._replace(delay_ms=np.arange(len(DISTANCES), dtype=np.float64))
+    source, target = np.array([one.source], dtype=np.int32), np.array([one.target], dtype=np.int32)
+    row[int(slot_delays(apart, source, target)[0])] = 1.0
+    if a != b:
+        row[len(DISTANCES) + a] += one.size
+        row[len(DISTANCES) + b] += one.size
+    return row
+
+
+def _told(rows: Floats) -> Floats:
+    """Return for each unknown whether the times tell it apart from all others: 1, or less."""
+    return np.diag(np.linalg.pinv(rows, rcond=1e-9) @ rows)
+
+
+def _written(
+    cluster: Cluster,
+    unknowns: _Unknowns,
+    values: Floats,
+    used: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    told: Floats,
+    rows: Floats,
+    residual: Floats,
+    sent: list[Sent],
+    largest: float,
+) -> Found:
+    """Put what was found into a cluster, and say what it is and how sure."""
+    measured: list[Measured] = []
+    left: list[Left] = []
+    known: dict[int, float] = {}  # unknown -> ms or Mbps
+    for place, column in enumerate(used.tolist()):
+        name, value = unknowns.names[column], float(values[column])
+        own = rows[:, column] > 0
+        count = sum(one.tuples for one, is_own in zip(sent, own, strict=True) if is_own)
+        spread = float(np.std(residual[own]))
+        if name.startswith("delay"):
+            described = float(unknowns.described[column])
+            measured.append(Measured(what=name, value=value, unit="s", spread=spread, count=count, described=described))
+            known[column] = value / MILLISECOND
+            continue
+        if value * largest < SEEN_S:
+            left.append(Left(what=name, why=f"tuples of {largest:g} B were no slower than small ones"))
+            continue
+        if told[place] < 1 - 1e-6:
+            why = "it cannot be told from that of the other end; what was measured is the nearest to the description"
+            left.append(Left(what=name, why=why))
+        before = float(unknowns.described[column])
+        mbps = BITS / value / MEGABIT
+        measured.append(
+            Measured(
+                what=name,
+                value=mbps,
+                unit="Mbit/s",
+                spread=mbps * spread / (value * largest),
+                count=count,
+                described=BITS / before / MEGABIT if before > 0 else None,
+            )
+        )
+        known[column] = mbps
+    unseen = [name for column, name in enumerate(unknowns.names) if column not in used]
+    left += [Left(what=name, why="nothing went that way") for name in unseen if not _beside(cluster, name)]
+    return Found(_changed(cluster, known), measured, left)
+
+
+def _beside(cluster: Cluster, name: str) -> bool:
+    """Whether a delay has no meaning on a cluster: between machines that only links join, or in one process."""
+    return cluster.routed and name in ("delay, other host", "delay, same host")
+
+
+def _changed(cluster: Cluster, known: dict[int, float]) -> Cluster:
+    """Return a cluster with what is known in place of what was described."""
+    distances = Distances(
+        **{name: known.get(place, getattr(cluster.distances, name)) for place, name in enumerate(DISTANCES)}
+    )
+    first = len(DISTANCES)
+    if not cluster.routed:
+        machines = tuple(
+            msgspec.structs.replace(one, network_mbps=known[first + place]) if first + place in known else one
+            for place, one in enumerate(cluster.machines)
+        )
+        return msgspec.structs.replace(cluster, machines=machines, distances=distances)
+    links = tuple(
+        msgspec.structs.replace(
+            one,
+            latency_ms=known.get(first + place, one.latency_ms),
+            bandwidth_mbps=known.get(first + len(cluster.links) + place, one.bandwidth_mbps),
+        )
+        for place, one in enumerate(cluster.links)
+    )
+    return msgspec.structs.replace(cluster, links=links, distances=distances)

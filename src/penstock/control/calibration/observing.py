@@ -1,0 +1,171 @@
+"""Sums telemetry up on Spark for calibration: however long a run was, what comes back is a few small tables.
+
+Times are on the controller's clock. What was recorded before a run has settled, or after it was told to drain, does
+not count.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from penstock.model.errors import FileProblem
+from penstock.model.telemetry import RecordKind
+from penstock.pipeline.clocks import clocks, on_controller_clock
+from penstock.pipeline.hops import component, each_once, hops
+from penstock.pipeline.ingest import ingest, read_telemetry
+
+SHORTEST_S = 1e-9  # that a time is taken to be at least, where its logarithm is wanted
+LOW = 0.05  # share of hops that were on their way for less
+
+
+class Observed(NamedTuple):
+    """What telemetry says of one run."""
+
+    run: str
+    emulated: bool
+    seconds: float  # that count
+    tasks: pd.DataFrame  # a row a task and worker: component, processed, given, busy, blocked, interval
+    workers: pd.DataFrame  # a row a worker: used (s of its cpu share), interval, lag (s at worst)
+    services: pd.DataFrame  # a row a component and worker: count, mean, deviation, log_mean, log_deviation; s
+    streams: pd.DataFrame  # a row a stream: count, bytes (mean of those that have any), remote (share)
+    trees: pd.DataFrame  # of complete trees, a row a stream and a row a component: followed (tuples)
+    ways: pd.DataFrame  # a row a pair of tasks and their workers, and number of bytes: count, median, low; s on the way
+
+
+def observe(
+    spark: SparkSession, folder: Path, run: str | None = None, settle_s: float = 2.0, until: str = "drain"
+) -> Observed:
+    """Sum the telemetry in a folder up; refuse what nothing can be learnt from.
+
+    run: its name, where the folder has others too. until: an event that ends what counts, beside the drain.
+    """
+    good = ingest(read_telemetry(spark, folder).good).good
+    if run is not None:
+        good = good.where(sf.col("run") == run)
+    good = good.cache()
+    table = clocks(good).cache()
+    whole = each_once(hops(good, table)).cache()
+    try:
+        span = _span(on_controller_clock(good, table, ("at",)), folder, settle_s, until)
+        return _summed(span, good, table, whole, folder)
+    finally:
+        for cached in (whole, table, good):
+            cached.unpersist()
+
+
+class _Span(NamedTuple):
+    """What of a run counts."""
+
+    run: str
+    emulated: bool
+    begin: float
+    end: float
+
+
+def _span(rows: DataFrame, folder: Path, settle_s: float, until: str) -> _Span:
+    """Return from when to when a run's records count; `rows` are on the controller's clock."""
+    is_task = _is(RecordKind.TASK)
+    ends = _is(RecordKind.EVENT) & sf.col("event").isin("drain", until)
+    found = rows.agg(
+        sf.sort_array(sf.collect_set("run")).alias("runs"),
+        sf.max("emulated").alias("emulated"),
+        sf.min(sf.when(is_task, sf.col("at") - sf.col("interval"))).alias("begin"),
+        sf.max(sf.when(is_task, sf.col("at"))).alias("last"),
+        sf.min(sf.when(ends, sf.col("at"))).alias("told"),
+    ).first()
+    if found is None or found.begin is None:
+        raise FileProblem(f"{folder}: has no records of tasks; let the application run longer, or name another run")
+    if len(found.runs) > 1:
+        several = f"has the telemetry of {len(found.runs)} runs, {found.runs[0]} and others"
+        raise FileProblem(f"{folder}: {several}; name one run")
+    end = found.last if found.told is None else min(found.last, found.told)
+    if end - found.begin <= settle_s:
+        lasted = f"the run lasted {max(end - found.begin, 0.0):.3g} s, of which the first {settle_s:g} s do not count"
+        raise FileProblem(f"{folder}: {lasted}; let it run longer")
+    return _Span(found.runs[0], found.emulated, found.begin + settle_s, end)
+
+
+def _summed(span: _Span, good: DataFrame, table: DataFrame, whole: DataFrame, folder: Path) -> Observed:
+    timed = on_controller_clock(good.where(_is(RecordKind.TASK) | _is(RecordKind.MACHINE)), table, ("at",))
+    timed = timed.where((sf.col("at") - sf.col("interval") >= span.begin) & (sf.col("at") <= span.end))
+    done = good.where(_is(RecordKind.DONE)).select("root").distinct()
+    counted = whole.where(sf.col("started").between(span.begin, span.end))
+    observed = Observed(
+        run=span.run,
+        emulated=span.emulated,
+        seconds=span.end - span.begin,
+        tasks=_tasks(timed.where(_is(RecordKind.TASK))).toPandas(),
+        workers=_workers(timed.where(_is(RecordKind.MACHINE))).toPandas(),
+        services=_services(counted).toPandas(),
+        streams=_streams(counted).toPandas(),
+        trees=_trees(whole.join(sf.broadcast(done), "root", "left_semi"), good, done).toPandas(),
+        ways=_ways(counted).toPandas(),
+    )
+    if not len(observed.tasks) or observed.tasks["processed"].sum() == 0:
+        raise FileProblem(f"{folder}: its tasks processed nothing; let the application run longer, or at a higher rate")
+    if not len(observed.services):
+        raise FileProblem(f"{folder}: no tuple in it was followed; run the application with --sample")
+    return observed
+
+
+def _is(kind: RecordKind) -> Column:
+    return sf.col("kind") == kind.value
+
+
+def _tasks(rows: DataFrame) -> DataFrame:
+    names = ("processed", "given", "busy", "blocked", "interval")
+    return rows.groupBy(component("task").alias("component"), "task", "worker").agg(
+        *(sf.sum(sf.coalesce(name, sf.lit(0))).cast("double").alias(name) for name in names)
+    )
+
+
+def _workers(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("worker").agg(
+        sf.sum(sf.col("busy") * sf.col("interval")).alias("used"),
+        sf.sum("interval").alias("interval"),
+        sf.max(sf.coalesce("lag", sf.lit(0.0))).alias("lag"),
+    )
+
+
+def _services(rows: DataFrame) -> DataFrame:
+    logarithm = sf.log(sf.greatest(sf.col("processing"), sf.lit(SHORTEST_S)))
+    return rows.groupBy(sf.col("target_component").alias("component"), sf.col("target_worker").alias("worker")).agg(
+        sf.count("*").alias("count"),
+        sf.avg("processing").alias("mean"),
+        sf.stddev_pop("processing").alias("deviation"),
+        sf.avg(logarithm).alias("log_mean"),
+        sf.stddev_pop(logarithm).alias("log_deviation"),
+    )
+
+
+def _streams(rows: DataFrame) -> DataFrame:
+    other = (sf.col("source_worker") != sf.col("target_worker")).cast("double")
+    return rows.groupBy("stream").agg(
+        sf.count("*").alias("count"),
+        sf.avg(sf.when(sf.col("bytes") > 0, sf.col("bytes"))).alias("bytes"),
+        sf.stddev_pop(sf.when(sf.col("bytes") > 0, sf.col("bytes"))).alias("bytes_deviation"),
+        sf.avg(other).alias("remote"),
+    )
+
+
+def _trees(whole: DataFrame, good: DataFrame, done: DataFrame) -> DataFrame:
+    """Count the tuples of complete trees by stream and by the component that processed them, sources included."""
+    roots = good.where(_is(RecordKind.ROOT)).join(sf.broadcast(done), "root", "left_semi").dropDuplicates(["root"])
+    empty = sf.lit(None).cast("string")
+    counted = (
+        whole.select("stream", empty.alias("component"))
+        .unionByName(whole.select(empty.alias("stream"), sf.col("target_component").alias("component")))
+        .unionByName(roots.select(empty.alias("stream"), component("task").alias("component")))
+    )
+    return counted.groupBy("stream", "component").agg(sf.count("*").alias("followed"))
+
+
+def _ways(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("source", "target", "source_worker", "target_worker", "bytes").agg(
+        sf.count("*").alias("count"),
+        sf.percentile("transfer", 0.5).alias("median"),
+        sf.percentile("transfer", LOW).alias("low"),
+    )

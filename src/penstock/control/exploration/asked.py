@@ -1,0 +1,164 @@
+"""A run of another process as a plant, asked over its control socket; and the exploration of one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+
+from penstock.control.exploration.index import Explored, Index
+from penstock.control.exploration.live import Exploration, Limits, explore_live
+from penstock.control.exploration.spans import Span, applied_at, cut, records_of, write_records
+from penstock.control.live import discover
+from penstock.control.loop.plant import Ended, Reading
+from penstock.control.resuming import emulated_cluster
+from penstock.model.cluster import Cluster
+from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.plan import Plan
+from penstock.model.status import Status
+from penstock.model.taskgraph import task_names
+from penstock.model.topology import Application, Kind
+from penstock.runtime.folder import NoRun, RunInfo
+from penstock.runtime.handle import Outcome
+from penstock.runtime.socket import ApplyPlan, GetStatus, ask
+
+APPLY_S = 120.0  # that a plan's moves may take
+FLUSH_S = 4.0  # after which workers have written their records
+
+
+class AskedPlant:
+    """A run of another process. Its latency is that of the last five seconds, so readings should not be closer."""
+
+    def __init__(self, info: RunInfo, application: Application, cluster: Cluster) -> None:
+        self._info = info
+        self.application = application
+        self.cluster = cluster
+        self._placement = self.placement()
+        self._read = self.now()
+
+    @property
+    def policy(self) -> str:
+        """What decided where its tasks are."""
+        return self._status().policy
+
+    def now(self) -> float:
+        """Return the time, from some beginning."""
+        return monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        sleep(seconds)
+        self._status()
+
+    def placement(self) -> dict[str, str]:
+        """Return the slot of every task, in the order of the task graph."""
+        found = self._status().placement
+        names = task_names(self.application)
+        if set(found) != set(names):
+            problem = f"run {self._info.run} has other tasks than {self.application.name!r}; name its own application"
+            raise InvalidInput("application", problem)
+        return {name: found[name] for name in names}
+
+    def reading(self) -> Reading:
+        """Return what was seen lately."""
+        status, now = self._status(), self.now()
+        seconds, self._read = now - self._read, now
+        moved = status.placement != self._placement
+        self._placement = dict(status.placement)
+        latency = status.latency
+        sources = [component for component in status.components if component.kind == Kind.SOURCE.value]
+        return Reading(
+            at=now,
+            seconds=seconds,
+            count=0 if latency is None else latency.count,
+            mean_s=None if latency is None else latency.mean_ms / 1e3,
+            p99_s=None if latency is None else latency.p99_ms / 1e3,
+            rates={component.name: component.rate_tps for component in status.components},
+            cpu={machine.name: machine.cpu for machine in status.machines},
+            queue=sum(component.queue + component.waiting_out for component in status.components),
+            blocked=max((source.blocked for source in sources), default=0.0),
+            epoch=status.epoch,
+            steady=status.phase == "running" and not moved,
+            gone=tuple(machine.name for machine in status.machines if not machine.alive),
+        )
+
+    def apply(self, plan: Plan) -> list[Outcome]:
+        """Move the tasks that a plan puts elsewhere."""
+        self._status()
+        return ask(self._info, ApplyPlan(plan), APPLY_S)
+
+    def _status(self) -> Status:
+        try:
+            status = ask(self._info, GetStatus())
+        except NoRun:
+            raise Ended from None
+        if status.phase not in ("running", "recovering"):
+            raise Ended
+        return status
+
+
+def explore_run(
+    info: RunInfo,
+    plant: AskedPlant,
+    output: Path,
+    *,
+    placements: int,
+    hold_s: float,
+    settle_s: float,
+    window_s: float,
+    limits: Limits,
+    margin: float,
+    seed: int = 0,
+    application: Application | None = None,
+    tried: Callable[[str, Explored], None] = lambda *_: None,
+    flush_s: float = FLUSH_S,
+) -> tuple[Index, Exploration]:
+    """Try random placements on a run; write a file of its telemetry for each that was held to the end, and the index.
+
+    application: with measured costs, where the run's own are not known.
+    """
+    done = explore_live(
+        plant,
+        placements=placements,
+        hold_s=hold_s,
+        settle_s=settle_s,
+        limits=limits,
+        margin=margin,
+        seed=seed,
+        application=application,
+        tried=tried,
+    )
+    if done.runs:
+        sleep(flush_s)
+        _write_spans(info, output, done, settle_s, hold_s)
+    index = Index(
+        application=plant.application.name,
+        cluster=plant.cluster.name,
+        live=True,
+        settle_s=settle_s,
+        hold_s=hold_s,
+        window_s=window_s,
+        runs=done.runs,
+        stopped=done.stopped,
+    )
+    return index, done
+
+
+def _write_spans(info: RunInfo, output: Path, done: Exploration, settle_s: float, hold_s: float) -> None:
+    """Cut the run's telemetry where plans were applied; the policy that a plan names is the name of its span."""
+    applied = applied_at(info.telemetry_path, info.run)
+    for name in done.runs:
+        if name not in applied:
+            raise PenstockError(f"{info.telemetry_path}: does not tell when {name} was applied; does it lose records?")
+        start = applied[name] + settle_s
+        span = Span(name, start, start + hold_s)
+        write_records(cut(records_of(info.telemetry_path, info.run, span), span), output, name)
+
+
+def machines_of(info: RunInfo) -> Cluster:
+    """Return the cluster that a run is on, as its driver has it; refuse one that only the driver knows."""
+    emulated = emulated_cluster(info)
+    if emulated is not None:
+        return emulated
+    if info.master != "embedded":
+        problem = f"run {info.run} is on Spark's executors, which only its driver knows"
+        raise InvalidInput("run", f"{problem}; explore one that emulates machines or is embedded, or the twin")
+    return discover((), True, None if info.setup is None else info.setup.slots)

@@ -1,0 +1,211 @@
+"""Explores on an application that runs: bounded, watched, and with the way back.
+
+Tasks move a few at a time, and every placement on the way must sustain the load too, by the estimator. Latency is read
+all the time; beyond the bound twice in a row, exploration ends. However it ends, also by Ctrl-C, tasks go back to where
+they were.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from penstock.control.exploration.drawing import Drawing, machines_used
+from penstock.control.exploration.index import Explored, run_name
+from penstock.control.loop.plant import Ended, Plant, Reading
+from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.placement import Hop, Placement
+from penstock.model.plan import to_plan
+from penstock.model.routes import route
+from penstock.model.topology import Application
+
+ORDERS = 20  # in which moves are tried to be made, before a placement is given up
+BEYOND = 2  # readings in a row
+PAUSE_S = 1.0  # between two batches of moves
+
+
+class Limits(NamedTuple):
+    """What an exploration must not exceed."""
+
+    moves: int  # tasks at a time
+    latency_s: float | None = None  # mean of source tuples; None: `times` that of the beginning
+    times: float = 5.0
+    reading_s: float = 5.0  # between two looks at the latency
+
+
+class Exceeded(PenstockError):
+    """Latency went beyond its bound."""
+
+
+@dataclass
+class Exploration:
+    """What became of it so far."""
+
+    runs: dict[str, Explored] = field(default_factory=dict)  # those that were held to the end
+    skipped: int = 0  # placements that could not be reached by steps that sustain the load
+    stopped: str = ""  # why it ended before all were tried
+
+
+def explore_live(
+    plant: Plant,
+    *,
+    placements: int,
+    hold_s: float,
+    settle_s: float,
+    limits: Limits,
+    margin: float = 0.2,
+    seed: int = 0,
+    application: Application | None = None,
+    tried: Callable[[str, Explored], None] = lambda *_: None,
+) -> Exploration:
+    """Try random placements on a plant, and put its tasks back.
+
+    application: what runs, with measured costs where its own are not known; the load is taken from the plant.
+    """
+    first = _first_reading(plant, limits)
+    measured = _loaded(application or plant.application, first)
+    drawing = Drawing(measured, plant.cluster, margin=margin, seed=seed)
+    walk = _Walk(plant, drawing, limits, _bound(limits, first), seed)
+    home, policy, done = walk.here(), plant.policy, Exploration()
+    try:
+        for number in range(placements):
+            name = run_name(number)
+            if not walk.go(drawing.draw(), name):
+                done.skipped += 1
+                continue
+            walk.watch(settle_s)
+            mean = walk.watch(hold_s)
+            done.runs[name] = Explored(
+                placement=plant.placement(),
+                rates=dict(measured.rate_tps),
+                machines=machines_used(plant.cluster, walk.here()),
+                seed=seed,
+                mean_s=mean,
+            )
+            tried(name, done.runs[name])
+    except Exceeded as exceeded:
+        done.stopped = str(exceeded)
+    except Ended:
+        done.stopped = "the run has ended"
+        return done
+    except KeyboardInterrupt:
+        done.stopped = "it was stopped"
+    finally:
+        if done.stopped != "the run has ended":
+            walk.return_to(home, policy)
+    return done
+
+
+def _first_reading(plant: Plant, limits: Limits) -> Reading:
+    plant.reading()
+    plant.wait(limits.reading_s)
+    found = plant.reading()
+    if found.mean_s is None:
+        problem = f"nothing came to its end in {limits.reading_s:g} s, so that nothing could be watched"
+        raise InvalidInput("run", f"{problem}; run it at a higher rate or with --sample")
+    return found
+
+
+def _bound(limits: Limits, first: Reading) -> float:
+    if limits.latency_s is not None:
+        if first.mean_s is not None and first.mean_s > limits.latency_s:
+            problem = (
+                f"latency is {1e3 * first.mean_s:.4g} ms already, above the bound of {1e3 * limits.latency_s:g} ms"
+            )
+            raise InvalidInput("most_latency", f"{problem}; choose another --most-latency")
+        return limits.latency_s
+    return limits.times * (first.mean_s or 0.0)
+
+
+def _loaded(application: Application, reading: Reading) -> Application:
+    """Return an application with the load that was seen."""
+    rates = {source.name: reading.rates.get(source.name, 0.0) for source in application.sources}
+    missing = [name for name, rate in rates.items() if rate <= 0]
+    if missing:
+        raise InvalidInput("run", f"source {missing[0]!r} gives nothing, so that no load is known; let it run first")
+    return msgspec.structs.replace(application, rate_tps=rates)
+
+
+class _Walk:
+    """The way from placement to placement."""
+
+    def __init__(self, plant: Plant, drawing: Drawing, limits: Limits, bound_s: float, seed: int) -> None:
+        self._plant = plant
+        self._drawing = drawing
+        self._limits = limits
+        self._bound_s = bound_s
+        self._rng = np.random.default_rng([seed, 1])
+
+    def here(self) -> Placement:
+        """Return where tasks are."""
+        number = {name: slot for slot, name in enumerate(self._plant.cluster.slot_names)}
+        return self._routed([number[slot] for slot in self._plant.placement().values()])
+
+    def go(self, target: Placement, name: str) -> bool:
+        """Move to a placement, some tasks at a time; return whether there was a way that sustains the load."""
+        steps = self._steps(self.here(), target)
+        if steps is None:
+            return False
+        for number, step in enumerate(steps):
+            self._apply(step, name if number + 1 == len(steps) else f"{name} on its way")
+            if number + 1 < len(steps):
+                self._plant.wait(PAUSE_S)
+        return True
+
+    def watch(self, seconds: float) -> float | None:
+        """Let time pass, looking at the latency; return its mean over that time."""
+        until = self._plant.now() + seconds
+        beyond, total, count = 0, 0.0, 0
+        self._plant.reading()
+        while (left := until - self._plant.now()) > 1e-9:
+            self._plant.wait(min(left, self._limits.reading_s))
+            reading = self._plant.reading()
+            slow = reading.mean_s is None or reading.mean_s > self._bound_s
+            beyond = beyond + 1 if slow else 0
+            if beyond >= BEYOND:
+                seen = "nothing came to its end" if reading.mean_s is None else f"{1e3 * reading.mean_s:.4g} ms"
+                raise Exceeded(f"latency exceeded its bound of {1e3 * self._bound_s:.4g} ms: {seen}")
+            total, count = total + (reading.mean_s or 0.0) * reading.count, count + reading.count
+        return total / count if count else None
+
+    def return_to(self, home: Placement, policy: str) -> None:
+        """Put tasks back, some at a time, whatever the estimator says of the placements on the way."""
+        here = self.here()
+        moving = [task for task, (a, b) in enumerate(zip(here.slots, home.slots, strict=True)) if a != b]
+        slots = list(here.slots)
+        for batch in _batches(moving, self._limits.moves) or [[]]:
+            for task in batch:
+                slots[task] = home.slots[task]
+            self._apply(self._routed(slots), policy)
+
+    def _apply(self, placement: Placement, name: str) -> None:
+        plant = self._plant
+        plan = to_plan(plant.application, plant.cluster, placement, policy=name, objective="throughput")
+        plant.apply(plan)
+
+    def _steps(self, here: Placement, target: Placement) -> list[Placement] | None:
+        """Return the placements on the way to one, the target last; None where some would not sustain the load."""
+        moving = [task for task, (a, b) in enumerate(zip(here.slots, target.slots, strict=True)) if a != b]
+        for _ in range(ORDERS):
+            slots, steps = list(here.slots), []
+            for batch in _batches(self._rng.permutation(moving).tolist(), self._limits.moves)[:-1]:
+                for task in batch:
+                    slots[task] = target.slots[task]
+                steps.append(self._routed(slots))
+            if all(self._drawing.sustains(step) for step in steps):
+                return [*steps, target]
+        return None
+
+    def _routed(self, slots: Sequence[int]) -> Placement:
+        """Return a placement with its routes, where the network is routed."""
+        if not self._plant.cluster.routed:
+            return Placement(tuple(slots))
+        view = self._drawing.instance
+        routes = route(view.tasks, view.slots, view.links, list(slots))
+        return Placement(tuple(slots), {} if isinstance(routes, Hop) else routes)
+
+
+def _batches(tasks: Sequence[int], most: int) -> list[list[int]]:
+    return [list(tasks[start : start + most]) for start in range(0, len(tasks), most)]

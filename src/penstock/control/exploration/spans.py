@@ -1,0 +1,108 @@
+"""Cuts telemetry by time, so that each placement of an exploration is a run of its own.
+
+A tuple belongs to the span in which it was due, with all that followed from it, whenever that ended; tasks' and
+machines' records belong to the span that their whole interval is in. Spans are on the controller's clock; every
+worker's own is corrected by its clock records. So windows, which count from a run's first tuple, hold one placement.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from penstock.model.errors import FileProblem
+from penstock.model.taskgraph import Floats
+from penstock.model.telemetry import RecordKind, arrow_schema
+
+TREES = (RecordKind.ROOT.value, RecordKind.HOP.value, RecordKind.DONE.value)
+AFTERMATH_S = 60.0  # after a span, in which its last trees may end
+TICK_S = 1e-6  # that intervals may reach beyond a span by rounding
+
+
+class Span(NamedTuple):
+    """From when to when a placement was held, on the controller's clock."""
+
+    run: str
+    start: float
+    end: float
+
+
+def cut(records: pa.Table, span: Span) -> pa.Table:
+    """Return the records of a span, as those of a run of its name."""
+    kind = np.asarray(records["kind"].to_pylist(), dtype=object)
+    ahead = _ahead(records, kind)
+    due = _numbers(records, "due") - ahead
+    roots = records["root"].to_numpy()
+    begun = (kind == RecordKind.ROOT.value) & (due >= span.start) & (due < span.end)
+    own = np.isin(roots, roots[begun]) & np.isin(kind, TREES)
+    at = _numbers(records, "at") - ahead
+    interval = np.nan_to_num(_numbers(records, "interval"))
+    inside = (at - interval >= span.start - TICK_S) & (at <= span.end + TICK_S)
+    clocks = kind == RecordKind.CLOCK.value
+    others = inside & ~np.isin(kind, TREES)
+    kept = records.filter(pa.array(own | others | clocks))
+    run = pa.array([span.run] * len(kept), pa.string())
+    return kept.set_column(kept.schema.get_field_index("run"), kept.schema.field("run"), run)
+
+
+def _ahead(records: pa.Table, kind: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> Floats:
+    """Return how far the clock of each record's worker is ahead of the controller's; DONE records are on that."""
+    worker = np.asarray(records["worker"].to_pylist(), dtype=object)
+    incarnation = _numbers(records, "incarnation")
+    offset = _numbers(records, "offset")
+    ahead = np.zeros(len(kind))
+    clocks = kind == RecordKind.CLOCK.value
+    for name, number in {(worker[row], incarnation[row]) for row in np.flatnonzero(clocks)}:
+        own = (worker == name) & (incarnation == number)
+        ahead[own] = np.median(offset[own & clocks])
+    return ahead
+
+
+def _numbers(records: pa.Table, column: str) -> Floats:
+    return np.asarray(pc.cast(records[column], pa.float64()).to_numpy(), dtype=np.float64)
+
+
+def write_records(records: pa.Table, folder: Path, run: str) -> Path:
+    """Write the records of a run into a folder, as one file, whole or not at all."""
+    final = folder / f"{run}.parquet"
+    temporary = final.with_name(f"_{final.name}")
+    try:
+        pq.write_table(records, temporary)
+        os.replace(temporary, final)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        why = (error.strerror or str(error)).lower()
+        raise FileProblem(f"{final}: cannot be written, {why}; choose another --output") from None
+    return final
+
+
+def applied_at(telemetry: Path, run: str) -> dict[str, float]:
+    """Return when each plan was applied in a run, by the name of its policy, on the controller's clock."""
+    wanted = (ds.field("kind") == RecordKind.EVENT.value) & (ds.field("event") == "apply") & (ds.field("run") == run)
+    found = _telemetry(telemetry).to_table(columns=["at", "detail"], filter=wanted)
+    return {row["detail"]: row["at"] for row in sorted(found.to_pylist(), key=lambda row: float(row["at"]))}
+
+
+def records_of(telemetry: Path, run: str, span: Span) -> pa.Table:
+    """Return the records of a run among which those of a span are: a little more, to be `cut`."""
+    data = _telemetry(telemetry)
+    of_run = ds.field("run") == run
+    clocks = data.to_table(filter=of_run & (ds.field("kind") == RecordKind.CLOCK.value))
+    offsets = _numbers(clocks, "offset")
+    low, high = (float(offsets.min()), float(offsets.max())) if len(offsets) else (0.0, 0.0)
+    near = (ds.field("at") >= span.start + min(low, 0.0)) & (ds.field("at") <= span.end + AFTERMATH_S + max(high, 0.0))
+    rest = data.to_table(filter=of_run & near & (ds.field("kind") != RecordKind.CLOCK.value))
+    return pa.concat_tables([clocks, rest])
+
+
+def _telemetry(folder: Path) -> ds.Dataset:
+    """Return the whole files of a folder; those whose names begin with `_` or `.` are still being written."""
+    files = sorted(str(path) for path in folder.glob("*.parquet") if path.name[0] not in "_.")
+    if not files:
+        raise FileProblem(f"{folder}: holds no telemetry (*.parquet); does the run keep any?")
+    return ds.dataset(files, schema=arrow_schema())

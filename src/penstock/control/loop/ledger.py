@@ -1,0 +1,217 @@
+"""The ledger: every decision of a control loop, with all that it was made from and what became of it.
+
+A file of JSON lines in the run's folder. It is enough by itself to make each decision again: an `Opening` describes the
+application and the cluster, a `Decision` holds its inputs. A decision is written before anything is done, its `Outcome`
+when that is known. Lines are appended whole and synced. Where a writer died in the middle of a line, the line is left
+behind; readers say so and go on.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from penstock.control.loop.guard import Guard
+from penstock.control.loop.plant import Reading
+from penstock.model.cluster import Cluster
+from penstock.model.errors import FileProblem
+from penstock.model.topology import Application
+from penstock.runtime.handle import Outcome as Moved
+
+LEDGER = "decisions.jsonl"  # in the run's folder
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record"):
+    """A line of the ledger."""
+
+    at: float  # seconds on the plant's clock
+
+
+class Opening(Record, frozen=True, tag="opening"):
+    """What the decisions below are about, until the next of these."""
+
+    run: str
+    time: str  # of day, ISO 8601
+    application: Application
+    cluster: Cluster
+
+
+class Seen(Record, frozen=True, tag="reading"):
+    """A reading."""
+
+    reading: Reading
+
+
+class Swap(Record, frozen=True, tag="swap"):
+    """Another policy, or whether it may act; None: it is off."""
+
+    policy: str | None
+    shadow: bool
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A task that goes from one slot to another."""
+
+    task: str
+    before: str
+    after: str
+
+
+class Alternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A placement that was considered."""
+
+    name: str
+    moves: int  # that lead to it
+    score: float | None  # by the objective, the higher the better; None: not allowed
+    gain: float  # relative to staying
+    chosen: bool = False
+
+
+class Inputs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that a decision is made from, beside the application and the cluster."""
+
+    policy: str
+    objective: str
+    seed: int
+    placement: dict[str, str]
+    rates: dict[str, float]  # offered to each source, tuples a second
+    readings: list[Reading]
+    held_s: float  # that a move holds its task up
+    guard: Guard
+    model: str = ""  # the file of latency models; empty: none, the objective's estimator
+    anchor_s: float | None = None  # the bound of earlier changes that were kept though worse, or taken back
+
+
+class Decision(Record, frozen=True, tag="decision"):
+    """What was decided and why."""
+
+    number: int
+    time: str  # of day, ISO 8601
+    inputs: Inputs
+    alternatives: list[Alternative]
+    moves: list[Step]
+    gain: float  # predicted, relative
+    acts: bool  # the guard lets it be done
+    reason: str
+    before_s: float  # latency, the mean of the readings
+    bound_s: float  # latency above which the change is taken back
+    cost_s: float  # of the moves, as latency
+    predicted_s: float | None = None  # latency; None: there is no latency model
+    shadow: bool = False  # it is only recorded
+
+
+class Outcome(Record, frozen=True, tag="outcome"):
+    """What became of a decision."""
+
+    number: int
+    verdict: str  # kept, rolled back, held, shadow, void, failed or unfinished
+    note: str = ""
+    realised_s: float | None = None  # latency, the mean of the readings
+    readings: list[Reading] = []
+    voided: int = 0  # measurements that counted for nothing
+    moved: list[Moved] = []
+    in_force_s: float = 0.0  # from the change until it was judged, or taken back
+
+
+Line = Opening | Seen | Swap | Decision | Outcome
+
+
+class Ledger:
+    """Writes the ledger of one run; without a path it is kept in memory, for experiments."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.lines: list[Line] = []  # without a path
+        self.next_number = 1
+        if path is not None and path.exists():
+            numbers = [line.number for line in read(path).lines if isinstance(line, Decision)]
+            self.next_number = max(numbers, default=0) + 1
+
+    def append(self, line: Line) -> None:
+        """Add a line, and return when it is on the disk; raise `FileProblem` where it cannot be."""
+        if isinstance(line, Decision):
+            self.next_number = line.number + 1
+        if self.path is None:
+            self.lines.append(line)
+            return
+        try:
+            _append(self.path, msgspec.json.encode(line) + b"\n")
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise FileProblem(f"{self.path}: cannot be written, {why}; make room or give it back") from None
+
+
+def _append(path: Path, line: bytes) -> None:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":  # a line that was left behind ends here
+            line = b"\n" + line
+        while line:
+            line = line[os.write(file, line) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@dataclass(frozen=True)
+class Book:
+    """A ledger that was read."""
+
+    lines: Sequence[Line]
+    problems: Sequence[str] = ()  # lines that could not be read, a sentence each
+
+    @property
+    def episodes(self) -> "list[Episode]":
+        """The decisions in order, each with what it was about and what became of it."""
+        found: dict[int, Episode] = {}
+        opening = None
+        for line in self.lines:
+            if isinstance(line, Opening):
+                opening = line
+            elif isinstance(line, Decision) and opening is not None:
+                found[line.number] = Episode(opening, line)
+            elif isinstance(line, Outcome) and line.number in found:
+                found[line.number].outcome = line
+        return list(found.values())
+
+    @property
+    def readings(self) -> list[Reading]:
+        """All readings, in order."""
+        return [line.reading for line in self.lines if isinstance(line, Seen)]
+
+
+@dataclass
+class Episode:
+    """A decision from its inputs to its outcome; None: it is under way, or was when its driver died."""
+
+    opening: Opening
+    decision: Decision
+    outcome: Outcome | None = field(default=None)
+
+    @property
+    def verdict(self) -> str:
+        """What became of it."""
+        return "under way" if self.outcome is None else self.outcome.verdict
+
+
+def read(path: Path) -> Book:
+    """Read a ledger; lines that are torn are left out and told of."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise FileProblem(f"{path}: cannot be read, {why}; decisions are kept by penstock run --autopilot") from None
+    lines: list[Line] = []
+    problems: list[str] = []
+    decoder = msgspec.json.Decoder(Line)
+    for number, text in enumerate(data.split(b"\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            lines.append(decoder.decode(text))
+        except (msgspec.DecodeError, ValueError) as error:
+            problems.append(f"{path}: line {number} is torn or not a ledger's, left out: {error}")
+    return Book(lines, problems)

@@ -1,0 +1,87 @@
+"""A run on Spark as a plant. Nothing here blocks the runtime: the run is asked as anybody may ask it."""
+
+from time import monotonic
+
+from penstock.control.loop.plant import Ended, Reading
+from penstock.model.cluster import Cluster
+from penstock.model.plan import Plan
+from penstock.model.status import Status
+from penstock.model.topology import Application, Kind
+from penstock.runtime.handle import Outcome
+from penstock.runtime.run import Run
+
+GOING = ("running", "recovering")  # phases in which something can still be changed
+
+
+class LivePlant:
+    """A run, read by its status."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._began = monotonic() - run.status().seconds
+        self._read = self.now()
+        self._placement = self.placement()
+
+    @property
+    def application(self) -> Application:
+        """What runs."""
+        return self._run.application
+
+    @property
+    def cluster(self) -> Cluster:
+        """What it runs on now."""
+        return self._run.cluster
+
+    @property
+    def policy(self) -> str:
+        """What decided where its tasks are."""
+        return self._run.status().policy
+
+    def now(self) -> float:
+        """Return the seconds since it began."""
+        return monotonic() - self._began
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self._run.wait(seconds)
+        self._refuse_ended(self._run.status())
+
+    def placement(self) -> dict[str, str]:
+        """Return the slot of every task."""
+        return dict(self._run.status().placement)
+
+    def reading(self) -> Reading:
+        """Return what was seen since the last reading."""
+        now = self.now()
+        seconds, self._read = now - self._read, now
+        status, latency = self._run.status(), self._run.latency(seconds)
+        moved = status.placement != self._placement
+        self._placement = dict(status.placement)
+        sources = [component for component in status.components if component.kind == Kind.SOURCE.value]
+        return Reading(
+            at=now,
+            seconds=seconds,
+            count=0 if latency is None else latency.count,
+            mean_s=None if latency is None else latency.mean_ms / 1e3,
+            p99_s=None if latency is None else latency.p99_ms / 1e3,
+            rates={component.name: component.rate_tps for component in status.components},
+            cpu={machine.name: machine.cpu for machine in status.machines},
+            queue=sum(component.queue + component.waiting_out for component in status.components),
+            blocked=max((source.blocked for source in sources), default=0.0),
+            epoch=status.epoch,
+            steady=status.phase == "running" and not moved,
+            gone=tuple(machine.name for machine in status.machines if not machine.alive),
+        )
+
+    def apply(self, plan: Plan) -> list[Outcome]:
+        """Move the tasks that a plan puts elsewhere."""
+        self._refuse_ended(self._run.status())
+        moved = self._run.apply(plan)
+        self._placement = self.placement()
+        self._read = self.now()  # what finished while tasks moved is nobody's
+        return moved
+
+    @staticmethod
+    def _refuse_ended(status: Status) -> None:
+        if status.phase not in GOING:
+            raise Ended

@@ -1,0 +1,122 @@
+"""A pilot: the autopilot of a run, in a thread of its own in the driver, and how it is asked and steered.
+
+The thread starts when a policy is first named, and ends with the run. A run is never kept waiting by it.
+"""
+
+from threading import Lock, Thread
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from penstock.control.loop.autopilot import Autopilot, Settings
+from penstock.control.loop.guard import Guard
+from penstock.control.loop.ledger import LEDGER, Ledger, Swap
+from penstock.estimate.evaluator import Objective
+from penstock.model.errors import PenstockError
+from penstock.model.status import PilotStatus
+from penstock.policies.registry import make
+
+if TYPE_CHECKING:
+    from penstock.runtime.run import Run
+
+LAST_S = 5.0  # that the thread is waited for at the end
+
+
+class Pilot:
+    """The autopilot of a run; its methods may be called from any thread."""
+
+    def __init__(
+        self, run: "Run", settings: Settings | None = None, guard: Guard | None = None, ledger: Ledger | None = None
+    ) -> None:
+        self._run = run
+        self._settings = settings or Settings(policy=None)
+        self._guard = guard or Guard()
+        self._ledger = ledger
+        self._lock = Lock()  # of what follows
+        self._autopilot: Autopilot | None = None
+        self._thread: Thread | None = None
+        self._problem = ""
+
+    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
+        """Have another policy decide from now on, `off` for none, None to leave it, and return how it stands."""
+        if policy not in (None, "off"):
+            make(policy or "")  # refuses one that nobody knows
+        if policy is not None or shadow is not None:
+            with self._lock:
+                self._change(policy, shadow)
+        return self.status()
+
+    def status(self) -> PilotStatus:
+        """Return how it stands."""
+        autopilot = self._autopilot
+        if autopilot is None:
+            return PilotStatus(policy=None, shadow=self._settings.shadow, state=self._problem or "off")
+        settings, last = autopilot.settings, autopilot.last
+        return PilotStatus(
+            policy=settings.policy,
+            shadow=settings.shadow,
+            state=self._problem or (autopilot.state if settings.policy is not None else "off"),
+            decisions=autopilot.ledger.next_number - 1,
+            last="" if last is None else last.verdict,
+        )
+
+    def join(self) -> None:
+        """Wait for the thread, once the run has ended."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(LAST_S)
+
+    def _change(self, policy: str | None, shadow: bool | None) -> None:
+        running = self._thread is not None and self._thread.is_alive()
+        if self._autopilot is not None and running:
+            chosen = self._autopilot.settings.policy if policy is None else policy if policy != "off" else None
+            self._autopilot.swap(chosen, shadow)
+            return
+        wanted = self._settings.policy if policy is None else policy
+        if wanted not in (None, "off"):
+            quiet = self._settings.shadow if shadow is None else shadow
+            self._begin(replace(self._settings, policy=wanted, shadow=quiet))
+
+    def _begin(self, settings: Settings) -> None:
+        from penstock.control.loop.live import LivePlant
+
+        self._problem = ""
+        ledger = self._ledger or Ledger(self._run.folder / LEDGER)
+        plant = LivePlant(self._run)
+        tell = self._run.say
+        self._autopilot = Autopilot(
+            plant, settings, guard=self._guard, ledger=ledger, tell=tell, run=self._run.folder.name
+        )
+        ledger.append(Swap(at=plant.now(), policy=settings.policy, shadow=settings.shadow))
+        self._thread = Thread(target=self._lead, args=(self._autopilot,), name="penstock autopilot", daemon=True)
+        self._thread.start()
+
+    def _lead(self, autopilot: Autopilot) -> None:
+        try:
+            autopilot.run()
+        except PenstockError as problem:
+            self._fail(str(problem))
+        except Exception as error:  # a defect of the loop is none of the run's
+            self._fail(f"a defect of Penstock, {type(error).__name__}: {error}")
+
+    def _fail(self, problem: str) -> None:
+        self._problem = f"stopped: {problem}"
+        self._run.say(f"the autopilot has stopped, {problem}", "warning")
+
+
+def attach(
+    run: "Run", policy: str | None = None, *, shadow: bool = False, objective: str | None = None, seed: int = 0,
+    model: str = "", guard: Guard | None = None,
+) -> Pilot:  # fmt: skip
+    """Give a run a pilot, which is off until a policy is named, here or later by `penstock autopilot`.
+
+    run = ps.run(flow, emulate=cluster)
+    pilot = attach(run, "local-search")
+    """
+    goal = objective or Objective.DELAY.value
+    settings = Settings(policy=None, objective=goal, seed=seed, model=model, shadow=shadow)
+    pilot = Pilot(run, settings, guard)
+    run.pilot = pilot
+    if policy is not None:
+        pilot.steer(policy)
+    return pilot

@@ -1,0 +1,123 @@
+"""The smallest change: of placements that are as good as each other, one near to where tasks are.
+
+A policy places from nothing, so that its answer may differ from what is there in names only: two alike machines, two
+slots of a machine or two tasks of a component exchanged. Here names are exchanged back, as many as leave the score as
+it is, and then moves are put in the order in which they gain most.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from penstock.model.taskgraph import Ints
+from penstock.policies.api import Evaluate, PlacementView
+
+SAME = 1e-9  # relative difference of scores that are equal
+ENOUGH = 0.95  # of the best gain that is in reach, for which fewer moves are taken
+
+
+class Stop(NamedTuple):
+    """A placement on the way from one to another."""
+
+    tasks: tuple[int, ...]  # that have moved
+    score: float
+
+
+def nearest(view: PlacementView, evaluate: Evaluate, now: Ints, wanted: Ints) -> Ints:
+    """Return a placement of the same score as `wanted`, with as few moves from `now` as exchanging names gives."""
+    best = wanted
+    for renamed in (_exchange_machines, _exchange_slots, _exchange_tasks):
+        tried = renamed(view, now, best)
+        if np.array_equal(tried, best) or (tried != now).sum() > (best != now).sum():
+            continue
+        scores = evaluate(np.stack([best, tried]).astype(np.int32))
+        if scores[1] >= scores[0] - SAME * abs(scores[0]) and _allowed(view, tried):
+            best = tried
+    return best
+
+
+def way(evaluate: Evaluate, now: Ints, wanted: Ints, most: int) -> list[Stop]:
+    """Return the stops on the way to a placement, the first being `now`: each time the move that gains most."""
+    left = [int(task) for task in np.flatnonzero(now != wanted)]
+    here = now.copy()
+    stops = [Stop((), float(evaluate(here[None].astype(np.int32))[0]))]
+    for _ in range(min(most, len(left))):
+        tried = np.repeat(here[None], len(left), axis=0)
+        tried[np.arange(len(left)), left] = wanted[left]
+        scores = evaluate(tried.astype(np.int32))
+        first = int(np.argmax(scores))
+        task = left.pop(first)
+        here[task] = wanted[task]
+        stops.append(Stop((*stops[-1].tasks, task), float(scores[first])))
+    return stops
+
+
+def shortest(stops: list[Stop]) -> Stop:
+    """Return the first stop that has nearly all of what there is to gain on the way."""
+    start, best = stops[0].score, max(stop.score for stop in stops)
+    if not best > start:
+        return stops[0]
+    enough = best if not np.isfinite(start) else start + ENOUGH * (best - start)
+    return next(stop for stop in stops if stop.score >= enough)
+
+
+def _exchange_machines(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
+    """Give machines that are alike each other's tasks, so that most tasks are where they were."""
+    from scipy.optimize import linear_sum_assignment
+
+    machine, first = view.slots.machine, view.slots.first
+    kinds = [replace(one, name="-", host=None) for one in view.cluster.machines]
+    alike = np.array([[one == other for other in kinds] for one in kinds])
+    common = _common(view, machine[now], machine[wanted], len(kinds))
+    rows, columns = linear_sum_assignment(np.where(alike, common, -len(now) - 1), maximize=True)
+    new = np.empty(len(kinds), dtype=np.int64)
+    new[rows] = columns
+    renamed: Ints = first[new[machine[wanted]]] + (wanted - first[machine[wanted]])
+    return renamed
+
+
+def _exchange_slots(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
+    """Exchange the slots of each machine likewise."""
+    from scipy.optimize import linear_sum_assignment
+
+    renamed = wanted.copy()
+    common = _common(view, now, wanted, view.slots.number)
+    for number in range(len(view.cluster.machines)):
+        slots = np.flatnonzero(view.slots.machine == number)
+        rows, columns = linear_sum_assignment(common[np.ix_(slots, slots)], maximize=True)
+        for old, new in zip(slots[rows], slots[columns], strict=True):
+            renamed[wanted == old] = new
+    return renamed
+
+
+def _exchange_tasks(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
+    """Exchange the tasks of each component, so that those stay whose slot gets one of them."""
+    renamed = wanted.copy()
+    for component in range(int(view.tasks.component.max()) + 1):
+        tasks = np.flatnonzero(view.tasks.component == component)
+        free = list(wanted[tasks])
+        movers = []
+        for task in tasks:
+            if now[task] in free:
+                free.remove(now[task])
+                renamed[task] = now[task]
+            else:
+                movers.append(task)
+        renamed[movers] = free
+    return renamed
+
+
+def _common(view: PlacementView, now: Ints, wanted: Ints, places: int) -> Ints:
+    """Return how many tasks a wanted place and one of now have in common, those of a component being alike. [P, P]"""
+    counts = np.zeros((2, places, int(view.tasks.component.max()) + 1), dtype=np.int64)
+    np.add.at(counts[0], (wanted, view.tasks.component), 1)
+    np.add.at(counts[1], (now, view.tasks.component), 1)
+    found: Ints = np.minimum(counts[0][:, None, :], counts[1][None, :, :]).sum(axis=2)
+    return found
+
+
+def _allowed(view: PlacementView, placed: Ints) -> bool:
+    """Whether pinned tasks are where they are pinned; the score looks after all else."""
+    machine = view.slots.machine[placed]
+    return bool(((view.pins < 0) | (view.pins == machine)).all())

@@ -1,0 +1,271 @@
+"""The latency of a placement nobody has tried, predicted as in Li's chapter 2, eqs. (2.1)-(2.5).
+
+Regressions say how long a task takes for a tuple, and how long a tuple takes from one task to another, from features of
+their machines. When tasks move, only features change: how busy machines are, how much memory is in use there, how many
+tuples are processed and how many tasks run there, and which pairs of tasks share a machine. Means over tasks and pairs,
+by their shares of tuples, add up along a path; the longest path is the application's latency.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.estimate.bottleneck import bottleneck_rates
+from penstock.estimate.evaluator import UNSUSTAINED, Evaluator, memory_fits
+from penstock.estimate.latency_kernels import FLAT, LINEAR, RADIAL, Fits, LatencyNet, total_latencies
+from penstock.estimate.latency_loads import Loads
+from penstock.estimate.latency_models import LatencyModels, ModelSet, load_models, save_models
+from penstock.estimate.paths import Graph, enumerate_paths, longest_path, path_time
+from penstock.estimate.regression import FAR, Regressor
+from penstock.model.features import EDGE_FEATURES, TASK_FEATURES
+from penstock.model.instance import Instance
+from penstock.model.taskgraph import Floats, Ints, sum_by
+
+__all__ = ["LatencyModel", "LatencyModels", "Loads", "ModelSet", "Prediction", "load_models", "save_models"]
+
+WIDTH = max(len(TASK_FEATURES), len(EDGE_FEATURES))
+SAME = EDGE_FEATURES.index("same_machine")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a placement is predicted to take, in seconds."""
+
+    total_s: float  # (2.5)
+    worst_path: tuple[str, ...]
+    processing: Mapping[str, float]  # by component (2.2); sources have none
+    transfer: Mapping[str, float]  # by stream (2.3)
+    busiest: float  # share of its cpu that the busiest machine or slot needs; from 1 on the load is not sustained
+    excess: float  # by how much a feature exceeds the largest that models were trained on, relative to it, at worst
+    _graph: Graph
+    _names: tuple[str, ...]
+
+    @property
+    def far(self) -> bool:
+        """Whether it is about something so different from the training that it should not be trusted."""
+        return self.excess > FAR
+
+    def paths(self) -> dict[tuple[str, ...], float]:
+        """Return the time of each path (2.4), by the names of its components; refuse where they are too many."""
+        times = [self.processing.get(name, 0.0) for name in self._names]
+        ways = list(self.transfer.values())
+        return {
+            tuple(self._names[component] for component in path): path_time(self._graph, path, times, ways)
+            for path in enumerate_paths(self._graph)
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class LatencyModel:
+    """Predicts what placements of an application on a cluster take, under a load."""
+
+    instance: Instance
+    models: LatencyModels
+    loads: Loads
+
+    def __post_init__(self) -> None:
+        self.models.check(self.instance.topology)
+
+    def predict(self, slots: ArrayLike) -> Prediction:
+        """Return what a placement [T] takes, and where."""
+        placed = np.asarray(slots, dtype=np.int32)
+        instance, streams = self.instance, self.instance.topology.streams
+        edges, names = instance.edges, self._names
+        of_tasks, of_edges = self.features(placed)
+        processing, transfer, excess = np.zeros(len(names)), np.zeros(len(streams)), 0.0
+        for number, name in enumerate(names):
+            if name in self.models.components:
+                own = np.array(instance.tasks.of(number))
+                one = self.models.components[name]
+                processing[number] = self.loads.task_share[own] @ one.predict(of_tasks[own])  # (2.2)
+                excess = max(excess, float(one.scaling.excess(of_tasks[own]).max()))
+        for number, stream in enumerate(streams):
+            own = np.flatnonzero(edges.stream == number)
+            one = self.models.streams[stream.label]
+            transfer[number] = self.loads.edge_share[own] @ one.predict(of_edges[own])  # (2.3)
+            excess = max(excess, float(one.scaling.excess(of_edges[own]).max()))
+        used = [flow.stream for flow in instance.tasks.flows if self._used[flow.stream]]
+        worst = longest_path(self._graph, processing.tolist(), transfer[used].tolist())
+        return Prediction(
+            total_s=worst.seconds,
+            worst_path=tuple(names[component] for component in worst.path),
+            processing={n: float(s) for n, s in zip(names, processing, strict=True) if n in self.models.components},
+            transfer={streams[number].label: float(transfer[number]) for number in used},
+            busiest=float(total_latencies(self.net, placed[None, :])[1][0]),
+            excess=excess,
+            _graph=self._graph,
+            _names=names,
+        )
+
+    def features(self, placed: Ints) -> tuple[Floats, Floats]:
+        """Return the features of all tasks and of all edges in a placement: [T, 5], [E, 9]."""
+        slots, edges, loads = self.instance.slots, self.instance.edges, self.loads
+        machine, machines = slots.machine[placed], slots.machines
+        cpu = (sum_by(machine, loads.cpu, machines) + loads.idle_cpu) / slots.machine_cpu
+        memory = sum_by(machine, loads.memory_mb, machines) + loads.idle_memory_mb
+        load = sum_by(machine, loads.task_tps, machines)
+        colocated = np.bincount(machine, minlength=machines) - 1.0
+        end = np.column_stack([np.minimum(cpu, 1.0)[machine], memory[machine], loads.task_tps, load[machine]])
+        same = machine[edges.source] == machine[edges.target]
+        return (
+            np.column_stack([end, colocated[machine]]),
+            np.column_stack([end[edges.source], end[edges.target], same.astype(np.float64)]),
+        )
+
+    def scorer(self) -> Callable[[NDArray[np.int32]], Floats]:
+        """Return a function from placements [B, T] to scores [B]: minus the predicted seconds.
+
+        A placement gets -inf that breaks a memory limit, lacks a resource or has a hop without a way. One whose
+        machines, slots or network cannot keep up with the load is worse than any other, the more so the more it lacks.
+        """
+        instance = self.instance
+        evaluator = Evaluator(instance.topology, instance.cluster)
+        tasks, slots = instance.tasks, instance.slots
+        offered = float(self.loads.task_tps[tasks.source].sum())
+        wired = instance.cluster.routed or evaluator.rate_net.carded or bool(tasks.resources)
+
+        def score(placed: NDArray[np.int32]) -> Floats:
+            seconds, busiest = total_latencies(self.net, np.ascontiguousarray(placed, dtype=np.int32))
+            fits = memory_fits(tasks.memory_mb, slots.memory_mb, slots.machine_memory_mb, slots.machine, placed)
+            if wired:
+                rates = bottleneck_rates(evaluator.rate_net, placed, False)
+                fits &= rates > 0
+                busiest = np.maximum(busiest, offered / np.maximum(rates, 1e-9 * offered))
+            scores = np.where(busiest > 1 + 1e-9, UNSUSTAINED * busiest, -seconds)
+            return np.where(fits, scores, -np.inf)
+
+        return score
+
+    @cached_property
+    def net(self) -> LatencyNet:
+        """What the kernels read."""
+        instance, loads = self.instance, self.loads
+        tasks, slots, edges = instance.tasks, instance.slots, instance.edges
+        flows = tasks.flows
+        order = np.concatenate([np.flatnonzero(edges.stream == flow.stream) for flow in flows])
+        sizes = [int((edges.stream == flow.stream).sum()) for flow in flows]
+        width = np.diff(tasks.first)
+        fits = _fits(
+            [self.models.components.get(name) for name in self._names], [self._stream(f.stream) for f in flows]
+        )
+        vectors = np.diff(fits.first)[len(self._names) :]
+        ends = np.array([width[flow.source] + width[flow.target] for flow in flows])
+        pairs = np.array([width[flow.source] * width[flow.target] for flow in flows])
+        return LatencyNet(
+            fits=fits,
+            component=tasks.component,
+            alike=self._alike(),
+            first=tasks.first,
+            source=np.array([tasks.source[first] for first in tasks.first[:-1]]),
+            task_tps=loads.task_tps,
+            cpu=loads.cpu,
+            memory_mb=loads.memory_mb,
+            task_share=loads.task_share,
+            idle_cpu=loads.idle_cpu,
+            idle_memory_mb=loads.idle_memory_mb,
+            slot_machine=slots.machine,
+            slot_cpu=slots.cpu,
+            machine_cpu=slots.machine_cpu,
+            stream_source=np.array([flow.source for flow in flows], dtype=np.int32),
+            stream_target=np.array([flow.target for flow in flows], dtype=np.int32),
+            stream_used=np.array([self._used[flow.stream] for flow in flows], dtype=np.bool_),
+            stream_first=_starts(sizes).astype(np.int32),
+            factor_first=_starts(ends * vectors),
+            pair_first=_starts(pairs),
+            edge_source=edges.source[order],
+            edge_target=edges.target[order],
+            edge_share=loads.edge_share[order],
+        )
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        topology = self.instance.topology
+        return tuple(topology.components[position].name for position in topology.order)
+
+    @cached_property
+    def _graph(self) -> Graph:
+        """The components in topological order, and the streams that carry anything."""
+        flows = [flow for flow in self.instance.tasks.flows if self._used[flow.stream]]
+        sources = np.unique(self.instance.tasks.component[self.instance.tasks.source])
+        return Graph(len(self._names), tuple((flow.source, flow.target) for flow in flows), tuple(sources.tolist()))
+
+    @cached_property
+    def _used(self) -> NDArray[np.bool_]:
+        """Whether anything flows along each stream."""
+        edges, streams = self.instance.edges, len(self.instance.topology.streams)
+        sent = sum_by(edges.stream, self.loads.task_tps[edges.source] * edges.share, streams)
+        used: NDArray[np.bool_] = sent > 0
+        return used
+
+    def _stream(self, number: int) -> Regressor:
+        return self.models.streams[self.instance.topology.streams[number].label]
+
+    def _alike(self) -> Ints:
+        """Number the tasks so that those with equal features wherever they are have one number."""
+        loads, component = self.loads, self.instance.tasks.component
+        rows = np.column_stack([component, loads.task_tps, loads.cpu, loads.memory_mb])
+        return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+
+def _starts(sizes: ArrayLike) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.int64))]).astype(np.int64)
+
+
+def _fits(components: list[Regressor | None], streams: list[Regressor]) -> Fits:
+    """Put all regressors after one another; a source has none."""
+    models = [*components, *streams]
+    vectors = [_padded(model.vectors) if model is not None else np.zeros((0, WIDTH)) for model in models]
+    own = [model.weights if model is not None else np.zeros(0) for model in models]
+    settled = [_same_machine(model) for model in streams]
+    weights = [np.concatenate(own)]
+    biases = [[model.bias if model is not None else 0.0 for model in models]]
+    for i in (0, 1):  # on different machines, on one
+        weights.append(np.concatenate([*own[: len(components)], *(pair[i][0] for pair in settled)]))
+        biases.append([*biases[0][: len(components)], *(pair[i][1] for pair in settled)])
+    return Fits(
+        kind=np.array([_kind(model) for model in models], dtype=np.int32),
+        first=_starts([len(vector) for vector in vectors]).astype(np.int32),
+        vectors=np.concatenate(vectors),
+        weights=np.array(weights),
+        biases=np.array(biases),
+        ranges=np.ascontiguousarray(np.array([_ranges(model) for model in models]).swapaxes(0, 1)),
+        labels=np.ascontiguousarray(np.array([_labels(model) for model in models]).T),
+    )
+
+
+def _kind(model: Regressor | None) -> int:
+    if model is None or not len(model.weights):
+        return FLAT
+    return RADIAL if model.radial else LINEAR
+
+
+def _labels(model: Regressor | None) -> list[float]:
+    if model is None:
+        return [0.0] * 6
+    scaling = model.scaling
+    known = [scaling.label_centre, scaling.label_spread, scaling.shortest, scaling.longest]
+    return [model.gamma, *known, float(scaling.logarithm)]
+
+
+def _ranges(model: Regressor | None) -> Floats:
+    if model is None:
+        return np.ones((4, WIDTH))
+    scaling = model.scaling
+    return _padded(np.stack([scaling.centre, scaling.spread, scaling.least, scaling.most]))
+
+
+def _padded(rows: Floats) -> Floats:
+    return np.pad(rows, ((0, 0), (0, WIDTH - rows.shape[1])))
+
+
+def _same_machine(model: Regressor) -> list[tuple[Floats, float]]:
+    """Return an edge's weights and bias with its feature `same_machine` settled: at 0, and at 1."""
+    scaling = model.scaling
+    known = (np.clip([0.0, 1.0], scaling.least[SAME], scaling.most[SAME]) - scaling.centre[SAME]) / scaling.spread[SAME]
+    own = model.vectors[:, SAME] if len(model.weights) else np.zeros(0)
+    if model.radial:
+        return [(model.weights * np.exp(-model.gamma * (value - own) ** 2), model.bias) for value in known]
+    return [(model.weights, model.bias + float(model.weights @ (own * value))) for value in known]

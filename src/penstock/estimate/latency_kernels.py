@@ -1,0 +1,394 @@
+"""The latency of many placements at once, compiled: features, regressions and the longest path of each.
+
+Three things make it fast, and none changes a digit of the result:
+
+- A radial kernel over the features of two tasks is a product of one factor a task, so exponentials are taken a task and
+  vector, not a pair and vector.
+- Tasks of one component with equal loads on one machine have equal features: one of them stands for all.
+- Most placements that a search asks about differ from the last in a task or two. Only what touches a machine whose
+  tasks differ is computed again; the rest is read from the placement that the others are compared with.
+
+Everything that is computed again is computed in the same order as the first time, so that a placement has one score,
+whichever it was compared with.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.estimate.regression import SLACK
+from penstock.model.kernel import kernel, lean
+from penstock.model.taskgraph import Bools, Floats, Ints
+
+FLAT, LINEAR, RADIAL = 0, 1, 2
+MACHINE = 4  # features of a task and its machine that an edge has of each end: cpu, memory, load, load of the machine
+NOBODY = -1
+
+
+class Fits(NamedTuple):
+    """All regressors, one after another: those of components, then those of streams; Q of them, V vectors in all.
+
+    Few arrays, as each of them is handed from kernel to kernel, and takes its time to compile.
+    """
+
+    kind: Ints  # [Q] FLAT, LINEAR or RADIAL
+    first: Ints  # [Q + 1] its first vector
+    vectors: Floats  # [V, F] standardised; F is the larger number of features
+    weights: Floats  # [3, V] PLAIN; APART and TOGETHER: times the factor of tasks on different machines, on one
+    biases: Floats  # [3, Q] PLAIN; APART and TOGETHER: with what a linear model adds for that
+    ranges: Floats  # [4, Q, F] CENTRE, SPREAD, LEAST, MOST
+    labels: Floats  # [6, Q] GAMMA, LABEL_CENTRE, LABEL_SPREAD, SHORTEST, LONGEST, LOGARITHM (1 or 0)
+
+
+PLAIN, APART, TOGETHER = 0, 1, 2
+CENTRE, SPREAD, LEAST, MOST = 0, 1, 2, 3
+GAMMA, LABEL_CENTRE, LABEL_SPREAD, SHORTEST, LONGEST, LOGARITHM = 0, 1, 2, 3, 4, 5
+
+
+class LatencyNet(NamedTuple):
+    """An application under load on a cluster; T tasks, C components, S slots, M machines, L streams, E edges."""
+
+    fits: Fits
+    component: Ints  # [T]
+    alike: Ints  # [T] tasks of one number have equal features on one machine
+    first: Ints  # [C + 1]
+    source: Bools  # [C] its own processing does not count
+    task_tps: Floats  # [T]
+    cpu: Floats  # [T]
+    memory_mb: Floats  # [T]
+    task_share: Floats  # [T]
+    idle_cpu: float
+    idle_memory_mb: float
+    slot_machine: Ints  # [S]
+    slot_cpu: Floats  # [S]
+    machine_cpu: Floats  # [M]
+    stream_source: Ints  # [L] component, ascending
+    stream_target: Ints  # [L]
+    stream_used: Bools  # [L] whether anything flows along it
+    stream_first: Ints  # [L + 1] its first edge
+    factor_first: NDArray[np.int64]  # [L + 1] where its factors begin, sender by sender, then receiver by receiver
+    pair_first: NDArray[np.int64]  # [L + 1] where its pairs begin, sender by sender
+    edge_source: Ints  # [E] task
+    edge_target: Ints  # [E] task
+    edge_share: Floats  # [E]
+
+
+class State(NamedTuple):
+    """What is known of a placement."""
+
+    machine: Ints  # [T]
+    stands: Ints  # [T] the task that stands for it: the first of its kind on its machine
+    features: Floats  # [M, 4] cpu, memory, load, tasks
+    processing: Floats  # [T]
+    factor: Floats  # of each end of each stream, a vector
+    end_excess: Floats  # [L, 2, T]
+    pair: Floats  # of each stream, sender by sender, a receiver
+    stamp: NDArray[np.int64]  # of each pair: the row it was computed for
+
+
+class Times(NamedTuple):
+    """What a placement takes."""
+
+    processing: Floats  # [C] (2.2)
+    transfer: Floats  # [L] (2.3)
+
+
+@kernel
+def total_latencies(net: LatencyNet, placed: NDArray[np.int32]) -> tuple[Floats, Floats]:
+    """Return for placements [B, T] the latency (2.5) and how busy the busiest machine or slot is: [B], [B]."""
+    rows, machines = len(placed), len(net.machine_cpu)
+    seconds, busiest = np.zeros(rows), np.zeros(rows)
+    base, other = new_state(net), new_state(net)
+    times = Times(np.zeros(len(net.first) - 1), np.zeros(len(net.stream_source)))
+    done = np.zeros(len(net.first) - 1)
+    first_of = np.full((len(net.component), machines), NOBODY, dtype=np.int32)
+    slot_cpu = np.zeros(len(net.slot_cpu))
+    affected = np.ones(machines, dtype=np.bool_)
+    everything = np.ones(machines, dtype=np.bool_)
+    for row in range(rows):
+        near = row > 0 and 2 * differing(net, base, placed[row], affected) <= machines
+        if near:
+            evaluate(net, placed[row], row, affected, base, other, times, first_of)
+            busiest[row] = fullest(net, placed[row], other, slot_cpu)
+        else:
+            evaluate(net, placed[row], row, everything, base, base, times, first_of)
+            busiest[row] = fullest(net, placed[row], base, slot_cpu)
+        seconds[row] = longest(net, times, done)
+    return seconds, busiest
+
+
+@kernel
+def stream_times(net: LatencyNet, placed: NDArray[np.int32]) -> Times:
+    """Return what components and streams of one placement [T] take."""
+    state = new_state(net)
+    times = Times(np.zeros(len(net.first) - 1), np.zeros(len(net.stream_source)))
+    first_of = np.full((len(net.component), len(net.machine_cpu)), NOBODY, dtype=np.int32)
+    everything = np.ones(len(net.machine_cpu), dtype=np.bool_)
+    evaluate(net, placed, 0, everything, state, state, times, first_of)
+    return times
+
+
+@kernel
+def new_state(net: LatencyNet) -> State:
+    """Return room for what is known of a placement."""
+    tasks, machines, streams = len(net.component), len(net.machine_cpu), len(net.stream_source)
+    pairs = net.pair_first[streams]
+    return State(
+        machine=np.zeros(tasks, dtype=np.int32),
+        stands=np.zeros(tasks, dtype=np.int32),
+        features=np.zeros((machines, 4)),
+        processing=np.zeros(tasks),
+        factor=np.zeros(net.factor_first[streams]),
+        end_excess=np.zeros((streams, 2, tasks)),
+        pair=np.zeros(pairs),
+        stamp=np.full(pairs, NOBODY, dtype=np.int64),
+    )
+
+
+@kernel
+def differing(net: LatencyNet, base: State, slots: NDArray[np.int32], affected: Bools) -> int:
+    """Mark the machines whose tasks are others than in the base; return how many there are."""
+    affected[:] = False
+    for task in range(len(slots)):
+        machine = net.slot_machine[slots[task]]
+        if machine != base.machine[task]:
+            affected[machine] = True
+            affected[base.machine[task]] = True
+    return int(affected.sum())
+
+
+@kernel
+def evaluate(
+    net: LatencyNet,
+    slots: NDArray[np.int32],
+    row: int,
+    affected: Bools,
+    base: State,
+    out: State,
+    times: Times,
+    first_of: Ints,
+) -> None:
+    """Compute what a placement takes: anew where it touches affected machines, else as in the base."""
+    gather(net, slots, out, first_of)
+    for component in range(len(net.first) - 1):
+        if not net.source[component]:
+            times.processing[component] = processing_time(net, component, affected, base, out)
+    for stream in range(len(net.stream_source)):
+        if net.stream_used[stream]:
+            for end in range(2):
+                fill_factors(net, stream, end, affected, out)
+            times.transfer[stream] = transfer_time(net, stream, row, affected, base, out)
+
+
+@kernel
+def gather(net: LatencyNet, slots: NDArray[np.int32], out: State, first_of: Ints) -> None:
+    """Compute the features of machines, and which task stands for which."""
+    for machine in range(len(net.machine_cpu)):
+        out.features[machine, 0] = net.idle_cpu
+        out.features[machine, 1] = net.idle_memory_mb
+        out.features[machine, 2] = 0.0
+        out.features[machine, 3] = 0.0
+    for task in range(len(slots)):
+        machine, alike = net.slot_machine[slots[task]], net.alike[task]
+        out.machine[task] = machine
+        out.features[machine, 0] += net.cpu[task]
+        out.features[machine, 1] += net.memory_mb[task]
+        out.features[machine, 2] += net.task_tps[task]
+        out.features[machine, 3] += 1.0
+        if first_of[alike, machine] == NOBODY:
+            first_of[alike, machine] = task
+        out.stands[task] = first_of[alike, machine]
+    for task in range(len(slots)):
+        first_of[net.alike[task], out.machine[task]] = NOBODY
+    for machine in range(len(net.machine_cpu)):
+        out.features[machine, 0] = min(out.features[machine, 0] / net.machine_cpu[machine], 1.0)
+
+
+@kernel
+def processing_time(net: LatencyNet, component: int, affected: Bools, base: State, out: State) -> float:
+    """Return t_i^Proc (2.2): the mean over a component's tasks, by their shares."""
+    total = 0.0
+    features = np.empty(5)
+    for task in range(net.first[component], net.first[component + 1]):
+        machine, stands = out.machine[task], out.stands[task]
+        if not affected[machine]:
+            total += net.task_share[task] * base.processing[stands]
+            continue
+        if stands == task:
+            features[0] = out.features[machine, 0]
+            features[1] = out.features[machine, 1]
+            features[2] = net.task_tps[task]
+            features[3] = out.features[machine, 2]
+            features[4] = out.features[machine, 3] - 1.0
+            out.processing[task] = predict(net.fits, component, features)
+        total += net.task_share[task] * out.processing[stands]
+    return total
+
+
+@kernel
+def predict(fits: Fits, model: int, features: Floats) -> float:
+    """Return the label of one row of features."""
+    excess, value = 0.0, fits.biases[PLAIN, model]
+    standard = np.empty(len(features))
+    for f in range(len(features)):
+        excess = max(excess, over(fits, model, f, features[f]))
+        standard[f] = held(fits, model, f, features[f])
+    for vector in range(fits.first[model], fits.first[model + 1]):
+        alike = 0.0
+        for f in range(len(features)):
+            if fits.kind[model] == RADIAL:
+                alike += (standard[f] - fits.vectors[vector, f]) ** 2
+            else:
+                alike += standard[f] * fits.vectors[vector, f]
+        if fits.kind[model] == RADIAL:
+            alike = np.exp(-fits.labels[GAMMA, model] * alike)
+        value += fits.weights[PLAIN, vector] * alike
+    return float(label(fits, model, value) * (1.0 + excess))
+
+
+@lean
+def held(fits: Fits, model: int, f: int, value: float) -> float:
+    """Return a feature within the training range, standardised."""
+    inside = min(max(value, fits.ranges[LEAST, model, f]), fits.ranges[MOST, model, f])
+    return float((inside - fits.ranges[CENTRE, model, f]) / fits.ranges[SPREAD, model, f])
+
+
+@lean
+def over(fits: Fits, model: int, f: int, value: float) -> float:
+    """Return by how much a feature exceeds the largest value seen, relative to it."""
+    most = fits.ranges[MOST, model, f]
+    return max(value / most - 1.0, 0.0) if most > 0.0 else 0.0
+
+
+@lean
+def label(fits: Fits, model: int, fitted: float) -> float:
+    """Return the label that a fitted value stands for, within its bounds."""
+    longest = fits.labels[LONGEST, model] * SLACK
+    value = fits.labels[LABEL_CENTRE, model] + fits.labels[LABEL_SPREAD, model] * fitted
+    if fits.labels[LOGARITHM, model] > 0.0:
+        value = np.exp(min(value, np.log(longest)))
+    return float(min(max(value, fits.labels[SHORTEST, model] / SLACK), longest))
+
+
+@kernel
+def fill_factors(net: LatencyNet, stream: int, end: int, affected: Bools, out: State) -> None:
+    """Compute the factor of each task at one end (0: senders, 1: receivers) with each vector of the stream's model."""
+    fits, model = net.fits, len(net.first) - 1 + stream
+    first, last = fits.first[model], fits.first[model + 1]
+    component = net.stream_source[stream] if end == 0 else net.stream_target[stream]
+    at = net.factor_first[stream]
+    if end == 1:
+        sender = net.stream_source[stream]
+        at += (net.first[sender + 1] - net.first[sender]) * (last - first)
+    radial, shift = fits.kind[model] == RADIAL, MACHINE * end
+    values = np.empty(MACHINE)
+    for task in range(net.first[component], net.first[component + 1]):
+        machine = out.machine[task]
+        if affected[machine] and out.stands[task] == task:
+            values[0], values[1] = out.features[machine, 0], out.features[machine, 1]
+            values[2], values[3] = net.task_tps[task], out.features[machine, 2]
+            excess = 0.0
+            for f in range(MACHINE):
+                excess = max(excess, over(fits, model, shift + f, values[f]))
+                values[f] = held(fits, model, shift + f, values[f])
+            out.end_excess[stream, end, task] = excess
+            place = at + (task - net.first[component]) * (last - first)
+            for vector in range(first, last):
+                alike = 0.0
+                for f in range(MACHINE):
+                    if radial:
+                        alike += (values[f] - fits.vectors[vector, shift + f]) ** 2
+                    else:
+                        alike += values[f] * fits.vectors[vector, shift + f]
+                out.factor[place] = np.exp(-fits.labels[GAMMA, model] * alike) if radial else alike
+                place += 1
+
+
+@kernel
+def transfer_time(net: LatencyNet, stream: int, row: int, affected: Bools, base: State, out: State) -> float:
+    """Return t_i^Tran (2.3): the mean over the pairs of tasks of a stream, by their shares."""
+    total = 0.0
+    source, target = net.stream_source[stream], net.stream_target[stream]
+    receivers = net.first[target + 1] - net.first[target]
+    for edge in range(net.stream_first[stream], net.stream_first[stream + 1]):
+        here, there = out.stands[net.edge_source[edge]], out.stands[net.edge_target[edge]]
+        pair = net.pair_first[stream] + (here - net.first[source]) * receivers + there - net.first[target]
+        if not (affected[out.machine[here]] or affected[out.machine[there]]):
+            total += net.edge_share[edge] * base.pair[pair]
+            continue
+        if out.stamp[pair] != row:
+            out.pair[pair] = pair_time(net, stream, here, there, affected, base, out)
+            out.stamp[pair] = row
+        total += net.edge_share[edge] * out.pair[pair]
+    return total
+
+
+@lean
+def pair_time(net: LatencyNet, stream: int, here: int, there: int, affected: Bools, base: State, out: State) -> float:
+    """Return t_ijk^Tran of two tasks."""
+    fits, model = net.fits, len(net.first) - 1 + stream
+    source, target = net.stream_source[stream], net.stream_target[stream]
+    first, vectors = fits.first[model], fits.first[model + 1] - fits.first[model]
+    senders = net.first[source + 1] - net.first[source]
+    sent = net.factor_first[stream] + (here - net.first[source]) * vectors
+    got = net.factor_first[stream] + (senders + there - net.first[target]) * vectors
+    sender = out.factor if affected[out.machine[here]] else base.factor
+    receiver = out.factor if affected[out.machine[there]] else base.factor
+    one = out.end_excess if affected[out.machine[here]] else base.end_excess
+    other = out.end_excess if affected[out.machine[there]] else base.end_excess
+    excess = max(one[stream, 0, here], other[stream, 1, there])
+    how = TOGETHER if out.machine[here] == out.machine[there] else APART
+    value = fits.biases[how, model]
+    if fits.kind[model] == RADIAL:
+        value += product(sender, sent, receiver, got, fits.weights[how], first, vectors)
+    elif fits.kind[model] == LINEAR:
+        for vector in range(vectors):
+            value += fits.weights[PLAIN, first + vector] * (sender[sent + vector] + receiver[got + vector])
+    return float(label(fits, model, value) * (1.0 + excess))
+
+
+@lean
+def product(sender: Floats, sent: int, receiver: Floats, got: int, weights: Floats, first: int, vectors: int) -> float:
+    """Add up the products of two tasks' factors, four sums at a time: one alone would wait for each addition."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = vectors - vectors % 4
+    for v in range(0, whole, 4):
+        a += sender[sent + v] * receiver[got + v] * weights[first + v]
+        b += sender[sent + v + 1] * receiver[got + v + 1] * weights[first + v + 1]
+        c += sender[sent + v + 2] * receiver[got + v + 2] * weights[first + v + 2]
+        d += sender[sent + v + 3] * receiver[got + v + 3] * weights[first + v + 3]
+    for v in range(whole, vectors):
+        a += sender[sent + v] * receiver[got + v] * weights[first + v]
+    return (a + b) + (c + d)
+
+
+@kernel
+def fullest(net: LatencyNet, slots: NDArray[np.int32], state: State, slot_cpu: Floats) -> float:
+    """Return how busy the busiest machine or slot would be, 1 being all that it has."""
+    slot_cpu[:] = 0.0
+    machine_cpu = np.full(len(net.machine_cpu), net.idle_cpu)
+    worst = 0.0
+    for task in range(len(slots)):
+        slot_cpu[slots[task]] += net.cpu[task]
+        machine_cpu[state.machine[task]] += net.cpu[task]
+        worst = max(worst, slot_cpu[slots[task]] / net.slot_cpu[slots[task]])
+    for machine in range(len(machine_cpu)):
+        worst = max(worst, machine_cpu[machine] / net.machine_cpu[machine])
+    return worst
+
+
+@kernel
+def longest(net: LatencyNet, times: Times, done: Floats) -> float:
+    """Return t_G (2.5): the longest way from a source to an end, by dynamic programming over streams."""
+    worst = 0.0
+    for component in range(len(done)):
+        done[component] = 0.0 if net.source[component] else -np.inf
+    for stream in range(len(net.stream_source)):  # by ascending source: all that lead to it have been seen
+        if net.stream_used[stream]:
+            target = net.stream_target[stream]
+            arrived = done[net.stream_source[stream]] + times.transfer[stream]
+            done[target] = max(done[target], arrived + times.processing[target])
+    for component in range(len(done)):
+        worst = max(worst, done[component])
+    return worst

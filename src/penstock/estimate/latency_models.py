@@ -1,0 +1,247 @@
+"""Trained models of one application's latencies, and the file that keeps them.
+
+A file is one `.npz`: the arrays of all regressors, and a header in JSON with the features they were fitted on, the
+application's shape, the version and a checksum over everything. There is no code in it. What is corrupt, was made for
+other features or for another application is refused in one line.
+"""
+
+import hashlib
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.estimate.regression import KINDS, Regressor, Scaling
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.features import EDGE_FEATURES, TASK_FEATURES, WINDOW_S
+from penstock.model.files import write_whole
+from penstock.model.taskgraph import Floats
+from penstock.model.topology import Kind, Topology
+
+VERSION = 1
+FORMAT = "penstock latency models"
+HEADER = "header"
+AGAIN = "train again"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSet:
+    """A regressor for every component that processes, and for every stream."""
+
+    components: Mapping[str, Regressor]
+    streams: Mapping[str, Regressor]  # by label, `source->target`
+
+
+@dataclass(frozen=True, eq=False)
+class LatencyModels(ModelSet):
+    """The models to predict with, and simpler ones fitted on the same rows, to be compared with."""
+
+    application: str = ""
+    parallelism: Mapping[str, int] = field(default_factory=dict)  # tasks seen of each component, to be told only
+    beside: Mapping[str, ModelSet] = field(default_factory=dict)  # by kind: mean, linear
+    window_s: float = WINDOW_S
+    notes: Mapping[str, Any] = field(default_factory=dict)  # what a person may want to know of the training
+
+    def check(self, topology: Topology) -> None:
+        """Refuse an application that has components or streams which the models do not know, or lacks some."""
+        own = [component.name for component in topology.components if component.kind is not Kind.SOURCE]
+        for noun, known, wanted in (
+            ("component", self.components, own),
+            ("stream", self.streams, [stream.label for stream in topology.streams]),
+        ):
+            told = f"was trained for {self.application!r}, which has"
+            for name in wanted:
+                if name not in known:
+                    problem = f"it {told} no {noun} {name!r}, as {topology.name!r} has; {AGAIN} on its tables"
+                    raise InvalidInput("model", problem)
+            for name in known:
+                if name not in wanted:
+                    problem = f"it {told} a {noun} {name!r}, which {topology.name!r} lacks; {AGAIN} on its tables"
+                    raise InvalidInput("model", problem)
+
+
+class _Entry(msgspec.Struct):
+    """A regressor's numbers; its arrays are named by its place in the list."""
+
+    set: str  # "" for the models themselves, else the kind beside them
+    of: str  # component or stream
+    name: str
+    kind: str
+    bias: float
+    gamma: float
+    label_centre: float
+    label_spread: float
+    shortest: float
+    longest: float
+    logarithm: bool
+
+
+class _Header(msgspec.Struct):
+    format: str
+    version: int
+    task_features: tuple[str, ...]
+    edge_features: tuple[str, ...]
+    window_s: float
+    application: str
+    parallelism: dict[str, int]
+    models: list[_Entry]
+    checksum: str
+    notes: dict[str, Any] = {}
+
+
+def save_models(models: LatencyModels, path: str | Path) -> None:
+    """Write models to a file, as a whole or not at all."""
+    entries: list[_Entry] = []
+    arrays: dict[str, Floats] = {}
+    sets = {"": models, **models.beside}
+    for called, one in sets.items():
+        for of, regressors in (("component", one.components), ("stream", one.streams)):
+            for name, regressor in regressors.items():
+                arrays |= _arrays(len(entries), regressor)
+                entries.append(_entry(called, of, name, regressor))
+    header = _Header(
+        format=FORMAT,
+        version=VERSION,
+        task_features=TASK_FEATURES,
+        edge_features=EDGE_FEATURES,
+        window_s=models.window_s,
+        application=models.application,
+        parallelism=dict(models.parallelism),
+        models=entries,
+        checksum="",
+        notes=dict(models.notes),
+    )
+    header.checksum = _checksum(header, arrays)
+    packed = BytesIO()
+    text = np.frombuffer(msgspec.json.encode(header), dtype=np.uint8)
+    np.savez(packed, **{HEADER: text, **arrays})  # type: ignore[arg-type]
+    write_whole(Path(path), packed.getvalue())
+
+
+def load_models(path: str | Path) -> LatencyModels:
+    """Read models from a file; refuse one that is corrupt or was made for other features."""
+    header, arrays = _read(Path(path))
+    for noun, found, wanted in (
+        ("tasks", header.task_features, TASK_FEATURES),
+        ("edges", header.edge_features, EDGE_FEATURES),
+    ):
+        if tuple(found) != wanted:
+            odd = next((name for name in found if name not in wanted), ", ".join(found))
+            raise FileProblem(f"{path}: features of {noun} differ from those of this version, such as {odd!r}; {AGAIN}")
+    sets: dict[str, tuple[dict[str, Regressor], dict[str, Regressor]]] = {}
+    for number, entry in enumerate(header.models):
+        width = len(TASK_FEATURES if entry.of == "component" else EDGE_FEATURES)
+        regressor = _regressor(Path(path), entry, number, arrays, width)
+        sets.setdefault(entry.set, ({}, {}))[entry.of == "stream"][entry.name] = regressor
+    components, streams = sets.pop("", ({}, {}))
+    return LatencyModels(
+        components,
+        streams,
+        application=header.application,
+        parallelism=header.parallelism,
+        beside={name: ModelSet(*pair) for name, pair in sets.items()},
+        window_s=header.window_s,
+        notes=header.notes,
+    )
+
+
+def _read(path: Path) -> tuple[_Header, dict[str, Floats]]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as held:
+            arrays = {name: held[name] for name in held.files}
+        header = msgspec.json.decode(arrays.pop(HEADER).tobytes(), type=_Header)
+    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, RuntimeError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FileProblem(f"{path}: is no file of latency models or is damaged, {why}; {AGAIN}") from None
+    if header.format != FORMAT or header.version != VERSION:
+        found = f"{header.format!r}, version {header.version}"
+        raise FileProblem(f"{path}: expected {FORMAT!r}, version {VERSION}, got {found}; {AGAIN}")
+    if _checksum(header, arrays) != header.checksum:
+        raise FileProblem(f"{path}: is damaged, its checksum is another; {AGAIN}")
+    return header, arrays
+
+
+def _checksum(header: _Header, arrays: Mapping[str, Floats]) -> str:
+    """Return the digest of all that a file says: every array with its name and shape, the header without this."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    digest.update(msgspec.json.encode(msgspec.structs.replace(header, checksum=""), order="deterministic"))
+    return digest.hexdigest()
+
+
+def _entry(called: str, of: str, name: str, regressor: Regressor) -> _Entry:
+    scaling = regressor.scaling
+    return _Entry(
+        set=called,
+        of=of,
+        name=name,
+        kind=regressor.kind,
+        bias=regressor.bias,
+        gamma=regressor.gamma,
+        label_centre=scaling.label_centre,
+        label_spread=scaling.label_spread,
+        shortest=scaling.shortest,
+        longest=scaling.longest,
+        logarithm=scaling.logarithm,
+    )
+
+
+def _arrays(number: int, regressor: Regressor) -> dict[str, Floats]:
+    scaling = regressor.scaling
+    ranges = np.stack([scaling.centre, scaling.spread, scaling.least, scaling.most])  # [4, F]
+    return {
+        f"{number}/ranges": ranges,
+        f"{number}/vectors": regressor.vectors,
+        f"{number}/weights": regressor.weights,
+    }
+
+
+def _regressor(path: Path, entry: _Entry, number: int, arrays: Mapping[str, Floats], width: int) -> Regressor:
+    parts = [arrays.get(f"{number}/{name}") for name in ("ranges", "vectors", "weights")]
+    ranges, vectors, weights = parts
+    known = entry.kind in KINDS and entry.of in ("component", "stream")
+    if ranges is None or vectors is None or weights is None or not known:
+        raise FileProblem(f"{path}: the model of {entry.of} {entry.name!r} is not whole or of no known kind; {AGAIN}")
+    if ranges.shape != (4, width) or vectors.shape != (len(weights), width):
+        raise FileProblem(f"{path}: the model of {entry.of} {entry.name!r} has another shape; {AGAIN}")
+    centre, spread, least, most = ranges
+    scaling = Scaling(
+        centre=centre,
+        spread=spread,
+        least=least,
+        most=most,
+        label_centre=entry.label_centre,
+        label_spread=entry.label_spread,
+        shortest=entry.shortest,
+        longest=entry.longest,
+        logarithm=entry.logarithm,
+    )
+    return Regressor(entry.kind, scaling, entry.bias, entry.gamma, vectors, weights)
+
+
+def pack_regressor(regressor: Regressor) -> bytes:
+    """Return a regressor as bytes, to be carried from where it was fitted."""
+    packed = BytesIO()
+    text = np.frombuffer(msgspec.json.encode(_entry("", "component", "", regressor)), dtype=np.uint8)
+    np.savez(packed, **{HEADER: text, **_arrays(0, regressor)})  # type: ignore[arg-type]
+    return packed.getvalue()
+
+
+def unpack_regressor(data: bytes) -> Regressor:
+    """Return the regressor that `pack_regressor` made bytes of."""
+    with np.load(BytesIO(data), allow_pickle=False) as held:
+        arrays = {name: held[name] for name in held.files}
+    entry = msgspec.json.decode(arrays.pop(HEADER).tobytes(), type=_Entry)
+    return _regressor(Path("regressor"), entry, 0, arrays, arrays["0/ranges"].shape[1])

@@ -1,0 +1,125 @@
+"""What is run: Li's four topologies at their sizes on ten machines, loads relative to what the default carries.
+
+The dissertation gives no loads, no costs and no delays. Costs are those of `workloads.storm_applications`. Delays
+between slots are in TATA's proportions (the same slot 1, process 1.5, machine 2, another 4), scaled so that word count
+under the default scheduler takes what the dissertation says it took, 2.2 ms: the one absolute time that is needed.
+
+Every task has a thread of its own, as executors have in Storm, and a placement is a machine for every task: the ten
+slots of Li's machines are processes, of which an application uses one a machine. In this model slots are threads, so
+machines have as many as there is memory for tasks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from penstock.experiments.figure import Case
+from penstock.model.cluster import Cluster, Distances
+from penstock.model.placement import Infeasible
+from penstock.model.topology import Application
+from penstock.policies.api import PlacementPolicy, PlacementView
+from penstock.policies.registry import make
+from penstock.sim.events import Twin
+from penstock.workloads.clusters import li
+from penstock.workloads.storm_applications import continuous_queries, log_processing, word_count
+
+TOPOLOGIES: Mapping[str, Callable[[], Application]] = {
+    "word-count": word_count,
+    "log-processing": log_processing,
+    "continuous-queries": continuous_queries,
+    "word-count-2": lambda: word_count(second_sources=6),
+}
+SCALE = 0.18  # of TATA's delays in ms
+THREADS = 32  # a machine: so many tasks of 128 MB fit its 4 GB
+DEFAULT = "round-robin"  # Storm's default scheduler
+LOADS = (0.3, 0.6, 0.9)  # of what the default placement carries; trained on in turn
+NEW_LOADS = (0.45, 0.75)  # not trained on
+SEEDS = 3
+SOME, ALL = "some machines", "all machines"
+"""How random placements are drawn: each task's machine evenly among so many, a number drawn for each placement, as
+`penstock explore` does; or always among all ten, so that no machine is ever crowded. The dissertation says "randomly
+generated" and "diverse"."""
+
+
+class Amounts(NamedTuple):
+    """How much is simulated."""
+
+    windows: int  # trained on: 20 minutes in windows of 30 s are 40
+    apart: int  # placements at each load that are kept apart from training
+    tuples: int  # a window has, a task of the widest component, on average
+    measured: int  # windows over which a placement is measured
+    known: int  # windows of the default placement from which loads are taken
+
+
+FULL, QUICK = Amounts(40, 8, 500, 8, 10), Amounts(6, 2, 100, 3, 2)
+
+
+def cases(topology: str, quick: bool, training: str = SOME) -> list[Case]:
+    """Return the cases of a topology."""
+    amounts = (QUICK if quick else FULL)._asdict()
+    return [
+        {"topology": topology, "training": training, "seed": seed, **amounts} for seed in range(1 if quick else SEEDS)
+    ]
+
+
+def cluster(machines: int = 10, scale: float = SCALE) -> Cluster:
+    """Return Li's machines with TATA's delays times `scale`."""
+    far = Distances()
+    near = Distances(
+        same_slot_ms=scale * far.same_slot_ms,
+        same_process_ms=scale * far.same_process_ms,
+        same_host_ms=scale * far.same_host_ms,
+        other_host_ms=scale * far.other_host_ms,
+    )
+    threaded = tuple(msgspec.structs.replace(machine, slots=THREADS) for machine in li(machines).machines)
+    return msgspec.structs.replace(li(machines), machines=threaded, distances=near)
+
+
+class Setting(NamedTuple):
+    """A topology on the machines."""
+
+    application: Application
+    cluster: Cluster
+    default: tuple[int, ...]  # slot of each task
+    maximum_tps: float  # that the default placement carries
+
+    def at(self, load: float) -> Application:
+        """Return the application at a share of what the default placement carries, sources alike."""
+        sources = [source.name for source in self.application.sources]
+        rates = {name: load * self.maximum_tps / len(sources) for name in sources}
+        return msgspec.structs.replace(self.application, rate_tps=rates)
+
+
+@cache
+def setting(topology: str) -> Setting:
+    """Return a topology with its default placement and what that carries."""
+    application, machines = TOPOLOGIES[topology](), cluster()
+    default = placed(DEFAULT, application, machines, np.random.default_rng(0))
+    return Setting(application, machines, default, Twin(application, machines).maximum_tps(default))
+
+
+def placed(policy: str, application: Application, machines: Cluster, rng: np.random.Generator) -> tuple[int, ...]:
+    """Return the slots that a policy gives to tasks; there are some."""
+    chosen = make(policy)
+    assert isinstance(chosen, PlacementPolicy), f"{policy} places tasks"
+    found = chosen.place(PlacementView(application, machines), rng)
+    assert not isinstance(found, Infeasible), f"{policy}: {found}"
+    return tuple(found.slots)
+
+
+def widest(application: Application) -> int:
+    """Return the number of tasks of the widest component."""
+    return max(component.parallelism for component in application.components)
+
+
+def amounts_of(case: Case) -> Amounts:
+    """Return how much a case simulates."""
+    return Amounts(*(int(case[name]) for name in Amounts._fields))
+
+
+def loads_in_turn(number: int) -> Sequence[float]:
+    """Return the loads of so many training windows."""
+    return [LOADS[one % len(LOADS)] for one in range(number)]

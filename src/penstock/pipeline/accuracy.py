@@ -1,0 +1,156 @@
+"""How well latency models predict windows: Li's accuracy (§2.3.2), 1 - |Pred - Act| / Act, window by window.
+
+Act is the mean over a window of what tuples took: at a component, over a stream, or over the whole application. Pred is
+the same mean of what is predicted for its tasks or pairs, and for the application the longest path (2.5). The whole
+application is compared with two measures: the longest path of the measured means, and the mean time until all that
+follows from a source tuple was processed, which is longer where one tuple becomes many, as the last of them counts.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regressor, unpack_regressor
+from penstock.estimate.paths import Graph, longest_path
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.pipeline.training import group_rows, labelled_rows, read_windows
+
+OVERALL, TREES = "paths", "trees"
+
+_SCHEMA = "of string, name string, at int, tuples double, measured double, predicted array<double>"
+
+Key = tuple[str, str]
+"""What a time is of: component, stream or overall; its name."""
+
+
+class Compared(NamedTuple):
+    """What was measured and what each set of models predicts, window by window."""
+
+    of: str  # component, stream, overall
+    name: str
+    measured: list[float]
+    predicted: dict[str, list[float]]  # by set: model, linear, mean
+
+    def accuracy(self, which: str = "model") -> float:
+        """Return the mean accuracy over windows."""
+        measured, predicted = np.array(self.measured), np.array(self.predicted[which])
+        return float(np.mean(1.0 - np.abs(predicted - measured) / measured))
+
+
+def evaluate_latency(spark: SparkSession, tables: str | Path, models: LatencyModels) -> list[Compared]:
+    """Compare models with the tables of a pipeline's output folder: components, streams, then the whole."""
+    sets: dict[str, ModelSet] = {"model": models, **models.beside}
+    rows = labelled_rows(spark, tables).cache()
+    found = {(row["of"], row["name"]) for row in rows.select("of", "name").distinct().collect()}
+    if not found:
+        raise FileProblem(f"{tables}: its windows have no tuples to compare with; record a longer run")
+    _check(models, found)
+    packed = [_packed(one) for one in sets.values()]
+
+    def compare_group(table: pa.Table) -> pa.Table:  # Spark reads its annotations
+        return _compare_group(packed, table)
+
+    made = rows.groupBy("of", "name").applyInArrow(compare_group, _SCHEMA).collect()
+    numbered = rows.select("run", "window", "at").distinct().collect()
+    rows.unpersist()
+    windows: dict[Key, dict[int, list[float]]] = {}
+    for row in made:
+        windows.setdefault((row["of"], row["name"]), {})[row["at"]] = [row["measured"], *row["predicted"]]
+    compared = [_compared(key, list(times.values()), list(sets)) for key, times in sorted(windows.items())]
+    paths = _overall(windows, len(sets))
+    compared.append(_compared(("overall", OVERALL), list(paths.values()), list(sets)))
+    whole = _trees(spark, tables, models.window_s)
+    numbers = {(row["run"], row["window"]): row["at"] for row in numbered}
+    both = [[whole[key], *paths[at][1:]] for key, at in sorted(numbers.items()) if key in whole and at in paths]
+    return [*compared, *([_compared(("overall", TREES), both, list(sets))] if both else [])]
+
+
+def _check(models: ModelSet, found: set[Key]) -> None:
+    """Refuse tables with a component or stream that the models do not know."""
+    for of, name in sorted(found):
+        known = models.components if of == "component" else models.streams
+        if name not in known:
+            problem = f"it knows no {of} {name!r}, which the tables have; give tables of the application it is for"
+            raise InvalidInput("model", problem)
+
+
+def _compared(key: Key, rows: Sequence[Sequence[float]], sets: Sequence[str]) -> Compared:
+    columns = list(zip(*rows, strict=True))
+    return Compared(*key, list(columns[0]), {name: list(columns[i + 1]) for i, name in enumerate(sets)})
+
+
+def _packed(one: ModelSet) -> dict[Key, bytes]:
+    made = {("component", name): pack_regressor(regressor) for name, regressor in one.components.items()}
+    return made | {("stream", name): pack_regressor(regressor) for name, regressor in one.streams.items()}
+
+
+def _compare_group(packed: Sequence[Mapping[Key, bytes]], table: pa.Table) -> pa.Table:
+    """Return a row a window: the mean measured and predicted times, weighted by tuples (2.2), (2.3)."""
+    key = (table["of"][0].as_py(), table["name"][0].as_py())
+    rows = group_rows(table)
+    known, window = np.unique(rows.windows, return_inverse=True)
+    tuples = np.bincount(window, rows.counts)
+
+    def mean(values: "np.typing.NDArray[np.float64]") -> "np.typing.NDArray[np.float64]":
+        return np.bincount(window, rows.counts * values) / tuples
+
+    predicted = [mean(unpack_regressor(one[key]).predict(rows.features)) for one in packed]
+    return pa.table(
+        {
+            "of": [key[0]] * len(known),
+            "name": [key[1]] * len(known),
+            "at": pa.array(known.astype(np.int32)),
+            "tuples": tuples,
+            "measured": mean(rows.labels),
+            "predicted": pa.array(np.column_stack(predicted).tolist(), pa.list_(pa.float64())),
+        }
+    )
+
+
+def _overall(windows: Mapping[Key, Mapping[int, Sequence[float]]], sets: int) -> dict[int, list[float]]:
+    """Return by window the longest path (2.5) of measured and of predicted times."""
+    times: dict[int, dict[Key, Sequence[float]]] = {}
+    for key, rows in windows.items():
+        for at, row in rows.items():
+            times.setdefault(at, {})[key] = row
+    return {at: list(_longest(found, sets)) for at, found in sorted(times.items()) if _whole(found)}
+
+
+def _whole(found: Mapping[Key, Sequence[float]]) -> bool:
+    """Whether a window shows a stream at all, and every component that its streams lead to."""
+    ends = {name.partition("->")[2] for of, name in found if of == "stream"}
+    return bool(ends) and all(("component", name) in found for name in ends)
+
+
+def _longest(found: Mapping[Key, Sequence[float]], sets: int) -> Iterator[float]:
+    ends = [tuple(name.split("->", 1)) for of, name in found if of == "stream"]
+    after: dict[str, set[str]] = {}
+    for source, target in ends:
+        after.setdefault(target, set()).add(source)
+        after.setdefault(source, set())
+    order = list(TopologicalSorter(after).static_order())
+    number = {name: position for position, name in enumerate(order)}
+    streams = sorted((number[source], number[target]) for source, target in ends)
+    sources = tuple(number[name] for name in order if not after[name])
+    graph = Graph(len(order), tuple(streams), sources)
+    for column in range(sets + 1):
+        processing = [found[key][column] if (key := ("component", name)) in found else 0.0 for name in order]
+        transfer = [found["stream", f"{order[a]}->{order[b]}"][column] for a, b in streams]
+        yield longest_path(graph, processing, transfer).seconds
+
+
+def _trees(spark: SparkSession, tables: str | Path, window_s: float) -> dict[tuple[str, int], float]:
+    """Return by run and window the mean latency of the source tuples that were due in it; none without such a table."""
+    if not (Path(tables) / "tuples").exists():
+        return {}
+    tuples = read_windows(spark, tables, "tuples").where("complete and latency > 0")
+    first = tuples.groupBy("run").agg(sf.min("due").alias("first"))
+    window = sf.floor((sf.col("due") - sf.col("first")) / window_s).cast("int").alias("window")
+    means = tuples.join(first, "run").groupBy("run", window).agg(sf.avg("latency").alias("mean")).collect()
+    return {(row["run"], row["window"]): row["mean"] for row in means}

@@ -1,0 +1,308 @@
+"""The pipeline as one job: telemetry in, tables out, as a batch or as a stream, with the same result.
+
+The work has two halves. **Taking**: files are checked and read, records judged, and those that can be used go to
+`records`, the others to `quarantine` with the reason. **Deriving**: hops, tuples, windows, shares and reports are made
+anew for every run of which records came. Both halves are made of the same functions in both modes and each is
+published in one step, so that a job which is killed goes on from the last step and nothing is lost or doubled.
+
+A batch takes all files at once and replaces whatever tables were there. A stream lets Structured Streaming say which
+files are new: a micro-batch is a list of names, remembered in the checkpoint, so that a file is taken exactly once; a
+batch that is handed over again is known by its number. It derives once when all files have been taken, or, where it
+follows a folder until it is stopped, after each micro-batch.
+
+What a stream costs: a micro-batch reads its own files, and of the records taken before the identities of those within
+the lateness. Deriving reads all records of the runs that were touched, for a tuple or a window may be completed by a
+record that comes late, and a clock's offset be known only after it; so following one run costs more the longer it
+lasts, in time but not in memory, since every step goes from files to files and Spark spills what it sorts. Where that
+matters, trigger less often.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, StructType
+
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.features import WINDOW_S
+from penstock.pipeline import summaries
+from penstock.pipeline.arrivals import LATENESS_S, identities, judged, newest
+from penstock.pipeline.clocks import clocks as clock_table
+from penstock.pipeline.hops import hops as make_hops
+from penstock.pipeline.ingest import UNREADABLE, files_below, read_files, record_schema
+from penstock.pipeline.report import telemetry_folder
+from penstock.pipeline.store import Manifest, Store, locked, read_table
+from penstock.pipeline.tuples import tuples as make_tuples
+from penstock.pipeline.windows import edge_windows, features, shares, starts, task_windows
+
+__all__ = ["SETTINGS", "Summary", "check", "read_table", "run_pipeline"]
+
+FILES = 1000  # of a micro-batch at most
+CHECKPOINT = "_checkpoint"
+SETTINGS = {"spark.sql.shuffle.partitions": "32", "spark.driver.memory": "2g"}
+"""What Spark is told where a session is made for the pipeline."""
+
+_NAMES = "path string, modificationTime timestamp, length long, content binary"
+_KEPT_FOR_EVER = "36500d"  # by default Spark would pass over a file that is a week older than the newest
+
+Step = Callable[[str], None]
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store holds after a job; the seconds are those of the job."""
+
+    runs: int
+    records: int
+    quarantined: dict[str, int]  # by reason, the most frequent first
+    hops: int
+    tuples: int
+    task_windows: int
+    edge_windows: int
+    seconds: float
+
+
+def run_pipeline(
+    spark: SparkSession,
+    input: Path,  # noqa: A002  as the command calls it
+    output: Path,
+    *,
+    window_s: float = WINDOW_S,
+    stream: bool = False,
+    follow: bool = False,
+    lateness_s: float = LATENESS_S,
+    files_per_batch: int = FILES,
+    step: Step = lambda _: None,
+) -> Summary:
+    """Make all tables of the telemetry in a folder: of one run, of its telemetry, or of many runs below it.
+
+    stream: take only files that have not been taken, as a stream that ends when it has them all. follow: go on until
+    interrupted. step: is told what is done next; what it raises ends the job there, as a kill would.
+    """
+    begun = time.monotonic()
+    folder, below = check(Path(input), window_s, lateness_s, follow)
+    mode = "stream" if stream or follow else "batch"
+    wanted = Manifest(mode=mode, input=str(folder.resolve()), window_s=window_s, lateness_s=lateness_s)
+    with locked(Path(output)):
+        job = _Job(spark, Store(spark, Path(output).resolve()), wanted, step)
+        if mode == "batch":
+            job.run_batch(_files(folder, below))
+        else:
+            job.run_stream(str(folder.resolve() / below), files_per_batch, follow)
+        return job.summary(time.monotonic() - begun)
+
+
+class _Job:
+    """One run of the pipeline into one store."""
+
+    def __init__(self, spark: SparkSession, store: Store, wanted: Manifest, step: Step) -> None:
+        self._spark = spark
+        self._store = store
+        self._step = step
+        self._problem: Exception | None = None  # what ended a micro-batch
+        self._manifest = self._goes_on(wanted)
+
+    def _goes_on(self, wanted: Manifest) -> Manifest:
+        """Return what to go on from; a stream only goes on with what it was begun with."""
+        there = self._store.manifest()
+        if there is None:
+            return wanted
+        where = self._store.folder
+        if there.mode != wanted.mode:
+            raise FileProblem(f"{where}: holds the tables of a {there.mode}; choose another folder for a {wanted.mode}")
+        if wanted.mode == "batch":
+            return msgspec.structs.replace(wanted, parts=there.parts)
+        for name in ("input", "window_s", "lateness_s"):
+            own, asked = getattr(there, name), getattr(wanted, name)
+            if own != asked:
+                raise FileProblem(
+                    f"{where}: was begun with {name} {own}, not {asked}; keep it, or choose another folder"
+                )
+        if there.taken and not (where / CHECKPOINT).is_dir():
+            raise FileProblem(f"{where}: holds tables but not their {CHECKPOINT}; choose an empty folder")
+        return there
+
+    def run_batch(self, files: Sequence[Path]) -> None:
+        """Take all files and derive, published together."""
+        self._derive(self._take(self._manifest, files))
+        self._sweep()
+
+    def run_stream(self, place: str, files_per_batch: int, follow: bool) -> None:
+        """Take new files as they come, each batch of them published; derive and publish."""
+        if follow and self._manifest.touched:
+            self._derive(self._manifest)
+        names = (
+            self._spark.readStream.format("binaryFile")
+            .schema(_NAMES)
+            .options(pathGlobFilter="*.parquet", maxFilesPerTrigger=files_per_batch, maxFileAge=_KEPT_FOR_EVER)
+            .load(place)
+            .select("path")  # contents are not read
+        )
+        writer = names.writeStream.foreachBatch(lambda batch, number: self._batch(batch, number, follow))
+        writer = writer.option("checkpointLocation", (self._store.folder / CHECKPOINT).as_uri())
+        every = {"processingTime": f"{self._manifest.window_s} seconds"} if follow else {"availableNow": True}
+        query = writer.trigger(**every).start()
+        try:
+            query.awaitTermination()
+        except Exception:
+            if self._problem is not None:
+                raise self._problem from None
+            raise
+        finally:
+            query.stop()
+        if self._manifest.touched or not self._manifest.derived:
+            self._derive(self._manifest)
+        self._sweep()
+
+    def summary(self, seconds: float) -> Summary:
+        """Count what the store holds."""
+        self._step("counting")
+        rows = {
+            name: self._store.table(name, self._manifest)
+            for name in ("records", "hops", "tuples", "task_windows", "edge_windows")
+        }
+        quarantined = self._store.table("quarantine", self._manifest)
+        kind = sf.when(sf.col("reason").contains(f" {UNREADABLE}: "), f"{UNREADABLE} file").otherwise(sf.col("reason"))
+        reasons = quarantined.groupBy(kind.alias("reason")).count().orderBy(sf.desc("count"), "reason").collect()
+        return Summary(
+            runs=len(self._manifest.derived),
+            quarantined={row["reason"]: row["count"] for row in reasons},
+            seconds=seconds,
+            **{name: frame.count() for name, frame in rows.items()},
+        )
+
+    def _batch(self, batch: DataFrame, number: int, follow: bool) -> None:
+        if number <= self._manifest.batch:
+            return  # it was published, and the stop came before Spark had noted that
+        try:
+            files = [Path(row["path"].removeprefix("file:")) for row in batch.collect()]
+            taken = self._take(self._manifest, files)
+            self._publish(msgspec.structs.replace(taken, batch=number))
+            if follow:
+                self._derive(self._manifest)
+        except Exception as problem:
+            self._problem = problem
+            raise
+
+    def _take(self, manifest: Manifest, files: Sequence[Path]) -> Manifest:
+        """Judge the records of files, and write them to a new part of the growing tables."""
+        store, part = self._store, manifest.next_part
+        self._step(f"checking {len(files):,} files")
+        records, unreadable = read_files(self._spark, sorted(files))
+        came = store.write(newest(records), "arrivals", part)
+        earlier = [store.table("arrivals", manifest)] if manifest.taken else []
+        known = None
+        if earlier:
+            oldest = came.agg(sf.min("oldest")).collect()[0][0]
+            known = identities(store.table("records", manifest), float("inf") if oldest is None else oldest)
+        rows = judged(records, store.union([came, *earlier], came.schema), known, manifest.lateness_s)
+        self._step("writing records")
+        self._part(rows.unionByName(unreadable), part)
+        kept = record_schema()
+        bad = StructType([*kept.fields]).add("file", StringType()).add("reason", StringType())
+        return msgspec.structs.replace(
+            manifest,
+            parts=manifest.parts + 1,
+            taken=[*manifest.taken, part],
+            touched=sorted({*manifest.touched, *store.runs("records", part)}),
+            schemas=manifest.schemas
+            | {"records": kept.json(), "quarantine": bad.json(), "arrivals": came.schema.json()},
+        )
+
+    def _part(self, rows: DataFrame, part: str) -> None:
+        """Write records that can be used to one table and the others to another, in one go over them."""
+        work = self._store.folder / "_work"
+        parted = rows.drop("row", "written").withColumn("good", sf.col("reason").isNull())
+        parted.write.mode("overwrite").partitionBy("good", "run").parquet(str(work))
+        self._step("placing records")
+        for good, table in ((True, "records"), (False, "quarantine")):
+            place = self._store.place(table, part)
+            shutil.rmtree(place, ignore_errors=True)
+            (work / f"good={str(good).lower()}").mkdir(exist_ok=True)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (work / f"good={str(good).lower()}").rename(place)
+        shutil.rmtree(work, ignore_errors=True)
+
+    def _derive(self, manifest: Manifest) -> None:
+        """Make the derived tables of the runs that were touched, and publish them."""
+        store, part, window_s = self._store, manifest.next_part, manifest.window_s
+        self._sweep(keeping=manifest)
+        good = store.table("records", manifest).where(sf.col("run").isin(manifest.touched))
+        schemas = dict(manifest.schemas)
+
+        def written(table: str, frame: DataFrame) -> DataFrame:
+            self._step(f"making {table}")
+            schemas[table] = frame.schema.json()
+            return store.write(frame, table, part)
+
+        clocks = self._small(clock_table(good))
+        begun = self._small(starts(good, clocks))
+        hops = written("hops", make_hops(good, clocks))
+        tuples = written("tuples", make_tuples(hops, good, clocks))
+        seen = written("features", features(good, clocks, begun, window_s))
+        written("task_windows", task_windows(hops, seen, begun, window_s))
+        written("edge_windows", edge_windows(hops, seen, begun, window_s))
+        written("shares", shares(hops, begun, window_s))
+        for table, frame in _reports(hops, tuples, good).items():
+            written(f"reports/{table}", frame)
+        derived = manifest.derived | dict.fromkeys(manifest.touched, part)
+        done = {"derived": derived, "touched": [], "schemas": schemas, "parts": manifest.parts + 1}
+        self._publish(msgspec.structs.replace(manifest, **done))
+
+    def _small(self, frame: DataFrame) -> DataFrame:
+        """Make a small table once, here, instead of in every step that joins it."""
+        return self._spark.createDataFrame(frame.collect(), frame.schema)
+
+    def _publish(self, manifest: Manifest) -> None:
+        self._step("publishing")
+        self._store.publish(manifest)
+        self._manifest = manifest
+        self._step("published")
+
+    def _sweep(self, keeping: Manifest | None = None) -> None:
+        """Delete parts that are not valid, but for those about to be published."""
+        self._step("sweeping")
+        valid = self._store.manifest()
+        if valid is not None and keeping is not None:
+            valid = msgspec.structs.replace(valid, taken=[*valid.taken, *keeping.taken])
+        if valid is not None:
+            self._store.sweep(valid)
+
+
+def _reports(hops: DataFrame, tuples: DataFrame, good: DataFrame) -> dict[str, DataFrame]:
+    return {
+        "latency": summaries.tuple_latencies(tuples),
+        "components": summaries.component_latencies(hops),
+        "edges": summaries.edge_latencies(hops),
+        "stragglers": summaries.straggling(hops),
+        "slow_machines": summaries.straggling_machines(hops),
+        "skew": summaries.skew(good),
+    }
+
+
+def check(folder: Path, window_s: float, lateness_s: float, follow: bool = False) -> tuple[Path, str]:
+    """Refuse what no job could be run with; return where telemetry is.
+
+    That is a folder, and which folders below it where it is one of many runs. Only what is followed may still be empty.
+    """
+    if not 0 < window_s < float("inf"):
+        raise InvalidInput("window", f"expected seconds, more than 0, found {window_s:g}")
+    if not lateness_s >= 0:
+        raise InvalidInput("lateness", f"expected seconds, 0 or more, found {lateness_s:g}")
+    place = telemetry_folder(folder)
+    many = place == folder and not files_below(folder, "*.parquet") and any(folder.glob("*/telemetry"))
+    where = (folder, "*/telemetry") if many else (place, "")
+    if not follow:
+        _files(*where)
+    return where
+
+
+def _files(folder: Path, below: str) -> list[Path]:
+    found = files_below(folder, f"{below}/*.parquet" if below else "*.parquet")
+    files = [path for path in found if path.stat().st_size]  # Spark's streams pass over empty files, which hold nothing
+    if not files:
+        raise FileProblem(f"{folder}: holds no telemetry (*.parquet); run an application first, or name another folder")
+    return files

@@ -1,0 +1,163 @@
+"""The store: the pipeline's tables in a folder, replaced as a whole or not at all.
+
+A table is Parquet, below it a folder for each *part*, in which rows of a run are together. What is written becomes
+valid only when the manifest names its part, and the manifest is one small file that is replaced in one step. So a job
+that is killed leaves what was valid before, and parts that nobody names; these are swept away later. Records,
+quarantine and arrivals grow by a part at a time; of the derived tables each run has its rows in one part. A part that
+has been replaced stays until the next one is begun, so that a reader who has just opened it can finish.
+
+Paths are local or shared POSIX ones.
+"""
+
+import fcntl
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from penstock.model.errors import FileProblem, UnknownName, choices
+from penstock.model.files import write_whole
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+GROWING = ("records", "quarantine", "arrivals")
+DERIVED = (
+    "hops", "tuples", "features", "task_windows", "edge_windows", "shares", "reports/latency", "reports/components",
+    "reports/edges", "reports/stragglers", "reports/slow_machines", "reports/skew",
+)  # fmt: skip
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is valid in a store, and how it came to be."""
+
+    mode: str  # batch or stream
+    input: str
+    window_s: float
+    lateness_s: float
+    format: int = FORMAT
+    batch: int = -1  # the last of the stream's that was taken
+    parts: int = 0  # how many were ever made: the number of the next
+    taken: list[str] = []  # the parts of growing tables
+    touched: list[str] = []  # runs of which records came since their tables were derived
+    derived: dict[str, str] = {}  # by run, the part of its derived tables
+    schemas: dict[str, str] = {}  # by table
+
+    @property
+    def next_part(self) -> str:
+        """The name of a part that is about to be made; a part of that name which is there already was never valid."""
+        return f"{self.parts:06d}"
+
+
+class Store:
+    """The tables in one folder."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self.folder = folder
+
+    def manifest(self) -> Manifest | None:
+        """Return what is valid; None where nothing was ever published."""
+        path = self.folder / MANIFEST
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise FileProblem(f"{path}: cannot be read, {error}; run the pipeline into another folder") from None
+        if found.format != FORMAT:
+            raise FileProblem(f"{path}: expected format {FORMAT}, found {found.format}; run the pipeline anew")
+        return found
+
+    def publish(self, manifest: Manifest) -> None:
+        """Make valid what a manifest names, all of it in one step."""
+        write_whole(self.folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+    def write(self, frame: DataFrame, table: str, part: str) -> DataFrame:
+        """Write a part, not valid yet, and return what was written."""
+        place = self.place(table, part)
+        by = () if table.startswith("reports/") else ("run",)  # reports are small: a file a run would be many
+        frame.write.mode("overwrite").partitionBy(*by).parquet(str(place))
+        return self._read(place, frame.schema)
+
+    def place(self, table: str, part: str) -> Path:
+        """Return the folder of a part."""
+        return self.folder / table / part
+
+    def table(self, name: str, manifest: Manifest) -> DataFrame:
+        """Return the valid rows of a table."""
+        schema = StructType.fromJson(msgspec.json.decode(manifest.schemas[name]))
+        if name in GROWING:
+            return self.union([self._read(self.place(name, part), schema) for part in manifest.taken], schema)
+        runs: dict[str, list[str]] = {}
+        for run, part in manifest.derived.items():
+            runs.setdefault(part, []).append(run)
+        frames = {part: self._read(self.place(name, part), schema) for part in sorted(runs)}
+        if len(frames) > 1:  # a part may hold runs that have been derived anew since
+            frames = {part: frame.where(sf.col("run").isin(runs[part])) for part, frame in frames.items()}
+        return self.union(list(frames.values()), schema)
+
+    def union(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
+        """Return the rows of all; none where there is nothing."""
+        if not frames:
+            return self._spark.createDataFrame([], schema)
+        whole, *others = frames
+        for frame in others:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def runs(self, table: str, part: str) -> list[str]:
+        """Return the runs of which a part has rows."""
+        return sorted(_run_of(path) for path in self.place(table, part).glob("run=*"))
+
+    def sweep(self, manifest: Manifest) -> None:
+        """Delete what the manifest does not name."""
+        for table in (*GROWING, *DERIVED):
+            named = manifest.taken if table in GROWING else manifest.derived.values()
+            for place in sorted((self.folder / table).glob("*")):
+                if place.name not in named:
+                    shutil.rmtree(place, ignore_errors=True)
+                elif table in DERIVED:
+                    for path in place.glob("run=*"):
+                        if manifest.derived.get(_run_of(path)) != place.name:
+                            shutil.rmtree(path, ignore_errors=True)
+
+    def _read(self, place: Path, schema: StructType) -> DataFrame:
+        # The stated schema keeps a run named 007 from becoming the number 7.
+        return self._spark.read.schema(schema).parquet(str(place)).select(*schema.names)
+
+
+def read_table(spark: SparkSession, output: Path, name: str) -> DataFrame:
+    """Return a table that the pipeline has made: `hops`, `tuples`, `task_windows`, `reports/components` …"""
+    store = Store(spark, Path(output))
+    manifest = store.manifest()
+    if manifest is None:
+        raise FileProblem(f"{output}: holds no tables; make them with: penstock pipeline run --output {output}")
+    if name not in manifest.schemas:
+        raise UnknownName("table", f"there is no {name!r}; choose from {choices(manifest.schemas)}")
+    return store.table(name, manifest)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a folder to this job; another that writes there is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "_lock").open("w")
+    except OSError as error:
+        raise FileProblem(f"{folder}: cannot be made, {error.strerror}; choose another place") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileProblem(f"{folder}: another pipeline writes there; wait for it, or choose another") from None
+        yield
+
+
+def _run_of(path: Path) -> str:
+    return unquote(path.name.partition("=")[2])

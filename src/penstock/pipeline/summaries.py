@@ -1,0 +1,98 @@
+"""Summaries of many runs at once: latencies by run, component and edge, stragglers, and how evenly load is spread.
+
+`tables` compares the phases of one run with exact percentiles, which hold every value in memory. Here there may be any
+number of tuples, so that values are first counted in bins of equal ratio: a percentile is within half a percent, takes
+memory for the bins only, and is the same in whatever order values come.
+"""
+
+import math
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from penstock.model.telemetry import RecordKind
+from penstock.pipeline.hops import SPANS, component
+from penstock.pipeline.tables import QUANTILES, beside_fellows, slow_machines, stragglers
+from penstock.pipeline.tuples import PARTS
+
+BIN = 1.01  # ratio of a bin's ends
+LEAST_S = 1e-9  # what is shorter, or negative by the error of clocks, counts as this
+
+
+def spreads(rows: DataFrame, by: tuple[str, ...], spans: tuple[str, ...]) -> DataFrame:
+    """Return a row a group and span: count, mean, percentiles and worst of a span's seconds; null ones are left out."""
+    pairs = sf.array(*(sf.struct(sf.lit(name).alias("span"), sf.col(name).alias("value")) for name in spans))
+    long = rows.select(*by, sf.explode(pairs).alias("one")).select(*by, "one.span", "one.value")
+    number = sf.floor(sf.log(sf.greatest(sf.col("value"), sf.lit(LEAST_S))) / math.log(BIN))
+    bins = (
+        long.where(sf.col("value").isNotNull())
+        .groupBy(*by, "span", number.alias("bin"))
+        .agg(sf.count("*").alias("count"), sf.sum("value").alias("sum"), sf.max("value").alias("worst"))
+    )
+    group = Window.partitionBy(*by, "span")
+    sofar = sf.sum("count").over(group.orderBy("bin").rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    ranked = bins.withColumns({"sofar": sofar, "total": sf.sum("count").over(group)})
+    return ranked.groupBy(*by, "span").agg(
+        sf.sum("count").alias("count"),
+        (sf.sum("sum") / sf.sum("count")).alias("mean"),
+        *(_quantile(share).alias(name) for name, share in QUANTILES.items()),
+        sf.max("worst").alias("worst"),
+    )
+
+
+def component_latencies(hops: DataFrame) -> DataFrame:
+    """Return a row a run, component and span of a hop: how long tuples wait there, are processed, and take there."""
+    rows = hops.select("run", sf.col("target_component").alias("component"), *SPANS)
+    return spreads(rows, ("run", "component"), SPANS)
+
+
+def edge_latencies(hops: DataFrame) -> DataFrame:
+    """Return a row a run, stream, pair of machines and span of a hop before it is taken up."""
+    return spreads(hops, ("run", "stream", "source_machine", "target_machine"), SPANS[:-1])
+
+
+def tuple_latencies(tuples: DataFrame) -> DataFrame:
+    """Return a row a run and span: `latency`, of complete tuples from due to done, and the parts that it is made of."""
+    return spreads(tuples.where("complete"), ("run",), ("latency", *PARTS))
+
+
+def straggling(hops: DataFrame) -> DataFrame:
+    """Return the tasks whose 95th percentile of waiting and processing is over twice their component's usual one."""
+    return stragglers(_tails(hops), "run")
+
+
+def straggling_machines(hops: DataFrame) -> DataFrame:
+    """Return the machines whose tasks are over twice as slow as usual."""
+    return slow_machines(_tails(hops), "run")
+
+
+def skew(good: DataFrame) -> DataFrame:
+    """Return a row a run and component: tuples a second of its tasks on average and at most, and the ratio of both."""
+    rows = good.where(sf.col("kind") == RecordKind.TASK.value)
+    rates = rows.groupBy("run", component("task").alias("component"), "task").agg(
+        sf.try_divide(sf.sum("processed"), sf.sum("interval")).alias("tps")
+    )
+    found = rates.groupBy("run", "component").agg(
+        sf.count("*").alias("tasks"),
+        sf.avg("tps").alias("mean_tps"),
+        sf.max("tps").alias("most_tps"),
+        sf.max_by("task", sf.struct("tps", "task")).alias("most"),
+    )
+    return found.withColumn("ratio", sf.try_divide("most_tps", "mean_tps"))
+
+
+def _tails(hops: DataFrame) -> DataFrame:
+    rows = hops.select(
+        "run",
+        sf.col("target_component").alias("component"),
+        sf.col("target").alias("task"),
+        sf.col("target_machine").alias("machine"),
+        (sf.col("wait") + sf.col("processing")).alias("both"),
+    )
+    tails = spreads(rows, ("run", "component", "task", "machine"), ("both",))
+    return beside_fellows(tails.select("run", "component", "task", "machine", "count", "p95"), "run")
+
+
+def _quantile(share: float) -> Column:
+    reached = sf.min(sf.when(sf.col("sofar") >= share * sf.col("total"), sf.col("bin")))
+    return sf.pow(sf.lit(BIN), reached + 0.5)

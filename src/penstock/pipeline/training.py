@@ -1,0 +1,228 @@
+"""Training latency models on the pipeline's windows: every component and every stream at once, a Spark group each.
+
+The rows are those of `task_windows` and `edge_windows`; a group's rows go to one Python process as an Arrow table and a
+regression comes back. A mean predictor and a linear model are fitted beside each, on the same rows, so that whoever
+evaluates can tell what the regression is worth.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regressor, unpack_regressor
+from penstock.model.errors import FileProblem
+from penstock.model.features import EDGE_FEATURES, TASK_FEATURES, WINDOW_S
+from penstock.pipeline.fitting import Rows, Wanted, fit
+from penstock.pipeline.store import MANIFEST, Store, read_table
+
+BESIDE: tuple[Wanted, ...] = ("linear", "mean")
+MEMORY = ("machine_memory", "source_memory", "target_memory")  # not every engine tells it
+
+_SCHEMA = """of string, name string, rows long, placements long, kind string, parameters string, accuracy double,
+    beside string, model binary, linear binary, mean binary"""
+
+
+class Trained(NamedTuple):
+    """How the regression of a component or stream came out."""
+
+    of: str  # component or stream
+    name: str
+    kind: str
+    parameters: dict[str, Any]
+    rows: int
+    placements: int
+    accuracy: float | None  # cross-validated, of a window's mean
+    beside: dict[str, float | None]  # of the mean and the linear model
+    vectors: int
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Models, and how each came out: components, then streams, by name."""
+
+    models: LatencyModels
+    trained: list[Trained]
+
+
+def train_latency(
+    spark: SparkSession,
+    tables: str | Path,
+    *,
+    kind: Wanted = "svr",
+    application: str | None = None,
+    seed: int = 0,
+) -> Training:
+    """Fit latency models to the tables of a pipeline's output folder."""
+    rows = labelled_rows(spark, tables).cache()
+    groups = rows.select("of", "name").distinct().count()
+    if not groups:
+        raise FileProblem(f"{tables}: its windows have no tuples that could be learnt from; record a longer run")
+
+    def fit_group(table: pa.Table) -> pa.Table:  # Spark reads its annotations
+        return _fit_group(kind, seed, table)
+
+    apart = rows.repartition(groups, "of", "name")  # a number of its own, or Spark would do all in one task
+    fitted = apart.groupBy("of", "name").applyInArrow(fit_group, _SCHEMA).collect()
+    rows.unpersist()
+    found = sorted(fitted, key=lambda row: (row["of"], row["name"]))
+    named = application or _application(spark, tables)
+    trained = [_trained(row) for row in found]
+    sets = {which: _model_set(found, which) for which in ("model", *BESIDE)}
+    main = sets.pop("model")
+    models = LatencyModels(
+        main.components,
+        main.streams,
+        application=named,
+        parallelism=_parallelism(spark, tables),
+        beside=sets,
+        window_s=_window_s(spark, tables),
+        notes={f"{one.of} {one.name}": {"accuracy": one.accuracy, "rows": one.rows} for one in trained},
+    )
+    return Training(models, trained)
+
+
+def labelled_rows(spark: SparkSession, tables: str | Path) -> DataFrame:
+    """Return a row a window and task or pair: of, name, window (a number of its own), place, count, label, features."""
+    tasks, edges = read_windows(spark, tables, "task_windows"), read_windows(spark, tables, "edge_windows")
+    both = _features(tasks, "component", TASK_FEATURES, "processing_s", "component").unionByName(
+        _features(edges, "stream", EDGE_FEATURES, "transfer_s", "stream")
+    )
+    whole = both.where("label > 0 and count > 0 and not exists(features, x -> x is null or isnan(x))")
+    return whole.join(sf.broadcast(_places(spark, tasks)), ["run", "window"])
+
+
+def read_windows(spark: SparkSession, tables: str | Path, name: str) -> DataFrame:
+    """Return one of the pipeline's tables; also one that stands alone, a folder of Parquet with the same columns."""
+    if (Path(tables) / MANIFEST).exists():
+        return read_table(spark, Path(tables), name)
+    try:
+        return spark.read.parquet(str(Path(tables) / name)).withColumn("run", sf.col("run").cast("string"))
+    except AnalysisException:
+        problem = f"expected the output of penstock pipeline run, there is no table {name}"
+        raise FileProblem(f"{tables}: {problem}; choose another folder") from None
+
+
+def _window_s(spark: SparkSession, tables: str | Path) -> float:
+    manifest = Store(spark, Path(tables)).manifest()
+    return WINDOW_S if manifest is None else manifest.window_s
+
+
+def _features(rows: DataFrame, of: str, names: tuple[str, ...], label: str, column: str) -> DataFrame:
+    values = [sf.coalesce(sf.nanvl(sf.col(n).cast("double"), sf.lit(0.0)), sf.lit(0.0)) for n in names if n in MEMORY]
+    known = dict(zip([n for n in names if n in MEMORY], values, strict=True))
+    features = sf.array(*(known.get(n, sf.col(n).cast("double")) for n in names))
+    return rows.select(
+        "run", "window", sf.lit(of).alias("of"), sf.col(column).alias("name"),
+        sf.col("count").cast("double").alias("count"), sf.col(label).alias("label"), features.alias("features"),
+    )  # fmt: skip
+
+
+def _places(spark: SparkSession, tasks: DataFrame) -> DataFrame:
+    """Return a row a run and window: its number in time, and the number of the placement that was in force."""
+    seen = tasks.select("run", "window", "task", "machine").distinct().collect()
+    numbered = placements((row["run"], row["window"], row["task"], row["machine"]) for row in seen)
+    rows = [(run, window, at, place) for at, ((run, window), place) in enumerate(numbered.items())]
+    return spark.createDataFrame(rows, "run string, window int, at int, place int")
+
+
+def placements(seen: Iterable[tuple[str, int, str, str]]) -> dict[tuple[str, int], int]:
+    """Number the placements of runs: from (run, window, task, machine) to run and window, in order, with the number.
+
+    A task that a window does not show is where it was; equal placements have one number, also in different runs.
+    """
+    windows: dict[tuple[str, int], dict[str, str]] = {}
+    for run, window, task, machine in sorted(seen):
+        windows.setdefault((run, window), {})[task] = machine
+    phase: dict[str, str] = {}
+    phases: list[dict[str, str]] = []
+    of: dict[tuple[str, int], int] = {}
+    before = None
+    for (run, window), here in windows.items():
+        if run != before or any(phase.get(task, machine) != machine for task, machine in here.items()):
+            phase = {} if run != before else {**phase, **here}
+            phases.append(phase)
+        before = run
+        phase.update(here)
+        of[run, window] = len(phases) - 1
+    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    keys = [tuple(sorted(phase.items())) for phase in phases]
+    return {key: numbers.setdefault(keys[number], len(numbers)) for key, number in of.items()}
+
+
+def group_rows(table: pa.Table) -> Rows:
+    """Return the rows of a group that has come as an Arrow table, in an order that does not depend on Spark."""
+    features = table["features"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    columns = [table[name].to_numpy() for name in ("label", "count", "place", "at")]
+    wide = np.column_stack([np.asarray(features, dtype=np.float64).reshape(len(table), -1), *columns])
+    wide = wide[np.lexsort(wide.T)]
+    *_, label, count, place, at = wide.T
+    return Rows(wide[:, :-4], label, count, place.astype(np.int32), at.astype(np.int32))
+
+
+def _fit_group(kind: Wanted, seed: int, table: pa.Table) -> pa.Table:
+    rows = group_rows(table)
+    main, beside = fit(kind, rows, seed), {other: fit(other, rows, seed) for other in BESIDE}
+    told = {name: one.accuracy for name, one in beside.items()}
+    return pa.table(
+        {
+            "of": [table["of"][0].as_py()],
+            "name": [table["name"][0].as_py()],
+            "rows": [len(rows)],
+            "placements": [len(np.unique(rows.places))],
+            "kind": [main.candidate.kind],
+            "parameters": [msgspec.json.encode(main.candidate.told()).decode()],
+            "accuracy": pa.array([main.accuracy], pa.float64()),
+            "beside": [msgspec.json.encode(told).decode()],
+            "model": [pack_regressor(main.regressor)],
+            "linear": [pack_regressor(beside["linear"].regressor)],
+            "mean": [pack_regressor(beside["mean"].regressor)],
+        }
+    )
+
+
+def _trained(row: Any) -> Trained:
+    return Trained(
+        of=row["of"],
+        name=row["name"],
+        kind=row["kind"],
+        parameters=msgspec.json.decode(row["parameters"]),
+        rows=row["rows"],
+        placements=row["placements"],
+        accuracy=row["accuracy"],
+        beside=msgspec.json.decode(row["beside"]),
+        vectors=len(unpack_regressor(bytes(row["model"])).weights),
+    )
+
+
+def _model_set(rows: list[Any], which: str) -> ModelSet:
+    made = {(row["of"], row["name"]): unpack_regressor(bytes(row[which])) for row in rows}
+    return ModelSet(
+        {name: one for (of, name), one in made.items() if of == "component"},
+        {name: one for (of, name), one in made.items() if of == "stream"},
+    )
+
+
+def _parallelism(spark: SparkSession, tables: str | Path) -> Mapping[str, int]:
+    edges = read_windows(spark, tables, "edge_windows")
+    ends = edges.select(sf.col("source").alias("task")).union(edges.select(sf.col("target").alias("task"))).distinct()
+    counted: dict[str, int] = {}
+    for row in ends.collect():
+        component = re.sub(r"\[\d+\]$", "", row["task"])
+        counted[component] = counted.get(component, 0) + 1
+    return dict(sorted(counted.items()))
+
+
+def _application(spark: SparkSession, tables: str | Path) -> str:
+    """Return what the runs are called, without the time in their names."""
+    runs = read_windows(spark, tables, "task_windows").select("run").distinct().collect()
+    named = {re.sub(r"-\d{8}-\d{6}.*$", "", row["run"]) for row in runs}
+    return min(named) if len(named) == 1 else Path(tables).name

@@ -1,0 +1,145 @@
+"""Windows: a run cut into equal spans, and what was true of every task and every edge in each.
+
+These are the rows that latency models learn from: Li's features (`model/features.py`) beside what they are to predict.
+Windows are counted from when the run's first tuple was due. A hop belongs to the window in which its tuple was taken
+up, where its transfer ends and its processing begins; a record about an interval belongs to the one in which the middle
+of the interval is. Latencies come from the hops of sampled tuples, loads from the tasks' own counts of all tuples.
+
+A task that was seen on two machines in a window has no row there, nor has an edge that begins or ends in it: features
+that are half of one machine and half of another would describe neither. So has none whose task told nothing of itself.
+What a moved task did counts for both machines' loads. In `shares` every hop counts.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from penstock.model.features import EDGE_WINDOW, TASK_WINDOW, WINDOW_S
+from penstock.model.telemetry import RecordKind
+from penstock.pipeline.clocks import on_controller_clock
+from penstock.pipeline.hops import component, machine
+
+_WINDOW = ("run", "window")
+_PAIR = ("stream", "source", "target")
+_MACHINES = ("source_machine", "target_machine")
+_AT_END = {
+    "task": "", "machine": "_machine", "machine_cpu": "_cpu", "machine_memory": "_memory",
+    "task_load": "_load", "machine_load": "_machine_load",
+}  # fmt: skip
+"""What a task's column is called behind the end of an edge that the task is."""
+
+
+def starts(good: DataFrame, clocks: DataFrame) -> DataFrame:
+    """Return a row a run: when its first tuple was due, by its sources or else by the controller.
+
+    For batches, of whole runs, as is all here.
+    """
+    told = good.where(sf.col("kind").isin(RecordKind.ROOT.value, RecordKind.DONE.value)).select(
+        "kind", "run", "worker", "incarnation", "due"
+    )
+    first = sf.min(sf.when(sf.col("kind") == RecordKind.ROOT.value, sf.col("due")))
+    return (
+        on_controller_clock(told, clocks, ("due",))
+        .groupBy("run")
+        .agg(sf.coalesce(first, sf.min("due")).alias("first_due"))
+    )
+
+
+def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+    """Return a row a window and task that was on one machine throughout, with its features; `begun`: the `starts`."""
+    loads = _task_loads(good, clocks, begun, window_s)
+    here = loads.groupBy(*_WINDOW, "machine").agg(
+        sf.sum("processed").alias("machine_processed"),
+        sf.max("seconds").alias("longest"),
+        (sf.count("*") - 1).alias("colocated"),
+    )
+    here = here.join(_machines(good, clocks, begun, window_s), [*_WINDOW, "machine"], "left")
+    # The machine's own seconds: those of a task that came or left in the window are fewer.
+    load = sf.try_divide("machine_processed", sf.coalesce("machine_seconds", "longest"))
+    places = sf.count("*").over(Window.partitionBy(*_WINDOW, "task"))
+    stayed = loads.withColumn("places", places).where(sf.col("places") == 1)
+    return stayed.join(here.withColumn("machine_load", load), [*_WINDOW, "machine"]).select(
+        *_WINDOW, "task", "machine", "machine_cpu", "machine_memory",
+        sf.try_divide("processed", "seconds").alias("task_load"), "machine_load",
+        sf.col("colocated").cast("double").alias("colocated"),
+    )  # fmt: skip
+
+
+def task_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+    """Return a row a window and task, with the columns of `TASK_WINDOW`."""
+    seen = hops.select(
+        "run", "processing", "started", sf.col("target").alias("task"), sf.col("target_machine").alias("machine")
+    )
+    labels = (
+        _in_windows(seen, "started", begun, window_s)
+        .groupBy(*_WINDOW, "task", "machine")
+        .agg(sf.count("*").alias("count"), sf.avg("processing").alias("processing_s"))
+    )
+    rows = labels.join(features, [*_WINDOW, "task", "machine"])
+    return rows.withColumn("component", component("task")).select(*TASK_WINDOW)
+
+
+def edge_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+    """Return a row a window, stream and pair of tasks, with the columns of `EDGE_WINDOW`."""
+    between = hops.withColumn("between", sf.col("started") - sf.col("emitted"))
+    rows = (
+        _in_windows(between, "started", begun, window_s)
+        .groupBy(*_WINDOW, *_PAIR, *_MACHINES)
+        .agg(sf.count("*").alias("count"), sf.avg("between").alias("transfer_s"))
+        .withColumn("share", _share("count"))
+    )
+    for end in ("source", "target"):
+        there = features.drop("colocated").withColumnsRenamed({name: f"{end}{rest}" for name, rest in _AT_END.items()})
+        rows = rows.join(there, [*_WINDOW, end, f"{end}_machine"])
+    together = (sf.col("source_machine") == sf.col("target_machine")).cast("double")
+    return rows.withColumn("same_machine", together).select(*EDGE_WINDOW)
+
+
+def shares(hops: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+    """Return a row a window, stream and pair of tasks: the sampled tuples, and their share of the stream's.
+
+    Shares are the weights of eqs. (2.2) and (2.3): over several windows they are those of the summed tuples.
+    """
+    placed = _in_windows(hops, "started", begun, window_s)
+    counted = placed.groupBy(*_WINDOW, *_PAIR).agg(sf.count("*").alias("tuples"))
+    return counted.select(*_WINDOW, *_PAIR, "tuples", _share("tuples").alias("share"))
+
+
+def _in_windows(rows: DataFrame, time: str, begun: DataFrame, window_s: float) -> DataFrame:
+    number = sf.floor((sf.col(time) - sf.col("first_due")) / window_s).cast("int")
+    placed = rows.join(sf.broadcast(begun), "run").withColumn("window", number)
+    return placed.where(sf.col("window") >= 0).drop("first_due")
+
+
+def _task_loads(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
+    """Return a row a window, task and machine: the tuples processed there, and over how many seconds."""
+    rows = _intervals(good, RecordKind.TASK, clocks, begun, window_s)
+    return rows.groupBy(*_WINDOW, "task", "machine").agg(
+        sf.sum("processed").alias("processed"), sf.sum("interval").alias("seconds")
+    )
+
+
+def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
+    """Return a row a window and machine: the mean share of its workers' cores and their memory together."""
+    rows = _intervals(good, RecordKind.MACHINE, clocks, begun, window_s)
+    known = sf.when(sf.col("memory_mb").isNotNull(), sf.col("interval"))
+    workers = rows.groupBy(*_WINDOW, "machine", "worker").agg(
+        sf.try_divide(sf.sum(sf.col("busy") * sf.col("interval")), sf.sum("interval")).alias("cpu"),
+        sf.try_divide(sf.sum(sf.col("memory_mb") * sf.col("interval")), sf.sum(known)).alias("memory"),
+        sf.sum("interval").alias("seconds"),
+    )
+    return workers.groupBy(*_WINDOW, "machine").agg(
+        sf.avg("cpu").alias("machine_cpu"),
+        sf.sum("memory").alias("machine_memory"),
+        sf.max("seconds").alias("machine_seconds"),
+    )
+
+
+def _intervals(good: DataFrame, kind: RecordKind, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
+    rows = on_controller_clock(good.where(sf.col("kind") == kind.value), clocks, ("at",))
+    rows = rows.withColumns({"middle": sf.col("at") - sf.col("interval") / 2, "machine": machine("worker")})
+    return _in_windows(rows, "middle", begun, window_s)
+
+
+def _share(count: str) -> Column:
+    whole = sf.sum(count).over(Window.partitionBy(*_WINDOW, "stream"))
+    return sf.col(count) / whole

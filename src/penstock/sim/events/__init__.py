@@ -1,0 +1,17 @@
+"""The event-driven twin of the runtime: an application on a described cluster in virtual time, event by event.
+
+    twin = Twin(application, cluster, costs)
+    run = twin.start(slots, seed=1)
+    run.advance(10.0)
+    span = run.advance(60.0)  # span.mean_s, span.throughput_tps, …
+
+`twin` and `run` are what others call, `span` what they get; `system`, `ground` and `state` have the tables of a
+simulation, `steps`, `passing`, `serving` and `loop` what happens in it, `failures` what befalls it, `records` its
+telemetry.
+"""
+
+from penstock.sim.events.run import TwinRun
+from penstock.sim.events.span import TwinSpan
+from penstock.sim.events.twin import Sweep, Twin
+
+__all__ = ["Sweep", "Twin", "TwinRun", "TwinSpan"]

@@ -1,0 +1,130 @@
+"""When source tuples fall due: arrival processes, drawn block by block, and dealt to the tasks of each source in turn.
+
+A block is drawn from a generator of its own, so that arrivals depend on the seed alone and not on how far a run goes at
+a time; equal seeds give equal arrivals to every placement.
+"""
+
+from collections.abc import Mapping
+from zlib import crc32
+
+import msgspec
+import numpy as np
+
+from penstock.model.errors import InvalidInput
+from penstock.model.instance import Instance
+from penstock.model.taskgraph import Bools, Floats
+from penstock.sim.events.state import Dues
+from penstock.workloads.arrivals import ArrivalProcess, Counts
+
+BLOCK_S = 1.0
+DRAWN_FIRST = 1 << 10  # slots of a process that are drawn at once; then as many again, doubling the total
+
+
+class Feed:
+    """The arrivals of one source component."""
+
+    def __init__(self, process: ArrivalProcess, seed: tuple[int, int]) -> None:
+        self._process = process
+        self._seed = seed
+        self._even = bool(getattr(process, "even", False))
+        self._slots = max(1, round(BLOCK_S / process.slot))  # of a block
+        self._counts: Counts = np.empty(0, dtype=np.int64)
+        self._factor = 1.0
+        self._block = 0  # the next to be drawn
+        self._drawn = np.empty(0)  # times that are not taken yet
+        self._taken = 0.0  # up to when
+
+    def scale(self, factor: float) -> None:
+        """Let so many times as much come from now on as at first."""
+        self._factor = factor
+        self._counts = np.empty(0, dtype=np.int64)
+        self._block = int(self._taken / self._length)
+        self._drawn = np.empty(0)
+
+    def take(self, until: float) -> Floats:
+        """Return the times up to a time, behind those taken before."""
+        parts = [self._drawn]
+        while self._block * self._length < until:
+            parts.append(self._next_block())
+        times = np.concatenate(parts)
+        cut = int(np.searchsorted(times, until))
+        self._drawn, self._taken = times[cut:], until
+        return times[:cut]
+
+    @property
+    def _length(self) -> float:
+        return self._slots * self._process.slot
+
+    def _next_block(self) -> Floats:
+        first = self._block * self._slots
+        counts = self._between(first, first + self._slots)
+        size, begins = int(counts.sum()), np.repeat(np.arange(first, first + self._slots), counts)
+        if self._even:
+            within = (np.arange(size) - np.repeat(np.cumsum(counts) - counts, counts)) / np.repeat(counts, counts)
+        else:
+            within = np.random.default_rng([*self._seed, 1, self._block]).random(size)
+        self._block += 1
+        times: Floats = np.sort((begins + within) * self._process.slot)
+        return times[np.searchsorted(times, self._taken) :]  # a block that is drawn again after a change has a past
+
+    def _between(self, first: int, last: int) -> Counts:
+        """Return the counts of some slots; a process draws from its beginning on, as it may depend on the time."""
+        if last > len(self._counts):
+            size = max(DRAWN_FIRST, 2 * last)
+            self._counts = _scaled(self._process, self._factor, size, np.random.default_rng(self._seed))
+        return self._counts[first:last]
+
+
+def _scaled(process: ArrivalProcess, factor: float, slots: int, rng: np.random.Generator) -> Counts:
+    """Draw the counts of a process at so many times its rate."""
+    if factor == 0.0:
+        return np.zeros(slots, dtype=np.int64)
+    if factor != 1.0 and isinstance(process, msgspec.Struct) and process.rate is not None:
+        scaled: ArrivalProcess = msgspec.structs.replace(process, rate=process.rate * factor)
+        return scaled.counts(slots, rng)
+    total = np.cumsum(process.counts(slots, rng)) * factor
+    whole: Counts = np.diff(np.floor(total + 0.5), prepend=0.0).astype(np.int64)
+    return whole
+
+
+class Sources:
+    """The arrivals of an application: those of all its source components, task by task."""
+
+    def __init__(self, instance: Instance, processes: Mapping[str, ArrivalProcess], seed: int, follow: float) -> None:
+        tasks = instance.tasks
+        names = [instance.topology.components[position].name for position in tasks.position]
+        self._tasks = [tasks.of(number) for number, name in enumerate(names) if name in processes]
+        self._feeds = [Feed(processes[name], (seed, crc32(name.encode()))) for name in names if name in processes]
+        self._given = [0] * len(self._feeds)  # tuples dealt so far
+        self._follow = follow
+        self._rng = np.random.default_rng([seed, 2])
+
+    def scale(self, factor: float) -> None:
+        """Let so many times as much come from now on as at first."""
+        if not 0 <= factor < np.inf:
+            raise InvalidInput("factor", f"expected a number ≥ 0, got {factor}")
+        for feed in self._feeds:
+            feed.scale(factor)
+
+    def take(self, start: float, until: float) -> Dues:
+        """Return what falls due from the end of the last call up to a time."""
+        times, tasks = [np.empty(0)], [np.empty(0, dtype=np.int32)]
+        for number, feed in enumerate(self._feeds):
+            mine, found = self._tasks[number], feed.take(until)
+            turn = (self._given[number] + np.arange(len(found))) % len(mine)
+            self._given[number] += len(found)
+            times.append(found)
+            tasks.append((mine.start + turn).astype(np.int32))
+        all_times, all_tasks = np.concatenate(times), np.concatenate(tasks)
+        order = np.argsort(all_times, kind="stable")
+        task = all_tasks[order]
+        return Dues(all_times[order], task, self._picked(task, until - start).astype(np.int32))
+
+    def _picked(self, task: np.ndarray, seconds: float) -> Bools:
+        """Draw which tuples are followed: of each task so many a second on average, none rather than another."""
+        if self._follow == 0.0 or not len(task):
+            return np.zeros(len(task), dtype=np.bool_)
+        if self._follow < 0.0:
+            return np.ones(len(task), dtype=np.bool_)
+        share = self._follow * seconds / np.bincount(task)[task]
+        return np.asarray(self._rng.random(len(task)) < share)

@@ -1,0 +1,159 @@
+"""The failure of a machine, and its return.
+
+What is on the machine is lost: tuples in service or waiting in its tasks' queues, in and out, and those on their way to
+them. The source tuples that they follow from never end; they are counted as lost at once. Nobody sends to a task on a
+machine that is down: what is bound to one waits at its sender, and streams that leave the choice go round it. A task
+goes on when its machine has returned or when it is moved to another, its channels open anew. What waits before a source
+waits outside of it, and a tuple in its service is taken up again.
+"""
+
+import numpy as np
+
+from penstock.model.kernel import interpreted
+from penstock.sim.events.clocks import set_clock
+from penstock.sim.events.ground import Ground
+from penstock.sim.events.state import (
+    AFTER,
+    ALIVE,
+    ARRIVED,
+    BACKLOG,
+    CONSUMED,
+    COUNT,
+    CREDITS,
+    EXIT,
+    FIRST_ARRIVAL,
+    FREE_ROOT,
+    HEAD,
+    LANE,
+    LOST,
+    LOST_ROOTS,
+    NEXT,
+    NONE,
+    ONE,
+    ONWARD,
+    OWNER,
+    PENDING,
+    PIPES,
+    ROOT,
+    ROOTS_LEFT,
+    SERVING,
+    SINCE,
+    SIZE,
+    TAIL,
+    UNTIL,
+    USED,
+    State,
+    release_row,
+)
+from penstock.sim.events.system import System
+
+change_clock = interpreted(set_clock)
+_release = interpreted(release_row)
+
+
+def take_down(system: System, ground: Ground, state: State, machine: int, now: float) -> None:
+    """Lose what is on a machine, and keep its tasks from going on."""
+    passed = now - state.machine[machine, SINCE]
+    state.machine[machine, USED] += passed * min(float(state.busy[machine]), ground.cores[machine])
+    state.machine[machine, SINCE] = now
+    _end_services(system, ground, state, machine)
+    for task in np.flatnonzero(ground.machine[ground.slot] == machine).tolist():
+        state.task[task, UNTIL] = np.inf
+        if not system.source[task]:
+            _lose_list(state, task)
+            state.task[task, FIRST_ARRIVAL] = np.inf
+        for queue in range(system.queues[task], system.queues[task + 1]):
+            _lose_list(state, system.tasks + queue)
+            for lane in range(system.lanes[queue], system.lanes[queue + 1]):
+                _lose_list(state, system.in_lanes + lane)
+            state.queues[queue, BACKLOG] = 0
+            state.queues[queue, ONE] = NONE
+    dead = ground.machine[ground.slot[system.target]] == machine
+    state.lanes[dead, CREDITS] = 0
+    state.lanes[dead, CONSUMED] = 0
+    for pipe in range(len(ground.card)):
+        _lose_frames(system, state, pipe, dead)
+
+
+def bring_back(system: System, state: State, task: int, until: float) -> None:
+    """Let a task of a machine that was down go on at a time, with channels opened anew."""
+    state.task[task, UNTIL] = until
+    lanes = system.target == task
+    state.lanes[lanes, CREDITS] = system.window
+    state.lanes[lanes, CONSUMED] = 0
+
+
+def _end_services(system: System, ground: Ground, state: State, machine: int) -> None:
+    for slot in range(ground.first[machine], ground.first[machine + 1]):
+        row, task = (int(number) for number in state.serving[slot])
+        if row < 0:
+            continue
+        state.serving[slot, 0] = NONE
+        state.tasks[task, SERVING] = 0
+        if system.source[task]:
+            _put_back(state, task, row)
+        else:
+            _lose_row(state, row)
+    state.busy[machine] = 0
+    change_clock(state.clocks, PIPES + len(ground.card) + machine, np.inf)
+
+
+def _put_back(state: State, task: int, row: int) -> None:
+    """Put a source tuple back before those that wait."""
+    lists = state.lists
+    state.tasks[task, ALIVE] -= 1
+    if lists[task, COUNT] == 0:
+        lists[task, TAIL] = row
+    state.rows[row, AFTER] = lists[task, HEAD] if lists[task, COUNT] else NONE
+    lists[task, HEAD] = row
+    lists[task, COUNT] += 1
+    state.task[task, FIRST_ARRIVAL] = state.times[row, ARRIVED]
+
+
+def _lose_list(state: State, number: int) -> None:
+    row = int(state.lists[number, HEAD])
+    for _ in range(int(state.lists[number, COUNT])):
+        following = int(state.rows[row, AFTER])
+        _lose_row(state, row)
+        row = following
+    state.lists[number, COUNT] = 0
+
+
+def _lose_frames(system: System, state: State, pipe: int, dead: np.ndarray) -> None:
+    """Lose the frames in a pipe that are bound for a task that is down; the others keep their times."""
+    number = system.in_pipes + pipe
+    kept: list[int] = []
+    frame = int(state.lists[number, HEAD])
+    for _ in range(int(state.lists[number, COUNT])):
+        following = int(state.rows[frame, NEXT])
+        if dead[state.rows[frame, LANE]]:
+            row = frame
+            for _ in range(int(state.rows[frame, SIZE])):
+                behind = int(state.rows[row, AFTER])
+                _lose_row(state, row)
+                row = behind
+        else:
+            kept.append(frame)
+        frame = following
+    for place, frame in enumerate(kept):
+        state.rows[frame, NEXT] = kept[place + 1] if place + 1 < len(kept) else NONE
+    state.lists[number, COUNT] = len(kept)
+    if kept:
+        state.lists[number, HEAD], state.lists[number, TAIL] = kept[0], kept[-1]
+    exit_at = float(state.times[kept[0], EXIT]) if kept else np.inf
+    change_clock(state.clocks, PIPES + pipe, exit_at)
+
+
+def _lose_row(state: State, row: int) -> None:
+    """Lose a tuple, and so the source tuple that it follows from."""
+    root, count, roots = int(state.rows[row, ROOT]), state.counts, state.roots
+    _release(state.rows, count, row)
+    if roots[root, LOST] == 0:
+        roots[root, LOST] = 1
+        count[LOST_ROOTS] += 1
+        state.tasks[roots[root, OWNER], ALIVE] -= 1
+    roots[root, PENDING] -= 1
+    if roots[root, PENDING] == 0:
+        roots[root, ONWARD] = count[FREE_ROOT]
+        count[FREE_ROOT] = root
+        count[ROOTS_LEFT] += 1

@@ -1,0 +1,183 @@
+"""What a placement makes of a cluster: which tasks share a slot, which pipes lead from a task to another.
+
+A *pipe* is anything that tuples leave in the order in which they entered it: a network card with the way to machines at
+one distance, a link, the short way inside a machine. So the time at which something leaves a pipe is known when it
+enters, and only the first in each pipe has to be watched. A *way* is a sequence of pipes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.model.costs import Costs
+from penstock.model.errors import InvalidInput
+from penstock.model.instance import Instance
+from penstock.model.placement import Hop
+from penstock.model.routes import BITS, widest_path
+from penstock.model.slotted import Longs
+from penstock.model.taskgraph import Bools, Floats
+from penstock.sim.events.system import COPIES, NEAR, Small, System, queue_streams
+
+MILLISECOND = 1e-3
+END = -1  # of a way
+WITHIN = 3  # pipes inside a machine: within a slot, within a process, between processes
+ABROAD = 2  # pipes that leave a machine of a mesh: to others on the same host, to others
+
+
+class Ground(NamedTuple):
+    """Where tasks are, and the ways between them; T tasks, S slots, M machines, E lanes, P pipes."""
+
+    slot: Small  # [T]
+    machine: Small  # [S]
+    begin: Small  # [S + 1] the tasks of slot s are member[begin[s] .. begin[s + 1]]
+    member: Small  # [T] tasks, by slot
+    first: Small  # [M + 1] first slot of each machine
+    cores: Floats  # [M]
+    speed: Floats  # [M]
+    extra: Floats  # [T] core-seconds a tuple beside its service time
+    way: Small  # [E] where in `pipes` the way of a lane begins
+    afar: Bools  # [E] whether it leads to another process
+    choice: Small  # [Q, 2] lanes among which turns go, by number: all, or those of the same process
+    near: Small  # [E] for each queue the lanes of the same process, from its first place on
+    pipes: Small  # ways one after another, each ended by END
+    card: Small  # [P] what is busy while a tuple enters the pipe; -1: nothing is
+    byte_s: Floats  # [P] s a byte
+    latency: Floats  # [P] s from then on
+
+
+class Ways:
+    """Finds the way between two places, and numbers ways: one that is known keeps its number whatever moves."""
+
+    def __init__(self, instance: Instance, routes: Mapping[Hop, tuple[int, ...]] | None) -> None:
+        self._instance = instance
+        self._routes = routes or {}
+        self._known: dict[tuple[int, ...], int] = {}
+        self._widest: dict[tuple[int, int], tuple[int, ...]] = {}
+        self.pipes: list[int] = []
+
+    def tables(self) -> tuple[Small, Floats, Floats]:
+        """Return what every pipe keeps busy, for how long a byte, and its latency."""
+        cluster, slots = self._instance.cluster, self._instance.slots
+        machines, links = len(cluster.machines), len(cluster.links)
+        delay = slots.delay_ms * MILLISECOND
+        inside = np.tile([delay[0], delay[1], delay[2]], machines)
+        nothing = np.full(len(inside), -1, dtype=np.int32)
+        if cluster.routed:
+            bandwidth = self._instance.links.bandwidth
+            byte_s = np.divide(BITS, bandwidth, out=np.zeros(links), where=bandwidth > 0)
+            latency = self._instance.links.latency_ms * MILLISECOND
+            card = np.arange(links, dtype=np.int32)
+        else:
+            of_card = BITS / slots.machine_network  # 0 where it is never the limit
+            out = np.where(of_card > 0, 2 * np.arange(machines), -1)
+            into = np.where(of_card > 0, 2 * np.arange(machines) + 1, -1)
+            card = np.concatenate([np.repeat(out, ABROAD), into]).astype(np.int32)
+            byte_s = np.concatenate([np.repeat(of_card, ABROAD), of_card])
+            latency = np.concatenate([np.tile([delay[2], delay[3]], machines), np.zeros(machines)])
+        return np.concatenate([nothing, card]), np.concatenate([np.zeros(len(inside)), byte_s]), np.r_[inside, latency]
+
+    def find(self, stream: int, here: int, there: int) -> int:
+        """Return where in `pipes` the way of a stream from slot to slot begins."""
+        way = self._way(stream, here, there)
+        if way not in self._known:
+            self._known[way] = len(self.pipes)
+            self.pipes += [*way, END]
+        return self._known[way]
+
+    def _way(self, stream: int, here: int, there: int) -> tuple[int, ...]:
+        slots, cluster = self._instance.slots, self._instance.cluster
+        a, b, machines = int(slots.machine[here]), int(slots.machine[there]), len(cluster.machines)
+        if a == b:
+            distance = 0 if here == there else 1 if slots.process[here] == slots.process[there] else 2
+            return (WITHIN * a + distance,)
+        if cluster.routed:
+            return tuple(WITHIN * machines + link for link in self.links(Hop(stream, a, b)))
+        out = WITHIN * machines + ABROAD * a + (slots.host[here] != slots.host[there])
+        into = (WITHIN + ABROAD) * machines + b
+        return (int(out), into) if np.isfinite(slots.machine_network[b]) else (int(out),)
+
+    def links(self, hop: Hop) -> tuple[int, ...]:
+        """Return the links of a hop of a routed network."""
+        return self._routes.get(hop) or self._default(hop.source, hop.target)
+
+    def _default(self, a: int, b: int) -> tuple[int, ...]:
+        """Return the widest path of an empty network, as emulated machines take it where no route is planned."""
+        if (a, b) not in self._widest:
+            links = self._instance.links
+            _, path = widest_path(links, np.zeros(len(links.bandwidth)), 1.0, a, b)
+            if not len(path):
+                names = [machine.name for machine in self._instance.cluster.machines]
+                name, problem = self._instance.cluster.name, f"no way from {names[a]!r} to {names[b]!r}; add a link"
+                raise InvalidInput("links", f"cluster {name!r} has {problem}")
+            self._widest[a, b] = tuple(int(link) for link in path)
+        return self._widest[a, b]
+
+
+def build_ground(instance: Instance, system: System, costs: Costs, ways: Ways, placed: Sequence[int]) -> Ground:
+    """Build the tables of a placement; `ways` keeps those that earlier placements used."""
+    slots, cluster = instance.slots, instance.cluster
+    slot = np.asarray(placed, dtype=np.int32)
+    member = np.argsort(slot, kind="stable").astype(np.int32)
+    here, there = slot[system.sender], slot[system.target]
+    afar = slots.process[here] != slots.process[there]
+    choice, near = _nearest(system, afar)
+    card, byte_s, latency = ways.tables()
+    return Ground(
+        slot=slot,
+        machine=slots.machine.astype(np.int32),
+        begin=np.searchsorted(slot[member], np.arange(slots.number + 1)).astype(np.int32),
+        member=member,
+        first=slots.first.astype(np.int32),
+        cores=np.array([float(machine.cores) for machine in cluster.machines]),
+        speed=np.array([machine.speed for machine in cluster.machines]),
+        extra=_extra(system, costs, afar, choice, near),
+        way=_lane_ways(instance, ways, system, here, there),
+        afar=afar,
+        choice=choice,
+        near=near,
+        pipes=np.array(ways.pipes or [END], dtype=np.int32),
+        card=card,
+        byte_s=byte_s,
+        latency=latency,
+    )
+
+
+def _lane_ways(instance: Instance, ways: Ways, system: System, here: Small, there: Small) -> Small:
+    """Find the way of every lane; lanes of one stream between the same slots share one."""
+    stream = queue_streams(instance)[system.queue] if instance.cluster.routed else np.zeros(len(here), dtype=np.int64)
+    number = instance.slots.number
+    code: Longs = (stream * number + here) * number + there
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    found = [ways.find(int(stream[lane]), int(here[lane]), int(there[lane])) for lane in first]
+    return np.array(found, dtype=np.int32)[which.ravel()] if len(found) else np.empty(0, dtype=np.int32)
+
+
+def _nearest(system: System, afar: Bools) -> tuple[Small, Small]:
+    """Return, queue by queue, from where to where in the second table the lanes are among which turns go."""
+    near = np.arange(len(afar), dtype=np.int32)
+    choice = np.stack([system.lanes[:-1], system.lanes[1:]], axis=1).astype(np.int32)
+    for queue in np.flatnonzero(system.bound == NEAR):
+        begin, end = system.lanes[queue], system.lanes[queue + 1]
+        close = np.flatnonzero(~afar[begin:end])
+        if len(close):
+            near[begin : begin + len(close)] = begin + close
+            choice[queue, 1] = begin + len(close)
+    return choice, near
+
+
+def _extra(system: System, costs: Costs, afar: Bools, choice: Small, near: Small) -> Floats:
+    """Return what a tuple takes beside its service: being taken from a queue, and sending what follows from it.
+
+    Sending is charged at its mean over the lanes that tuples take, as they are known only when they leave.
+    """
+    extra = np.where(system.source, 0.0, costs.hop_cpu)
+    each = costs.send_cpu + costs.send_byte_cpu * system.tuple_bytes
+    if not each.any():
+        return extra
+    for task in range(system.tasks):
+        for queue in range(system.queues[task], system.queues[task + 1]):
+            lanes = near[choice[queue, 0] : choice[queue, 1]]
+            copies = len(lanes) if system.bound[queue] == COPIES else 1
+            extra[task] += system.selectivity[queue] * copies * afar[lanes].mean() * each[queue]
+    return extra

@@ -1,0 +1,82 @@
+"""The loop of events: the next one, then what follows from it at once."""
+
+import numpy as np
+
+from penstock.model.kernel import kernel, lean
+from penstock.sim.events import passing, serving, steps
+from penstock.sim.events.clocks import first_clock
+from penstock.sim.events.ground import Ground
+from penstock.sim.events.state import (
+    DONE_RECORDS,
+    DUE,
+    HOP_RECORDS,
+    LATENCIES,
+    NONE,
+    PIPES,
+    ROOT_RECORDS,
+    ROOTS_LEFT,
+    ROWS_LEFT,
+    Dues,
+    State,
+)
+from penstock.sim.events.system import System
+
+EVENTS = 20_000_000  # handled in one call, at most, so that an interrupt is heard
+
+THERE, MORE, ROWS, ROOTS, RECORDS, TIMES = range(6)
+"""Why the loop ended: all is done up to the wanted time; events are left; there is no room for tuples, for roots, for
+records, for latencies."""
+
+
+@kernel
+def run_events(system: System, ground: Ground, state: State, dues: Dues, until: float, rng: np.random.Generator) -> int:
+    """Handle all events up to a time; return why it ended, before an event if not all are."""
+    clocks = state.clocks
+    machines = PIPES + len(ground.card)
+    touched, dealt, kicked = state.touched, state.dealt, state.kicked
+    for _ in range(EVENTS):
+        now = clocks[1]
+        if now > until:
+            return THERE
+        lacking = _lacking(system, state)
+        if lacking != THERE:
+            return lacking
+        touched[0] = 0
+        dealt[0] = 0
+        kicked[0] = 0
+        ended, leaf = NONE, first_clock(clocks)
+        if leaf >= machines:
+            ended = leaf - machines
+            steps.end_service(system, ground, state, ended, now)
+        elif leaf >= PIPES:
+            passing.leave_pipe(system, ground, state, leaf - PIPES, now)
+        elif leaf == DUE:
+            steps.fall_due(ground, state, dues, now)
+        else:
+            steps.sound_alarm(system, ground, state, now)
+        for place in range(1, dealt[0] + 1):
+            passing.bind(system, ground, state, dealt[place], rng)
+        for place in range(1, touched[0] + 1):
+            passing.send(system, ground, state, touched[place], now)
+        for place in range(1, kicked[0] + 1):
+            started = serving.start_service(system, ground, state, kicked[place], now, rng)
+            if started >= 0 and started != ended:
+                serving.set_machine(ground, state, started)
+        if ended >= 0:
+            serving.set_machine(ground, state, ended)
+    return MORE
+
+
+@lean
+def _lacking(system: System, state: State) -> int:
+    """Return what there may be no room for in the next event; THERE where there is room for all."""
+    count = state.counts
+    if count[ROWS_LEFT] <= system.most:
+        return ROWS
+    if count[ROOTS_LEFT] == 0:
+        return ROOTS
+    if count[LATENCIES] == len(state.latencies):
+        return TIMES
+    if max(count[HOP_RECORDS], count[ROOT_RECORDS], count[DONE_RECORDS]) == len(state.hop_times):
+        return RECORDS
+    return THERE

@@ -1,0 +1,188 @@
+"""How tuples get from task to task: an out-queue binds them to lanes, a lane sends a frame, frames pass pipes."""
+
+import numpy as np
+
+from penstock.model.kernel import lean
+from penstock.sim.events.clocks import set_clock
+from penstock.sim.events.ground import Ground
+from penstock.sim.events.state import (
+    AFTER,
+    ARRIVED,
+    BACKLOG,
+    COUNT,
+    CREDITS,
+    EXIT,
+    FIRST_ARRIVAL,
+    HEAD,
+    LANE,
+    LAST,
+    NEXT,
+    NONE,
+    ONE,
+    OTHER,
+    PIPES,
+    SENT,
+    SIZE,
+    STEP,
+    TAIL,
+    TURN,
+    State,
+    note,
+    pop,
+    push,
+)
+from penstock.sim.events.system import COPIES, FIRST, KEY, NAMED, TWO_KEYS, System
+
+
+@lean
+def enter_pipe(system: System, ground: Ground, state: State, frame: int, pipe: int, now: float) -> None:
+    """Put a frame into a pipe: it waits until its card is free, keeps it for as long as its bytes take, and travels."""
+    rows, lists = state.rows, state.lists
+    card, leaves = ground.card[pipe], now
+    if card >= 0:
+        size = rows[frame, SIZE] * system.tuple_bytes[system.queue[rows[frame, LANE]]] + system.frame_bytes
+        leaves = max(now, state.card[card]) + size * ground.byte_s[pipe]
+        state.card[card] = leaves
+    leaves += ground.latency[pipe]
+    state.times[frame, EXIT] = leaves
+    rows[frame, NEXT] = NONE
+    number = system.in_pipes + pipe
+    if lists[number, COUNT] == 0:
+        lists[number, HEAD] = frame
+        set_clock(state.clocks, PIPES + pipe, leaves)
+    else:
+        rows[lists[number, TAIL], NEXT] = frame
+    lists[number, TAIL] = frame
+    lists[number, COUNT] += 1
+
+
+@lean
+def leave_pipe(system: System, ground: Ground, state: State, pipe: int, now: float) -> None:
+    """Take the first frame out of a pipe, into the next one or to its task."""
+    rows, times, lists = state.rows, state.times, state.lists
+    number = system.in_pipes + pipe
+    frame = lists[number, HEAD]
+    following = rows[frame, NEXT]
+    lists[number, HEAD] = following
+    lists[number, COUNT] -= 1
+    set_clock(state.clocks, PIPES + pipe, times[following, EXIT] if following >= 0 else np.inf)
+    onward = ground.pipes[rows[frame, STEP] + 1]
+    if onward >= 0:
+        rows[frame, STEP] += 1
+        enter_pipe(system, ground, state, frame, onward, now)
+        return
+    sent, row = times[frame, SENT], frame
+    for _ in range(rows[frame, SIZE]):
+        times[row, SENT] = sent
+        times[row, ARRIVED] = now
+        row = rows[row, AFTER]
+    task = system.target[rows[frame, LANE]]
+    if lists[task, COUNT] == 0:
+        lists[task, HEAD] = frame
+        state.task[task, FIRST_ARRIVAL] = now
+    else:
+        rows[lists[task, TAIL], AFTER] = frame
+    lists[task, TAIL] = rows[frame, LAST]
+    lists[task, COUNT] += rows[frame, SIZE]
+    note(state.kicked, ground.slot[task])
+
+
+@lean
+def bind(system: System, ground: Ground, state: State, queue: int, rng: np.random.Generator) -> None:
+    """Give the tuples of an out-queue their lanes, up to the first that has to wait for one."""
+    rows, lists = state.rows, state.lists
+    unbound = system.tasks + queue
+    for _ in range(lists[unbound, COUNT]):
+        lane = _lane(system, ground, state, queue, rng)
+        if lane < 0:
+            break
+        row = pop(rows, lists, unbound)
+        rows[row, LANE] = lane
+        number = system.in_lanes + lane
+        if lists[number, COUNT] == 0:
+            note(state.touched, lane)
+        push(rows, lists, number, row)
+
+
+@lean
+def _lane(system: System, ground: Ground, state: State, queue: int, rng: np.random.Generator) -> int:
+    """Return the lane of the first tuple of an out-queue, NONE where no lane that it may take has room."""
+    kind, first = system.bound[queue], system.lanes[queue]
+    width = system.lanes[queue + 1] - first
+    if kind == KEY:  # keys are equally likely
+        return int(first + int(rng.random() * width))
+    if kind == FIRST:
+        return int(first)
+    if kind == COPIES:
+        return int(state.rows[state.lists[system.tasks + queue, HEAD], LANE])
+    turn = state.queues[queue, TURN]
+    if kind == NAMED:
+        state.queues[queue, TURN] = turn + 1 if turn + 1 < width else 0
+        return int(first + turn)
+    if kind == TWO_KEYS:
+        return _of_two(system, state, queue, rng)
+    begin, width = ground.choice[queue, 0], ground.choice[queue, 1] - ground.choice[queue, 0]
+    for step in range(width):
+        place = turn + step
+        if place >= width:
+            place -= width
+        if place >= width:  # fewer tasks are near than when the turn came here
+            place = step
+        lane = ground.near[begin + place]
+        if _room(system, state, lane) > 0:
+            state.queues[queue, TURN] = place + 1 if place + 1 < width else 0
+            return int(lane)
+    return NONE
+
+
+@lean
+def _of_two(system: System, state: State, queue: int, rng: np.random.Generator) -> int:
+    """Return the less loaded of the two lanes of a key that is drawn, of those with room."""
+    first = system.lanes[queue]
+    width = system.lanes[queue + 1] - first
+    if state.queues[queue, ONE] < 0:
+        one = int(rng.random() * width)
+        other = int(rng.random() * (width - 1))
+        state.queues[queue, ONE] = first + one
+        state.queues[queue, OTHER] = first + (other + 1 if other >= one and width > 1 else other)
+    lane, other = state.queues[queue, ONE], state.queues[queue, OTHER]
+    if _room(system, state, other) > _room(system, state, lane):
+        lane = other
+    if _room(system, state, lane) <= 0:
+        return NONE
+    state.queues[queue, ONE] = NONE
+    return int(lane)
+
+
+@lean
+def _room(system: System, state: State, lane: int) -> int:
+    """Return how many more tuples a lane may take at once: windows being equal, the less loaded has more."""
+    return int(state.lanes[lane, CREDITS] - state.lists[system.in_lanes + lane, COUNT])
+
+
+@lean
+def send(system: System, ground: Ground, state: State, lane: int, now: float) -> None:
+    """Send what waits in a lane as one frame, as much of it as there is credit for."""
+    rows, lists = state.rows, state.lists
+    number = system.in_lanes + lane
+    waiting = lists[number, COUNT]
+    amount = min(waiting, state.lanes[lane, CREDITS])
+    if amount <= 0:
+        return
+    frame = lists[number, HEAD]
+    last = lists[number, TAIL]
+    if amount < waiting:
+        last = frame
+        for _ in range(amount - 1):
+            last = rows[last, AFTER]
+        lists[number, HEAD] = rows[last, AFTER]
+        rows[last, AFTER] = NONE
+    lists[number, COUNT] = waiting - amount
+    state.lanes[lane, CREDITS] -= amount
+    state.queues[system.queue[lane], BACKLOG] -= amount
+    step = ground.way[lane]
+    rows[frame, LAST] = last
+    rows[frame, SIZE] = amount
+    rows[frame, STEP] = step
+    state.times[frame, SENT] = now
+    enter_pipe(system, ground, state, frame, ground.pipes[step], now)

@@ -1,0 +1,137 @@
+"""How tuples are served: a slot takes up the one that has waited longest, and a machine's cores are shared."""
+
+import numpy as np
+
+from penstock.model.kernel import lean
+from penstock.sim.events.clocks import set_clock
+from penstock.sim.events.ground import Ground
+from penstock.sim.events.state import (
+    AFTER,
+    ALIVE,
+    ARRIVED,
+    ATTAINED,
+    BACKLOG,
+    BLOCKED,
+    BLOCKED_SINCE,
+    COUNT,
+    EMITTED,
+    FIRST_ARRIVAL,
+    LANE,
+    NONE,
+    PIPES,
+    SERVING,
+    SINCE,
+    STARTED,
+    TAKEN,
+    UNTIL,
+    USED,
+    WAITED,
+    State,
+    pop,
+)
+from penstock.sim.events.system import CONSTANT, EXPONENTIAL, GAMMA, System
+
+
+@lean
+def start_service(system: System, ground: Ground, state: State, slot: int, now: float, rng: np.random.Generator) -> int:
+    """Let an idle slot take up the tuple that has waited longest of all its tasks'; return its machine, or NONE."""
+    if state.serving[slot, 0] >= 0:
+        return NONE
+    task = _longest_waiting(system, ground, state, slot, now)
+    if task < 0:
+        return NONE
+    rows, of = state.rows, state.task
+    row = pop(rows, state.lists, task)
+    of[task, FIRST_ARRIVAL] = state.times[rows[row, AFTER], ARRIVED] if state.lists[task, COUNT] > 0 else np.inf
+    of[task, WAITED] += now - state.times[row, ARRIVED]
+    if of[task, BLOCKED_SINCE] < np.inf:
+        of[task, BLOCKED] += now - of[task, BLOCKED_SINCE]
+        of[task, BLOCKED_SINCE] = np.inf
+    state.tasks[task, STARTED] += 1
+    state.tasks[task, SERVING] = 1
+    work = draw(system.drawn[task], system.service[task, 0], system.service[task, 1], rng) + ground.extra[task]
+    if system.source[task]:
+        state.tasks[task, ALIVE] += 1
+    else:
+        lane = rows[row, LANE]
+        state.lanes[lane, TAKEN] += 1
+        state.transfer[lane] += now - state.times[row, EMITTED]
+        if ground.afar[lane]:
+            work += system.receive_s[system.queue[lane]]
+    state.serving[slot, 0] = row
+    state.serving[slot, 1] = task
+    state.started[slot] = now
+    machine = ground.machine[slot]
+    _submit(ground, state, machine, slot, work, now)
+    return int(machine)
+
+
+@lean
+def _longest_waiting(system: System, ground: Ground, state: State, slot: int, now: float) -> int:
+    """Return the task of a slot whose first tuple came first, of those that may go on; NONE where there is none."""
+    chosen, earliest = NONE, np.inf
+    for place in range(ground.begin[slot], ground.begin[slot + 1]):
+        task = ground.member[place]
+        arrived = state.task[task, FIRST_ARRIVAL]
+        if arrived >= earliest or state.tasks[task, SERVING] != 0 or state.task[task, UNTIL] > now:
+            continue
+        full = system.source[task] and state.tasks[task, ALIVE] >= system.in_flight
+        for queue in range(system.queues[task], system.queues[task + 1]):
+            full = full or state.queues[queue, BACKLOG] >= system.full
+        if full:
+            state.task[task, BLOCKED_SINCE] = min(state.task[task, BLOCKED_SINCE], now)
+        else:
+            chosen, earliest = task, arrived
+    return int(chosen)
+
+
+@lean
+def draw(kind: int, scale: float, shape: float, rng: np.random.Generator) -> float:
+    """Draw a service time."""
+    if kind == CONSTANT:
+        return scale
+    if kind == EXPONENTIAL:
+        return scale * rng.standard_exponential()
+    if kind == GAMMA:
+        return scale * rng.standard_gamma(shape)
+    return float(scale * np.exp(shape * rng.standard_normal()))
+
+
+@lean
+def _submit(ground: Ground, state: State, machine: int, slot: int, work: float, now: float) -> None:
+    """Begin a service on a machine's cores, which all that are in service share evenly."""
+    of, ends, order = state.machine, state.ends, state.order
+    busy, first = state.busy[machine], ground.first[machine]
+    attained = 0.0  # begins anew whenever it can, so that it stays small and exact
+    if busy > 0:
+        passed = now - of[machine, SINCE]
+        grown = of[machine, ATTAINED] + passed * rate(ground, machine, busy)
+        attained = min(grown, ends[first + busy - 1])  # rounding must not carry it past a completion
+        of[machine, USED] += passed * min(float(busy), ground.cores[machine])
+    of[machine, ATTAINED] = attained
+    of[machine, SINCE] = now
+    end, place = attained + work, first + busy
+    for _ in range(busy):
+        if ends[place - 1] > end:
+            break
+        ends[place], order[place] = ends[place - 1], order[place - 1]
+        place -= 1
+    ends[place], order[place] = end, slot
+    state.busy[machine] = busy + 1
+
+
+@lean
+def rate(ground: Ground, machine: int, busy: int) -> float:
+    """Return how fast each of so many services goes on."""
+    return float(ground.speed[machine] * min(1.0, ground.cores[machine] / busy))
+
+
+@lean
+def set_machine(ground: Ground, state: State, machine: int) -> None:
+    """Say when the next service of a machine ends, given that it is up to date."""
+    busy, leaf = state.busy[machine], PIPES + len(ground.card) + machine
+    ends = np.inf
+    if busy > 0:
+        left = state.ends[ground.first[machine] + busy - 1] - state.machine[machine, ATTAINED]
+        ends = state.machine[machine, SINCE] + left / rate(ground, machine, busy)
+    set_clock(state.clocks, leaf, ends)

@@ -1,0 +1,245 @@
+"""The tables of a simulation: tuples in lists, roots, tasks, slots, machines, pipes, and what is counted.
+
+A tuple is a row. A list is linked through rows, so that queues need no room of their own. Tuples that are sent together
+form a *frame*, which is a chain of rows known by its first. A *root* is a source tuple; all that follows from it
+carries its number. Tables are few and two-dimensional: compiled code counts references to every array handed over.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.model.kernel import lean
+from penstock.model.slotted import Longs
+from penstock.model.taskgraph import Floats
+from penstock.sim.events.clocks import new_clocks
+from penstock.sim.events.ground import Ground
+from penstock.sim.events.system import Small, System
+
+NONE = -1
+
+EMITTED, SENT, ARRIVED, EXIT = range(4)
+"""Times of a tuple: put into the out-queue; left it; came to the in-queue, of a source tuple: was due; leaves the
+pipe that its frame is in (of a frame's first)."""
+
+ROOT, LANE, AFTER, ID, LAST, SIZE, STEP, NEXT = range(8)
+"""Numbers of a tuple: its root; the lane it takes; the row behind it in its list; its number where it is followed, else
+0; and of a frame's first: the frame's last row, how many there are, where on its way it is, the frame behind it."""
+
+PARENT, MACHINE = range(2)
+"""Of a tuple that is followed: the number of the tuple that it follows from, and the machine that sent it."""
+
+PENDING, OWNER, FOLLOWED, LOST, ONWARD = range(5)
+"""Of a root: tuples in the system that follow from it; its source task; its number where it is followed, else 0;
+whether a part of it was lost; the next free one."""
+
+HEAD, TAIL, COUNT = range(3)
+"""Of a list."""
+
+CREDITS, CONSUMED, TAKEN = range(3)
+"""Of a lane: tuples that it may send; those processed that no credit has been given for; those taken up."""
+
+BACKLOG, TURN, ONE, OTHER = range(4)
+"""Of an out-queue: tuples that wait; whose turn it is; the lanes of the first one's key, while it waits for them."""
+
+FIRST_ARRIVAL, UNTIL, BLOCKED_SINCE, BUSY, WAITED, BLOCKED = range(6)
+"""Of a task: when its first waiting tuple came; until when it stands still; since when a full queue keeps it from going
+on; s in service; s that tuples waited; s that it could not go on."""
+
+SERVING, ALIVE, PROCESSED, GIVEN, STARTED = range(5)
+"""Of a task: whether it is in service; a source's tuples under way; tuples processed; given; taken up."""
+
+SINCE, ATTAINED, USED = range(3)
+"""Of a machine: the time of its last event; the service that a task present throughout has attained; core-seconds."""
+
+FREE_ROW, ROWS_LEFT, FREE_ROOT, ROOTS_LEFT, LAST_ID, NEXT_DUE, OFFERED, EMITTED_ROOTS, COMPLETED, LOST_ROOTS, HOPS = (
+    range(11)
+)
+LATENCIES, HOP_RECORDS, ROOT_RECORDS, DONE_RECORDS = range(11, 15)
+"""Of the whole: what is free; the last number given to a followed tuple; the next source tuple to fall due; counts; how
+much of each buffer is used."""
+
+ALARM, DUE = range(2)
+PIPES = 2
+"""Leaves of the tree of clocks: the end of a standstill, the next source tuple, then the pipes, then the machines."""
+
+
+class State(NamedTuple):
+    """Everything that changes; P rows, R roots, T tasks, Q out-queues, E lanes, S slots, M machines, L pipes."""
+
+    times: Floats  # [P, 4]
+    rows: Small  # [P, 8]
+    kin: Longs  # [P, 2]
+    due: Floats  # [R]
+    roots: Small  # [R, 5]
+    lists: Small  # [T + Q + E + L, 3] in-queues, out-queues (not bound), lanes, pipes (of frames)
+    lanes: Longs  # [E, 3]
+    transfer: Floats  # [E] s from out-queue to being taken up, of what was
+    queues: Longs  # [Q, 4]
+    carried: Floats  # [Q] fractions of tuples carried over
+    task: Floats  # [T, 6]
+    tasks: Longs  # [T, 5]
+    serving: Small  # [S, 2] the row and the task in service, NONE where idle
+    started: Floats  # [S]
+    machine: Floats  # [M, 3]
+    busy: Small  # [M] slots in service
+    ends: Floats  # [S] attained service at which those in service end, by machine, the latest first
+    order: Small  # [S] their slots
+    card: Floats  # [cards] when each is free
+    clocks: Floats  # [2 leaves] a tree
+    counts: Longs  # [15]
+    touched: Small  # lanes that may send: their number, then they
+    dealt: Small  # out-queues that may bind, likewise
+    kicked: Small  # slots that may start, likewise
+    latencies: Floats  # of trees that ended
+    hop_times: Floats  # [H, 5]
+    hop_numbers: Longs  # [H, 6]
+    root_times: Floats  # [H, 4] due, emitted; due, finished
+    root_numbers: Longs  # [H, 4] number, task; number, task
+
+
+class Dues(NamedTuple):
+    """Source tuples that fall due, in order; N of them."""
+
+    times: Floats  # [N]
+    task: Small  # [N]
+    followed: Small  # [N] whether each is
+
+
+def empty_state(system: System, ground: Ground, rng: np.random.Generator, rows: int = 1 << 12) -> State:
+    """Return the state at the beginning, with room for so many tuples and roots at once."""
+    tasks, queues, lanes, slots = system.tasks, len(system.bound), len(system.queue), len(ground.machine)
+    machines, pipes = len(ground.cores), len(ground.card)
+    rows = max(rows, 4 * system.most)
+    lists = np.full((tasks + queues + lanes + pipes, 3), NONE, dtype=np.int32)
+    lists[:, COUNT] = 0
+    lane = np.zeros((lanes, 3), dtype=np.int64)
+    lane[:, CREDITS] = system.window
+    queue = np.zeros((queues, 4), dtype=np.int64)
+    queue[:, ONE] = NONE
+    task = np.zeros((tasks, 6))
+    task[:, FIRST_ARRIVAL] = np.inf
+    task[:, BLOCKED_SINCE] = np.inf
+    count = np.zeros(15, dtype=np.int64)
+    count[ROWS_LEFT] = count[ROOTS_LEFT] = rows
+    return State(
+        times=np.zeros((rows, 4)),
+        rows=_linked(rows, 8, AFTER, 0, NONE),
+        kin=np.zeros((rows, 2), dtype=np.int64),
+        due=np.zeros(rows),
+        roots=_linked(rows, 5, ONWARD, 0, NONE),
+        lists=lists,
+        lanes=lane,
+        transfer=np.zeros(lanes),
+        queues=queue,
+        carried=rng.random(queues),  # so that tasks do not march in step
+        task=task,
+        tasks=np.zeros((tasks, 5), dtype=np.int64),
+        serving=np.full((slots, 2), NONE, dtype=np.int32),
+        started=np.zeros(slots),
+        machine=np.zeros((machines, 3)),
+        busy=np.zeros(machines, dtype=np.int32),
+        ends=np.zeros(slots),
+        order=np.zeros(slots, dtype=np.int32),
+        card=np.zeros(int(ground.card.max(initial=-1)) + 1),
+        clocks=new_clocks(PIPES + pipes + machines),
+        counts=count,
+        touched=np.zeros(lanes + system.most + 8, dtype=np.int32),
+        dealt=np.zeros(queues + 8, dtype=np.int32),
+        kicked=np.zeros(tasks + slots + 8, dtype=np.int32),
+        latencies=np.zeros(rows),
+        hop_times=np.zeros((16, 5)),
+        hop_numbers=np.zeros((16, 6), dtype=np.int64),
+        root_times=np.zeros((16, 4)),
+        root_numbers=np.zeros((16, 4), dtype=np.int64),
+    )
+
+
+def _linked(rows: int, columns: int, link: int, first: int, end: int) -> Small:
+    """Return free rows, each linked to the next, the last to `end`."""
+    table = np.zeros((rows, columns), dtype=np.int32)
+    table[:, link] = np.arange(first + 1, first + rows + 1)
+    table[-1, link] = end
+    return table
+
+
+def more_rows(state: State) -> State:
+    """Return the same state with twice the room for tuples."""
+    size, count = len(state.rows), state.counts
+    more = _linked(size, 8, AFTER, size, int(count[FREE_ROW]))
+    count[FREE_ROW] = size
+    count[ROWS_LEFT] += size
+    return state._replace(
+        times=np.concatenate([state.times, np.zeros_like(state.times)]),
+        rows=np.concatenate([state.rows, more]),
+        kin=np.concatenate([state.kin, np.zeros_like(state.kin)]),
+    )
+
+
+def more_roots(state: State) -> State:
+    """Return the same state with twice the room for roots."""
+    size, count = len(state.roots), state.counts
+    more = _linked(size, 5, ONWARD, size, int(count[FREE_ROOT]))
+    count[FREE_ROOT] = size
+    count[ROOTS_LEFT] += size
+    return state._replace(due=np.concatenate([state.due, np.zeros(size)]), roots=np.concatenate([state.roots, more]))
+
+
+def more_records(state: State) -> State:
+    """Return the same state with twice the room for records."""
+    return state._replace(
+        hop_times=np.concatenate([state.hop_times, np.zeros_like(state.hop_times)]),
+        hop_numbers=np.concatenate([state.hop_numbers, np.zeros_like(state.hop_numbers)]),
+        root_times=np.concatenate([state.root_times, np.zeros_like(state.root_times)]),
+        root_numbers=np.concatenate([state.root_numbers, np.zeros_like(state.root_numbers)]),
+    )
+
+
+def more_latencies(state: State) -> State:
+    """Return the same state with twice the room for latencies."""
+    return state._replace(latencies=np.concatenate([state.latencies, np.zeros_like(state.latencies)]))
+
+
+@lean
+def take_row(rows: Small, count: Longs) -> int:
+    """Return a free row; there is one."""
+    row: int = count[FREE_ROW]
+    count[FREE_ROW] = rows[row, AFTER]
+    count[ROWS_LEFT] -= 1
+    return row
+
+
+@lean
+def release_row(rows: Small, count: Longs, row: int) -> None:
+    """Give a row back."""
+    rows[row, AFTER] = count[FREE_ROW]
+    count[FREE_ROW] = row
+    count[ROWS_LEFT] += 1
+
+
+@lean
+def push(rows: Small, lists: Small, number: int, row: int) -> None:
+    """Put a tuple at the end of a list."""
+    rows[row, AFTER] = NONE
+    if lists[number, COUNT] == 0:
+        lists[number, HEAD] = row
+    else:
+        rows[lists[number, TAIL], AFTER] = row
+    lists[number, TAIL] = row
+    lists[number, COUNT] += 1
+
+
+@lean
+def pop(rows: Small, lists: Small, number: int) -> int:
+    """Take the first tuple of a list that is not empty."""
+    row: int = lists[number, HEAD]
+    lists[number, HEAD] = rows[row, AFTER]
+    lists[number, COUNT] -= 1
+    return row
+
+
+@lean
+def note(noted: Small, number: int) -> None:
+    """Note a queue, a lane or a slot."""
+    noted[0] += 1
+    noted[noted[0]] = number

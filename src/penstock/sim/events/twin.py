@@ -1,0 +1,181 @@
+"""The twin of a cluster: what an application would do on it, in virtual time, for any placement of its tasks."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.estimate.bottleneck import elements
+from penstock.model.cluster import Cluster
+from penstock.model.costs import Costs
+from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.instance import Instance
+from penstock.model.placement import Hop, Placement
+from penstock.model.routes import hop_bits
+from penstock.model.taskgraph import Floats, Ints
+from penstock.model.topology import Application
+from penstock.sim.events.ground import Ways
+from penstock.sim.events.run import Setup, TwinRun
+from penstock.sim.events.system import System, build_system
+from penstock.workloads.arrivals import ArrivalProcess, Poisson
+
+OVERLOAD = 2.0  # of the rate at which an even split would use something up
+STEADY = 0.01  # relative; throughputs of spans no further apart are taken for equal
+SPAN_TUPLES = 5_000  # source tuples that a span of `maximum_tps` sees
+SPANS = 60
+LAST_SPANS = 6
+TRIALS = 20
+STEP = 1.25  # between rates that are tried before one is too high
+GROWTH = 0.01  # of what falls due, that a backlog may grow by where it does so by chance alone
+
+
+class Sweep(NamedTuple):
+    """What many placements gave; B of them."""
+
+    mean_s: Floats  # [B] mean latency; not a number where nothing ended
+    throughput_tps: Floats  # [B]
+
+
+class Twin:
+    """An application on a cluster under an engine's costs; its tables are built once, for any number of runs.
+
+    Semantics are those of the emulated runtime: a slot serves one tuple at a time, of its tasks' the one that has
+    waited longest; the busy slots of a machine share its cores evenly; what follows from a tuple leaves when its
+    service ends, as one frame a lane; lanes have credits, and a task stops while an out-queue is full; frames pass
+    network cards or links one after another. Beside them: what it costs to serialise is added to service times
+    (`Costs`); keys are drawn evenly; a source's in-flight limit counts whole trees.
+    """
+
+    def __init__(self, application: Application, cluster: Cluster, costs: Costs = Costs()) -> None:  # noqa: B008  a constant
+        self.application = costs.applied(application)
+        self.cluster = cluster
+        self.costs = costs
+        self.instance = Instance(self.application, cluster)
+
+    @cached_property
+    def _system(self) -> System:
+        return build_system(self.instance, self.costs)
+
+    def start(
+        self,
+        slots: Sequence[int],
+        *,
+        rates: Mapping[str, ArrivalProcess | float] | None = None,
+        seed: int = 0,
+        records: float = 0.0,
+        routes: Mapping[Hop, tuple[int, ...]] | None = None,
+        name: str = "twin",
+    ) -> TwinRun:
+        """Begin a run with a placement, at time 0 with empty queues.
+
+        slots: the slot of each task, in task-graph order. rates: what comes to each source component, Poisson where it
+        is a number of tuples a second; without it, the application's own. records: so many source tuples a second and
+        source task are followed, all of them below 0. routes: the links of hops on a routed network; hops without any
+        take the widest path of an empty one.
+        """
+        self._refuse_odd(slots, seed)
+        setup = Setup(self.instance, self._system, self.costs, routes, self._processes(rates))
+        return TwinRun(setup, slots, seed, records, name)
+
+    def many(self, placements: Ints, seconds: float, warm_up: float = 0.0, seed: int = 0) -> Sweep:
+        """Run many placements [B, T] on the same arrivals; what happens in the warm-up does not count."""
+        spans = []
+        for slots in placements:
+            run = self.start(slots.tolist(), seed=seed)
+            run.advance(warm_up)
+            spans.append(run.advance(seconds))
+        return Sweep(np.array([span.mean_s for span in spans]), np.array([span.throughput_tps for span in spans]))
+
+    def maximum_tps(
+        self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
+    ) -> float:
+        """Return the most source tuples a second that a placement lets through, over all sources.
+
+        It is what ends in a run that is offered twice what an even split could carry, once back-pressure has settled:
+        as many tuples end as are given, and as many as in the span before. Senders that may choose then go round what
+        is slow, and sources that are not held up give more than others. Infinite where nothing is a limit.
+        """
+        even = self._even_tps(slots, seed, routes)
+        if not np.isfinite(even):
+            return float("inf")
+        run = self.start(slots, rates=self._shared(OVERLOAD * even), seed=seed, routes=routes)
+        length, before = SPAN_TUPLES / even, 0.0
+        for _ in range(SPANS):
+            span = run.advance(length)
+            settled = abs(span.throughput_tps - before) <= STEADY * before
+            if settled and abs(span.emitted - span.completed) <= 2 * STEADY * max(1, span.completed):
+                break
+            before = span.throughput_tps
+        return run.advance(LAST_SPANS * length).throughput_tps  # credits come in lumps: a longer look evens them out
+
+    def sustained_tps(
+        self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
+    ) -> float:
+        """Return the largest rate of source tuples, over all sources, at which the backlog does not grow.
+
+        Found by trying rates, every source having its share, until two that are 1 % apart differ. It may be less than
+        `maximum_tps`, which comes with full queues.
+        """
+        even = self._even_tps(slots, seed, routes)
+        if not np.isfinite(even):
+            return float("inf")
+        low, high, tried = 0.0, float("inf"), even
+        for _ in range(TRIALS):
+            if self._keeps_up(slots, tried, seed, routes):
+                low = tried
+            else:
+                high = tried
+            if high - low <= STEADY * high:
+                break
+            tried = low * STEP if high == float("inf") else max((low + high) / 2, high / STEP)
+        return low
+
+    def _keeps_up(
+        self, slots: Sequence[int], tps: float, seed: int, routes: Mapping[Hop, tuple[int, ...]] | None
+    ) -> bool:
+        """Say whether no more than a little of what falls due is added to the backlog."""
+        run = self.start(slots, rates=self._shared(tps), seed=seed, routes=routes)
+        first = run.advance(SPAN_TUPLES / tps)
+        last = run.advance(LAST_SPANS * SPAN_TUPLES / tps)
+        return last.in_flight + last.waiting - first.in_flight - first.waiting <= GROWTH * last.offered
+
+    def _even_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
+        """Return the rate at which something is used up when streams split evenly."""
+        self._refuse_odd(slots, seed)
+        tasks = self.instance.tasks
+        placed = np.asarray(slots, dtype=np.int32)
+        chosen: dict[Hop, tuple[int, ...]] = {}
+        if self.cluster.routed:
+            ways = Ways(self.instance, routes)
+            chosen = {hop: ways.links(hop) for hop in hop_bits(tasks, self.instance.slots, placed)}
+        limits = elements(tasks, self.instance.slots, self.cluster, Placement(tuple(slots), chosen))
+        return limits[0].rate_tps if limits else float("inf")
+
+    def _shared(self, tps: float) -> dict[str, float]:
+        """Share a rate out over the sources, as the application's own rates are."""
+        rates = self.application.rate_tps or {source.name: 1.0 for source in self.application.sources}
+        return {name: tps * rate / sum(rates.values()) for name, rate in rates.items()}
+
+    def _processes(self, rates: Mapping[str, ArrivalProcess | float] | None) -> dict[str, ArrivalProcess]:
+        sources = [source.name for source in self.application.sources]
+        given = self.application.rate_tps if rates is None else rates
+        for name in given:
+            if name not in sources:
+                raise UnknownName(f"rates.{name}", f"no source is named {name!r}; there are {choices(sources)}")
+        if not given:
+            problem = f"expected a rate for each source of {self.application.name!r}, which says none; give rates"
+            raise InvalidInput("rates", problem)
+        return {
+            name: Poisson(rate=float(rate)) if isinstance(rate, int | float) else rate for name, rate in given.items()
+        }
+
+    def _refuse_odd(self, slots: Sequence[int], seed: int) -> None:
+        if len(slots) != self._system.tasks:
+            raise InvalidInput("slots", f"expected the slot of each of {self._system.tasks} tasks, got {len(slots)}")
+        number = self.instance.slots.number
+        for task, slot in enumerate(slots):
+            if not 0 <= slot < number:
+                raise InvalidInput(f"slots[{task}]", f"expected a slot from 0 to {number - 1}, got {slot}")
+        if seed < 0:
+            raise InvalidInput("seed", f"expected a whole number ≥ 0, got {seed}")

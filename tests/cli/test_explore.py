@@ -1,0 +1,71 @@
+"""`penstock explore`: on the twin, and what it refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock.model.costs import ComponentCosts, Costs
+from penstock.model.files import save
+from tests.conftest import Ran
+
+SHORT = ("--placements", 2, "--window", 1, "--hold", 2, "--settle", 1)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> tuple[Path, Path]:
+    """An application with a load, and a cluster."""
+    application, cluster = tmp_path / "app.toml", tmp_path / "cluster.toml"
+    save(msgspec.structs.replace(ps.application("word-count"), rate_tps={"source": 100.0}), application)
+    save(ps.cluster("homogeneous-8:machines=3"), cluster)
+    return application, cluster
+
+
+def test_writes_telemetry_and_an_index(penstock: Callable[..., Ran], inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = penstock("explore", *inputs, *SHORT, "--output", out, "--rates", "50:60", "--seed", 4)
+    assert ran.code == 0, ran.err
+    assert "2 placements of word-count on homogeneous-8:machines=3, on the twin" in ran.out
+    assert "explore-001 of 2: " in ran.err
+    index = json.loads((out / "placements.json").read_text())
+    assert sorted(index["runs"]) == ["explore-000", "explore-001"]
+    assert all(50 <= one["rates"]["source"] <= 60 for one in index["runs"].values())
+    assert sorted(path.name for path in out.glob("*.parquet")) == ["explore-000.parquet", "explore-001.parquet"]
+
+
+def test_charges_measured_costs(penstock: Callable[..., Ran], inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    save(Costs(components={"split": ComponentCosts(cpu=0.005)}), tmp_path / "costs.toml")
+    out = tmp_path / "out"
+    ran = penstock("explore", *inputs, *SHORT, "--output", out, "--costs", tmp_path / "costs.toml", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["window_s"] == 1.0
+    hops = pq.read_table(out / "explore-000.parquet", filters=[("stream", "=", "source->split")]).to_pandas()
+    assert (hops["finished"] - hops["started"]).min() >= 0.005 - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["word-count"], "app: expected APP and CLUSTER, or --run RUN"),
+        (["word-count", "li-10", "--hold", 45], "hold: expected a multiple of the window of 30 s"),
+        (["word-count", "li-10", "--window", 0], "window: expected a number > 0"),
+        (["word-count", "li-10", "--rates", "9:3"], "rates: expected LOW:HIGH, tuples a second, such as 500:2000"),
+        (["word-count", "li-10", "--run", "latest"], "run: expected APP and CLUSTER or --run"),
+        (["word-count", "li-10", "--most-latency", 9], "--most-latency: is for --run"),
+        (["--run", "latest", "--rates", "1:2"], "rates: a run's load is what comes to it"),
+        (["word-count", "li-10"], "rate_tps: 'word-count' states no load"),
+        (["word-count", "li-10", "--costs", "none.toml"], "none.toml: cannot be read"),
+        (["--run", "latest"], "run: there is none in "),
+    ],
+)
+def test_refuses_in_one_line(
+    penstock: Callable[..., Ran], tmp_path: Path, arguments: list[object], problem: str
+) -> None:
+    ran = penstock("explore", *arguments, "--output", tmp_path / "out", "--runs", tmp_path / "runs")
+    assert ran.code == 2
+    assert problem in ran.err
+    assert len(ran.err.splitlines()) == 1

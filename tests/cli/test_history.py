@@ -1,0 +1,93 @@
+"""`penstock history` and `penstock explain` on the ledger of a plant whose latencies are known."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.control.loop.autopilot import Autopilot, Settings
+from penstock.control.loop.guard import Guard
+from penstock.control.loop.ledger import LEDGER, Ledger
+from penstock.runtime.folder import create
+from tests.conftest import Ran
+from tests.control.loop.fake_plant import START, FakePlant
+
+Penstock = Callable[..., Ran]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run whose autopilot has made one change that was kept, and then held still."""
+    info = create("chain", tmp_path / "runs")
+    plant = FakePlant(lambda placed: 0.1 + 0.1 * len({slot.partition("/")[0] for slot in placed.values()}))
+    plant.placed = {**START, "in[0]": "m1/0", "out[0]": "m1/1"}
+    ledger = Ledger(info.path / LEDGER)
+    Autopilot(plant, Settings(policy="local-search"), guard=Guard(interval_s=1.0), ledger=ledger).run(100.0)
+    return info.path
+
+
+def test_history_lists_decisions_with_what_was_predicted_and_realised(penstock: Penstock, folder: Path) -> None:
+    ran = penstock("history", folder)
+    assert ran.code == 0, ran.err
+    rows = [line.split() for line in ran.out.splitlines()]
+    (first,) = [row for row in rows if row[:1] == ["1"]]
+    assert first[-1] == "kept"
+    assert float(first[-2].rstrip("%")) == pytest.approx(-33, abs=6)
+    assert first[-3].startswith("-")
+    assert "decisions, 1 kept, 0 rolled back; why: penstock explain" in ran.out
+    found = json.loads(penstock("history", folder, "--json").out)
+    assert [one["verdict"] for one in found["decisions"]][:2] == ["kept", "held"]
+    assert found["decisions"][0]["decision"]["inputs"]["policy"] == "local-search"
+
+
+def test_history_draws_latency_over_time(penstock: Penstock, folder: Path, tmp_path: Path) -> None:
+    ran = penstock("history", folder, "--plot", tmp_path / "h.svg")
+    assert ran.code == 0, ran.err
+    assert "<svg" in (tmp_path / "h.svg").read_text()[:500]
+    assert penstock("history", folder, "--plot", tmp_path / "h.doc").code == 2
+
+
+def test_history_of_a_run_without_an_autopilot_says_so(penstock: Penstock, tmp_path: Path) -> None:
+    info = create("chain", tmp_path / "runs")
+    ran = penstock("history", info.path)
+    assert ran.code == 2
+    assert "decisions are kept by penstock run --autopilot" in ran.err
+
+
+def test_history_tells_of_a_torn_line_and_shows_the_rest(penstock: Penstock, folder: Path) -> None:
+    with (folder / LEDGER).open("a") as file:
+        file.write('{"record": "outc')
+    ran = penstock("history", folder)
+    assert ran.code == 0
+    assert "is torn" in ran.err
+    assert "kept" in ran.out
+
+
+def test_explain_shows_inputs_alternatives_and_why(penstock: Penstock, folder: Path) -> None:
+    ran = penstock("explain", 1, "--run", folder)
+    assert ran.code == 0, ran.err
+    assert "decision 1 by local-search: kept" in ran.out
+    assert "in 100/s" in ran.out
+    assert "to act, a gain of" in ran.out
+    assert "stay" in ran.out
+    assert "★" in ran.out
+    assert "made again, it is another" not in ran.out
+
+
+def test_explain_says_what_another_policy_would_have_decided(penstock: Penstock, folder: Path) -> None:
+    ran = penstock("explain", "last", "--run", folder, "--policy", "round-robin", "--policy", "r-storm")
+    assert ran.code == 0, ran.err
+    rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if line.strip()}
+    assert rows["round-robin"][3] == "no"
+    assert "r-storm" in rows
+    found = json.loads(penstock("explain", 1, "--run", folder, "--policy", "round-robin", "--json").out)
+    assert found["reproduced"] is True
+    assert found["others"][0]["inputs"]["placement"] == found["decision"]["inputs"]["placement"]
+
+
+def test_explain_refuses_what_is_not_there(penstock: Penstock, folder: Path) -> None:
+    ran = penstock("explain", 99, "--run", folder)
+    assert (ran.code, ran.err) == (2, ran.err)
+    assert "there is none numbered '99'; there are 1, 2" in ran.err
+    assert "no policy is named 'x'" in penstock("explain", 1, "--run", folder, "--policy", "x").err

@@ -1,0 +1,69 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.model.costs import Costs
+from penstock.model.files import save
+from tests.conftest import Ran
+
+Penstock = Callable[..., Ran]
+
+SHORT = ("--events", "--duration", "2", "--rate", "500")
+
+
+def test_latency_throughput_and_where_time_goes_are_shown(penstock: Penstock) -> None:
+    ran = penstock("simulate", "word-count", "li-10", *SHORT)
+    assert ran.code == 0, ran.err
+    assert "placed by t-heron" in ran.out
+    for word in ("latency", "p50", "p95", "p99", "throughput", "split->count", "database", "m0", "nothing ran"):
+        assert word in ran.out
+    assert "overload" not in ran.out
+
+
+def test_the_json_has_the_same_and_more(penstock: Penstock) -> None:
+    ran = penstock("simulate", "word-count", "li-10", *SHORT, "--seed", "0", "--seed", "1", "--json")
+    answer = json.loads(ran.out)
+    assert answer["latency"]["mean_s"] <= answer["latency"]["p99_s"]
+    assert answer["throughput_tps"] == pytest.approx(500, rel=0.1)
+    assert [row["component"] for row in answer["components"]] == ["source", "split", "count", "database"]
+    assert {row["stream"] for row in answer["streams"]} == {"source->split", "split->count", "count->database"}
+    assert len(answer["machines"]) == 10
+    assert len(answer["tasks"]) == 30
+    assert answer["warning"] is None
+
+
+def test_overload_is_told(penstock: Penstock) -> None:
+    ran = penstock("simulate", "word-count", "li-10", "--events", "--duration", "1", "--rate", "80000")
+    assert ran.code == 0, ran.err
+    assert "overload: " in ran.out
+
+
+def test_a_plan_a_picture_and_telemetry(penstock: Penstock, tmp_path: Path) -> None:
+    plan, picture, kept = tmp_path / "plan.toml", tmp_path / "twin.png", tmp_path / "kept"
+    assert penstock("plan", "word-count", "li-10", "--policy", "r-storm", "--save", plan).code == 0
+    costs = tmp_path / "costs.toml"
+    save(Costs(hop_cpu=1e-5, window=64), costs)
+    ran = penstock(
+        "simulate", "word-count", "li-10", *SHORT, "--plan", plan, "--plot", picture, "--records", kept,
+        "--costs", costs,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert picture.stat().st_size > 1000
+    assert [path.name for path in kept.iterdir()] == ["twin-0.parquet"]
+    assert "penstock report" in ran.out
+
+
+@pytest.mark.parametrize("option", [("--routing", "potus"), ("--slots", "5"), ("--link", "3"), ("--check",)])
+def test_what_only_slots_of_time_have_is_refused(penstock: Penstock, option: tuple[str, ...]) -> None:
+    ran = penstock("simulate", "word-count", "li-10", *SHORT, *option)
+    assert ran.code != 0
+    assert f"{option[0].removeprefix('--')}: expected none beside --events" in ran.err
+
+
+@pytest.mark.parametrize("option", [("--rate", "5"), ("--duration", "5")])
+def test_what_only_events_have_is_refused_without_them(penstock: Penstock, option: tuple[str, ...]) -> None:
+    ran = penstock("simulate", "word-count", "li-10", *option)
+    assert ran.code != 0
+    assert "expected --events beside it" in ran.err

@@ -1,0 +1,127 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.cli.evaluate import show
+from penstock.estimate.latency import Loads
+from penstock.estimate.latency_models import save_models
+from penstock.model.instance import Instance
+from penstock.pipeline.accuracy import Compared
+from penstock.workloads.applications import application
+from penstock.workloads.clusters import cluster
+from tests.conftest import Ran
+from tests.estimate.latency_cases import random_models
+from tests.pipeline.latency_tables import write_tables
+
+Penstock = Callable[..., Ran]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """Latency models of word count on Li's cluster, drawn by lot."""
+    instance = Instance(application("word-count"), cluster("li-10"))
+    rates = {source.name: 100.0 for source in instance.topology.sources}
+    loads = Loads.declared(instance, rates)
+    drawn = random_models(np.random.default_rng(0), instance, loads, kind="svr-rbf")
+    save_models(drawn, tmp_path / "models.npz")
+    return tmp_path / "models.npz"
+
+
+def test_plans_for_the_least_predicted_latency(penstock: Penstock, models: Path) -> None:
+    policies = [part for name in ("round-robin", "predictive", "predictive-search") for part in ("--policy", name)]
+    ran = penstock("plan", "word-count", "li-10", *policies, "--model", models, "--rate", 100, "--json")
+    assert ran.code == 0, ran.err
+    answer = json.loads(ran.out)
+    latency = {one["policy"]: one["latency_ms"] for one in answer["decisions"]}
+    assert answer["objective"] == "latency"
+    assert latency["predictive-search"] <= latency["predictive"] <= latency["round-robin"]
+    assert latency[answer["best"]] == min(latency.values())
+    assert answer["decisions"][0]["latency"]["worst_path"][0] in [s.name for s in application("word-count").sources]
+
+
+def test_tells_of_loads_that_models_were_not_trained_on(penstock: Penstock, models: Path) -> None:
+    ran = penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 1000)
+    assert ran.code == 0, ran.err
+    assert "beyond the most that the models were trained on" in ran.out
+    assert "latency" in ran.out
+    assert "best by predicted latency" in ran.out
+
+
+def test_refuses_models_that_do_not_fit(penstock: Penstock, models: Path, tmp_path: Path) -> None:
+    ran = penstock("plan", "log-processing", "li-10", "--model", models, "--rate", 100)
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert "was trained for 'word-count'" in ran.err
+    ran = penstock("plan", "word-count", "li-10", "--model", tmp_path / "none.npz", "--rate", 100)
+    assert (ran.code, "cannot be read" in ran.err) == (2, True)
+    ran = penstock("plan", "word-count", "li-10", "--rate", 100)
+    assert (ran.code, "--model" in ran.err) == (2, True)
+
+
+def test_a_run_refuses_models_that_do_not_fit_before_it_starts(
+    penstock: Penstock, models: Path, tmp_path: Path
+) -> None:
+    shared = ("--policy", "predictive", "--model", models, "--rate", 50, "--runs", tmp_path / "runs")
+    ran = penstock("run", "word-count", *shared)
+    assert (ran.code, "--emulate" in ran.err) == (2, True)
+    ran = penstock("run", "log-processing", "--emulate", "li-10", *shared)
+    assert (ran.code, "was trained for 'word-count'" in ran.err) == (2, True)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--output", "models.toml"), ".npz"),
+        (("--output", "models.npz", "--kind", "forest"), "no kind of model is named 'forest'"),
+        (("--output", "nowhere/models.npz"), "is not a folder"),
+        (("--output", "models.npz"), "no task_windows"),
+    ],
+)
+def test_training_refuses_before_spark_starts(
+    penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = penstock("train", "latency", tmp_path, *arguments)
+    assert ran.code == 2
+    assert told in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_evaluating_refuses_a_damaged_file_before_spark_starts(penstock: Penstock, tmp_path: Path) -> None:
+    (tmp_path / "models.npz").write_bytes(b"PK nothing")
+    ran = penstock("evaluate", "latency", tmp_path, "--model", tmp_path / "models.npz")
+    assert ran.code == 2
+    assert "damaged" in ran.err
+
+
+@pytest.mark.spark
+def test_trains_and_evaluates(penstock: Penstock, tmp_path: Path) -> None:
+    known, other = (write_tables(tmp_path / f"t{seed}", seed=seed, places=6) for seed in (0, 1))
+    file, plot = tmp_path / "models.npz", tmp_path / "accuracy.png"
+    trained = penstock("train", "latency", known, "--output", file, "--kind", "linear")
+    assert trained.code == 0, trained.err
+    assert "in->split" in trained.out
+    assert "6 placements" in trained.out
+    evaluated = penstock("evaluate", "latency", other, "--model", file, "--plot", plot, "--json")
+    assert evaluated.code == 0, evaluated.err
+    rows = {row["name"]: row for row in json.loads(evaluated.out)["rows"]}
+    assert rows["paths"]["windows"] == 18
+    assert rows["in->split"]["accuracy"]["model"] > rows["in->split"]["accuracy"]["mean"]
+    assert plot.stat().st_size > 10_000
+
+
+def test_shows_accuracy_beside_that_of_simpler_models(capsys: pytest.CaptureFixture[str]) -> None:
+    predicted = {"model": [2.2e-3, 1.8e-3], "linear": [3e-3, 3e-3], "mean": [4e-3, 4e-3]}
+    rows = [
+        Compared("component", "split", [2e-3, 2e-3], predicted),
+        Compared("overall", "trees", [2e-3] * 2, predicted),
+    ]
+    show(rows, "words")
+    printed = capsys.readouterr().out
+    assert "overall, whole tuples" in printed
+    for share in ("90.0 %", "50.0 %", "0.0 %"):
+        assert share in printed

@@ -1,0 +1,81 @@
+"""A run of another process as a plant, and its exploration over the control socket."""
+
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock.control.exploration.asked import AskedPlant, explore_run, machines_of
+from penstock.control.exploration.live import Limits
+from penstock.control.exploration.spans import write_records
+from penstock.control.loop.plant import Ended
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.errors import InvalidInput
+from penstock.model.files import save
+from tests.control.exploration.test_spans import record, table
+from tests.fake_run import PLACEMENT, Served, flow
+
+TRIO = Cluster(name="trio", machines=tuple(Machine(name=f"m{n}", cores=2, slots=2) for n in range(3)))
+APP = flow(1e5).application
+
+
+def test_reads_a_run_and_moves_its_tasks(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        plant = AskedPlant(served.info, APP, TRIO)
+        assert plant.placement() == PLACEMENT
+        reading = plant.reading()
+        assert reading.mean_s == pytest.approx(0.0051)
+        assert (reading.count, reading.steady) == (512, True)
+        assert reading.rates["in"] == 1234.0
+        served.handle.move("split[1]", "m2/1")
+        assert not plant.reading().steady
+        served.handle.phase = "stopped"
+        with pytest.raises(Ended):
+            plant.placement()
+
+
+def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path) -> None:
+    with Served(tmp_path / "runs") as served:
+        run = served.info.run
+        events = [record("event", 10.0 * n, "controller", event="apply", detail=f"explore-{n:03d}") for n in range(2)]
+        roots = [
+            record("root", at, root=number, id=number, task="in[0]", due=at, emitted=at)
+            for number, at in ((1, 0.1), (2, 0.25), (3, 10.25))
+        ]
+        records = table(*events, *roots)
+        renamed = records.set_column(1, records.schema.field(1), [[run] * len(records)])
+        write_records(renamed, served.info.telemetry_path, "m0")
+        out = tmp_path / "out"
+        out.mkdir()
+        plant = AskedPlant(served.info, APP, TRIO)
+        index, done = explore_run(
+            served.info, plant, out, placements=2, hold_s=0.2, settle_s=0.2, window_s=0.2,
+            limits=Limits(moves=6, reading_s=0.1), margin=0.1, flush_s=0.0,
+        )  # fmt: skip
+        assert (index.live, index.stopped, done.skipped) == (True, "", 0)
+        assert list(index.runs) == ["explore-000", "explore-001"]
+        assert served.handle.placement == PLACEMENT
+    found = {path.stem: record_roots(path) for path in out.glob("*.parquet")}
+    assert found == {"explore-000": [2], "explore-001": [3]}
+
+
+def record_roots(path: Path) -> list[int]:
+    return [row["root"] for row in pq.read_table(path).to_pylist() if row["kind"] == "root"]
+
+
+def test_knows_the_machines_of_a_run_only_where_its_folder_tells(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        save(TRIO, served.info.cluster_path)
+        assert machines_of(served.info) == TRIO
+        real = msgspec.structs.replace(served.info, emulated=None, master="spark://head:7077")
+        with pytest.raises(InvalidInput, match=r"run: run fake-.* is on Spark's executors"):
+            machines_of(real)
+        embedded = machines_of(msgspec.structs.replace(real, master="embedded"))
+        assert [machine.name for machine in embedded.machines] == ["local"]
+
+
+def test_refuses_an_application_that_is_not_the_runs(tmp_path: Path) -> None:
+    with Served(tmp_path) as served, pytest.raises(InvalidInput, match="has other tasks than 'word-count'"):
+        AskedPlant(served.info, ps.application("word-count"), TRIO)

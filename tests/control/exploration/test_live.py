@@ -1,0 +1,124 @@
+"""Exploration of a plant: few moves at a time, within its bound, and back to where it began."""
+
+import msgspec
+import pytest
+
+import penstock as ps
+from penstock.control.exploration.live import Limits, explore_live
+from penstock.control.loop.plant import Ended, Reading
+from penstock.model.errors import InvalidInput
+from penstock.model.plan import Plan
+from penstock.model.taskgraph import task_names
+from penstock.runtime.handle import Outcome
+
+CLUSTER = ps.cluster("homogeneous-8:machines=3,cores=2")
+APP = msgspec.structs.replace(ps.application("word-count"), rate_tps={"source": 300.0})
+LIMITS = Limits(moves=2, reading_s=1.0)
+
+
+class FakePlant:
+    """A plant whose latency a test decides, and which notes all that is done to it."""
+
+    def __init__(self) -> None:
+        self.application, self.cluster, self.policy = APP, CLUSTER, "round-robin"
+        self.slots = {task: CLUSTER.slot_names[n % 6] for n, task in enumerate(task_names(APP))}
+        self.time = 0.0
+        self.slow_from = float("inf")  # time from which it is slow
+        self.then: float | None = 1.0  # latency from there on
+        self.ends_at = float("inf")
+        self.interrupted_at = float("inf")
+        self.moved: list[int] = []  # tasks that each plan moved
+        self.applied: list[str] = []
+
+    def now(self) -> float:
+        """Return the time."""
+        return self.time
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.time += seconds
+        if self.time >= self.interrupted_at:
+            self.interrupted_at = float("inf")
+            raise KeyboardInterrupt
+        if self.time >= self.ends_at:
+            raise Ended
+
+    def placement(self) -> dict[str, str]:
+        """Return where tasks are."""
+        return dict(self.slots)
+
+    def reading(self) -> Reading:
+        """Return the latency that the test decided."""
+        latency = self.then if self.time >= self.slow_from else 0.01
+        return Reading(at=self.time, seconds=1.0, count=10, mean_s=latency, rates={"source": 300.0})
+
+    def apply(self, plan: Plan) -> list[Outcome]:
+        """Move what differs."""
+        wanted = {f"{name}[{n}]": slot for name, slots in plan.tasks.items() for n, slot in enumerate(slots)}
+        done = [Outcome(task, self.slots[task], slot, 0.0) for task, slot in wanted.items() if self.slots[task] != slot]
+        self.slots = {task: wanted[task] for task in self.slots}
+        self.moved.append(len(done))
+        self.applied.append(plan.policy)
+        self.policy = plan.policy
+        return done
+
+
+def test_moves_few_tasks_at_a_time_and_puts_them_back() -> None:
+    plant = FakePlant()
+    before = plant.placement()
+    done = explore_live(plant, placements=3, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    assert list(done.runs) == ["explore-000", "explore-001", "explore-002"]
+    assert max(plant.moved) == 2
+    assert len({tuple(one.placement.items()) for one in done.runs.values()}) == 3
+    assert plant.placement() == before
+    assert plant.policy == "round-robin"
+    assert done.stopped == ""
+    assert all(one.mean_s == pytest.approx(0.01) and one.rates == {"source": 300.0} for one in done.runs.values())
+
+
+def test_stops_and_goes_back_when_latency_exceeds_its_bound() -> None:
+    plant = FakePlant()
+    before, plant.slow_from = plant.placement(), 12.0
+    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    assert done.stopped.startswith("latency exceeded its bound of 50 ms: 1000 ms")
+    assert len(done.runs) < 3
+    assert plant.time <= 12.0 + 3 * 1.0 + 10.0
+    assert plant.placement() == before
+
+
+def test_takes_silence_for_a_latency_beyond_any_bound() -> None:
+    plant = FakePlant()
+    before, plant.slow_from, plant.then = plant.placement(), 3.0, None
+    done = explore_live(plant, placements=9, hold_s=20.0, settle_s=0.0, limits=LIMITS)
+    assert done.stopped == "latency exceeded its bound of 50 ms: nothing came to its end"
+    assert plant.placement() == before
+
+
+def test_refuses_a_plant_in_which_nothing_comes_to_its_end() -> None:
+    plant = FakePlant()
+    plant.slow_from, plant.then = 0.0, None
+    with pytest.raises(InvalidInput, match="run: nothing came to its end"):
+        explore_live(plant, placements=1, hold_s=2.0, settle_s=0.0, limits=LIMITS)
+    assert plant.applied == []
+
+
+def test_goes_back_on_ctrl_c() -> None:
+    plant = FakePlant()
+    before, plant.interrupted_at = plant.placement(), 9.0
+    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    assert done.stopped == "it was stopped"
+    assert plant.placement() == before
+
+
+def test_leaves_a_run_alone_that_has_ended() -> None:
+    plant = FakePlant()
+    plant.ends_at = 9.0
+    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    assert done.stopped == "the run has ended"
+
+
+def test_refuses_a_bound_that_is_exceeded_already() -> None:
+    plant = FakePlant()
+    with pytest.raises(InvalidInput, match="most_latency: latency is 10 ms already, above the bound of 5 ms"):
+        explore_live(plant, placements=1, hold_s=2.0, settle_s=0.0, limits=Limits(2, 0.005, reading_s=1.0))
+    assert plant.applied == []

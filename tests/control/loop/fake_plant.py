@@ -1,0 +1,85 @@
+"""A plant whose latency is known: a base, and so much more for every task that is away from its best slot."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from penstock.control.loop.plant import Ended, Reading
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.errors import PenstockError
+from penstock.model.plan import Plan
+from penstock.model.topology import Application, Component, Kind, Stream
+from penstock.runtime.handle import Outcome
+
+APPLICATION = Application(
+    name="chain",
+    components=(
+        Component(name="in", kind=Kind.SOURCE, cpu=1e-4),
+        Component(name="work", kind=Kind.OPERATOR, parallelism=4, cpu=1e-3),
+        Component(name="out", kind=Kind.SINK, cpu=1e-4),
+    ),
+    streams=(Stream(source="in", target="work"), Stream(source="work", target="out")),
+    rate_tps={"in": 100.0},
+)
+CLUSTER = Cluster(name="pair", machines=tuple(Machine(name=f"m{n}", cores=2, slots=2) for n in range(2)))
+TASKS = ("in[0]", "work[0]", "work[1]", "work[2]", "work[3]", "out[0]")
+START = dict(zip(TASKS, ("m0/0", "m0/0", "m1/0", "m0/1", "m1/1", "m0/1"), strict=True))
+
+
+class FakePlant:
+    """Has as latency what a function of the placement says, with noise of a seed."""
+
+    application = APPLICATION
+
+    def __init__(
+        self, latency_s: Callable[[dict[str, str]], float], *, noise: float = 0.02, seed: int = 0, lasts: float = 1e9
+    ) -> None:
+        self.cluster = CLUSTER
+        self.policy = "as it was"
+        self.latency_s = latency_s
+        self.applied: list[dict[str, str]] = []
+        self.history: list[tuple[float, float]] = []  # time, true latency
+        self.happens: dict[float, Callable[[FakePlant], None]] = {}  # at a time
+        self.breaks: set[int] = set()  # numbers of applications that fail halfway
+        self.epoch = 0
+        self.steady = True
+        self._noise, self._rng = noise, np.random.default_rng(seed)
+        self._lasts = lasts
+        self._at = self._read = 0.0
+        self.placed = dict(START)
+
+    def now(self) -> float:
+        return self._at
+
+    def wait(self, seconds: float) -> None:
+        until = self._at + seconds
+        for at in sorted(at for at in self.happens if at <= until):
+            self.happens.pop(at)(self)
+        self.history.append((until, self.latency_s(self.placed)))
+        self._at = until
+        if until > self._lasts:
+            raise Ended
+
+    def placement(self) -> dict[str, str]:
+        return dict(self.placed)
+
+    def reading(self) -> Reading:
+        seconds, self._read = self._at - self._read, self._at
+        mean = self.latency_s(self.placed) * float(self._rng.normal(1.0, self._noise))
+        return Reading(
+            at=self._at, seconds=seconds, count=50, mean_s=mean, p99_s=3 * mean, rates={"in": 100.0},
+            epoch=self.epoch, steady=self.steady,
+        )  # fmt: skip
+
+    def apply(self, plan: Plan) -> list[Outcome]:
+        wanted = {f"{name}[{n}]": slot for name, slots in plan.tasks.items() for n, slot in enumerate(slots)}
+        moves = [task for task, slot in wanted.items() if self.placed[task] != slot]
+        self.applied.append(wanted)
+        if len(self.applied) in self.breaks:
+            self.placed[moves[0]] = wanted[moves[0]]
+            raise PenstockError("move: the second task would not go")
+        found = [Outcome(task, self.placed[task], wanted[task], 0.02) for task in moves]
+        self.placed.update(wanted)
+        self.policy = plan.policy
+        self._at += 0.05
+        return found

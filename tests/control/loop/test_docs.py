@@ -1,0 +1,23 @@
+"""What the page on the autopilot shows runs, and its commands have the options that it names."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "autopilot.md").read_text()
+
+
+def test_its_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "autopilot.md", "exec"), {})
+    assert capsys.readouterr().out.split()[0] in ("kept", "held", "rolled")
+
+
+def test_its_commands_have_the_options_that_they_are_shown_with(penstock: Callable[..., Ran]) -> None:
+    for command, text in re.findall(r"^penstock (\w+)([^\n`]*)", PAGE, re.MULTILINE):
+        shown = set(re.findall(r"(?<!\w)--[a-z][a-z-]+", text))
+        assert shown <= set(re.findall(r"--[a-z][a-z-]+", penstock(command, "--help").out)), command

@@ -1,0 +1,79 @@
+"""The loop on the twin: latencies that follow from queues, and a policy that is bad on purpose."""
+
+import numpy as np
+import pytest
+
+from penstock.control.loop.autopilot import Autopilot, Settings
+from penstock.control.loop.guard import Guard
+from penstock.control.loop.ledger import Inputs, Step
+from penstock.control.loop.proposing import Proposal
+from penstock.control.loop.replaying import replay
+from penstock.control.loop.twin import TwinPlant
+from penstock.model.cluster import Cluster
+from penstock.model.costs import Costs
+from penstock.model.topology import Application
+from penstock.sim.events import Twin
+from tests.control.loop.fake_plant import APPLICATION, CLUSTER
+
+GUARD = Guard(interval_s=2.0, cool_down_s=4.0)
+SPREAD = [0, 0, 1, 0, 1, 1]  # all on the first machine, far from its limit
+
+
+def plant(slots: list[int], rate: float = 400.0) -> TwinPlant:
+    twin = Twin(APPLICATION, CLUSTER, Costs(move_s=0.05))
+    return TwinPlant(twin, twin.start(slots, rates={"in": rate}, seed=3), "by hand")
+
+
+def test_a_reading_tells_what_the_twin_did() -> None:
+    made = plant(SPREAD)
+    made.wait(5.0)
+    made.wait(5.0)
+    found = made.reading()
+    assert found.seconds == pytest.approx(10.0)
+    assert found.rates["in"] == pytest.approx(400.0, rel=0.1)
+    assert found.rates["work"] == pytest.approx(found.rates["out"], rel=0.05)
+    assert found.count == pytest.approx(4000, rel=0.1)
+    assert found.mean_s is not None
+    assert 0.0 < found.mean_s < 0.1
+    assert found.cpu["m1"] == 0.0 < found.cpu["m0"] < 1.0
+    assert made.placement()["work[1]"] == "m0/1"
+
+
+def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
+    made = plant([0, 2, 2, 2, 2, 0])  # every tuple crosses the network twice
+    loop = Autopilot(made, Settings(policy="local-search"), guard=GUARD)
+    found = loop.step()
+    assert found is not None
+    assert found.verdict == "kept"
+    assert found.outcome is not None
+    assert found.outcome.realised_s is not None
+    assert found.outcome.realised_s < 0.8 * found.decision.before_s
+    assert replay(found) == found.decision
+    assert all(outcome.seconds == 0.05 for outcome in found.outcome.moved)
+
+
+def test_a_policy_that_is_bad_on_purpose_is_beyond_the_bound_for_one_measuring_interval_at_most() -> None:
+    """It puts tasks together, up to half as much again as a slot can do, and says that this is fine."""
+    rng = np.random.default_rng(2)
+    made = plant([0, 0, 1, 2, 3, 1], rate=1500.0)
+    start = made.placement()
+
+    def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
+        slot = str(rng.choice(CLUSTER.slot_names))
+        tasks = rng.permutation(list(inputs.placement))[: rng.integers(3, 7)]
+        steps = [Step(str(task), inputs.placement[str(task)], slot) for task in tasks]
+        return Proposal(moves=[step for step in steps if step.before != step.after], gain=0.9)
+
+    loop = Autopilot(made, Settings(policy="liar"), guard=GUARD, propose=propose)
+    episodes = [found for _ in range(7) if (found := loop.step()) is not None]
+    outcomes = [episode.outcome for episode in episodes if episode.outcome is not None]
+    assert {outcome.verdict for outcome in outcomes} == {"rolled back"}
+    assert made.placement() == start
+    made.wait(GUARD.measuring_s)
+    bound = max(episode.decision.bound_s for episode in episodes)
+    assert max(span.mean_s for span in made.spans) > 20 * bound  # there was more than a slot can do
+    above = "".join(" " if span.mean_s <= bound else "x" for span in made.spans)
+    assert 0 < max(map(len, above.split())) * GUARD.interval_s <= GUARD.measuring_s
+    rests = [after.decision.at - before.at for before, after in zip(outcomes, episodes[1:], strict=False)]
+    assert rests == sorted(rests)
+    assert rests[-1] > 4 * rests[0]

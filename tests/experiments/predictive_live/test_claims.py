@@ -1,0 +1,148 @@
+"""What is claimed of live rows, and the measures that claims go by."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure as Picture
+
+from penstock.experiments.figure import Claim, Figure, Value
+from penstock.experiments.predictive_live import FIGURES
+from penstock.experiments.predictive_live.fidelity import FIDELITY, deviation, fitted, rank_correlation
+from penstock.experiments.predictive_live.piloted import AUTOPILOT, interval
+from penstock.experiments.predictive_live.tables import latencies, throughput_tps
+
+LIVE_MS = np.array([100.0, 150.0, 200.0, 260.0, 300.0])
+
+
+def fidelity_rows(twin_ms: Sequence[float], twin_tps: float = 49.0, late: float = 0.0) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"application": "word-count", "placement": f"random {number}", "machines": 5, "live_ms": live, "twin_ms": twin,
+         "delay_ms": 10.0 + live**0.5, "half_a_ms": live - 1, "half_b_ms": live + 1, "tuples": 100, "unfinished": 0,
+         "late": late, "live_tps": 50.0 if number == 0 else float("nan"), "twin_tps": twin_tps, "even_tps": 55.0,
+         "filled_late": 0.1}
+        for number, (live, twin) in enumerate(zip(LIVE_MS, twin_ms, strict=True))
+    )  # fmt: skip
+
+
+def pilot_rows(ratios: Sequence[float], gain: float = 0.3, late: float = 0.0, bound_ms: float = 110.0) -> pd.DataFrame:
+    shared: dict[str, Value] = {
+        "application": "word-count", "policy": "predictive", "accuracy": 0.9, "before_ms": 100.0,
+        "before_p99_ms": 200.0, "moves": 20, "decisions": 1, "verdict": "kept", "reason": "a gain",
+        "predicted_gain": gain, "bound_ms": bound_ms, "tuples": 100, "unfinished": 0, "late": late,
+    }  # fmt: skip
+    return pd.DataFrame(
+        {**shared, "repetition": number, "ratio": ratio, "after_ms": 100.0 * ratio, "after_p99_ms": 200.0 * ratio}
+        for number, ratio in enumerate(ratios)
+    )
+
+
+def claim(figure: Figure, rows: pd.DataFrame, part: str) -> Claim:
+    [found] = [one for one in figure.claims(rows) if part in one.claim]
+    return found
+
+
+def test_all_figures_are_live_and_quick_ones_are_smaller() -> None:
+    assert [figure.number for figure in FIGURES] == ["fidelity", "autopilot"]
+    for figure in FIGURES:
+        assert figure.live
+        assert {case["application"] for case in figure.cases(False)} == {"word-count", "log-processing"}
+    assert [case["placements"] for case in FIDELITY.cases(False)] == [12, 12]
+    assert all(int(case["placements"]) < 12 for case in FIDELITY.cases(True))
+    assert all(int(case["repetitions"]) >= 5 for case in AUTOPILOT.cases(False))
+    assert all(int(case["repetitions"]) < 5 for case in AUTOPILOT.cases(True))
+
+
+# Fidelity
+
+
+def test_a_linear_fit_takes_away_scale_and_offset_and_a_deviation_is_relative() -> None:
+    assert fitted(LIVE_MS / 7 - 3, LIVE_MS) == pytest.approx(LIVE_MS)
+    assert fitted(np.full(5, 2.0), LIVE_MS) == pytest.approx(np.full(5, LIVE_MS.mean()))
+    assert deviation(LIVE_MS * 1.1, LIVE_MS) == pytest.approx(0.1)
+
+
+def test_ranks_are_compared_and_not_values() -> None:
+    assert rank_correlation(LIVE_MS**3, LIVE_MS) == pytest.approx(1.0)
+    assert rank_correlation(-LIVE_MS, LIVE_MS) == pytest.approx(-1.0)
+    assert np.isnan(rank_correlation(np.ones(5), LIVE_MS))
+
+
+def test_a_twin_that_is_near_holds_and_one_in_another_order_does_not() -> None:
+    near = fidelity_rows((LIVE_MS * 1.03).tolist())
+    assert claim(FIDELITY, near, "ranks").holds
+    assert claim(FIDELITY, near, "no more than TATA").holds
+    far = fidelity_rows(LIVE_MS[::-1].tolist())
+    assert not claim(FIDELITY, far, "ranks").holds
+    assert not claim(FIDELITY, far, "no more than TATA").holds
+    assert not claim(FIDELITY, far, "nearer than TATA").holds
+
+
+def test_the_most_that_is_carried_is_compared_where_it_was_measured() -> None:
+    held = claim(FIDELITY, fidelity_rows(LIVE_MS.tolist()), "the most")
+    assert held.holds
+    assert "1 placements" in held.claim
+    assert not claim(FIDELITY, fidelity_rows(LIVE_MS.tolist(), twin_tps=60.0), "the most").holds
+
+
+def test_placements_at_which_the_host_was_late_are_named() -> None:
+    assert claim(FIDELITY, fidelity_rows(LIVE_MS.tolist()), "emulated truly").holds
+    late = claim(FIDELITY, fidelity_rows(LIVE_MS.tolist(), late=0.5), "emulated truly")
+    assert not late.holds
+    assert "random 4" in late.why
+
+
+# Autopilot
+
+
+def test_limits_hold_the_mean_and_one_run_alone_is_its_own_limit() -> None:
+    low, high = interval([0.7, 0.8, 0.9])
+    assert low < 0.8 < high
+    assert low == pytest.approx(0.8 - 4.3027 * 0.1 / 3**0.5, rel=1e-3)  # Student's t, two degrees of freedom
+    assert interval([0.7]) == (0.7, 0.7)
+
+
+def test_latency_that_falls_in_every_run_holds_and_chance_does_not() -> None:
+    good = pilot_rows([0.7, 0.72, 0.69, 0.74, 0.71])
+    assert claim(AUTOPILOT, good, "lowers").holds
+    assert claim(AUTOPILOT, good, "as much").holds
+    chance = pilot_rows([0.7, 1.2, 0.9, 1.1, 1.05])
+    assert not claim(AUTOPILOT, chance, "lowers").holds
+    assert not claim(AUTOPILOT, chance, "as much").holds
+
+
+def test_a_prediction_is_judged_by_what_came() -> None:
+    assert claim(AUTOPILOT, pilot_rows([0.7, 0.72], gain=0.3), "predicted").holds
+    assert not claim(AUTOPILOT, pilot_rows([0.7, 0.72], gain=0.6), "predicted").holds
+
+
+def test_a_run_that_ends_beyond_its_bound_is_named() -> None:
+    assert claim(AUTOPILOT, pilot_rows([0.9, 1.05]), "guard").holds
+    beyond = claim(AUTOPILOT, pilot_rows([0.9, 1.2]), "guard")
+    assert not beyond.holds
+    assert "word-count 1" in beyond.why
+
+
+# Tables and pictures
+
+
+def test_latencies_are_those_of_tuples_due_in_a_stretch() -> None:
+    tuples = pd.DataFrame(
+        {"due": [0.0, 1.0, 2.0, 3.0], "finished": [0.5, 1.1, 2.3, np.nan], "latency": [0.5, 0.1, 0.3, np.nan],
+         "complete": [True, True, True, False]}
+    )  # fmt: skip
+    seen = latencies(tuples, 1.0, 4.0)
+    assert (seen.tuples, seen.unfinished) == (3, 1)
+    assert seen.mean_ms == pytest.approx(200.0)
+    assert seen.halves_ms == pytest.approx((200.0, float("nan")), nan_ok=True)
+    assert throughput_tps(tuples, 1.0, 3.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("figure", "rows"), [(FIDELITY, fidelity_rows(LIVE_MS.tolist())), (AUTOPILOT, pilot_rows([0.7, 0.8]))]
+)
+def test_pictures_name_what_their_axes_measure(figure: Figure, rows: pd.DataFrame) -> None:
+    picture = Picture()
+    figure.draw(rows, picture)
+    assert all("ms" in axis.get_ylabel() or "tuples/s" in axis.get_ylabel() for axis in picture.axes)

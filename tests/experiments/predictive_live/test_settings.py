@@ -1,0 +1,81 @@
+"""What runs live: slow motion, arrivals in phases, placements that sustain the load."""
+
+import numpy as np
+import pytest
+
+from penstock.control.exploration.drawing import machines_used
+from penstock.estimate.evaluator import Evaluator
+from penstock.experiments.predictive_live.placements import places, spread
+from penstock.experiments.predictive_live.settings import (
+    APPLICATIONS,
+    DEFAULT,
+    LOAD,
+    NEAR,
+    SLOWER,
+    Phases,
+    Setting,
+    slowed,
+    slowed_cluster,
+)
+from penstock.model.errors import UnknownName
+from penstock.workloads.clusters import li
+from penstock.workloads.storm_applications import word_count
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_slow_motion_divides_what_the_default_placement_carries_by_how_much_slower_it_is(name: str) -> None:
+    setting = Setting(name)
+    fast = Evaluator(APPLICATIONS[name].model(), slowed_cluster(li(10), 1.0)).evaluate(setting.default)
+    assert setting.maximum_tps == pytest.approx(fast.rate_tps / SLOWER)
+    assert setting.application.offered_tps == pytest.approx(LOAD * setting.maximum_tps)
+
+
+def test_slow_motion_makes_services_distances_and_bytes_take_as_many_times_as_long() -> None:
+    slow, cluster = slowed(word_count(), 10.0), slowed_cluster(li(2), 10.0)
+    assert slow["database"].cpu == pytest.approx(10.0 * word_count()["database"].cpu)
+    assert slow["database"].service == word_count()["database"].service
+    assert cluster.distances.other_host_ms == pytest.approx(10.0 * NEAR.other_host_ms)
+    assert cluster.machines[0].network_mbps == pytest.approx(100.0)
+    assert cluster.machines[0].cores == li(2).machines[0].cores
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_what_runs_has_the_shape_of_the_model(name: str) -> None:
+    ours, model = Setting(name).application, APPLICATIONS[name].model()
+    assert [(c.name, c.parallelism) for c in ours.components] == [(c.name, c.parallelism) for c in model.components]
+    assert [stream.label for stream in ours.streams] == [stream.label for stream in model.streams]
+
+
+def test_an_unknown_application_is_refused_with_the_choices() -> None:
+    with pytest.raises(UnknownName, match="word-count"):
+        _ = Setting("no-such").maximum_tps
+
+
+def test_phases_change_the_rate_when_they_are_said_to_and_keep_their_beginning() -> None:
+    phases = Phases(rate=100.0, steady_s=50.0, then_tps=400.0)
+    counts = phases.counts(2000, np.random.default_rng(3))
+    assert counts[:1000].sum() == pytest.approx(5000, rel=0.06)
+    assert counts[1000:].sum() == pytest.approx(20000, rel=0.03)
+    assert (phases.counts(500, np.random.default_rng(3)) == counts[:500]).all()
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_placements_begin_with_the_default_and_all_sustain_the_load(name: str) -> None:
+    setting = Setting(name)
+    found = places(setting, 12, seed=1)
+    evaluator = Evaluator(setting.application, setting.cluster)
+    assert found[0].name == DEFAULT
+    assert len({place.name for place in found}) == 12
+    assert all(evaluator.evaluate(place.placement).rate_tps > setting.rate_tps for place in found)
+    assert len({machines_used(setting.cluster, place.placement) for place in found}) > 3
+
+
+def test_placements_to_saturate_reach_from_the_least_to_the_most_that_is_carried() -> None:
+    setting = Setting("word-count")
+    found = places(setting, 8, seed=0)
+    rates = [Evaluator(setting.application, setting.cluster).evaluate(one.placement).rate_tps for one in found]
+    picked = spread(setting, found, 3)
+    own = [Evaluator(setting.application, setting.cluster).evaluate(one.placement).rate_tps for one in picked]
+    assert own == sorted(own)
+    assert (own[0], own[-1]) == (min(rates), max(rates))
+    assert len(spread(setting, found, 100)) == 8

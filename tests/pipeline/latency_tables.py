@@ -1,0 +1,66 @@
+"""Windows of an imaginary run whose latencies follow a known law, written as the pipeline's tables."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.model.features import EDGE_WINDOW, TASK_WINDOW
+
+WIDTHS = {"in": 2, "split": 3, "out": 2}
+MACHINES = ("m0", "m1", "m2")
+CPU = {"in": 0.0, "split": 0.002, "out": 0.001}  # core-seconds a tuple
+RATE = 200.0
+
+
+def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, noise: float = 0.02) -> Path:
+    """Draw placements, each kept for some windows; processing slows down with the machine, transfer with both ends."""
+    rng = np.random.default_rng(seed)
+    tasks, edges, tuples = [], [], []
+    names = [f"{component}[{n}]" for component, width in WIDTHS.items() for n in range(width)]
+    load = {name: RATE / WIDTHS[component_of(name)] for name in names}
+    for place in range(places):
+        machine = {name: MACHINES[rng.integers(len(MACHINES))] for name in names}
+        here = {m: [name for name in names if machine[name] == m] for m in MACHINES}
+        busy = {m: sum(load[n] * CPU[component_of(n)] for n in here[m]) for m in MACHINES}
+        total = {m: sum(load[n] for n in here[m]) for m in MACHINES}
+        for window in range(place * windows, (place + 1) * windows):
+            base: dict[str, object] = {"run": "imaginary-20250101-000000", "window": window}
+            for name in names:
+                m = machine[name]
+                if component_of(name) != "in":
+                    label = CPU[component_of(name)] * (1 + 2 * busy[m]) * rng.lognormal(0, noise)
+                    tasks.append(
+                        base
+                        | {"component": component_of(name), "task": name, "machine": m, "machine_cpu": busy[m]}
+                        | {"machine_memory": 10.0 * len(here[m]), "task_load": load[name], "machine_load": total[m]}
+                        | {"colocated": len(here[m]) - 1.0, "count": 100, "processing_s": label}
+                    )
+            for source, target in (("in", "split"), ("split", "out")):
+                for a in range(WIDTHS[source]):
+                    for b in range(WIDTHS[target]):
+                        ends = f"{source}[{a}]", f"{target}[{b}]"
+                        ms = machine[ends[0]], machine[ends[1]]
+                        label = (1e-4 if ms[0] == ms[1] else 1e-3) * (1 + busy[ms[1]]) * rng.lognormal(0, noise)
+                        share = 1 / (WIDTHS[source] * WIDTHS[target])
+                        row = base | {"stream": f"{source}->{target}", "count": 50, "share": share}
+                        for end, name, m in zip(("source", "target"), ends, ms, strict=True):
+                            row |= {end: name, f"{end}_machine": m, f"{end}_cpu": busy[m], f"{end}_load": load[name]}
+                            row |= {f"{end}_memory": 10.0 * len(here[m]), f"{end}_machine_load": total[m]}
+                        edges.append(row | {"same_machine": float(ms[0] == ms[1]), "transfer_s": label})
+            tuples.append({"run": base["run"], "due": 30.0 * window, "latency": 0.01, "complete": True})
+    for name, rows, columns in (("task_windows", tasks, TASK_WINDOW), ("edge_windows", edges, EDGE_WINDOW)):
+        assert set(rows[0]) == set(columns)
+        _write(folder / name, rows)
+    _write(folder / "tuples", tuples)
+    return folder
+
+
+def component_of(task: str) -> str:
+    return task.partition("[")[0]
+
+
+def _write(folder: Path, rows: list[dict[str, object]]) -> None:
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")

@@ -1,0 +1,142 @@
+"""The whole pipeline: batch and stream give the same, whatever happens on the way."""
+
+from pathlib import Path
+from random import Random
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.model.errors import FileProblem, InvalidInput, UnknownName
+from penstock.pipeline.job import Summary, read_table, run_pipeline
+from penstock.pipeline.store import DERIVED
+from tests.pipeline.spoilt import LATENESS_S, Spoilt, arrive
+from tests.pipeline.synthetic import Synthetic
+
+pytestmark = pytest.mark.spark
+WINDOW_S = 4.0
+KILLS = 10
+FURTHEST = 8  # steps until a kill, at most: about as far as it takes to publish a micro-batch and begin the tables
+SEED = 6
+FILES = 12  # of a micro-batch
+
+
+class Killed(Exception):
+    """What ends a job in the middle."""
+
+
+class Killer:
+    """Counts the steps of a job, and ends it before one of them."""
+
+    def __init__(self, before: int | None = None) -> None:
+        self.before = before
+        self.steps: list[str] = []
+
+    def __call__(self, step: str) -> None:
+        if len(self.steps) == self.before:
+            raise Killed(step)
+        self.steps.append(step)
+
+
+@pytest.fixture(scope="module")
+def came(truth: Synthetic, tmp_path_factory: pytest.TempPathFactory) -> Spoilt:
+    return arrive(truth, tmp_path_factory.mktemp("came") / "of a run")
+
+
+@pytest.fixture(scope="module")
+def batch(spark: SparkSession, came: Spoilt, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
+    output = tmp_path_factory.mktemp("batch") / "tables"
+    return run_pipeline(spark, came.folder, output, window_s=WINDOW_S, lateness_s=LATENESS_S), output
+
+
+def run_stream(spark: SparkSession, folder: Path, output: Path, killer: Killer | None = None) -> Summary:
+    return run_pipeline(
+        spark, folder, output, window_s=WINDOW_S, lateness_s=LATENESS_S, stream=True, files_per_batch=FILES,
+        step=killer or Killer(),
+    )  # fmt: skip
+
+
+def table(spark: SparkSession, output: Path, name: str) -> pd.DataFrame:
+    rows = read_table(spark, output, name).toPandas()
+    if "path" in rows:
+        rows["path"] = rows["path"].map(str)
+    by = sorted(map(str, rows.columns), key=lambda column: rows[column].dtype == float)  # what is exact comes first
+    return rows.sort_values(by, ignore_index=True)
+
+
+def assert_same_tables(spark: SparkSession, one: Path, other: Path) -> None:
+    for name in ("records", "quarantine", *DERIVED):
+        expected, found = table(spark, one, name), table(spark, other, name)
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-9, obj=name)
+        assert len(expected) or name in ("reports/slow_machines",)
+
+
+def test_what_cannot_be_used_is_counted_by_its_reason(batch: tuple[Summary, Path], came: Spoilt) -> None:
+    summary, _ = batch
+    assert summary.quarantined == came.quarantined
+    assert (summary.records, summary.runs) == (came.records, 1)
+
+
+def test_nothing_of_the_run_is_missing(batch: tuple[Summary, Path], truth: Synthetic, spark: SparkSession) -> None:
+    summary, output = batch
+    assert (summary.hops, summary.tuples) == (len(truth.hops), len(truth.roots))
+    found = read_table(spark, output, "tuples").toPandas().set_index("root")
+    assert found["complete"].all()
+    expected = {root["root"]: root["finished"] - root["due"] for root in truth.roots}
+    assert found["latency"].to_dict() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_stream_killed_anywhere_gives_the_same_tables_as_a_batch(
+    spark: SparkSession, came: Spoilt, batch: tuple[Summary, Path], tmp_path: Path
+) -> None:
+    random = Random(SEED)
+    kills: list[str] = []
+    for _ in range(KILLS):
+        with pytest.raises(Killed) as killed:
+            run_stream(spark, came.folder, tmp_path, Killer(random.randrange(FURTHEST)))
+        kills.append(str(killed.value))
+    assert len(set(kills)) > KILLS // 2, f"seed {SEED}: only killed before {kills}"
+    killer = Killer()
+    summary = run_stream(spark, came.folder, tmp_path, killer)
+    assert summary.quarantined == came.quarantined
+    assert_same_tables(spark, batch[1], tmp_path)
+    assert not (tmp_path / "_work").exists()
+    parts = {path.name for path in (tmp_path / "hops").iterdir()}
+    again = run_stream(spark, came.folder, tmp_path)
+    assert (again.records, again.hops, again.quarantined) == (summary.records, summary.hops, summary.quarantined)
+    assert {path.name for path in (tmp_path / "hops").iterdir()} == parts  # nothing new came, nothing was made
+
+
+def test_a_batch_that_is_killed_leaves_the_tables_that_were_there(
+    spark: SparkSession, came: Spoilt, batch: tuple[Summary, Path]
+) -> None:
+    _, output = batch
+    before = table(spark, output, "task_windows")
+    with pytest.raises(Killed, match="making tuples"):
+        run_pipeline(spark, came.folder, output, window_s=2.0, step=_at("making tuples"))
+    pd.testing.assert_frame_equal(table(spark, output, "task_windows"), before)
+
+
+def _at(name: str) -> Killer:
+    class At(Killer):
+        def __call__(self, step: str) -> None:
+            if step == name:
+                raise Killed(step)
+
+    return At()
+
+
+def test_what_a_job_cannot_go_on_with_is_refused(
+    spark: SparkSession, came: Spoilt, batch: tuple[Summary, Path], tmp_path: Path
+) -> None:
+    _, output = batch
+    with pytest.raises(FileProblem, match="holds the tables of a batch; choose another folder for a stream"):
+        run_stream(spark, came.folder, output)
+    with pytest.raises(InvalidInput, match="window: expected seconds, more than 0, found 0"):
+        run_pipeline(spark, came.folder, output, window_s=0)
+    with pytest.raises(FileProblem, match="holds no telemetry"):
+        run_pipeline(spark, tmp_path, tmp_path / "out", stream=True)
+    with pytest.raises(FileProblem, match="holds no tables; make them with: penstock pipeline run"):
+        read_table(spark, tmp_path, "hops")
+    with pytest.raises(UnknownName, match="table: there is no 'hop'; choose from arrivals, edge_windows, features, hops"):
+        read_table(spark, output, "hop")

@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.estimate.latency_models import LatencyModels, load_models, save_models
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.pipeline.accuracy import evaluate_latency
+from penstock.pipeline.training import Training, train_latency
+from tests.pipeline.latency_tables import write_tables
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tables(tmp_path_factory.mktemp("tables") / "known", seed=0)
+
+
+@pytest.fixture(scope="module")
+def training(spark: SparkSession, tables: Path) -> Training:
+    return train_latency(spark, tables)
+
+
+def test_trains_a_model_for_every_component_and_stream(training: Training) -> None:
+    models = training.models
+    assert list(models.components) == ["out", "split"]
+    assert list(models.streams) == ["in->split", "split->out"]
+    assert set(models.beside) == {"linear", "mean"}
+    assert models.application == "imaginary"
+    assert models.parallelism == {"in": 2, "out": 2, "split": 3}
+    assert {one.placements for one in training.trained} == {10}
+    assert all(one.kind.startswith("svr") for one in training.trained)
+
+
+def test_predicts_placements_it_was_not_trained_on_better_than_the_mean_does(
+    spark: SparkSession, training: Training, tmp_path: Path
+) -> None:
+    save_models(training.models, tmp_path / "models.npz")
+    compared = evaluate_latency(spark, write_tables(tmp_path / "others", seed=1), load_models(tmp_path / "models.npz"))
+    by_name = {one.name: one for one in compared}
+    assert set(by_name) == {"out", "split", "in->split", "split->out", "paths", "trees"}
+    for name in ("in->split", "split->out", "paths"):
+        assert by_name[name].accuracy() > 0.85
+        assert by_name[name].accuracy() > by_name[name].accuracy("mean")
+    assert len(by_name["paths"].measured) == 30
+    assert by_name["trees"].measured == pytest.approx([0.01] * 30)
+    longest = [sum(by_name[n].measured[0] for n in ("in->split", "split", "split->out", "out"))]
+    assert by_name["paths"].measured[0] == pytest.approx(longest[0])
+
+
+def test_gives_the_same_models_for_the_same_seed(spark: SparkSession, tables: Path) -> None:
+    first, again = (train_latency(spark, tables, kind="linear", seed=4).models for _ in range(2))
+    rows = np.random.default_rng(0).random((5, 9)) * 100
+    for name in first.streams:
+        assert (first.streams[name].predict(rows) == again.streams[name].predict(rows)).all()
+        assert first.streams[name].kind == "linear"
+
+
+def test_refuses_tables_that_are_not_there_or_of_another_application(
+    spark: SparkSession, training: Training, tables: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(FileProblem, match="penstock pipeline run"):
+        train_latency(spark, tmp_path)
+    fewer = LatencyModels({"out": training.models.components["out"]}, training.models.streams)
+    with pytest.raises(InvalidInput, match="'split'"):
+        evaluate_latency(spark, tables, fewer)

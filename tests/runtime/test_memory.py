@@ -1,0 +1,32 @@
+"""What machines record of memory: a process what it has, an emulated machine what its tasks declare."""
+
+from penstock.api.dataflow import Dataflow
+from penstock.api.sources.generated import Generated
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.telemetry import RecordKind
+from penstock.runtime.memory import resident_mb
+from penstock.testing import Captured, run
+from tests.runtime import flows
+
+
+def test_a_process_knows_the_memory_it_has() -> None:
+    before = resident_mb()
+    ballast = bytearray(b"x") * (64 * 2**20)
+    assert 5 < before < before + 50 < resident_mb()
+    assert len(ballast) == 64 * 2**20
+
+
+def test_an_emulated_machine_uses_what_its_tasks_declare() -> None:
+    flow = Dataflow("small")
+    numbers = flow.source("in", Generated(int, rate=10, count=20), memory_mb=30)
+    flow.sink("out", Captured([]), numbers, parallelism=2, memory_mb=100)
+    cluster = Cluster(name="two", machines=(Machine(name="a", slots=2), Machine(name="b")))
+    records = flows.of_kind(run(flow, emulate=cluster, placement=["a/0", "a/1", "b/0"]).records, RecordKind.MACHINE)
+    assert {(record.worker, record.memory_mb) for record in records} == {("a", 130.0), ("b", 100.0)}
+
+
+def test_a_worker_that_is_no_process_says_nothing() -> None:
+    flow = Dataflow("small")
+    flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=10, count=5)))
+    records = flows.of_kind(run(flow).records, RecordKind.MACHINE)
+    assert {record.memory_mb for record in records} == {None}

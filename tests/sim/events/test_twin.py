@@ -1,0 +1,92 @@
+"""What the twin says of many placements, and of the most that one can carry."""
+
+import numpy as np
+import pytest
+
+from penstock.model.cluster import Cluster, Distances, Link, Machine
+from penstock.model.costs import ComponentCosts, Costs, StreamCosts
+from penstock.model.errors import InvalidInput
+from penstock.model.placement import Hop
+from penstock.model.topology import Distribution, ServiceTime
+from penstock.sim.events import Twin
+from tests.sim.events.cases import EXPONENTIAL, SERVICE, line, machines, three_machines, word_count
+
+
+def test_many_placements_are_those_one_by_one() -> None:
+    twin = Twin(word_count(60.0, (EXPONENTIAL,) * 4), three_machines())
+    placements = np.random.default_rng(3).integers(0, 9, (4, 10)).astype(np.int32)
+    found = twin.many(placements, seconds=10.0, warm_up=2.0, seed=5)
+    for row, slots in enumerate(placements):
+        run = twin.start(slots.tolist(), seed=5)
+        run.advance(2.0)
+        span = run.advance(10.0)
+        assert found.mean_s[row] == span.mean_s
+        assert found.throughput_tps[row] == span.throughput_tps
+
+
+def test_the_most_that_a_chain_carries_is_what_its_slowest_part_does() -> None:
+    application = line(1.0, ServiceTime(), ServiceTime())
+    assert Twin(application, machines((1, 1), (1, 1), (1, 1))).maximum_tps([0, 1, 2]) == pytest.approx(
+        1.0 / SERVICE, rel=0.01
+    )
+    assert Twin(application, machines((1, 1), (1, 1))).maximum_tps([0, 1, 1]) == pytest.approx(0.5 / SERVICE, rel=0.01)
+    assert Twin(application, machines((1, 1), (2, 1))).maximum_tps([0, 1, 2]) == pytest.approx(0.5 / SERVICE, rel=0.02)
+
+
+def test_back_pressure_finds_the_rate_of_machines_that_share_shuffled_work() -> None:
+    """Shuffle goes by credits: a slow task gets less, so that both are used up."""
+    application = line(1.0, EXPONENTIAL, parallelism=2)
+    fast, slow = Machine(name="fast", speed=3.0), Machine(name="slow")
+    cluster = Cluster(name="uneven", machines=(fast, slow, Machine(name="from")))
+    even = 2.0 / SERVICE  # where each gets half, the slow one is the limit
+    assert 1.5 * even < Twin(application, cluster, Costs(window=64)).maximum_tps([2, 0, 1]) <= 1.02 * 2.0 * even
+
+
+def test_nothing_that_costs_has_no_limit() -> None:
+    application = line(1.0, ServiceTime(), cpu=0.0)
+    assert Twin(application, machines((1, 1))).maximum_tps([0, 0]) == np.inf
+
+
+def test_measured_costs_take_the_place_of_declared_ones() -> None:
+    measured = Costs(
+        components={"out": ComponentCosts(cpu=0.004, service=ServiceTime(distribution=Distribution.GAMMA, cv=0.1))},
+        streams={"in->out": StreamCosts(selectivity=2.0, tuple_bytes=10.0)},
+    )
+    span = Twin(line(20.0, ServiceTime()), machines((1, 1), (1, 1)), measured).start([0, 1], seed=1).advance(100.0)
+    assert span.component_processing_s["out"] == pytest.approx(0.004, rel=0.02)
+    assert span.stream_tuples["in->out"] == pytest.approx(2 * span.emitted, abs=3)
+
+
+def test_a_frame_takes_its_bytes_on_every_card() -> None:
+    """1,000 bytes at 1 Mbps take 8 ms on each of two cards, then the way."""
+    distances = Distances(same_slot_ms=0.0, same_process_ms=0.0, same_host_ms=0.0, other_host_ms=5.0)
+    application = line(1.0, ServiceTime(), cpu=0.0, tuple_bytes=900.0)
+    cluster = machines((1, 1), (1, 1), network_mbps=1.0, distances=distances)
+    span = Twin(application, cluster, Costs(frame_bytes=100.0)).start([0, 1], seed=1).advance(60.0)
+    assert np.median(span.latencies) == pytest.approx(0.008 + 0.005 + 0.008, abs=1e-9)
+
+
+def star(third: float = 10.0) -> Cluster:
+    links = (
+        Link(source="m0", target="hub", bandwidth_mbps=10.0, latency_ms=1.0),
+        Link(source="hub", target="m1", bandwidth_mbps=10.0, latency_ms=2.0),
+        Link(source="m0", target="m1", bandwidth_mbps=third, latency_ms=7.0),
+    )
+    bare = tuple(Machine(name=name) for name in ("m0", "m1"))
+    return Cluster(name="star", machines=bare, switches=("hub",), links=links)
+
+
+def test_frames_take_the_planned_route_or_the_widest_path() -> None:
+    application = line(1.0, ServiceTime(), cpu=0.0, tuple_bytes=1000.0)
+    direct = Twin(application, star(20.0)).start([0, 1], seed=1).advance(60.0)
+    assert np.median(direct.latencies) == pytest.approx(0.0004 + 0.007, abs=1e-9)
+    routed = Twin(application, star(20.0)).start([0, 1], seed=1, routes={Hop(0, 0, 1): (0, 1)}).advance(60.0)
+    assert np.median(routed.latencies) == pytest.approx(2 * 0.0008 + 0.003, abs=1e-9)
+    assert Twin(application, star()).maximum_tps([0, 1]) == pytest.approx(10e6 / 8000, rel=0.02)
+
+
+def test_a_network_without_a_way_is_refused() -> None:
+    bare = tuple(Machine(name=name) for name in ("m0", "m1", "m2"))
+    cluster = Cluster(name="cut", machines=bare, links=(Link(source="m0", target="m1", bandwidth_mbps=1.0),))
+    with pytest.raises(InvalidInput, match="no way from 'm0' to 'm2'; add a link"):
+        Twin(line(1.0, ServiceTime()), cluster).start([0, 2])
