@@ -185,7 +185,8 @@ def table(means: Mapping[Choice, Sequence[float]], **place: object) -> pd.DataFr
     """Make rows of one place from the means of every round."""
     rows = [
         {
-            "arrivals": STEADY, "load": 0.8, "routing": choice.routing, "sending": choice.sending, "round": number, "seed": 0,
+            "arrivals": STEADY, "load": 0.8, "routing": choice.routing, "sending": choice.sending,
+            "round": number, "seed": 0,
             "mean_ms": mean, "p99_ms": 3.0 * mean, "tuples": 100, "unfinished": 0, "left": 0, "carried": 0,
             "busiest": 0.8, "late": 0.0, **place,
         }

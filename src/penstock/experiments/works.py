@@ -11,6 +11,7 @@ from penstock.model.errors import UnknownName, choices
 WORKS = {
     "potus": "penstock.experiments.potus:FIGURES",
     "hone": "penstock.experiments.live:HONE",
+    "predictive": "penstock.experiments.predictive_live:PREDICTIVE",
 }
 
 

@@ -186,6 +186,7 @@ class Emulated(Runner):
         return arrived if task.guard is None else max(arrived, task.guard.until)
 
     def _serve(self, slot: int, task: Task, at: float) -> None:
+        at = max(at, self._cpu.now)  # on a late host the processor may have got further already
         if task.is_source:
             value, due = self._polled[task.number].popleft()
             job = Job(task, None, None, [value], at, due)

@@ -60,7 +60,10 @@ def test_rows_of_regressions_have_every_component_but_sources_and_every_stream()
     windows = [tables.window(SLOTS, run.advance(SECONDS)) for _ in range(2)]
     rows = tables.rows(windows)
     streams = ["source->split", "split->count", "count->database"]
-    assert list(rows) == [*(("component", one) for one in ("split", "count", "database")), *(("stream", s) for s in streams)]
+    assert list(rows) == [
+        *(("component", one) for one in ("split", "count", "database")),
+        *(("stream", s) for s in streams),
+    ]
     split = rows["component", "split"]
     assert split.windows.tolist() == [0, 0, 1, 1]
     assert split.counts.sum() == sum(int(window.span.processed[2:4].sum()) for window in windows)
@@ -86,7 +89,9 @@ def test_equal_the_pipelines_tables_of_the_same_run(tmp_path: Path) -> None:
     pq.write_table(records, tmp_path / "in" / "small.parquet")
     with session("windows") as spark:
         run_pipeline(spark, tmp_path / "in", tmp_path / "out", window_s=SECONDS)
-        found = {name: read_table(spark, tmp_path / "out", name).toPandas() for name in ("task_windows", "edge_windows")}
+        found = {
+            name: read_table(spark, tmp_path / "out", name).toPandas() for name in ("task_windows", "edge_windows")
+        }
     tables = Tables(twin.instance)
     window = tables.window(SLOTS, whole(*drained(twin)[:2]))
     for name, made, columns, order in (

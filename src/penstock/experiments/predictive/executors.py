@@ -71,10 +71,10 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             "2.11",
             "more executors reduce the mean tuple processing time of the topology",
             "A below B below C",
-            "; ".join(f"{load:.0%}: {_told(rows, PATHS, load, 2)}" for load in LOADS),
+            "; ".join(f"{100 * load:g} %: {_told(rows, PATHS, load, 2)}" for load in LOADS),
             "at every load",
             all(at["A"][load] < at["B"][load] < at["C"][load] for load in LOADS),
-            f"of what C carries; whole trees at {middle:.0%}: {_told(rows, TREES, middle, 2)}",
+            f"of what C carries; whole trees at {100 * middle:g} %: {_told(rows, TREES, middle, 2)}",
         ),
         Claim(
             "2.11",
@@ -90,7 +90,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             "2.11",
             "transfer latencies remain almost the same",
             "almost the same",
-            f"source to split at {middle:.0%}: {_told(rows, ('stream', 'source->split'), middle)}",
+            f"source to split at {100 * middle:g} %: {_told(rows, ('stream', 'source->split'), middle)}",
             "C within 15 % of A",
             abs(last / first - 1) <= 0.15,
             f"count to database: {_told(rows, ('stream', 'count->database'), middle)}",
@@ -108,10 +108,12 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         style = {"color": COLOURS[number], "label": f"scenario {one}", "error_kw": {"linewidth": 0.8}}
         left.bar(np.arange(len(keys)) + shift, [f.mean() for f in found], width, yerr=[f.std() for f in found], **style)
         found = [_times(rows, PATHS, one, load) for load in LOADS]
-        right.bar(np.arange(len(LOADS)) + shift, [f.mean() for f in found], width, yerr=[f.std() for f in found], **style)
+        right.bar(
+            np.arange(len(LOADS)) + shift, [f.mean() for f in found], width, yerr=[f.std() for f in found], **style
+        )
     left.set_xticks(np.arange(len(keys)), [key[1] for key in keys], rotation=30, ha="right", fontsize=7)
-    right.set_xticks(np.arange(len(LOADS)), [f"{load:.0%}" for load in LOADS])
-    label(left, "", "mean time (ms)", f"(a) components and edges at {LOADS[1]:.0%}")
+    right.set_xticks(np.arange(len(LOADS)), [f"{100 * load:g} %" for load in LOADS])
+    label(left, "", "mean time (ms)", f"(a) components and edges at {100 * LOADS[1]:g} %")
     label(right, "load (of what scenario C carries)", "mean time (ms)", "(b) the topology")
     left.legend(fontsize=7, frameon=False)
 

@@ -43,13 +43,14 @@ def shares(found: Floats, digits: int = 1) -> str:
     return f"{100.0 * found.mean():.{digits}f} ±{100.0 * deviation(found):.{digits}f} %"
 
 
+def changes(found: Floats, digits: int = 1) -> str:
+    """Write changes as percent with a sign, by mean and standard deviation."""
+    return f"{100.0 * found.mean():+.{digits}f} ±{100.0 * deviation(found):.{digits}f} %".replace("-", "−")
+
+
 def by_load(found: Floats) -> str:
     """Write changes [seeds, loads] load by load, with their standard deviations."""
-    told = []
-    for column, load in enumerate(LOADS):
-        own = found[:, column]
-        told.append(f"{100 * own.mean():+.1f} ±{100 * deviation(own):.1f} % at {load:.0%}".replace("-", "−"))
-    return ", ".join(told)
+    return ", ".join(f"{changes(found[:, column])} at {100 * load:g} %" for column, load in enumerate(LOADS))
 
 
 def joined(told: Mapping[str, str]) -> str:

@@ -5,8 +5,11 @@ follows another, `tables` what the pipeline says of it, `training` how latency m
 calibrated twin beside a run; `piloted`, latency before and after an autopilot was on.
 """
 
+from penstock.experiments import predictive
 from penstock.experiments.figure import Figure
 from penstock.experiments.predictive_live.fidelity import FIDELITY
 from penstock.experiments.predictive_live.piloted import AUTOPILOT
 
 FIGURES: tuple[Figure, ...] = (FIDELITY, AUTOPILOT)
+PREDICTIVE: tuple[Figure, ...] = (*predictive.FIGURES, *FIGURES)
+"""All of the chapter's: on the twin, then live."""

@@ -71,6 +71,11 @@ class VirtualCpu(Generic[Token]):
         return used
 
     @property
+    def now(self) -> float:
+        """The time of the last event, before which nothing can begin; minus infinity where there was none."""
+        return self._now
+
+    @property
     def busy(self) -> int:
         """How many slots serve a job."""
         return sum(self._serving)
