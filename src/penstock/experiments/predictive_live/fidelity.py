@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 NUMBER = "fidelity"
 PLACES, SATURATED = 12, 4
 QUICK_PLACES, QUICK_SATURATED = 4, 1
-FIRST, EACH, FILLED = Lengths(0.0, 3.0, 14.0), Lengths(2.5, 2.5, 11.0), Lengths(2.5, 6.0, 8.0)
-QUICK_FIRST, QUICK_EACH, QUICK_FILLED = Lengths(0.0, 2.0, 7.0), Lengths(2.5, 1.5, 4.0), Lengths(2.5, 4.0, 4.0)
+FIRST, EACH, FILLED = Lengths(0.0, 3.0, 12.0), Lengths(4.0, 2.0, 11.0), Lengths(4.0, 5.0, 7.0)
+QUICK_FIRST, QUICK_EACH, QUICK_FILLED = Lengths(0.0, 2.0, 6.0), Lengths(4.0, 1.5, 4.0), Lengths(4.0, 4.0, 4.0)
 LAST_S = 1.0  # at the end of a visit, whose tuples would end after the next moves
 OVER = 2.0  # times what the best placement carries, that comes where placements are saturated
 SEEDS = (0, 1, 2)
@@ -103,6 +103,7 @@ def _rows(
             "half_b_ms": seen.halves_ms[1],
             "tuples": seen.tuples,
             "unfinished": seen.unfinished,
+            "moved_s": visit.moved_s,
             "late": visit.late,
             **_carried(tuples, twin, filled.get(visit.place.name), estimate.rate_tps),
         }

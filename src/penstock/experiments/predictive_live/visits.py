@@ -1,17 +1,16 @@
 """Visits: one run in which one placement follows another, each held for a while, at last under more than it carries.
 
-When what comes changes is part of the arrivals, which workers draw by themselves; so visits keep to a timetable that
-is known beforehand. What moves take longer than they are given is taken from the time that a placement is held.
+When more begins to come is part of the arrivals, which workers draw by themselves, so that it is known beforehand;
+there is time to spare before it. Moves take as long as they take: placements for which no time is left are left out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
 from penstock.control.live import start
 from penstock.experiments.predictive_live.settings import Phases, Setting
-from penstock.model.errors import PenstockError
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
 from penstock.runtime.controller import RunFailed
@@ -20,12 +19,8 @@ from penstock.runtime.run import Run
 Tell = Callable[[str], None]
 
 LOOK_S = 0.5  # between two looks at whether the emulation is true
-SHORTEST_S = 1.0  # that a visit has to last
+SPARE_S = 15.0  # that moves may take longer in all than they are given
 WINDOW = 16  # tuples under way in a channel, few so that back-pressure settles within seconds
-
-
-class Unvisited(PenstockError):
-    """A placement that was not held for long enough to say anything of it."""
 
 
 class Place(NamedTuple):
@@ -38,7 +33,7 @@ class Place(NamedTuple):
 class Lengths(NamedTuple):
     """The parts of a visit in seconds; the first visit needs no moves."""
 
-    moves: float  # that tasks are given to move
+    moves: float  # that they are given; a marker of every move passes all channels, and moves follow one another
     settle: float
     hold: float
 
@@ -60,7 +55,7 @@ class Timetable(NamedTuple):
     @property
     def steady_s(self) -> float:
         """How long the load stays as it is."""
-        return self.first.whole + self.each.whole * (len(self.steady) - 1)
+        return self.first.whole + self.each.whole * (len(self.steady) - 1) + SPARE_S
 
 
 class Visit(NamedTuple):
@@ -70,38 +65,8 @@ class Visit(NamedTuple):
     start: float
     end: float
     saturated: bool
+    moved_s: float  # that the moves took which led there
     late: float  # share of looks at which the emulation was not true
-
-
-def tour(setting: Setting, table: Timetable, over_tps: float, folder: Path, seed: int, tell: Tell) -> "Toured":
-    """Visit placements in one run; its telemetry is below a folder."""
-    phases = Phases(setting.rate_tps, table.steady_s, over_tps)
-    flow = setting.flow(phases, seed)
-    run = start(
-        flow,
-        emulate=setting.cluster,
-        plan=_plan(setting, table.steady[0]),
-        runs=folder,
-        sample_tps=-1.0,
-        checkpoint_s=0,
-        window=WINDOW,
-        seed=seed,
-    )
-    try:
-        begun = monotonic() - run.status().seconds
-        visits, at = [], begun
-        for number, place in enumerate([*table.steady, *table.saturated]):
-            saturated = number >= len(table.steady)
-            lengths = table.first if number == 0 else table.filled if saturated else table.each
-            which = f"placement {number + 1} of {len(table.steady)}" if not saturated else "saturated"
-            tell(f"{which}: {place.name}")
-            visits.append(_visit(run, setting, place, at, lengths, saturated))
-            at += lengths.whole
-    finally:
-        run.stop()
-    if error := run.status().error:
-        raise RunFailed(error)
-    return Toured(run.info.telemetry_path, tuple(visits))
 
 
 class Toured(NamedTuple):
@@ -111,18 +76,56 @@ class Toured(NamedTuple):
     visits: tuple[Visit, ...]
 
 
-def _visit(run: Run, setting: Setting, place: Place, at: float, lengths: Lengths, saturated: bool) -> Visit:
-    """Go to a placement and hold it to the end of its time."""
-    end = at + lengths.whole
-    sleep(max(0.0, at - monotonic()))
+def tour(setting: Setting, table: Timetable, over_tps: float, folder: Path, seed: int, tell: Tell) -> Toured:
+    """Visit placements in one run; its telemetry is below a folder."""
+    run = start(
+        setting.flow(Phases(setting.rate_tps, table.steady_s, over_tps), seed),
+        emulate=setting.cluster,
+        plan=_plan(setting, table.steady[0]),
+        runs=folder,
+        sample_tps=-1.0,
+        checkpoint_s=0,
+        window=WINDOW,
+        seed=seed,
+    )
+    try:
+        visits = list(_visits(run, setting, table, tell))
+    finally:
+        run.stop()
+    if error := run.status().error:
+        raise RunFailed(error)
+    return Toured(run.info.telemetry_path, tuple(visits))
+
+
+def _visits(run: Run, setting: Setting, table: Timetable, tell: Tell) -> Iterator[Visit]:
+    """Visit those under load for which there is time, then those that are saturated."""
+    over = monotonic() - run.status().seconds + table.steady_s
+    for number, place in enumerate(table.steady):
+        lengths = table.each if number else table.first
+        tell(f"placement {number + 1} of {len(table.steady)}: {place.name}")
+        moved_s = _go(run, setting, place)
+        if monotonic() + lengths.settle + lengths.hold > over:
+            tell(f"no time is left for {place.name} and those after it")
+            break
+        yield _hold(run, place, lengths, moved_s, saturated=False)
+    sleep(max(0.0, over - monotonic()))
+    for number, place in enumerate(table.saturated):
+        tell(f"saturated, {number + 1} of {len(table.saturated)}: {place.name}")
+        yield _hold(run, place, table.filled, _go(run, setting, place), saturated=True)
+
+
+def _go(run: Run, setting: Setting, place: Place) -> float:
+    """Move tasks to where a placement has them; return how long that took."""
+    began = monotonic()
     run.apply(_plan(setting, place))
-    begin = max(at + lengths.moves, monotonic()) + lengths.settle
-    if end - begin < SHORTEST_S:
-        took = monotonic() - at
-        raise Unvisited(f"visit: moving to {place.name} took {took:.1f} s; run it again on a host that is less busy")
-    sleep(max(0.0, begin - monotonic()))
-    late = looks_late(run, end)
-    return Visit(place, begin, end, saturated, late)
+    return monotonic() - began
+
+
+def _hold(run: Run, place: Place, lengths: Lengths, moved_s: float, saturated: bool) -> Visit:
+    sleep(lengths.settle)
+    begin = monotonic()
+    late = looks_late(run, begin + lengths.hold)
+    return Visit(place, begin, begin + lengths.hold, saturated, moved_s, late)
 
 
 def looks_late(run: Run, until: float) -> float:
