@@ -11,7 +11,7 @@ from penstock.model.errors import FileProblem, InvalidInput, UnknownName
 from penstock.pipeline.job import Summary, read_table, run_pipeline
 from penstock.pipeline.store import DERIVED
 from tests.pipeline.spoilt import LATENESS_S, Spoilt, arrive
-from tests.pipeline.synthetic import Synthetic
+from tests.pipeline.synthetic import Synthetic, write_records
 
 pytestmark = pytest.mark.spark
 WINDOW_S = 4.0
@@ -107,6 +107,32 @@ def test_a_stream_killed_anywhere_gives_the_same_tables_as_a_batch(
     assert {path.name for path in (tmp_path / "hops").iterdir()} == parts  # nothing new came, nothing was made
 
 
+def test_a_folder_that_is_followed_has_its_tables_after_each_micro_batch(
+    spark: SparkSession, truth: Synthetic, tmp_path: Path
+) -> None:
+    followed, output = tmp_path / "came", tmp_path / "tables"
+    write_records(_made(followed) / "a.parquet", [row for row in truth.records if row["worker"] != "m1"])
+    seen: list[int] = []
+
+    def step(told: str) -> None:
+        if told == "published" and (output / "hops").exists():
+            seen.append(read_table(spark, output, "hops").count())
+            write_records(followed / "b.parquet", [row for row in truth.records if row["worker"] == "m1"])
+            if len(seen) == 3:
+                raise Killed(told)
+
+    with pytest.raises(Killed):
+        run_pipeline(spark, followed, output, window_s=0.5, follow=True, step=step)
+    here = sum(hop["worker"] != "m1" for hop in truth.hops)
+    assert 0 < here < len(truth.hops)
+    assert seen == [here, here, len(truth.hops)]  # the second: its records are taken, its tables not made yet
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 def test_a_batch_that_is_killed_leaves_the_tables_that_were_there(
     spark: SparkSession, came: Spoilt, batch: tuple[Summary, Path]
 ) -> None:
@@ -138,5 +164,7 @@ def test_what_a_job_cannot_go_on_with_is_refused(
         run_pipeline(spark, tmp_path, tmp_path / "out", stream=True)
     with pytest.raises(FileProblem, match="holds no tables; make them with: penstock pipeline run"):
         read_table(spark, tmp_path, "hops")
-    with pytest.raises(UnknownName, match="table: there is no 'hop'; choose from arrivals, edge_windows, features, hops"):
+    with pytest.raises(
+        UnknownName, match="table: there is no 'hop'; choose from arrivals, edge_windows, features, hops"
+    ):
         read_table(spark, output, "hop")

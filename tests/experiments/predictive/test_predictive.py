@@ -37,7 +37,9 @@ STREAMS = [("stream", one) for one in ("source->split", "split->count", "count->
 def tiny() -> Setting:
     """A small word count, of which the maximum is known: the database is the bottleneck."""
     application, machines = word_count(1, 2, 2, 2), cluster(3)
-    return Setting(application, machines, placed("round-robin", application, machines, np.random.default_rng(0)), 3800.0)
+    return Setting(
+        application, machines, placed("round-robin", application, machines, np.random.default_rng(0)), 3800.0
+    )
 
 
 def test_every_figure_of_the_chapters_evaluation_is_there_and_live_ones_follow() -> None:
@@ -107,7 +109,9 @@ def test_accuracy_is_the_papers() -> None:
     assert accuracies(pairs) == {PATHS: pytest.approx((0.8 + 0.5) / 2)}
 
 
-def test_a_trial_judges_every_model_at_every_load_and_measures_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_judges_every_model_at_every_load_and_measures_what_was_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("penstock.experiments.predictive.trial.setting", lambda _: tiny())
     (case,) = cases("word-count", True)
     rows = pd.DataFrame(run_trial({**case, "tuples": 30}))
@@ -123,7 +127,9 @@ def test_a_trial_judges_every_model_at_every_load_and_measures_what_was_decided(
 
 def test_a_scenario_with_fewer_executors_takes_longer() -> None:
     rows = {one: pd.DataFrame(executors.run_scenario({"scenario": one, "seed": 0, "tuples": 500})) for one in "AC"}
-    whole = {one: found[(found["name"] == "paths") & (found["load"] == 0.9)]["value"].item() for one, found in rows.items()}
+    whole = {
+        one: found[(found["name"] == "paths") & (found["load"] == 0.9)]["value"].item() for one, found in rows.items()
+    }
     assert whole["A"] < whole["C"]
 
 
@@ -155,7 +161,9 @@ def _rows(figure: Figure, rng: np.random.Generator) -> list[dict[str, object]]:
             for scheme in ("svr", "linear", "mean", "twin"):
                 for given in ("features", "placement"):
                     own = {**about, "scheme": scheme, "given": given}
-                    rows += [{**own, "what": what, "value": float(rng.uniform(0.8, 1))} for what in ("accuracy", "rank")]
+                    rows += [
+                        {**own, "what": what, "value": float(rng.uniform(0.8, 1))} for what in ("accuracy", "rank")
+                    ]
             for scheme in ("default", *DECIDING, "twin") if load in LOADS else ():
                 own = {**about, "scheme": scheme, "given": "placement"}
                 rows += [{**own, "what": what, "value": float(rng.uniform(1, 2))} for what in ("time", "predicted")]
@@ -179,10 +187,14 @@ def timed(rows: pd.DataFrame, times: dict[str, float]) -> pd.DataFrame:
 
 
 def test_reductions_hold_where_they_are_near_the_papers_and_fail_where_there_is_none() -> None:
-    near = judged("2.7", lambda rows: timed(rows, {"default": 1.0, "predictive": 0.7, "predictive-search": 0.6, "twin": 0.5}))
+    near = judged(
+        "2.7", lambda rows: timed(rows, {"default": 1.0, "predictive": 0.7, "predictive-search": 0.6, "twin": 0.5})
+    )
     assert holds(near, "Algorithm 1 reduces")
     assert holds(near, "predictive-search reduces")
-    none = judged("2.7", lambda rows: timed(rows, {"default": 1.0, "predictive": 1.0, "predictive-search": 1.1, "twin": 1.0}))
+    none = judged(
+        "2.7", lambda rows: timed(rows, {"default": 1.0, "predictive": 1.0, "predictive-search": 1.1, "twin": 1.0})
+    )
     assert not holds(none, "Algorithm 1 reduces")
     assert not holds(none, "predictive-search reduces")
 

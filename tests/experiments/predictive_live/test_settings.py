@@ -5,12 +5,12 @@ import pytest
 
 from penstock.control.exploration.drawing import machines_used
 from penstock.estimate.evaluator import Evaluator
+from penstock.experiments.predictive.settings import cluster
 from penstock.experiments.predictive_live.placements import places, spread
 from penstock.experiments.predictive_live.settings import (
     APPLICATIONS,
     DEFAULT,
     LOAD,
-    NEAR,
     SLOWER,
     Phases,
     Setting,
@@ -18,25 +18,24 @@ from penstock.experiments.predictive_live.settings import (
     slowed_cluster,
 )
 from penstock.model.errors import UnknownName
-from penstock.workloads.clusters import li
 from penstock.workloads.storm_applications import word_count
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_slow_motion_divides_what_the_default_placement_carries_by_how_much_slower_it_is(name: str) -> None:
     setting = Setting(name)
-    fast = Evaluator(APPLICATIONS[name].model(), slowed_cluster(li(10), 1.0)).evaluate(setting.default)
+    fast = Evaluator(APPLICATIONS[name].model(), cluster()).evaluate(setting.default)
     assert setting.maximum_tps == pytest.approx(fast.rate_tps / SLOWER)
     assert setting.application.offered_tps == pytest.approx(LOAD * setting.maximum_tps)
 
 
 def test_slow_motion_makes_services_distances_and_bytes_take_as_many_times_as_long() -> None:
-    slow, cluster = slowed(word_count(), 10.0), slowed_cluster(li(2), 10.0)
+    slow, machines = slowed(word_count(), 10.0), slowed_cluster(cluster(2), 10.0)
     assert slow["database"].cpu == pytest.approx(10.0 * word_count()["database"].cpu)
     assert slow["database"].service == word_count()["database"].service
-    assert cluster.distances.other_host_ms == pytest.approx(10.0 * NEAR.other_host_ms)
-    assert cluster.machines[0].network_mbps == pytest.approx(100.0)
-    assert cluster.machines[0].cores == li(2).machines[0].cores
+    assert machines.distances.other_host_ms == pytest.approx(10.0 * cluster(2).distances.other_host_ms)
+    assert machines.machines[0].network_mbps == pytest.approx(100.0)
+    assert machines.machines[0].cores == cluster(2).machines[0].cores
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)

@@ -11,7 +11,8 @@ from penstock.experiments.predictive_live.fidelity import calibrated
 from penstock.experiments.predictive_live.placements import places
 from penstock.experiments.predictive_live.settings import Setting
 from penstock.experiments.predictive_live.tables import latencies, source_tuples, throughput_tps
-from penstock.experiments.predictive_live.visits import Lengths, Timetable, tour
+from penstock.experiments.predictive_live.visits import Lengths, Place, Timetable, tour
+from penstock.model.placement import Placement
 
 pytestmark = pytest.mark.spark
 
@@ -25,14 +26,16 @@ def spark() -> Iterator[SparkSession]:
 def test_a_timetable_is_as_long_as_its_visits() -> None:
     [first, second] = places(Setting("word-count", machines=2), 2, seed=0)
     each = Lengths(1.0, 0.5, 1.5)
-    assert Timetable([first, second], [first], Lengths(0.0, 0.5, 2.0), each, each).steady_s == pytest.approx(5.5)
+    assert Timetable([first, second], [first], Lengths(0.0, 0.5, 2.0), each, each, 4.0).steady_s == pytest.approx(9.5)
 
 
 def test_placements_are_visited_one_after_another_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
     setting = Setting("log-processing", load=0.1, machines=2)
-    [first, second] = places(setting, 2, seed=0)
+    [first] = places(setting, 1, seed=0)
+    slots = first.placement.slots
+    second = Place("exchanged", Placement((slots[1], slots[0], *slots[2:])))  # two moves, not thirty
     lengths = Lengths(2.0, 0.5, 2.0)
-    table = Timetable([first, second], [second], Lengths(0.0, 0.5, 3.0), lengths, lengths)
+    table = Timetable([first, second], [second], Lengths(0.0, 0.5, 3.0), lengths, lengths, 5.0)
     told: list[str] = []
     toured = tour(setting, table, 2 * setting.maximum_tps, tmp_path, 0, told.append)
     assert [visit.saturated for visit in toured.visits] == [False, False, True]

@@ -83,8 +83,8 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             _told(rows, SPLIT, middle, 4),
             "A below B below C, by 1 to 20 % in all",
             split["A"] < split["B"] < split["C"] and 1.01 <= split["C"] / split["A"] <= 1.2,
-            "on the twin a tuple's processing begins when a thread takes it up, and cores are not short in any scenario, so "
-            "that only waiting grows",
+            "on the twin a tuple's processing begins when a thread takes it up, and no scenario lacks cores: only "
+            "waiting grows",
         ),
         Claim(
             "2.11",

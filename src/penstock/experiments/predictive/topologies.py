@@ -82,8 +82,7 @@ def _accuracy_claims(paper: Paper, rows: pd.DataFrame) -> list[Claim]:
             shares(overall),
             "no less",
             overall.mean() >= paper.overall,
-            f"{joined(beside)}; of whole trees {shares(trees)}, which (2.5) does not predict: the last of the tuples that "
-            "follow from one counts",
+            f"{joined(beside)}; of whole trees, which (2.5) does not predict, {shares(trees)}",
         ),
         Claim(
             paper.number,
@@ -116,7 +115,8 @@ def _reduction_claims(paper: Paper, rows: pd.DataFrame) -> list[Claim]:
             by_load(search),
             "mean over loads no more than 1 point behind",
             search.mean() <= first.mean() + 0.01,
-            f"whole trees: {by_load(change(rows, DECIDING[1], TREES))}; predicted {by_load(_predicted(rows, DECIDING[1]))}",
+            f"whole trees: {by_load(change(rows, DECIDING[1], TREES))}; "
+            f"predicted: {by_load(_predicted(rows, DECIDING[1]))}",
         ),
     ]
 

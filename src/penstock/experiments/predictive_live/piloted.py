@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 NUMBER = "autopilot"
 POLICY = "predictive"
 REPETITIONS, QUICK_REPETITIONS = 5, 1
-EXPLORED, QUICK_EXPLORED = 60, 20
+EXPLORED, QUICK_EXPLORED = 40, 20  # placements, a window of 30 s each: the paper's 20 minutes
 INTERVAL_S, QUICK_INTERVAL_S = 2.0, 1.0  # of a reading
 SETTLE_S = 3.0  # at the beginning, and after the last move
 LAST_S = 1.0  # before moves begin, and before the end, whose tuples would end after it
@@ -209,7 +209,8 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _claims_of(name: str, rows: pd.DataFrame) -> Iterator[Claim]:
     mean, (low, high) = float(rows["ratio"].mean()), interval(rows["ratio"].tolist())
-    told = f"{percent(mean - 1)} (95 %: {percent(low - 1)} to {percent(high - 1)}; {len(rows)} runs)"
+    limits = f"95 %: {percent(low - 1)} to {percent(high - 1)}; {len(rows)} runs" if len(rows) > 1 else "one run"
+    told = f"{percent(mean - 1)} ({limits})"
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in rows["verdict"].value_counts().items())
     decided = f"decided: {'; '.join(dict.fromkeys(str(reason) for reason in rows['reason']))}"
     yield judged(

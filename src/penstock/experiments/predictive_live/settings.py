@@ -4,9 +4,8 @@ Two cores of a host cannot emulate thousands of sentences a second, but they can
 150 times as long. Service times, distances and the time that a byte takes on the wire grow alike, so that everything is
 as it would be, in slow motion; queues and the sharing of cores do not know the difference.
 
-Delays between slots are in TATA's proportions, scaled so that word count under the default scheduler takes about what
-the dissertation says it took, as where the twin alone is looked at. The load is 30 % of what the default placement
-carries: few machines have room for it, so that placements differ in all that matters.
+The machines are those of `experiments.predictive`, where the twin alone is looked at, delays included. The load is 30 %
+of what the default placement carries: few machines have room for it, so that placements differ in all that matters.
 """
 
 from collections.abc import Callable
@@ -21,11 +20,11 @@ from numpy.typing import NDArray
 from penstock.api.dataflow import Dataflow
 from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Evaluator
+from penstock.experiments.predictive.settings import cluster
 from penstock.model.cluster import Cluster, Distances
 from penstock.model.errors import UnknownName, choices
 from penstock.model.placement import Placement
 from penstock.model.topology import Application
-from penstock.workloads.clusters import li
 from penstock.workloads.running.feed import Feed
 from penstock.workloads.running.log_processing import log_processing_flow
 from penstock.workloads.running.word_count import word_count_flow
@@ -35,7 +34,6 @@ SLOWER = 150.0
 MACHINES = 10
 LOAD = 0.3  # of what the default placement carries
 DEFAULT = "round-robin"
-NEAR = Distances(same_slot_ms=0.18, same_process_ms=0.27, same_host_ms=0.36, other_host_ms=0.72)
 
 
 class Workload(NamedTuple):
@@ -91,7 +89,7 @@ class Setting:
     @cached_property
     def cluster(self) -> Cluster:
         """The machines, slowed down."""
-        return slowed_cluster(li(self.machines))
+        return slowed_cluster(cluster(self.machines))
 
     @cached_property
     def default(self) -> Placement:
@@ -128,12 +126,11 @@ def slowed(application: Application, factor: float = SLOWER) -> Application:
     return msgspec.structs.replace(application, components=components, rate_tps=rates)
 
 
-def slowed_cluster(cluster: Cluster, factor: float = SLOWER, distances: Distances = NEAR) -> Cluster:
-    """Return a cluster at some distances, on whose network everything takes so many times as long."""
+def slowed_cluster(fast: Cluster, factor: float = SLOWER) -> Cluster:
+    """Return a cluster on whose network everything takes so many times as long."""
     machines = tuple(
         msgspec.structs.replace(one, network_mbps=None if one.network_mbps is None else one.network_mbps / factor)
-        for one in cluster.machines
+        for one in fast.machines
     )
-    longer = {field: getattr(distances, field) * factor for field in distances.__struct_fields__}
-    name = f"{cluster.name}-slowed"
-    return msgspec.structs.replace(cluster, name=name, machines=machines, distances=Distances(**longer))
+    longer = {field: getattr(fast.distances, field) * factor for field in fast.distances.__struct_fields__}
+    return msgspec.structs.replace(fast, name=f"{fast.name}-slowed", machines=machines, distances=Distances(**longer))

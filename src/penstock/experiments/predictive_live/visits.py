@@ -51,11 +51,12 @@ class Timetable(NamedTuple):
     first: Lengths  # longer, as the twin is calibrated by it
     each: Lengths
     filled: Lengths  # of those that are saturated
+    spare: float = SPARE_S
 
     @property
     def steady_s(self) -> float:
         """How long the load stays as it is."""
-        return self.first.whole + self.each.whole * (len(self.steady) - 1) + SPARE_S
+        return self.first.whole + self.each.whole * (len(self.steady) - 1) + self.spare
 
 
 class Visit(NamedTuple):
