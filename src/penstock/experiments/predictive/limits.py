@@ -19,7 +19,8 @@ def best_found(site: Site, decided: Sequence[tuple[int, ...]], seed: int) -> tup
     """Return the placement of least time on the longest path that was found; all are asked on the same arrivals."""
     packings = [packed(site, machines) for machines in range(1, len(site.setting.cluster.machines) + 1)]
     able = [*decided, *(slots for slots in packings if site.carries(Placement(slots)))]
-    best = list(min(able, key=lambda slots: _seconds(site, slots, seed, 1.0)))
+    times = [_seconds(site, slots, seed, 1.0) for slots in able]
+    best = list(able[int(np.argmin(times))])
     least = _seconds(site, best, seed, SHORT)
     machine = site.instance.slots.machine
     used = sorted({int(machine[slot]) for slot in best})

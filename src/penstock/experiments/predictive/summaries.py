@@ -23,7 +23,8 @@ def values(rows: pd.DataFrame, what: str, key: Key = PATHS, **wanted: str) -> "p
 def accuracy(rows: pd.DataFrame, scheme: str, given: str, loads: Sequence[float], key: Key = PATHS) -> Floats:
     """Return the mean accuracy over some loads. [seeds]"""
     found = values(rows, "accuracy", key, scheme=scheme, given=given)
-    return found[list(loads)].to_numpy(dtype=np.float64).mean(axis=1)
+    means: Floats = found[list(loads)].to_numpy(dtype=np.float64).mean(axis=1)
+    return means
 
 
 def change(rows: pd.DataFrame, scheme: str, key: Key = PATHS) -> Floats:

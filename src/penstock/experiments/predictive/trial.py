@@ -82,7 +82,7 @@ def _judged(
     runs = zip(apart, again, strict=True)
     predicted["placement", "twin"] = [measured(tables, site.span(one.slots.tolist(), seed)) for one, seed in runs]
     for (given, scheme), times in predicted.items():
-        about = {"load": site.load, "given": given, "scheme": scheme}
+        about: Row = {"load": site.load, "given": given, "scheme": scheme}
         for (of, name), accuracy in accuracies(zip(times, actual, strict=True)).items():
             yield {**about, "what": "accuracy", "of": of, "name": name, "value": accuracy}
         rank = _rank([one[PATHS] for one in times], [one[PATHS] for one in actual])
@@ -107,7 +107,7 @@ def _decided(site: Site, model: LatencyModel, amounts: Amounts, seeds: Sequence[
         chosen[policy] = result.slots
     chosen["twin"] = best_found(site, [tuple(slots) for slots in chosen.values()], scored)
     for scheme, slots in chosen.items():
-        about = {"load": site.load, "scheme": scheme, "given": "placement"}
+        about: Row = {"load": site.load, "scheme": scheme, "given": "placement"}
         span = site.span(slots, after, amounts.measured)
         for (of, name), seconds in measured(site.tables, span).items():
             yield {**about, "what": "time", "of": of, "name": name, "value": 1e3 * seconds}

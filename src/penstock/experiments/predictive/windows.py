@@ -76,7 +76,7 @@ class Tables:
         made: dict[Key, Rows] = {}
         for key, found in parts.items():
             at = np.concatenate([np.full(len(labels), number) for _, labels, _, number in found]).astype(np.int32)
-            features, labels, counts = (np.concatenate([one[column] for one in found]) for column in range(3))  # type: ignore[misc]
+            features, labels, counts = (np.concatenate([one[column] for one in found]) for column in range(3))
             made[key] = Rows(features, labels, counts, at, at)
         return made
 
@@ -163,7 +163,8 @@ def _part(
 
 
 def _ratio(total: Floats, number: "np.typing.NDArray[np.int64]") -> Floats:
-    return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+    found: Floats = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+    return found
 
 
 def _extend(columns: dict[str, list[Any]], more: Mapping[str, Iterable[Any]]) -> None:
