@@ -69,7 +69,7 @@ def main() -> None:
     from penstock.cli import commands  # noqa: F401  registers them
 
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
     except PenstockError as mistake:
         _end(f"error: {_with_option(mistake)}", 2)

@@ -12,16 +12,21 @@ import numpy as np
 from penstock.experiments.predictive.visits import Site, seated
 from penstock.model.placement import Placement
 
-SHORT = 0.5  # of a window, that the twin runs for one move
+SHORT, LONG = 0.5, 8.0  # windows, that the twin runs for one move, and to choose between few placements
 
 
 def best_found(site: Site, decided: Sequence[tuple[int, ...]], seed: int) -> tuple[int, ...]:
     """Return the placement of least time on the longest path that was found; all are asked on the same arrivals."""
     packings = [packed(site, machines) for machines in range(1, len(site.setting.cluster.machines) + 1)]
     able = [*decided, *(slots for slots in packings if site.carries(Placement(slots)))]
-    times = [_seconds(site, slots, seed, 1.0) for slots in able]
-    best = list(able[int(np.argmin(times))])
-    least = _seconds(site, best, seed, SHORT)
+    first = min(able, key=lambda slots: _seconds(site, slots, seed, LONG / 4))
+    # Among many moves some only seem to help: what came of them has to prove itself on other arrivals.
+    return min((first, _improved(site, first, seed)), key=lambda slots: _seconds(site, slots, seed + 1, LONG))
+
+
+def _improved(site: Site, slots: tuple[int, ...], seed: int) -> tuple[int, ...]:
+    """Return a placement after every task had its turn, as in Algorithm 1."""
+    best, least = [*slots], _seconds(site, slots, seed, SHORT)
     machine = site.instance.slots.machine
     used = sorted({int(machine[slot]) for slot in best})
     spare = [number for number in range(site.instance.slots.machines) if number not in used][:1]

@@ -64,7 +64,7 @@ def run_trial(case: Case) -> list[Row]:
         rows += _judged(site, models, loads, apart, [seed(AGAIN, first + n) for n in range(len(apart))])
         if load in LOADS:
             model = LatencyModel(site.instance, models["svr"], loads)
-            rows += _decided(site, model, amounts, [seed(SCORED, turn), seed(AFTER, turn)])
+            rows += _decided(site, model, amounts, [seed(SCORED, 2 * turn), seed(AFTER, turn)])
     return rows
 
 
