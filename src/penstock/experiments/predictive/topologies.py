@@ -33,7 +33,8 @@ TOLD = {"twin": "best found by the twin"}
 
 WAITING = (
     "the default placement does not lack cores, so that no other shortens the 0.8 ms of a query; nor the waiting "
-    "before it, as source tasks give tuples in turn and all deal them in turn from the first task on, several to one at once; "
+    "before it, as source tasks give tuples in turn and all deal them in turn from the first task on, several to one "
+    "at once; "
 )
 
 
