@@ -38,7 +38,11 @@ def work_names(incomplete: str) -> list[str]:
 @app.command(epilog=EXAMPLES)
 def reproduce(
     work: Annotated[
-        str, typer.Argument(help="potus (routing of tuples) or hone (sending).", autocompletion=work_names)
+        str,
+        typer.Argument(
+            help="potus (routing of tuples), hone (sending) or predictive (learnt latencies).",
+            autocompletion=work_names,
+        ),
     ],
     figure: Annotated[
         list[str] | None, typer.Option(help="A figure, such as 4 or 5c; 5 means all of it; repeat for more.")
