@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-  penstock explore word-count li-10 --placements 40 --output explored
+  penstock explore word-count li-10 --rates 500:3000 --sample 2 --output explored
 
   penstock explore measured/application.toml measured/cluster.toml --costs measured/costs.toml --rates 500:2000
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-  penstock explore word-count li-10 --output telemetry
+  penstock explore word-count li-10 --rates 500:3000 --sample 2 --output telemetry
 
   penstock pipeline run --input telemetry --output tables
 
   penstock train latency tables --output word-count.npz
 
-  penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz
+  penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz --rate 2000
 """
 
 TablesArgument = Annotated[Path, typer.Argument(metavar="TABLES", help="The output folder of penstock pipeline run.")]

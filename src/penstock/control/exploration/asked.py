@@ -8,14 +8,14 @@ from penstock.control.exploration.index import Explored, Index
 from penstock.control.exploration.live import Exploration, Limits, explore_live
 from penstock.control.exploration.spans import Span, applied_at, cut, records_of, write_records
 from penstock.control.live import discover
-from penstock.control.loop.plant import Ended, Reading
+from penstock.control.loop.plant import GOING, Ended, Reading, reading_of
 from penstock.control.resuming import emulated_cluster
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.plan import Plan
 from penstock.model.status import Status
 from penstock.model.taskgraph import task_names
-from penstock.model.topology import Application, Kind
+from penstock.model.topology import Application
 from penstock.runtime.folder import NoRun, RunInfo
 from penstock.runtime.handle import Outcome
 from penstock.runtime.socket import ApplyPlan, GetStatus, ask
@@ -63,22 +63,7 @@ class AskedPlant:
         seconds, self._read = now - self._read, now
         moved = status.placement != self._placement
         self._placement = dict(status.placement)
-        latency = status.latency
-        sources = [component for component in status.components if component.kind == Kind.SOURCE.value]
-        return Reading(
-            at=now,
-            seconds=seconds,
-            count=0 if latency is None else latency.count,
-            mean_s=None if latency is None else latency.mean_ms / 1e3,
-            p99_s=None if latency is None else latency.p99_ms / 1e3,
-            rates={component.name: component.rate_tps for component in status.components},
-            cpu={machine.name: machine.cpu for machine in status.machines},
-            queue=sum(component.queue + component.waiting_out for component in status.components),
-            blocked=max((source.blocked for source in sources), default=0.0),
-            epoch=status.epoch,
-            steady=status.phase == "running" and not moved,
-            gone=tuple(machine.name for machine in status.machines if not machine.alive),
-        )
+        return reading_of(status, status.latency, now, seconds, moved)
 
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move the tasks that a plan puts elsewhere."""
@@ -90,7 +75,7 @@ class AskedPlant:
             status = ask(self._info, GetStatus())
         except NoRun:
             raise Ended from None
-        if status.phase not in ("running", "recovering"):
+        if status.phase not in GOING:
             raise Ended
         return status
 

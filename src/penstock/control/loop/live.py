@@ -2,15 +2,13 @@
 
 from time import monotonic
 
-from penstock.control.loop.plant import Ended, Reading
+from penstock.control.loop.plant import GOING, Ended, Reading, reading_of
 from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan
 from penstock.model.status import Status
-from penstock.model.topology import Application, Kind
+from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome
 from penstock.runtime.run import Run
-
-GOING = ("running", "recovering")  # phases in which something can still be changed
 
 
 class LivePlant:
@@ -57,21 +55,7 @@ class LivePlant:
         status, latency = self._run.status(), self._run.latency(seconds)
         moved = status.placement != self._placement
         self._placement = dict(status.placement)
-        sources = [component for component in status.components if component.kind == Kind.SOURCE.value]
-        return Reading(
-            at=now,
-            seconds=seconds,
-            count=0 if latency is None else latency.count,
-            mean_s=None if latency is None else latency.mean_ms / 1e3,
-            p99_s=None if latency is None else latency.p99_ms / 1e3,
-            rates={component.name: component.rate_tps for component in status.components},
-            cpu={machine.name: machine.cpu for machine in status.machines},
-            queue=sum(component.queue + component.waiting_out for component in status.components),
-            blocked=max((source.blocked for source in sources), default=0.0),
-            epoch=status.epoch,
-            steady=status.phase == "running" and not moved,
-            gone=tuple(machine.name for machine in status.machines if not machine.alive),
-        )
+        return reading_of(status, latency, now, seconds, moved)
 
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move the tasks that a plan puts elsewhere."""

@@ -9,8 +9,12 @@ import msgspec
 
 from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan
-from penstock.model.topology import Application
+from penstock.model.status import Latency, Status
+from penstock.model.topology import Application, Kind
 from penstock.runtime.handle import Outcome
+
+
+GOING = ("running", "recovering")  # phases of a run in which something can still be changed
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,6 +32,25 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: int = 0  # changes when the plant has failed, recovered or lost a machine
     steady: bool = True  # it ran all the time, and nobody moved anything
     gone: tuple[str, ...] = ()  # machines that do not answer
+
+
+def reading_of(status: Status, latency: Latency | None, at: float, seconds: float, moved: bool) -> Reading:
+    """Return what a run's status says, with the latency of the tuples that ended in so many seconds before."""
+    sources = [component for component in status.components if component.kind == Kind.SOURCE.value]
+    return Reading(
+        at=at,
+        seconds=seconds,
+        count=0 if latency is None else latency.count,
+        mean_s=None if latency is None else latency.mean_ms / 1e3,
+        p99_s=None if latency is None else latency.p99_ms / 1e3,
+        rates={component.name: component.rate_tps for component in status.components},
+        cpu={machine.name: machine.cpu for machine in status.machines},
+        queue=sum(component.queue + component.waiting_out for component in status.components),
+        blocked=max((source.blocked for source in sources), default=0.0),
+        epoch=status.epoch,
+        steady=status.phase == "running" and not moved,
+        gone=tuple(machine.name for machine in status.machines if not machine.alive),
+    )
 
 
 class Ended(Exception):
