@@ -13,7 +13,6 @@ from penstock.model.status import Latency, Status
 from penstock.model.topology import Application, Kind
 from penstock.runtime.handle import Outcome
 
-
 GOING = ("running", "recovering")  # phases of a run in which something can still be changed
 
 
