@@ -22,7 +22,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.files import save
-from penstock.model.plan import Plan, to_placement
+from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.status import Latency, PilotStatus, Status
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
@@ -92,6 +92,12 @@ class Run:
         status = self._driver.ask(self._driver.controller.status)
         piloted = "" if self.pilot is None else self.pilot.status().text
         return msgspec.structs.replace(status, autopilot=piloted) if piloted else status
+
+    @property
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        """The links that streams take between machines, where the network is routed."""
+        found = self._driver.controller.routes
+        return tuple(PlannedRoute(stream=s, source=a, target=b, links=links) for s, a, b, links in found)
 
     def latency(self, seconds: float) -> Latency | None:
         """Return the latency of sampled source tuples that ended in the last seconds; None: there were none."""

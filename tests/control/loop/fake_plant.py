@@ -7,7 +7,7 @@ import numpy as np
 from penstock.control.loop.plant import Ended, Reading
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import PenstockError
-from penstock.model.plan import Plan
+from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.runtime.handle import Outcome
 
@@ -47,6 +47,7 @@ class FakePlant:
         self._lasts = lasts
         self._at = self._read = 0.0
         self.placed = dict(START)
+        self.planned: tuple[PlannedRoute, ...] = ()
 
     def now(self) -> float:
         return self._at
@@ -63,6 +64,9 @@ class FakePlant:
     def placement(self) -> dict[str, str]:
         return dict(self.placed)
 
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        return self.planned
+
     def reading(self) -> Reading:
         seconds, self._read = self._at - self._read, self._at
         mean = self.latency_s(self.placed) * float(self._rng.normal(1.0, self._noise))
@@ -75,6 +79,7 @@ class FakePlant:
         wanted = {f"{name}[{n}]": slot for name, slots in plan.tasks.items() for n, slot in enumerate(slots)}
         moves = [task for task, slot in wanted.items() if self.placed[task] != slot]
         self.applied.append(wanted)
+        self.planned = plan.routes
         if len(self.applied) in self.breaks:
             self.placed[moves[0]] = wanted[moves[0]]
             raise PenstockError("move: the second task would not go")

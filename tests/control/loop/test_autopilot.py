@@ -13,6 +13,7 @@ from penstock.control.loop.ledger import Decision, Inputs, Ledger, Outcome, Step
 from penstock.control.loop.plant import Ended
 from penstock.control.loop.proposing import Proposal
 from penstock.model.cluster import Cluster
+from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
 from tests.control.loop.fake_plant import START, FakePlant
 
@@ -68,6 +69,19 @@ def test_takes_a_change_for_the_worse_back_to_exactly_the_placement_before() -> 
     assert plant.policy == "as it was"
     assert len(plant.applied) == 2
     assert "above the bound" in (found.outcome or pytest.fail("no outcome")).note
+
+
+def test_takes_a_change_for_the_worse_back_to_the_routes_before() -> None:
+    plant = FakePlant(misplaced)
+    by = (PlannedRoute(stream="in->work", source="m0", target="m1", links=("m0--hub", "hub--m1")),)
+    plant.planned = by
+    seen: list[tuple[PlannedRoute, ...]] = []
+    plant.happens[GUARD.interval_s * (GUARD.readings + 1)] = lambda plant: seen.append(plant.planned)
+    found = pilot(plant, BAD).step()
+    assert found is not None
+    assert found.verdict == "rolled back"
+    assert seen == [()]
+    assert plant.planned == by
 
 
 def test_a_policy_that_is_bad_on_purpose_never_exceeds_the_bound_for_longer_than_one_measuring_interval() -> None:

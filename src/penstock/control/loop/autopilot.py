@@ -21,6 +21,7 @@ from penstock.control.loop.plant import Ended, Plant, Reading
 from penstock.control.loop.proposing import Propose, by_policy, plan_of
 from penstock.estimate.evaluator import Objective
 from penstock.model.errors import PenstockError
+from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome as Moved
 
@@ -194,7 +195,7 @@ class Autopilot:
 
     def _act(self, decision: Decision) -> Outcome:
         """Change the placement, measure, and take the change back unless it is good enough."""
-        began, policy = self._plant.now(), self._plant.policy
+        began, policy, routes = self._plant.now(), self._plant.policy, self._plant.routes()
         moved: list[Moved] = []
         self.state = f"moving {len(decision.moves)} tasks"
         self._tell(f"decision {decision.number} by {decision.inputs.policy}: {decision.reason}")
@@ -202,7 +203,7 @@ class Autopilot:
             moved, measurement, voided, problem = self._try(decision)
             verdict, note = ("failed", problem) if measurement is None else self._judge(measurement, decision)
             if verdict != "kept" and (measurement is None or measurement.stage is not Stage.MEDDLED):
-                note += self._restore(decision, policy)
+                note += self._restore(decision, policy, routes)
         except Ended:
             self.ledger.append(Outcome(number=decision.number, at=self._plant.now(), verdict="unfinished", moved=moved))
             raise
@@ -263,13 +264,13 @@ class Autopilot:
             return "rolled back", f"{1e3 * realised:.3g} ms is above the bound of {1e3 * bound:.3g} ms"
         return "kept", ""
 
-    def _restore(self, decision: Decision, policy: str) -> str:
-        """Put every task back where it was; return what went wrong for good, if anything did."""
+    def _restore(self, decision: Decision, policy: str, routes: tuple[PlannedRoute, ...]) -> str:
+        """Put every task and route back as it was; return what went wrong for good, if anything did."""
         problem = ""
         for _ in range(RESTORES):
             self.state = "rolling back"
             try:
-                self._move(decision.inputs.placement, decision, policy)
+                self._move(decision.inputs.placement, decision, policy, routes)
             except PenstockError as found:
                 problem = f"; not all tasks could be put back: {found}"
                 self._tell(f"decision {decision.number}{problem}")
@@ -278,10 +279,13 @@ class Autopilot:
                 return ""
         return problem
 
-    def _move(self, placement: Mapping[str, str], decision: Decision, policy: str) -> list[Moved]:
+    def _move(
+        self, placement: Mapping[str, str], decision: Decision, policy: str, routes: tuple[PlannedRoute, ...] = ()
+    ) -> list[Moved]:
         application, cluster = self._plant.application, self._plant.cluster
         goal, seed = decision.inputs.objective, decision.inputs.seed
-        moved = self._plant.apply(plan_of(application, cluster, placement, policy=policy, objective=goal, seed=seed))
+        plan = plan_of(application, cluster, placement, policy=policy, objective=goal, seed=seed, by=routes)
+        moved = self._plant.apply(plan)
         self._held.extend(outcome.seconds for outcome in moved)
         return moved
 

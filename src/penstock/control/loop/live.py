@@ -4,7 +4,7 @@ from time import monotonic
 
 from penstock.control.loop.plant import GOING, Ended, Reading, reading_of
 from penstock.model.cluster import Cluster
-from penstock.model.plan import Plan
+from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.status import Status
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome
@@ -47,6 +47,10 @@ class LivePlant:
     def placement(self) -> dict[str, str]:
         """Return the slot of every task."""
         return dict(self._run.status().placement)
+
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        """Return the routes in force."""
+        return self._run.routes
 
     def reading(self) -> Reading:
         """Return what was seen since the last reading."""

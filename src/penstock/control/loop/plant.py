@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.model.cluster import Cluster
-from penstock.model.plan import Plan
+from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.status import Latency, Status
 from penstock.model.topology import Application, Kind
 from penstock.runtime.handle import Outcome
@@ -84,6 +84,10 @@ class Plant(Protocol):
 
     def placement(self) -> dict[str, str]:
         """Return the slot of every task, in the order of the task graph."""
+        ...
+
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        """Return the routes in force; none where the network is not routed or nobody has planned any."""
         ...
 
     def reading(self) -> Reading:

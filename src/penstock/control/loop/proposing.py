@@ -19,7 +19,7 @@ from penstock.estimate.latency import LatencyModels, load_models
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import PenstockError
 from penstock.model.placement import Hop, Infeasible, Placement
-from penstock.model.plan import Plan, to_plan
+from penstock.model.plan import Plan, PlannedRoute, to_plan
 from penstock.model.routes import route
 from penstock.model.taskgraph import Ints
 from penstock.model.topology import Application
@@ -115,12 +115,19 @@ def slots_of(placement: Mapping[str, str], cluster: Cluster) -> Ints:
 
 
 def plan_of(
-    application: Application, cluster: Cluster, placement: Mapping[str, str], *, policy: str, objective: str, seed: int
+    application: Application,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    *,
+    policy: str,
+    objective: str,
+    seed: int,
+    by: tuple[PlannedRoute, ...] = (),
 ) -> Plan:
-    """Return a placement in names as a plan, with routes where the network is routed."""
+    """Return a placement in names as a plan; where the network is routed, with the routes `by`, or the widest."""
     slots = slots_of(placement, cluster)
     routes: Mapping[Hop, tuple[int, ...]] = {}
-    if cluster.routed:
+    if cluster.routed and not by:
         from penstock.model.instance import Instance
 
         instance = Instance(application, cluster)
@@ -130,7 +137,8 @@ def plan_of(
             raise NoRoute(f"plan: stream {stream} has no way between two of its machines; choose another policy")
         routes = found
     decided = Placement(tuple(int(slot) for slot in slots), routes)
-    return to_plan(application, cluster, decided, policy=policy, objective=objective, seed=seed)
+    plan = to_plan(application, cluster, decided, policy=policy, objective=objective, seed=seed)
+    return msgspec.structs.replace(plan, routes=by) if by else plan
 
 
 def _untrained(planner: Planner, placed: Ints) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from penstock.control.loop.plant import Reading
-from penstock.model.plan import Plan, to_placement
+from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.taskgraph import task_names
 from penstock.runtime.handle import Outcome
 from penstock.sim.events import Twin, TwinRun, TwinSpan
@@ -37,6 +37,10 @@ class TwinPlant:
         """Return the slot of every task."""
         names = self.cluster.slot_names
         return {task: names[slot] for task, slot in zip(self._names, self._run.slots, strict=True)}
+
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        """Return none: the twin finds the widest for itself."""
+        return ()
 
     def reading(self) -> Reading:
         """Return what was seen since the last reading."""
