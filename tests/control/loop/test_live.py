@@ -1,8 +1,11 @@
 """The autopilot of a real run on embedded Spark, whose machines are emulated."""
 
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from threading import enumerate as threads
 from time import monotonic, sleep
 
@@ -10,13 +13,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
+from penstock.control.loop.autopilot import Autopilot, Settings
 from penstock.control.loop.guard import Guard
-from penstock.control.loop.ledger import LEDGER, read
+from penstock.control.loop.ledger import LEDGER, Inputs, Step, read
+from penstock.control.loop.live import LivePlant
 from penstock.control.loop.pilot import attach
-from penstock.control.loop.proposing import plan_of
+from penstock.control.loop.proposing import Proposal, plan_of
+from penstock.model.cluster import Cluster
+from penstock.model.topology import Application
 from penstock.pipeline.session import session
 from penstock.runtime import socket as control
 from penstock.runtime.folder import load
+from penstock.runtime.run import Run
 from penstock.runtime.spark.executors import embedded_master, spark_settings
 from tests.conftest import Ran
 from tests.runtime.words import last_counts, truth, words
@@ -75,3 +83,48 @@ def test_moves_the_tasks_of_a_run_to_a_better_placement_and_tells_of_it(
     assert found["decisions"][0]["verdict"] == "kept"
     assert "autopilot: decision 1 by local-search: kept" in run.info.log_path.read_text()
     assert json.loads(penstock("explain", 1, "--run", run.folder, "--json").out)["reproduced"] is True
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_bad_change_is_taken_back_and_a_failure_makes_a_measurement_void(tmp_path: Path) -> None:
+    flow = words(rate=100)
+    tasks = [f"{c.name}[{n}]" for c in flow.application.components for n in range(c.parallelism)]
+    good = {task: f"m0/{number % 2}" for number, task in enumerate(tasks)}
+    split = next(task for task in tasks if task.startswith("split"))
+    plan = plan_of(flow.application, FAR, good, policy="near", objective="delay", seed=0)
+    goes = {split: "m1/0"}  # to the other machine and back takes 120 ms more
+
+    def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
+        steps = [Step(task, inputs.placement[task], slot) for task, slot in goes.items()]
+        return Proposal(moves=steps, weights=[1.0], gain=0.9)
+
+    run = ps.run(flow, emulate=FAR, plan=plan, runs=tmp_path / "runs", sample_tps=-1)
+    try:
+        guard = Guard(interval_s=0.5, cool_down_s=0.5)
+        loop = Autopilot(LivePlant(run), Settings(policy="any"), guard=guard, propose=propose)
+        bad = loop.step()
+        assert bad is not None
+        assert bad.verdict == "rolled back"
+        assert run.status().placement == good
+        assert run.status().policy == "near"
+
+        goes[split] = next(slot for slot in ("m0/0", "m0/1") if slot != good[split])  # no better, no worse
+        killer = Thread(target=kill_while_measuring, args=(run, loop))
+        killer.start()
+        again = loop.step()
+        killer.join()
+        assert again is not None
+        assert again.outcome is not None
+        assert again.outcome.voided >= 1
+        assert run.status().recoveries >= 1
+        run.drain()
+    finally:
+        run.stop()
+    assert run.status().error == ""
+    counts = last_counts(run.folder)
+    assert counts == truth(sum(counts.values()) // 5)  # sentences that came again after the failure count once
+
+
+def kill_while_measuring(run: Run, loop: Autopilot) -> None:
+    wait_until(lambda: loop.state.startswith("measuring"))
+    os.kill(run.status().machines[0].pid, signal.SIGKILL)
