@@ -39,6 +39,7 @@ class TaskContext:
         seed: int = 0,
         clock: Callable[[], float] | None = None,
         wake: Callable[[], None] | None = None,
+        origin: float | None = None,
     ) -> None:
         self.component = component
         self.task = task  # number of this task, from 0
@@ -47,6 +48,7 @@ class TaskContext:
         self.run = run  # its name
         self.epoch = epoch  # grows by one with every recovery, so that names with it in them are never used again
         self.seed = seed  # of the run
+        self.origin = origin  # when its first tuple was due, where others say so; None: when it is first polled
         self.timers: list[float] = []  # when `on_timer` is due: a heap, kept by `at`
         self._clock = clock
         self._wake = wake

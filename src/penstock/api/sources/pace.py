@@ -53,7 +53,8 @@ class Pace:
     `open` it, then `take` what is due; a late `take` returns the times at which tuples were due, not those at which
     they were taken. `position` and `seek` move it: the time between the two does not count, so that the pace goes on
     where it was, and a tuple that was late stays as late. Where another pace gave the position, with another rate or
-    another process, this one begins at its beginning with the tuple that is next, and what was late is forgotten.
+    another process, this one begins at its beginning with the tuple that is next, and what was late is forgotten. A
+    context that says when the first tuple was due (`origin`) has the last word: then all time counts.
 
     Equal seeds of the run and equal names of the component give equal arrivals. The counts of a process come from one
     generator, `default_rng([seed, crc32(name)])`. They are drawn as time goes on: the first 16,384 slots, then twice as
@@ -95,7 +96,7 @@ class Pace:
     def take(self, now: float, limit: int) -> list[float]:
         """Return when the tuples were due that are due by now and were not taken before, at most `limit` of them."""
         if self._start is None:
-            self._start = now - self._elapsed
+            self._start = now - self._elapsed if self._context.origin is None else self._context.origin
         self._latest = now
         dues = self._schedule.take(self._start, now, limit)
         self.count += len(dues)

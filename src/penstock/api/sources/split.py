@@ -1,0 +1,205 @@
+"""A source that several runs of one application share: each gives the tuples of the blocks that it takes.
+
+Every path reads the whole source and lets go of what others have taken, so that any source will do that can be read
+again from a position. Tuples of all paths are due by one clock, which begins with the first of them.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock.api.contracts import Source, TaskContext, Timed
+from penstock.api.dataflow import Dataflow
+from penstock.api.sources.split_log import NEW, Block, SplitLog
+from penstock.model.errors import InvalidInput
+
+BLOCK_S = 0.2  # of a source's tuples that are taken at once
+LARGEST = 4096  # tuples of a block
+UNPACED = 1024  # tuples of a block where the source does not say how fast it is
+SKIPPED = 65_536  # of others' tuples that are let go of in one poll, at most
+AGAIN_S = 0.05  # until it is asked again for a block that is not to be had yet
+
+
+class Split(Source[Any]):
+    """One path's part of a source.
+
+    source: makes the source that is shared; it must rewind. log: the file that all paths share. path: whose part it is.
+    wall: a clock that all paths share.
+
+    Blocks are as long as the path's weight in the log says (`SplitLog.weigh`), so that where tuples wait for nobody the
+    paths get them in proportion; a path that cannot keep up takes fewer.
+    """
+
+    rewinds = True
+
+    def __init__(
+        self,
+        source: Callable[[], Source[Any]],
+        log: Path | str,
+        path: str,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._make = source
+        self._file = str(log)
+        self._path = path
+        self._wall = wall
+        shared = source()
+        if not shared.rewinds:
+            problem = f"expected a source that rewinds, to be split over paths, {type(shared).__name__} cannot"
+            raise InvalidInput("source", f"{problem}; keep what comes in files and read those with Lines")
+        self._rate_tps = shared.rate_tps
+
+    @property
+    def rate_tps(self) -> float | None:
+        """The tuples a second that the source offers to all paths together, where that is known."""
+        return self._rate_tps
+
+    def check(self) -> None:
+        """Refuse what the source itself refuses."""
+        self._make().check()
+
+    def open(self, context: TaskContext) -> None:
+        """Find the log, and read nothing yet."""
+        self._log = SplitLog(self._file)
+        self._taker = f"{self._path}/{context.task}"
+        begun = self._log.begin(self._wall())
+        self._context = _alone(context, origin=context.now() - (self._wall() - begun))
+        self._tasks = context.tasks
+        self._readers: dict[int, _Reader] = {}  # by the return that they read again
+        self._done = 0  # blocks that were given to their end
+        self._block: Block | None = None
+        self._within = 0  # tuples of the block that were given
+        self._ended = False
+
+    def poll(self, now: float, limit: int) -> Timed[Any] | None:
+        """Give what is due of its blocks, taking others as these come to their end."""
+        values: list[Any] = []
+        dues: list[float] = []
+        while len(values) < limit and not self._ended:
+            block = self._current()
+            if block is None:
+                break
+            reader = self._reader(block)
+            given = reader.read(block.start + self._within, block.stop, now, limit - len(values))
+            values += given.values
+            dues += given.dues
+            self._within += len(given.values)
+            if reader.ended:
+                self._log.end(reader.offset)
+            if block.start + self._within == block.stop or reader.ended:
+                self._done, self._block, self._within = self._done + 1, None, 0
+            elif not given.values:
+                break
+        if self._ended and not values:
+            return None
+        return Timed(values, dues)
+
+    def next_due(self, now: float) -> float:
+        """Say when the next tuple of its block is due."""
+        if self._block is None:
+            return now if self._ended else now + AGAIN_S
+        return self._reader(self._block).source.next_due(now)
+
+    def position(self) -> dict[str, Any]:
+        """Return how many blocks were given, how much of the next, and where its readers are."""
+        readers = {str(of): (reader.offset, reader.source.position()) for of, reader in self._readers.items()}
+        return {"done": self._done, "within": self._within, "readers": readers}
+
+    def seek(self, position: Mapping[str, Any]) -> None:
+        """Go on after a position, with the blocks that were taken since."""
+        self._log.look()
+        self._done, self._within = position["done"], position["within"]
+        for of, (offset, place) in position["readers"].items():
+            self._readers[int(of)] = _Reader(self._opened(), offset, place)
+
+    def close(self) -> None:
+        """Let go of the source."""
+        for reader in self._readers.values():
+            reader.source.close()
+
+    def _current(self) -> Block | None:
+        """Return the block that is to be given: one that was taken before a failure, or another."""
+        if self._block is None:
+            mine = self._log.blocks.get(self._taker, ())
+            taken = mine[self._done] if len(mine) > self._done else self._log.take(self._taker, self._size())
+            self._block = taken
+            self._ended = taken is None and self._log.ended is not None
+        return self._block
+
+    def _size(self) -> int:
+        self._log.look()
+        share = self._log.share(self._path) / self._tasks
+        whole = UNPACED if self._rate_tps is None else self._rate_tps * BLOCK_S
+        return min(LARGEST, max(1, round(whole * share)))
+
+    def _reader(self, block: Block) -> "_Reader":
+        if block.of not in self._readers:
+            returned = None if block.of == NEW else self._log.returns[block.of]
+            offset, place = (0, None) if returned is None else (returned.offset, returned.position)
+            self._readers[block.of] = _Reader(self._opened(), offset, place)
+        return self._readers[block.of]
+
+    def _opened(self) -> Source[Any]:
+        source = self._make()
+        source.open(self._context)
+        return source
+
+
+class _Reader:
+    """A source from some place on, and the number of its next tuple."""
+
+    def __init__(self, source: Source[Any], offset: int, place: Any) -> None:
+        self.source = source
+        self.offset = offset
+        self.ended = False
+        if place is not None:
+            source.seek(place)
+
+    def read(self, start: int, stop: int, now: float, limit: int) -> Timed[Any]:
+        """Return what is due from number `start` to before `stop`, and let go of what comes before."""
+        skipped = 0
+        while self.offset < start and skipped < SKIPPED:
+            found = self._poll(now, min(start - self.offset, SKIPPED))
+            if not found.values:
+                return found
+            skipped += len(found.values)
+        return self._poll(now, min(limit, stop - self.offset)) if self.offset == start else Timed([], [])
+
+    def _poll(self, now: float, limit: int) -> Timed[Any]:
+        found = self.source.poll(now, limit)
+        if found is None:
+            self.ended = True
+            return Timed([], [])
+        values, dues = found if isinstance(found, Timed) else (found, [now] * len(found))
+        self.offset += len(values)
+        return Timed(values, dues)
+
+
+def split(flow: Dataflow, folder: Path | str, path: str) -> Dataflow:
+    """Return a dataflow as one of its paths: its sources are shared with the other paths by logs in a folder."""
+    parts = dict(flow.parts)
+    for name, part in flow.parts.items():
+        if isinstance(part.logic(), Source):
+            logic = partial(Split, part.logic, Path(folder) / f"{name}.jsonl", path)
+            logic()  # refuses a source that cannot be split
+            parts[name] = replace(part, logic=logic)
+    return Dataflow(flow.name, parts)
+
+
+def _alone(context: TaskContext, origin: float) -> TaskContext:
+    """Return the context of the only task of a source whose first tuple was due at a time."""
+    return TaskContext(
+        context.component,
+        0,
+        1,
+        folder=context.folder,
+        run=context.run,
+        epoch=context.epoch,
+        seed=context.seed,
+        clock=context.now,
+        wake=context.wake,
+        origin=origin,
+    )

@@ -1,0 +1,237 @@
+"""The split log: which numbers of a source's tuples went to which path, and which were given back.
+
+Several runs of one application, its *paths*, share one source. Each takes the next tuples in *blocks* of consecutive
+numbers, as it needs them, by appending to a file under a lock; what is in the file is what was decided, whoever dies. A
+path that is given up has its unfinished numbers returned by whoever gave it up, and the others take those first.
+
+The file is text, an entry a line. A line that was torn by a crash is no entry. All paths must see the same file.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.model.errors import FileProblem, InvalidInput
+
+NEW = -1  # where a block is from that nobody had before
+
+
+class Begun(msgspec.Struct, frozen=True, tag="begun"):
+    """When the source's first tuple was due."""
+
+    at: float  # seconds of the day's clock, which paths on other hosts share
+
+
+class Block(msgspec.Struct, frozen=True, tag="block"):
+    """Numbers that went to a task of a path."""
+
+    taker: str  # `path/task`
+    start: int
+    stop: int
+    of: int = NEW  # the return that they are from
+
+
+class Returned(msgspec.Struct, frozen=True, tag="returned"):
+    """Numbers that were given back, and where a reader finds them: the source's position before the first of them."""
+
+    path: str
+    spans: list[tuple[int, int]]
+    offset: int = 0  # tuples before the position
+    position: Any = None  # None: the source's beginning
+
+
+class GivenUp(msgspec.Struct, frozen=True, tag="given up"):
+    """A path that may take no more: what it did not finish is returned."""
+
+    path: str
+
+
+class Weights(msgspec.Struct, frozen=True, tag="weights"):
+    """How much of the tuples each path is to get, relative to the others."""
+
+    of: dict[str, float]
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The source has so many tuples and no more."""
+
+    at: int
+
+
+Entry = Begun | Block | GivenUp | Returned | Weights | Ended
+
+_DECODER = msgspec.json.Decoder(Entry)
+
+
+class SplitLog:
+    """A split log as one process sees it; `look` or any change reads what others have appended."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.begun: float | None = None
+        self.next = 0  # the first number that nobody has taken
+        self.ended: int | None = None
+        self.weights: Mapping[str, float] = {}
+        self.blocks: dict[str, list[Block]] = {}  # by taker
+        self.returns: list[Returned] = []
+        self.given_up: set[str] = set()
+        self._left: list[list[tuple[int, int]]] = []  # of each return, what nobody has taken again
+        self._read = 0  # bytes
+
+    def look(self) -> None:
+        """Read what has been appended."""
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                self._catch_up(file.fileno())
+
+    def begin(self, at: float) -> float:
+        """Return when the source began: now, where nobody has begun before."""
+        with self._locked() as file:
+            if self.begun is None:
+                self._append(file, Begun(at))
+            assert self.begun is not None, "it was appended"
+            return self.begun
+
+    def take(self, taker: str, size: int) -> Block | None:
+        """Take the next block of at most so many numbers, returned ones first; None where none are left."""
+        with self._locked() as file:
+            if (path := taker.rpartition("/")[0]) in self.given_up:
+                raise InvalidInput("path", f"{path!r} was given up, others have its tuples; begin it by another name")
+            block = self._returned(taker, size) or self._fresh(taker, size)
+            if block is not None:
+                self._append(file, block)
+            return block
+
+    def end(self, at: int) -> None:
+        """Note that the source has no more than so many tuples."""
+        with self._locked() as file:
+            if self.ended is None:
+                self._append(file, Ended(at))
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        """Say how much each path is to get."""
+        for path, weight in weights.items():
+            if not 0 <= weight < float("inf"):
+                raise InvalidInput(f"weights.{path}", f"expected a number ≥ 0, got {weight!r}")
+        with self._locked() as file:
+            self._append(file, Weights(dict(weights)))
+
+    def give_back(self, path: str, positions: Mapping[str, Any]) -> int:
+        """Return what a path took and did not finish, for others to take, and say how many tuples that is.
+
+        The path must have ended, and may not take any more, whatever becomes of it.
+        positions: of each of its takers (`path/task`) the position of its last complete checkpoint; without one, all
+        that it took is returned.
+        """
+        with self._locked() as file:
+            if path in self.given_up:
+                return 0
+            total = 0
+            for taker in [name for name in self.blocks if name.rpartition("/")[0] == path]:
+                for returned in unfinished(path, self.blocks[taker], self.returns, positions.get(taker)):
+                    self._append(file, returned)
+                    total += sum(stop - start for start, stop in returned.spans)
+            self._append(file, GivenUp(path))
+            return total
+
+    def share(self, path: str) -> float:
+        """Return how much of the tuples a path is to get, from 0 to 1."""
+        total = sum(self.weights.values())
+        return self.weights.get(path, 0.0) / total if total else 1.0
+
+    def _returned(self, taker: str, size: int) -> Block | None:
+        for number, left in enumerate(self._left):
+            if left:
+                start, stop = left[0]
+                return Block(taker, start, min(stop, start + size), number)
+        return None
+
+    def _fresh(self, taker: str, size: int) -> Block | None:
+        stop = self.next + size if self.ended is None else min(self.next + size, self.ended)
+        return Block(taker, self.next, stop) if stop > self.next else None
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            problem = (error.strerror or str(error)).lower()
+            raise FileProblem(f"{self.path}: the split log cannot be opened, {problem}; check the path") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed, also by a crash
+            self._catch_up(file)
+            yield file
+        finally:
+            os.close(file)
+
+    def _append(self, file: int, entry: Entry) -> None:
+        line = msgspec.json.encode(entry) + b"\n"
+        size = os.fstat(file).st_size
+        torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        os.write(file, b"\n" + line if torn else line)
+        os.fdatasync(file)  # before anybody acts on it
+        self._catch_up(file)
+
+    def _catch_up(self, file: int) -> None:
+        size = os.fstat(file).st_size
+        data = os.pread(file, size - self._read, self._read)
+        whole = data.rfind(b"\n") + 1
+        self._read += whole
+        for line in data[:whole].splitlines():
+            try:
+                self._note(_DECODER.decode(line))
+            except msgspec.DecodeError:
+                continue  # torn by a crash, and never acted on
+
+    def _note(self, entry: Entry) -> None:
+        match entry:
+            case Begun(at):
+                self.begun = at
+            case Block(taker, start, stop, of):
+                self.blocks.setdefault(taker, []).append(entry)
+                if of == NEW:
+                    self.next = max(self.next, stop)
+                else:
+                    self._left[of] = without(self._left[of], start, stop)
+            case GivenUp(path):
+                self.given_up.add(path)
+            case Returned(spans=spans):
+                self.returns.append(entry)
+                self._left.append([(start, stop) for start, stop in spans])
+            case Weights(of):
+                self.weights = of
+            case Ended(at):
+                self.ended = at
+
+
+def without(spans: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
+    """Return spans of numbers without those from `start` to before `stop`."""
+    left: list[tuple[int, int]] = []
+    for first, last in spans:
+        left += [(a, b) for a, b in ((first, min(last, start)), (max(first, stop), last)) if a < b]
+    return left
+
+
+def unfinished(
+    path: str, taken: list[Block], returns: list[Returned], position: Mapping[str, Any] | None
+) -> list[Returned]:
+    """Return what of a taker's blocks is not covered by a position, one return for each reader that is needed."""
+    done, within = (0, 0) if position is None else (position["done"], position["within"])
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for number, block in enumerate(taken[done:]):
+        start = block.start + within if number == 0 else block.start
+        if start < block.stop:
+            spans.setdefault(block.of, []).append((start, block.stop))
+    readers = {} if position is None else position["readers"]
+    found = []
+    for of, own in spans.items():
+        at = readers.get(str(of))
+        if at is None:  # it had not begun to read there
+            at = (0, None) if of == NEW else (returns[of].offset, returns[of].position)
+        found.append(Returned(path, sorted(own), *at))
+    return found

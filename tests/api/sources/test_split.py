@@ -1,0 +1,150 @@
+"""A source shared by several paths: every tuple once, whoever dies, in proportion to weights."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.api.contracts import Source
+from penstock.api.sources.generated import Generated
+from penstock.api.sources.lines import Lines
+from penstock.api.sources.split import Split
+from penstock.api.sources.split_log import SplitLog
+from penstock.api.sources.tcp import TcpLines
+from penstock.model.errors import InvalidInput
+from tests.api.clock import Clock, context
+
+
+def numbers(rate: float | None = None, count: int | None = None) -> Any:
+    return lambda: Generated(int, rate=rate, count=count)
+
+
+def opened(clock: Clock, folder: Path, path: str, make: Any, task: int = 0, tasks: int = 1) -> Split:
+    source = Split(make, folder / "split.jsonl", path, wall=lambda: clock.time + 1e9)
+    source.open(context(task, tasks, component="in", clock=clock))
+    return source
+
+
+def given(source: Source[Any], clock: Clock, limit: int = 10_000) -> list[Any] | None:
+    found = source.poll(clock.time, limit)
+    return None if found is None else list(getattr(found, "values", found))
+
+
+def test_one_path_gives_everything_in_order(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    source = opened(clock, tmp_path, "a", numbers(rate=100.0))
+    given(source, clock)
+    clock.time += 3.0
+    assert given(source, clock) == list(range(1, 301))
+
+
+def test_two_paths_share_tuples_in_proportion_to_their_weights_though_they_begin_apart(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    a = opened(clock, tmp_path, "a", numbers(rate=100.0))
+    SplitLog(tmp_path / "split.jsonl").weigh({"a": 3.0, "b": 1.0})
+    found: dict[str, list[int]] = {"a": [], "b": []}
+    paths = {"a": a}
+    for step in range(4000):
+        if step == 200:
+            paths["b"] = opened(clock, tmp_path, "b", numbers(rate=100.0))
+        for name, source in paths.items():
+            found[name] += given(source, clock) or []
+        clock.time += 0.01
+    both = sorted(found["a"] + found["b"])
+    assert both == list(range(len(both)))
+    assert len(both) == pytest.approx(4000, abs=25)
+    late = [number for number in found["b"] if number > 400]
+    assert len(late) / (len(both) - 400) == pytest.approx(0.25, abs=0.02)
+
+
+def test_a_path_that_cannot_keep_up_leaves_tuples_to_the_other(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    slow, fast = (opened(clock, tmp_path, name, numbers(rate=1000.0)) for name in ("slow", "fast"))
+    counts = {"slow": 0, "fast": 0}
+    for _ in range(2000):
+        counts["slow"] += len(given(slow, clock, 1) or [])
+        counts["fast"] += len(given(fast, clock) or [])
+        clock.time += 0.01
+    assert counts["slow"] == pytest.approx(2000, rel=0.01)
+    assert counts["fast"] == pytest.approx(18_000, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_tuple_counts_once_whoever_fails_goes_on_or_is_given_up(tmp_path: Path, seed: int) -> None:
+    """What was given since a path's last checkpoint counts for nothing when it fails."""
+    rng = np.random.default_rng(seed)
+    clock, total = Clock(100.0), 2000
+    make = numbers(rate=500.0, count=total)
+    committed: list[int] = []
+    live = {f"p{n}": (opened(clock, tmp_path, f"p{n}", make), None, []) for n in range(3)}
+    born = 3
+    while live and clock.time < 200:
+        clock.time += 0.02
+        for name, (source, saved, pending) in list(live.items()):
+            found = given(source, clock, int(rng.integers(1, 40)))
+            if found is None:
+                committed += pending
+                del live[name]
+                continue
+            pending += found
+            chance = rng.random()
+            if chance < 0.05:
+                committed += pending
+                live[name] = (source, source.position(), [])
+            elif chance < 0.06:
+                again = opened(clock, tmp_path, name, make)
+                if saved is not None:
+                    again.seek(saved)
+                live[name] = (again, saved, [])
+            elif chance < 0.063:
+                positions = {} if saved is None else {f"{name}/0": saved}
+                SplitLog(tmp_path / "split.jsonl").give_back(name, positions)
+                del live[name]
+                fresh = f"p{born}"
+                live[fresh], born = (opened(clock, tmp_path, fresh, make), None, []), born + 1
+    assert not live
+    assert sorted(committed) == list(range(total)), seed
+
+
+def test_a_path_that_was_given_up_may_take_no_more(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    source = opened(clock, tmp_path, "a", numbers())
+    given(source, clock, 10)
+    assert SplitLog(tmp_path / "split.jsonl").give_back("a", {}) > 0
+    with pytest.raises(InvalidInput, match="'a' was given up"):
+        given(source, clock)
+    assert given(opened(clock, tmp_path, "b", numbers()), clock, 3) == [0, 1, 2]
+
+
+def test_lines_of_files_are_split_as_well(tmp_path: Path) -> None:
+    clock, text = Clock(100.0), tmp_path / "text.txt"
+    text.write_text("".join(f"line {n}\n" for n in range(5000)))
+    paths = [opened(clock, tmp_path, name, lambda: Lines(text), n, 2) for name in "ab" for n in range(2)]
+    found: list[str] = []
+    while paths:
+        for source in list(paths):
+            lines = given(source, clock, 100)
+            if lines is None:
+                source.close()
+                paths.remove(source)
+            found += lines or []
+    assert sorted(found) == sorted(f"line {n}" for n in range(5000))
+
+
+def test_a_torn_line_is_no_entry_and_what_follows_is_whole(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    source = opened(clock, tmp_path, "a", numbers())
+    with (tmp_path / "split.jsonl").open("a") as file:
+        file.write('{"type":"block","taker":"b/0","start":0,')
+    assert given(source, clock, 5) == [0, 1, 2, 3, 4]
+    log = SplitLog(tmp_path / "split.jsonl")
+    log.look()
+    assert list(log.blocks) == ["a/0"]
+
+
+def test_refuses_a_source_that_cannot_be_read_again_and_weights_that_make_no_sense(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="TcpLines cannot; keep what comes in files"):
+        Split(lambda: TcpLines("localhost", 9), tmp_path / "split.jsonl", "a")
+    with pytest.raises(InvalidInput, match=r"weights\.a: expected a number ≥ 0, got -1"):
+        SplitLog(tmp_path / "split.jsonl").weigh({"a": -1})
