@@ -77,6 +77,7 @@ def test_every_tuple_counts_once_whoever_fails_goes_on_or_is_given_up(tmp_path: 
     clock, total = Clock(100.0), 2000
     make = numbers(rate=500.0, count=total)
     committed: list[int] = []
+    live: dict[str, tuple[Split, dict[str, Any] | None, list[int]]]
     live = {f"p{n}": (opened(clock, tmp_path, f"p{n}", make), None, []) for n in range(3)}
     born = 3
     while live and clock.time < 200:
@@ -98,7 +99,7 @@ def test_every_tuple_counts_once_whoever_fails_goes_on_or_is_given_up(tmp_path: 
                     again.seek(saved)
                 live[name] = (again, saved, [])
             elif chance < 0.063:
-                positions = {} if saved is None else {f"{name}/0": saved}
+                positions: dict[str, Any] = {} if saved is None else {f"{name}/0": saved}
                 SplitLog(tmp_path / "split.jsonl").give_back(name, positions)
                 del live[name]
                 fresh = f"p{born}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from penstock.api.contracts import Source, TaskContext, Timed
 from penstock.api.dataflow import Dataflow
@@ -183,7 +183,8 @@ def split(flow: Dataflow, folder: Path | str, path: str) -> Dataflow:
     parts = dict(flow.parts)
     for name, part in flow.parts.items():
         if isinstance(part.logic(), Source):
-            logic = partial(Split, part.logic, Path(folder) / f"{name}.jsonl", path)
+            make = cast(Callable[[], Source[Any]], part.logic)
+            logic = partial(Split, make, Path(folder) / f"{name}.jsonl", path)
             logic()  # refuses a source that cannot be split
             parts[name] = replace(part, logic=logic)
     return Dataflow(flow.name, parts)
