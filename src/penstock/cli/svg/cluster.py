@@ -3,6 +3,7 @@
 from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process_sizes
 from penstock.cli.output import number, size
 from penstock.cli.svg.elements import FAINT, INK, MARGIN, MUTED, PAPER, Page, shortened, text_width, widest
+from penstock.cli.svg.fullness import Fullness, draw_legend, in_use, paint
 from penstock.cli.svg.network import MACHINE, draw_network, machine_tip
 from penstock.model.cluster import Cluster, Machine
 
@@ -17,17 +18,19 @@ HOST_LABEL = 22
 BAR, SLOT = "#2f76b5", ("#e3f5e8", "#2f9e5b")
 
 
-def cluster_svg(cluster: Cluster) -> bytes:
-    """Return the drawing of a cluster as an SVG file."""
+def cluster_svg(cluster: Cluster, used: Fullness | None = None) -> bytes:
+    """Return the drawing of a cluster as an SVG file; with `used`, coloured by how full everything is."""
     page = Page(cluster.name)
     page.text(MARGIN, 34, cluster.name, points=18, bold=True)
-    bottom = draw_network(page, cluster, MARGIN, TOP) if cluster.routed else _draw_hosts(page, cluster)
+    bottom = draw_network(page, cluster, MARGIN, TOP, used) if cluster.routed else _draw_hosts(page, cluster, used)
+    if used is not None:
+        bottom = draw_legend(page, MARGIN, bottom + 18)
     scale = ["the wider a line, the higher its bandwidth (by the square root)"] if cluster.routed else []
     page.facts(bottom + 36, [*facts_in_words(cluster), *scale])
     return page.finish()
 
 
-def _draw_hosts(page: Page, cluster: Cluster) -> float:
+def _draw_hosts(page: Page, cluster: Cluster, used: Fullness | None = None) -> float:
     """Put the hosts on the page one after another, as many beside each other as fit; return where they end."""
     width, height = _card_size(cluster)
     most = max(machine.cpu for machine in cluster.machines)
@@ -47,7 +50,7 @@ def _draw_hosts(page: Page, cluster: Cluster) -> float:
         for place, machine in enumerate(machines):
             left = x + edge + place % abreast * (width + PADDING)
             top = y + label + edge + place // abreast * (height + PADDING)
-            _draw_card(page, machine, (left, top, width, height), most)
+            _draw_card(page, machine, (left, top, width, height), most, used)
         x, row_end = x + frame_width + PADDING, max(row_end, y + frame_height)
     return row_end
 
@@ -82,9 +85,12 @@ def _cells_width(machine: Machine) -> float:
     return max(sum(count * (CELL + GAP) + 2 * GAP + 4 for count in row) for row in _cell_rows(machine))
 
 
-def _draw_card(page: Page, machine: Machine, place: tuple[float, float, float, float], most: float) -> None:
+def _draw_card(
+    page: Page, machine: Machine, place: tuple[float, float, float, float], most: float, used: Fullness | None = None
+) -> None:
     left, top, width, _ = place
-    page.rectangle(*place, fill=PAPER, stroke=MACHINE[1], tip=machine_tip(machine), kind="machine")
+    tip = machine_tip(machine) + in_use(machine.name, used)
+    page.rectangle(*place, fill=paint(machine.name, used, PAPER), stroke=MACHINE[1], tip=tip, kind="machine")
     inside = width - 2 * PADDING
     name = shortened(machine.name, 12, inside, bold=True)
     page.text(left + PADDING, top + 19, name, bold=True, colour=INK)

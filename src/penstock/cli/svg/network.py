@@ -4,6 +4,7 @@ from math import hypot, sqrt
 
 from penstock.cli.output import size
 from penstock.cli.svg.elements import INK, MUTED, Page, shortened, text_width, widest
+from penstock.cli.svg.fullness import Fullness, has_failed, in_use, paint, words_of
 from penstock.cli.svg.layout import Point, lay_out
 from penstock.cli.words import bandwidth, plural
 from penstock.model.cluster import Cluster, Link, Machine
@@ -17,8 +18,8 @@ THINNEST, THICKEST = 1.0, 7.0  # lines; where there are many, the thickest are t
 ASIDE = 18  # how far a directed link keeps from the straight line, for its counterpart
 
 
-def draw_network(page: Page, cluster: Cluster, left: float, top: float) -> float:
-    """Put a network on the page; return where it ends."""
+def draw_network(page: Page, cluster: Cluster, left: float, top: float, used: Fullness | None = None) -> float:
+    """Put a network on the page, coloured by how full everything is where that is given; return where it ends."""
     detailed = len(cluster.node_index) <= DETAILED
     width, height = _node_size(cluster, detailed)
     at = lay_out(cluster, width, height)
@@ -26,12 +27,12 @@ def draw_network(page: Page, cluster: Cluster, left: float, top: float) -> float
     at = {name: (x - x0 + left, y - y0 + top) for name, (x, y) in at.items()}
     labelled = len(cluster.links) <= min(LABELLED, 2 * len(at))
     for link in cluster.links:
-        _draw_link(page, cluster, link, at)
+        _draw_link(page, cluster, link, at, used)
     if labelled:
         for link in cluster.links:
-            _draw_label(page, bandwidth(link.bandwidth_mbps), _label_place(link, at))
+            _draw_label(page, words_of(link.label, used) or bandwidth(link.bandwidth_mbps), _label_place(link, at))
     for machine in cluster.machines:
-        _draw_machine(page, machine, at[machine.name], (width, height), detailed)
+        _draw_machine(page, machine, at[machine.name], (width, height), detailed, used)
     for switch in cluster.switches:
         _draw_switch(page, switch, at[switch], width, 22 if detailed else height)
     return max(y for _, y in at.values()) + height / 2
@@ -66,15 +67,19 @@ def machine_tip(machine: Machine) -> str:
     return f"{machine.name}{where}: {', '.join(parts)}"
 
 
-def _draw_machine(page: Page, machine: Machine, at: Point, room: tuple[float, float], detailed: bool) -> None:
-    (x, y), (width, height), (fill, edge) = at, room, MACHINE
-    tip = machine_tip(machine)
+def _draw_machine(
+    page: Page, machine: Machine, at: Point, room: tuple[float, float], detailed: bool, used: Fullness | None
+) -> None:
+    (x, y), (width, height), edge = at, room, MACHINE[1]
+    fill, tip = paint(machine.name, used, MACHINE[0]), machine_tip(machine) + in_use(machine.name, used)
     page.rectangle(x - width / 2, y - height / 2, width, height, fill=fill, stroke=edge, tip=tip, kind="machine")
     if not detailed:
         page.text(x, y + 4, shortened(machine.name, 10, width - 8), points=10, anchor="middle")
         return
     page.text(x, y - 9, shortened(machine.name, 12, width - 8, bold=True), bold=True, anchor="middle")
-    for place, line in enumerate(_words(machine)):
+    words = _words(machine)
+    lines = [words[0], words_of(machine.name, used) or words[1]]
+    for place, line in enumerate(lines):
         page.text(x, y + 6 + 13 * place, line, points=10, anchor="middle", colour=MUTED)
 
 
@@ -85,13 +90,14 @@ def _draw_switch(page: Page, name: str, at: Point, width: float, height: float) 
     page.text(x, y + 4, shortened(name, 10, width - 8), points=10, anchor="middle", colour=INK)
 
 
-def _draw_link(page: Page, cluster: Cluster, link: Link, at: dict[str, Point]) -> None:
+def _draw_link(page: Page, cluster: Cluster, link: Link, at: dict[str, Point], used: Fullness | None) -> None:
     most = max(other.bandwidth_mbps for other in cluster.links)
     share = link.bandwidth_mbps / most if most else 0.0
     (x1, y1), (x2, y2) = at[link.source], at[link.target]
     tip = f"{link.label}: {bandwidth(link.bandwidth_mbps)}, {link.latency_ms:.3g} ms"
     if link.failure_probability:
         tip += f", fails with probability {link.failure_probability:.3g}"
+    tip += in_use(link.label, used)
     if link.directed:
         mx, my = _aside(link, at)
         way = f"M{x1:.1f},{y1:.1f} Q{mx:.1f},{my:.1f} {x2:.1f},{y2:.1f}"
@@ -99,7 +105,8 @@ def _draw_link(page: Page, cluster: Cluster, link: Link, at: dict[str, Point]) -
         way = f"M{x1:.1f},{y1:.1f} L{x2:.1f},{y2:.1f}"
     thickest = max(THICKEST - len(cluster.links) / 12, 3 * THINNEST)
     thick = THINNEST + (thickest - THINNEST) * sqrt(share)
-    page.path(way, stroke=LINK, width=thick, dashed=share == 0, tip=tip, kind="link")
+    dashed = share == 0 or has_failed(link.label, used)
+    page.path(way, stroke=paint(link.label, used, LINK), width=thick, dashed=dashed, tip=tip, kind="link")
     if link.directed:
         _draw_direction(page, link, at)
 

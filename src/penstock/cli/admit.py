@@ -1,0 +1,242 @@
+"""`penstock admit`: can this application be let in, on which paths, and at which rate?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.booking import BOOK, BookOption
+from penstock.cli.inputs import ApplicationArgument, JsonOption, cluster_names, policy_names
+
+if TYPE_CHECKING:
+    from penstock.control.book import Admitted, Refused
+    from penstock.model.book import Book, BookedPath, Booking
+    from penstock.model.topology import Application
+
+EXAMPLES = """Examples:
+
+  penstock admit face-detection field-and-cloud --pin camera=field1 --pin consumer=field1 --rate 0.1
+
+  penstock admit word-count star-8 --best-effort --priority 2 --as words
+
+  penstock admit face-detection --as second --pin camera=field2 --rate 0.2 --availability 0.99 --dry-run
+
+  penstock admit words --again
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def admit(
+    application: ApplicationArgument,
+    cluster: Annotated[
+        str | None,
+        typer.Argument(help="For the first: a cluster, as a file or a built-in name.", autocompletion=cluster_names),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Guarantee so many source tuples a second; without it, best effort.")
+    ] = None,
+    availability: Annotated[
+        float | None, typer.Option(help="Share of the time for which the rate, or any path, must be there.")
+    ] = None,
+    best_effort: Annotated[
+        bool, typer.Option("--best-effort", help="A fair share of what guaranteed applications leave.")
+    ] = False,
+    priority: Annotated[
+        float | None, typer.Option(help="Weight among best-effort applications; 1 unless said.")
+    ] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="COMPONENT=MACHINE where a component must be; repeat for more.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--as", help="The name in the book; else the application's own.")] = None,
+    policy: Annotated[
+        str, typer.Option(help="The policy that places each path.", autocompletion=policy_names)
+    ] = "sparcle",
+    paths: Annotated[int, typer.Option(help="Paths that it may have at most.", min=1)] = 8,
+    seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
+    again: Annotated[
+        bool, typer.Option("--again", help="Find new paths for an application that is in the book, by its name there.")
+    ] = False,
+    book: BookOption = BOOK,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let an application into a cluster, with a guaranteed rate or for its share of what is left, or say why not.
+
+    A path is one placement of all tasks with the routes of all streams. Paths are added until the rate is there for as
+    much of the time as was asked, given how often machines and links fail; none where that cannot be. What is
+    guaranteed is taken off before the rest is shared, in proportion to priorities where applications compete. A
+    refusal names what stands in the way and the least change that would help. Nothing runs: penstock operate runs what was let in.
+    """
+    from penstock.cli.output import print_json
+    from penstock.control.book import Admitted, BookFile, replan
+    from penstock.control.book import admit as let_in
+
+    file = BookFile(book)
+    if again:
+        _refuse_beside_again(cluster, rate, best_effort, priority, availability, pin, name)
+        before = file.load()
+        result = replan(before, application, paths=paths)
+    else:
+        wanted = _wanted(application, rate, availability, best_effort, priority, pin, name)
+        before = _book(file, cluster)
+        result = let_in(before, wanted, policy=policy, paths=paths, seed=seed, given=application)
+    if isinstance(result, Admitted) and not dry_run:
+        file.save(result.book, before.version if file.exists() else None)
+    if as_json:
+        print_json(_as_json(result, dry_run))
+    else:
+        _print(result, before, book, dry_run)
+    if not isinstance(result, Admitted):
+        raise typer.Exit(1)
+
+
+def _wanted(
+    text: str,
+    rate: float | None,
+    availability: float | None,
+    best_effort: bool,
+    priority: float | None,
+    pin: list[str] | None,
+    name: str | None,
+) -> "Application":
+    """Return the application with what is asked for it."""
+    from msgspec import ValidationError, convert
+    from msgspec.structs import asdict
+
+    from penstock.cli.inputs import application as find
+    from penstock.model.entity import explain
+    from penstock.model.errors import InvalidInput
+    from penstock.model.topology import Application
+
+    found = find(text)
+    if best_effort and rate is not None:
+        raise InvalidInput("rate", f"expected a rate or --best-effort, got {rate:g} and both; leave one out")
+    if rate is not None and not 0 < rate < float("inf"):
+        raise InvalidInput("rate", f"expected source tuples a second > 0, got {rate:g}")
+    if rate is not None and priority is not None:
+        raise InvalidInput("priority", f"only best-effort applications have one, got {priority:g} beside --rate")
+    guaranteed = None if best_effort else found.guaranteed_tps if rate is None else rate
+    changes = {
+        "name": found.name if name is None else name,
+        "components": _pinned(found, pin or []),
+        "guaranteed_tps": guaranteed,
+        "availability": found.availability if availability is None else availability,
+        "priority": found.priority if priority is None else priority,
+    }
+    try:
+        return convert({**asdict(found), **changes}, Application, from_attributes=True)
+    except ValidationError as error:
+        raise explain(error, changes, Application) from None
+
+
+def _pinned(application: "Application", pins: list[str]) -> tuple[object, ...]:
+    from msgspec.structs import replace
+
+    from penstock.model.errors import InvalidInput, UnknownName, choices
+
+    where: dict[str, str] = {}
+    for text in pins:
+        component, equals, machine = text.partition("=")
+        if not equals or not machine:
+            raise InvalidInput("pin", f"expected COMPONENT=MACHINE, got {text!r}")
+        if component not in application.index:
+            raise UnknownName("pin", f"no component is named {component!r}; there are {choices(application.index)}")
+        where[component] = machine
+    return tuple(replace(one, pinned=where.get(one.name, one.pinned)) for one in application.components)
+
+
+def _book(file: "object", cluster: str | None) -> "Book":
+    """Return the book as it is, or an empty one of a cluster."""
+    from penstock.cli.inputs import cluster as find
+    from penstock.control.book import BookFile
+    from penstock.model.book import Book
+    from penstock.model.errors import FileProblem, InvalidInput
+    from penstock.model.plan import digest
+
+    assert isinstance(file, BookFile), "it is given one"
+    if not file.exists():
+        if cluster is None:
+            raise FileProblem(f"{file.path}: there is no book yet; name the cluster too: penstock admit APP CLUSTER")
+        return Book(cluster=find(cluster))
+    there = file.load()
+    if cluster is not None and digest(find(cluster)) != digest(there.cluster):
+        problem = (
+            f"{file.path} is of {there.cluster.name!r}, which is another cluster; use another --book, or name none"
+        )
+        raise InvalidInput("cluster", problem)
+    return there
+
+
+def _refuse_beside_again(*given: object) -> None:
+    from penstock.model.errors import InvalidInput
+
+    names = ("cluster", "rate", "best_effort", "priority", "availability", "pin", "as")
+    for name, value in zip(names, given, strict=True):
+        if value not in (None, False, []):
+            problem = f"expected none beside --again, which asks for what was asked before, got {value!r}"
+            raise InvalidInput(name, f"{problem}; release the application and admit it anew")
+
+
+def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bool) -> None:
+    from penstock.cli.booking import print_changes, promise, share
+    from penstock.cli.output import console, number
+    from penstock.cli.words import plural
+    from penstock.control.book import Refused
+
+    if isinstance(result, Refused):
+        console.print(f"[red]refused[/] [bold]{result.application}[/]: {result.reason}", soft_wrap=True)
+        for remedy in result.remedies[1:]:  # the reason ends with the first
+            console.print(f"  or {remedy.text}", soft_wrap=True)
+        console.print(f"[dim]{file} is as it was.[/]" if before.bookings else "[dim]Nothing was reserved.[/]")
+        return
+    booking = result.booking
+    would = "would be admitted" if dry_run else "admitted"
+    console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {promise(booking)}, paths by {booking.policy}")
+    console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}")
+    asked = "" if booking.availability is None else f", asked for {share(booking.availability)}"
+    what = "the rate" if booking.guaranteed else "one of them"
+    console.print(f"  {what} is there {share(booking.achieved_availability)} of the time{asked}")
+    for position, path in enumerate(booking.paths):
+        _print_path(position, path, booking)
+    if result.rates:
+        console.print("others:")
+        print_changes(result.rates)
+    if not dry_run:
+        console.print(f"[dim]{file} is at version {result.book.version}; see it by penstock book[/]", soft_wrap=True)
+
+
+def _print_path(position: int, path: "BookedPath", booking: "Booking") -> None:
+    from penstock.cli.output import console, number
+    from penstock.model.cluster import machine_of
+
+    where = {name: ", ".join(dict.fromkeys(map(machine_of, slots))) for name, slots in path.plan.tasks.items()}
+    rate = path.reserved_tps if booking.guaranteed else path.rate_tps
+    console.print(f"  path {position + 1}: [bold]{number(rate)}/s[/]")
+    console.print(
+        "    " + " · ".join(f"{name} [cyan]{machines}[/]" for name, machines in where.items()), soft_wrap=True
+    )
+    for route in path.plan.routes:
+        console.print(f"    [dim]{route.stream}: {' '.join(route.links)}[/]", soft_wrap=True)
+
+
+def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
+    from penstock.cli.booking import changes_json
+    from penstock.control.book import Refused
+
+    if isinstance(result, Refused):
+        remedies = [remedy._asdict() | {"also": [one._asdict() for one in remedy.also]} for remedy in result.remedies]
+        told = {"admitted": False, "application": result.application, "reason": result.reason}
+        return {**told, "binding": result.binding, "remedies": remedies}
+    booking = result.booking
+    return {
+        "admitted": True,
+        "saved": not dry_run,
+        "application": booking.name,
+        "promise": booking.kind,
+        "rate_tps": booking.rate_tps,
+        "availability": booking.achieved_availability,
+        "paths": booking.paths,
+        "version": result.book.version,
+        "others": changes_json(result.rates)["rates"],
+    }

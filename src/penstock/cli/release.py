@@ -1,0 +1,32 @@
+"""`penstock release`: take an application out of the book, so that others may have what it had."""
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.booking import BOOK, BookOption
+from penstock.cli.inputs import JsonOption
+
+
+@app.command(epilog="Example: penstock release words")
+def release(
+    application: Annotated[str, typer.Argument(metavar="APP", help="Its name in the book.")],
+    book: BookOption = BOOK,
+    as_json: JsonOption = False,
+) -> None:
+    """Take an application out of a cluster's book; best-effort applications share what it leaves."""
+    from penstock.cli.booking import changes_json, load_book, print_changes
+    from penstock.cli.output import console, print_json
+    from penstock.control.book import BookFile, rate_changes
+    from penstock.control.book import release as without
+
+    before = load_book(book)
+    after = without(before, application)
+    BookFile(book).save(after, before.version)
+    changed = rate_changes(before, after)
+    if as_json:
+        print_json({"released": application, "version": after.version, **changes_json(changed)})
+        return
+    console.print(f"released [bold]{application}[/]; {book} is at version {after.version}", soft_wrap=True)
+    print_changes(changed)

@@ -1,0 +1,54 @@
+"""The colours of what is in use: from pale for little to red for all of it, grey for what has failed."""
+
+from collections.abc import Mapping
+
+from penstock.cli.svg.elements import MUTED, Page, text_width
+
+Fullness = Mapping[str, float | None]
+"""By element, the share that is in use; None where it has failed."""
+
+FAILED = "#c4c9cf"
+STEPS = (  # from a share on
+    (0.0, "#eef3f8", "idle"),
+    (1e-9, "#cfe8d5", "below 50 %"),
+    (0.5, "#8fcf9f", "50 to 80 %"),
+    (0.8, "#f5c96b", "80 to 100 %"),
+    (0.999, "#e8785f", "full"),
+)
+
+
+def paint(element: str, used: Fullness | None, otherwise: str) -> str:
+    """Return the colour of an element; `otherwise` where nobody says how full anything is."""
+    if used is None:
+        return otherwise
+    share = used.get(element, 0.0)
+    return FAILED if share is None else [colour for least, colour, _ in STEPS if share >= least][-1]
+
+
+def has_failed(element: str, used: Fullness | None) -> bool:
+    """Return whether an element is known to have failed."""
+    return used is not None and used.get(element, 0.0) is None
+
+
+def words_of(element: str, used: Fullness | None) -> str:
+    """Write how full an element is; nothing where nobody says."""
+    if used is None:
+        return ""
+    share = used.get(element, 0.0)
+    return "failed" if share is None else f"{share:.0%} used"
+
+
+def in_use(element: str, used: Fullness | None) -> str:
+    """Write the same as the end of a longer text."""
+    words = words_of(element, used)
+    return f"; {words}" if words else ""
+
+
+def draw_legend(page: Page, left: float, top: float) -> float:
+    """Put what the colours mean on the page; return where that ends."""
+    x = left
+    for colour, words in [*((colour, words) for _, colour, words in STEPS), (FAILED, "failed")]:
+        page.rectangle(x, top, 14, 14, fill=colour, stroke=MUTED, round_by=3)
+        page.text(x + 20, top + 11, words, points=11, colour=MUTED)
+        x += 34 + text_width(words, 11)
+    return top + 14
