@@ -11,7 +11,7 @@ from penstock.experiments.figure import Claim, Figure, Value
 from penstock.experiments.predictive_live import FIGURES
 from penstock.experiments.predictive_live.fidelity import FIDELITY, deviation, fitted, rank_correlation
 from penstock.experiments.predictive_live.piloted import AUTOPILOT, interval
-from penstock.experiments.predictive_live.tables import latencies, throughput_tps
+from penstock.experiments.predictive_live.tables import carried_tps, latencies
 
 LIVE_MS = np.array([100.0, 150.0, 200.0, 260.0, 300.0])
 
@@ -21,7 +21,7 @@ def fidelity_rows(twin_ms: Sequence[float], twin_tps: float = 49.0, late: float 
         {"application": "word-count", "placement": f"random {number}", "machines": 5, "live_ms": live, "twin_ms": twin,
          "delay_ms": 10.0 + live**0.5, "half_a_ms": live - 1, "half_b_ms": live + 1, "tuples": 100, "unfinished": 0,
          "late": late, "live_tps": 50.0 if number == 0 else float("nan"), "twin_tps": twin_tps, "even_tps": 55.0,
-         "filled_late": 0.1}
+         "full_tps": 50.5, "half_a_tps": 49.5, "half_b_tps": 50.5, "flooded_late": 0.1}
         for number, (live, twin) in enumerate(zip(LIVE_MS, twin_ms, strict=True))
     )  # fmt: skip
 
@@ -136,7 +136,15 @@ def test_latencies_are_those_of_tuples_due_in_a_stretch() -> None:
     assert (seen.tuples, seen.unfinished) == (3, 1)
     assert seen.mean_ms == pytest.approx(200.0)
     assert seen.halves_ms == pytest.approx((200.0, float("nan")), nan_ok=True)
-    assert throughput_tps(tuples, 1.0, 3.0) == pytest.approx(1.0)
+
+
+def test_what_is_carried_is_what_comes_out_where_the_least_does() -> None:
+    ends = pd.DataFrame(
+        {"component": ["words"] * 6 + ["lines"] * 2, "finished": [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 1.0, 2.5]}
+    )
+    assert carried_tps(ends, {"words": 2.0, "lines": 1.0}, 1.0, 3.0) == pytest.approx(1.0)
+    assert carried_tps(ends, {"words": 4.0, "lines": 1.0}, 1.0, 3.0) == pytest.approx(0.5)
+    assert carried_tps(ends, {"words": 2.0, "counts": 1.0}, 1.0, 3.0) == 0.0
 
 
 @pytest.mark.parametrize(

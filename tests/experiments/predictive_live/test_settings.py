@@ -6,13 +6,14 @@ import pytest
 from penstock.control.exploration.drawing import machines_used
 from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.predictive.settings import cluster
-from penstock.experiments.predictive_live.placements import places, spread
+from penstock.experiments.predictive_live.placements import places
 from penstock.experiments.predictive_live.settings import (
     APPLICATIONS,
     DEFAULT,
     LOAD,
     SLOWER,
     Phases,
+    Raised,
     Setting,
     slowed,
     slowed_cluster,
@@ -50,11 +51,13 @@ def test_an_unknown_application_is_refused_with_the_choices() -> None:
         _ = Setting("no-such").maximum_tps
 
 
-def test_phases_change_the_rate_when_they_are_said_to_and_keep_their_beginning() -> None:
-    phases = Phases(rate=100.0, steady_s=50.0, then_tps=400.0)
+def test_phases_raise_the_rate_when_they_are_said_to_and_keep_their_beginning() -> None:
+    phases = Phases(rate=100.0, raised=(Raised(50.0, 75.0, 400.0), Raised(90.0, 1000.0, 0.0)))
     counts = phases.counts(2000, np.random.default_rng(3))
     assert counts[:1000].sum() == pytest.approx(5000, rel=0.06)
-    assert counts[1000:].sum() == pytest.approx(20000, rel=0.03)
+    assert counts[1000:1500].sum() == pytest.approx(10000, rel=0.04)
+    assert counts[1500:1800].sum() == pytest.approx(1500, rel=0.1)
+    assert counts[1800:].sum() == 0
     assert (phases.counts(500, np.random.default_rng(3)) == counts[:500]).all()
 
 
@@ -67,14 +70,3 @@ def test_placements_begin_with_the_default_and_all_sustain_the_load(name: str) -
     assert len({place.name for place in found}) == 12
     assert all(evaluator.evaluate(place.placement).rate_tps > setting.rate_tps for place in found)
     assert len({machines_used(setting.cluster, place.placement) for place in found}) > 3
-
-
-def test_placements_to_saturate_reach_from_the_least_to_the_most_that_is_carried() -> None:
-    setting = Setting("word-count")
-    found = places(setting, 8, seed=0)
-    rates = [Evaluator(setting.application, setting.cluster).evaluate(one.placement).rate_tps for one in found]
-    picked = spread(setting, found, 3)
-    own = [Evaluator(setting.application, setting.cluster).evaluate(one.placement).rate_tps for one in picked]
-    assert own == sorted(own)
-    assert (own[0], own[-1]) == (min(rates), max(rates))
-    assert len(spread(setting, found, 100)) == 8

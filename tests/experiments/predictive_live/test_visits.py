@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
 from penstock.experiments.live.running import live_session
-from penstock.experiments.predictive_live.fidelity import calibrated
+from penstock.experiments.predictive_live.fidelity import calibrated, sink_gains
 from penstock.experiments.predictive_live.placements import places
 from penstock.experiments.predictive_live.settings import Setting
-from penstock.experiments.predictive_live.tables import latencies, source_tuples, throughput_tps
-from penstock.experiments.predictive_live.visits import Lengths, Place, Timetable, tour
+from penstock.experiments.predictive_live.tables import carried_tps, followed, latencies
+from penstock.experiments.predictive_live.visits import Flood, Lengths, Place, Timetable, tour
+from penstock.model.instance import Instance
 from penstock.model.placement import Placement
 
 pytestmark = pytest.mark.spark
@@ -26,7 +28,10 @@ def spark() -> Iterator[SparkSession]:
 def test_a_timetable_is_as_long_as_its_visits() -> None:
     [first, second] = places(Setting("word-count", machines=2), 2, seed=0)
     each = Lengths(1.0, 0.5, 1.5)
-    assert Timetable([first, second], [first], Lengths(0.0, 0.5, 2.0), each, each, 4.0).steady_s == pytest.approx(9.5)
+    floods = [Flood(second, 50.0), Flood(first, 60.0)]
+    table = Timetable([first, second], floods, Lengths(0.0, 0.5, 2.0), each, each, 4.0)
+    assert table.steady_s == pytest.approx(9.5)
+    assert np.array(table.raised) == pytest.approx(np.array([(10.5, 12.5, 50.0), (13.5, 15.5, 60.0)]))
 
 
 def test_placements_are_visited_one_after_another_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -35,17 +40,20 @@ def test_placements_are_visited_one_after_another_in_one_run(spark: SparkSession
     slots = first.placement.slots
     second = Place("exchanged", Placement((slots[1], slots[0], *slots[2:])))  # two moves, not thirty
     lengths = Lengths(2.0, 0.5, 2.0)
-    table = Timetable([first, second], [second], Lengths(0.0, 0.5, 3.0), lengths, lengths, 5.0)
+    over_tps = 1.2 * setting.maximum_tps
+    table = Timetable([first, second], [Flood(second, over_tps)], Lengths(0.0, 0.5, 3.0), lengths, lengths, 5.0)
     told: list[str] = []
-    toured = tour(setting, table, 2 * setting.maximum_tps, tmp_path, 0, told.append)
-    assert [visit.saturated for visit in toured.visits] == [False, False, True]
+    toured = tour(setting, table, tmp_path, 0, told.append)
+    assert [visit.over_tps for visit in toured.visits] == [None, None, over_tps]
     assert all(earlier.end <= later.start for earlier, later in zip(toured.visits, toured.visits[1:], strict=False))
     assert second.name in told[1]
 
-    tuples = source_tuples(spark, toured.telemetry)
-    under_load = [latencies(tuples, visit.start, visit.end) for visit in toured.visits[:2]]
-    assert all(seen.tuples > 10 and seen.mean_ms > 0 for seen in under_load)
-    assert throughput_tps(tuples, toured.visits[2].start, toured.visits[2].end) > 2 * setting.rate_tps
+    gains = sink_gains(Instance(setting.application, setting.cluster))
+    assert gains == pytest.approx({"index-database": 1.0, "count-database": 1.0})
+    seen = followed(spark, toured.telemetry, list(gains))
+    under_load = [latencies(seen.tuples, visit.start, visit.end) for visit in toured.visits[:2]]
+    assert all(one.tuples > 10 and one.mean_ms > 0 for one in under_load)
+    assert carried_tps(seen.ends, gains, toured.visits[2].start, toured.visits[2].end) > 2 * setting.rate_tps
 
     found = calibrated(spark, setting, toured)
     assert found.costs.components["rules"].cpu == pytest.approx(setting.application["rules"].cpu, rel=0.5)

@@ -1,7 +1,5 @@
 """Which placements are visited: the default, what some policies do, and random ones, all of which sustain the load."""
 
-import numpy as np
-
 from penstock.control.exploration.drawing import Drawing
 from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Objective
@@ -23,11 +21,3 @@ def places(setting: Setting, number: int, seed: int) -> list[Place]:
         if len(found) < number and isinstance(placed, Placement) and drawing.sustains(placed):
             found.append(Place(policy, placed))
     return found + [Place(f"random {turn + 1}", drawing.draw()) for turn in range(number - len(found))]
-
-
-def spread(setting: Setting, visited: list[Place], number: int) -> list[Place]:
-    """Return so many of some placements, from the one that carries least to the one that carries most."""
-    planner = Planner(setting.application, setting.cluster)
-    ranked = sorted(visited, key=lambda place: planner.evaluator.evaluate(place.placement).rate_tps)
-    picked = np.linspace(0, len(ranked) - 1, min(number, len(ranked))).round().astype(int)
-    return [ranked[place] for place in picked]

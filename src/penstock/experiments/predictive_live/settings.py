@@ -49,21 +49,31 @@ APPLICATIONS = {
 }
 
 
+class Raised(NamedTuple):
+    """A stretch of time, in seconds since the first tuple, in which another rate comes."""
+
+    begin: float
+    end: float
+    tps: float
+
+
 @dataclass(frozen=True)
 class Phases:
-    """Poisson arrivals at one rate and, after some seconds, at another."""
+    """Poisson arrivals at one rate, and at others for a while."""
 
     even: ClassVar[bool] = False
     slot: ClassVar[float] = 0.05
 
     rate: float
-    steady_s: float = np.inf
-    then_tps: float = 0.0
+    raised: tuple[Raised, ...] = ()
 
     def counts(self, slots: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw a Poisson number for every slot."""
-        early = np.arange(slots) * self.slot < self.steady_s
-        return rng.poisson(np.where(early, self.rate, self.then_tps) * self.slot)
+        at = np.arange(slots) * self.slot
+        tps = np.full(slots, self.rate)
+        for stretch in self.raised:
+            tps[(at >= stretch.begin) & (at < stretch.end)] = stretch.tps
+        return rng.poisson(tps * self.slot)
 
 
 @dataclass(frozen=True)

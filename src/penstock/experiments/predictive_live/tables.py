@@ -1,11 +1,11 @@
 """What the pipeline's tables say of a stretch of time of a run."""
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import each_once
@@ -27,17 +27,28 @@ class Stretch(NamedTuple):
     unfinished: int
 
 
-def source_tuples(spark: SparkSession, telemetry: Path) -> pd.DataFrame:
-    """Return when each source tuple of a run was due and finished, by the pipeline."""
+class Followed(NamedTuple):
+    """What became of the tuples of a run."""
+
+    tuples: pd.DataFrame  # a row a source tuple: due, finished, latency, complete
+    ends: pd.DataFrame  # a row a tuple that a sink processed: component, finished
+
+
+def followed(spark: SparkSession, telemetry: Path, sinks: Collection[str]) -> Followed:
+    """Return when each source tuple of a run was due and finished and what sinks processed when, by the pipeline."""
     raw, _ = read_telemetry(spark, telemetry)
     good = ingest(raw).good.cache()
     clocks = clock_table(good).cache()
-    frame: DataFrame = make_tuples(each_once(make_hops(good, clocks)), good, clocks)
+    hops = each_once(make_hops(good, clocks)).cache()
+    component = hops["target_component"]
     try:
-        return frame.select(*COLUMNS).toPandas()
+        return Followed(
+            make_tuples(hops, good, clocks).select(*COLUMNS).toPandas(),
+            hops.where(component.isin(*sinks)).select(component.alias("component"), "finished").toPandas(),
+        )
     finally:
-        clocks.unpersist()
-        good.unpersist()
+        for cached in (hops, clocks, good):
+            cached.unpersist()
 
 
 def latencies(tuples: pd.DataFrame, start: float, end: float) -> Stretch:
@@ -55,7 +66,11 @@ def latencies(tuples: pd.DataFrame, start: float, end: float) -> Stretch:
     )
 
 
-def throughput_tps(tuples: pd.DataFrame, start: float, end: float) -> float:
-    """Return the source tuples a second whose whole tree ended between two times."""
-    ended = tuples["complete"] & (tuples["finished"] >= start) & (tuples["finished"] < end)
-    return float(np.count_nonzero(ended)) / (end - start)
+def carried_tps(ends: pd.DataFrame, gains: Mapping[str, float], start: float, end: float) -> float:
+    """Return the source tuples a second that come out between two times, at the sinks that see the fewest.
+
+    gains: of every sink, the tuples that it processes for a source tuple. While queues fill, few source tuples end as a
+    whole, but what limits a placement lets through as much as ever.
+    """
+    counts = ends[(ends["finished"] >= start) & (ends["finished"] < end)]["component"].value_counts()
+    return min(float(counts.get(sink, 0)) / gain for sink, gain in gains.items()) / (end - start)
