@@ -3,7 +3,19 @@
 import sys
 from importlib import import_module
 
-NAMES = ("estimator", "placement", "slotted", "events", "emulation", "tracking", "checkpoints", "pipeline", "streaming")
+NAMES = (
+    "estimator",
+    "placement",
+    "sparcle",
+    "book",
+    "slotted",
+    "events",
+    "emulation",
+    "tracking",
+    "checkpoints",
+    "pipeline",
+    "streaming",
+)
 
 for name in sys.argv[1:] or NAMES:
     if name not in NAMES:

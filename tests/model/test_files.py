@@ -114,7 +114,7 @@ WRONG_APPLICATIONS: list[tuple[Change, str]] = [
     (put("rate_tps", {"a b": 1.0}), "rate_tps.a b: expected a name without white space"),
     (put("components.1.parallelism", 10**12), "components[1].parallelism: expected a whole number ≤ 100000"),
     (put("availability", 1.5), "availability: expected a number ≤ 1"),
-    (put("availability", 0.9), "availability: expected guaranteed_tps beside it"),
+    (put("availability", 1.5), "availability: expected a number ≤ 1, got 1.5"),
 ]
 WRONG_CLUSTERS: list[tuple[Change, str]] = [
     (put("machines.3.cores", -2), "machines[3].cores: expected a whole number ≥ 1, got -2"),

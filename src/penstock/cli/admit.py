@@ -66,7 +66,8 @@ def admit(
     A path is one placement of all tasks with the routes of all streams. Paths are added until the rate is there for as
     much of the time as was asked, given how often machines and links fail; none where that cannot be. What is
     guaranteed is taken off before the rest is shared, in proportion to priorities where applications compete. A
-    refusal names what stands in the way and the least change that would help. Nothing runs: penstock operate runs what was let in.
+    refusal names what stands in the way and the least change that would help. Nothing runs yet: penstock operate runs
+    what was let in.
     """
     from penstock.cli.output import print_json
     from penstock.control.book import Admitted, BookFile, replan

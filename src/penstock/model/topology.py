@@ -204,9 +204,9 @@ class Application(Topology, frozen=True, dict=True):
     """A topology that is to run: its offered load, its weight among others, what it is promised."""
 
     rate_tps: dict[Name, Positive] = {}  # offered load of each source component; absent: unknown
-    priority: Positive = 1.0
-    guaranteed_tps: Positive | None = None
-    availability: Share | None = None  # share of the time for which the guarantee must hold
+    priority: Positive = 1.0  # among others without a guarantee
+    guaranteed_tps: Positive | None = None  # None: best effort
+    availability: Share | None = None  # share of the time for which the guarantee, or one path at least, must hold
 
     def _check(self) -> None:
         super()._check()
@@ -217,8 +217,6 @@ class Application(Topology, frozen=True, dict=True):
         without = [component.name for component in self.sources if component.name not in self.rate_tps]
         if self.rate_tps and without:
             raise InvalidInput("rate_tps", f"expected a rate for every source or none at all, {without[0]!r} has none")
-        if self.availability is not None and self.guaranteed_tps is None:
-            raise InvalidInput("availability", "expected guaranteed_tps beside it, got none")
 
     @property
     def offered_tps(self) -> float | None:

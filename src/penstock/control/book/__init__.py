@@ -1,0 +1,47 @@
+"""Admission and sharing: the book of a cluster, and everything that changes it.
+
+`admit` lets an application in or refuses it with what would help; `release`, `reprioritise`, `replan` change what is
+booked; `fail`, `restore` and `set_capacity` say what became of the cluster. Each returns another book and leaves the
+one it was given as it is. `BookFile` keeps a book in a file that several processes may change.
+"""
+
+from penstock.control.book.admission import Admitted, Refused, admit, replan
+from penstock.control.book.changes import (
+    Changed,
+    RateChange,
+    Unmet,
+    fail,
+    rate_changes,
+    release,
+    reprioritise,
+    restore,
+    set_capacity,
+    unmet,
+)
+from penstock.control.book.file import BookFile
+from penstock.control.book.remedies import Remedy, RemedyKind
+from penstock.control.book.sharing import BookShares, Usage, shares, usage
+
+__all__ = [
+    "Admitted",
+    "BookFile",
+    "BookShares",
+    "Changed",
+    "RateChange",
+    "Refused",
+    "Remedy",
+    "RemedyKind",
+    "Unmet",
+    "Usage",
+    "admit",
+    "fail",
+    "rate_changes",
+    "release",
+    "replan",
+    "reprioritise",
+    "restore",
+    "set_capacity",
+    "shares",
+    "unmet",
+    "usage",
+]

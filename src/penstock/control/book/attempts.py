@@ -1,0 +1,190 @@
+"""Paths for an application: until its guarantee holds, or until one of them works for as long as was asked.
+
+Guaranteed (SPARCLE, §IV-D): path after path on what guaranteed applications leave, the use of each subtracted at its
+full rate, until P(Σ rates of working paths ≥ R) ≥ A (7). Subtracting the full rate is what makes the next path another
+one. When the guarantee holds, the paths are cut down from the last to the first, each to the least that still keeps
+it, since what is reserved is lost to others: never more than R, and of the last path only what is missing.
+
+Best effort: path after path on the predicted capacities (6) until P(at least one works) ≥ A; here, too, a path's use
+at its predicted rate is subtracted before the next is looked for.
+
+Where that leaves no further path, because all must share an element such as the machine of a source, SPARCLE would
+give up, though paths are wanted for the time when others do not work. So there is one more way, ours: the next path is
+looked for on what is left when no path is kept for more than R (guaranteed), or when elements are divided evenly over
+the paths that use them (best effort), and it has to avoid an element of the earlier paths: the one that would raise the
+availability most if it never failed, or else the next few after it.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.control.book.paths import Found, Request, Shortage, next_path
+from penstock.control.book.room import Room, room_of
+from penstock.estimate.availability import REACHED, any_works, carries
+from penstock.model.book import Book
+from penstock.model.cluster import check_pins
+from penstock.policies.allocation.prediction import predicted
+
+ROUNDING = 1e-12  # by which a probability may fall short of what was asked
+AVOIDED = 6  # elements that a further path is asked to avoid, one at a time
+
+
+class Attempt(NamedTuple):
+    """The paths that were found, whether they are enough, and why there are no more."""
+
+    paths: tuple[Found, ...]
+    rates: tuple[float, ...]  # kept for each path, of a guaranteed application; else what is predicted
+    achieved: float  # availability
+    met: bool
+    shortage: Shortage | None = None
+
+
+def attempt(book: Book, request: Request, room: Room | None = None) -> Attempt:
+    """Look for paths on what the book's guaranteed applications leave, or on another room; the book stays as it is."""
+    application = request.application
+    check_pins(application, book.cluster)
+    if (obstacle := _pinned_to_failed(book, request)) is not None:
+        return Attempt((), (), 0.0, False, obstacle)
+    if application.guaranteed_tps is not None:
+        return _guaranteed(book, request, application.guaranteed_tps, room or room_of(book))
+    return _best_effort(book, request, room or room_of(book))
+
+
+def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
+    for component in request.application.components:
+        if component.pinned is not None and component.pinned in book.failed:
+            where = f"component {component.name!r} is pinned to machine {component.pinned!r}, which has failed"
+            return Shortage(f"{where}; restore it or pin the component to another", (component.pinned,))
+    if all(machine.name in book.failed for machine in book.cluster.machines):
+        return Shortage("every machine has failed; restore one")
+    return None
+
+
+def _guaranteed(book: Book, request: Request, wanted: float, room: Room) -> Attempt:
+    fails, asked = book.failure_probabilities, request.application.availability or 0.0
+    tight = wide = room
+    paths: list[Found] = []
+    rates: list[float] = []
+    achieved, shortage = 0.0, None
+    for _ in range(request.paths):
+        found = next_path(request, tight, book.cluster)
+        if isinstance(found, Shortage) and sum(rates) >= wanted * (1 - REACHED):
+            found = _another_way(book, request, wide, paths, rates) or found
+        if isinstance(found, Shortage):
+            shortage = found
+            break
+        paths.append(found)
+        rates.append(min(found.rate_tps, wanted))
+        achieved = carries([path.load for path in paths], rates, wanted, fails)
+        if _holds(rates, wanted, achieved, asked):
+            return _kept(paths, _cut_down(paths, rates, wanted, asked, fails), wanted, fails)
+        tight = tight.less(found.load, found.rate_tps, found.memory_mb)
+        wide = wide.less(found.load, rates[-1], found.memory_mb)
+    return Attempt(tuple(paths), tuple(rates), achieved, False, shortage)
+
+
+def _kept(paths: list[Found], rates: list[float], wanted: float, fails: Mapping[str, float]) -> Attempt:
+    """Return what is booked: the paths of which anything is kept."""
+    used = [number for number, rate in enumerate(rates) if rate > 0]
+    achieved = carries([path.load for path in paths], rates, wanted, fails)
+    return Attempt(tuple(paths[number] for number in used), tuple(rates[number] for number in used), achieved, True)
+
+
+def _holds(rates: list[float], wanted: float, achieved: float, asked: float) -> bool:
+    """Return whether a guarantee holds; where no availability was asked for, while everything works."""
+    return sum(rates) >= wanted * (1 - REACHED) and achieved >= asked - ROUNDING
+
+
+def _cut_down(
+    paths: list[Found], rates: list[float], wanted: float, asked: float, fails: Mapping[str, float]
+) -> list[float]:
+    """Return the least rates that keep a guarantee, the last path's first."""
+    cut, elements = list(rates), [path.load for path in paths]
+    for number in reversed(range(len(cut))):
+        others = cut[:number] + cut[number + 1 :]
+        sums = {sum(some) for some in chain.from_iterable(combinations(others, k) for k in range(len(others) + 1))}
+        steps = sorted({0.0, cut[number]} | {wanted - some for some in sums if 0 < wanted - some < cut[number]})
+        low, high = 0, len(steps) - 1  # the availability does not fall with the rate, and changes only at the steps
+        while low < high:
+            middle = (low + high) // 2
+            trial = [*cut[:number], steps[middle], *cut[number + 1 :]]
+            if _holds(trial, wanted, carries(elements, trial, wanted, fails), asked):
+                high = middle
+            else:
+                low = middle + 1
+        cut[number] = steps[high]
+    return cut
+
+
+def _best_effort(book: Book, request: Request, there_is: Room) -> Attempt:
+    asked, fails = request.application.availability or 0.0, book.failure_probabilities
+    expected = there_is.times(_predicted_shares(book, request))  # (6)
+    room = expected
+    paths: list[Found] = []
+    achieved, shortage = 0.0, None
+    while len(paths) < request.paths:
+        found = next_path(request, room, book.cluster)
+        if isinstance(found, Shortage) and paths:
+            found = _another_way(book, request, _divided(expected, paths), paths) or found
+        if isinstance(found, Shortage):
+            shortage = found
+            break
+        paths.append(found)
+        achieved = any_works([path.load for path in paths], fails)
+        if achieved >= asked - ROUNDING:
+            break
+        room = room.less(found.load, found.rate_tps, found.memory_mb)
+    rates = tuple(path.rate_tps for path in paths)
+    return Attempt(tuple(paths), rates, achieved, bool(paths) and achieved >= asked - ROUNDING, shortage)
+
+
+def _divided(expected: Room, paths: list[Found]) -> Room:
+    """Return what one more path can expect where elements are divided evenly over the paths that use them."""
+    users = [element for path in paths for element, kinds in path.load.items() if kinds]
+    room = expected.times({element: 1.0 / (1 + users.count(element)) for element in users})
+    for path in paths:
+        room = room.less({}, 0.0, path.memory_mb)
+    return room
+
+
+def _another_way(
+    book: Book, request: Request, room: Room, paths: list[Found], rates: list[float] | None = None
+) -> Found | None:
+    """Return a path that avoids an element of the earlier ones; None where none of the few tried can be avoided."""
+    pinned = {component.pinned for component in request.application.components}
+    ends = [element for element in by_gain(book, request, paths, rates) if element not in pinned]
+    for element in ends[:AVOIDED]:
+        found = next_path(request, room.without(element), book.cluster)
+        if not isinstance(found, Shortage) and not any(set(found.load) == set(path.load) for path in paths):
+            return found
+    return None
+
+
+def by_gain(book: Book, request: Request, paths: Sequence[Found], rates: Sequence[float] | None = None) -> list[str]:
+    """Return the elements of paths that may fail, first the one that would raise the availability most if it did not.
+
+    With `rates` that of the rate asked for, else that of any path.
+    """
+    fails, elements = dict(book.failure_probabilities), [path.load for path in paths]
+    wanted = request.application.guaranteed_tps or 0.0
+
+    def without_failures_of(name: str) -> float:
+        perfect = fails | {name: 0.0}
+        return any_works(elements, perfect) if rates is None else carries(elements, rates, wanted, perfect)
+
+    names = dict.fromkeys(name for load in elements for name in load if fails[name] > 0)
+    return sorted(names, key=without_failures_of, reverse=True)
+
+
+def _predicted_shares(book: Book, request: Request) -> dict[str, float]:
+    """Return which share of each element the application can expect among best-effort ones."""
+    others: dict[str, float] = {}
+    for booking in book.bookings:
+        if not booking.guaranteed:
+            for element in {element for path in booking.paths for element, kinds in path.load.items() if kinds}:
+                others[element] = others.get(element, 0.0) + booking.priority
+    shares = predicted(np.ones(len(others)), request.priority, np.array(list(others.values())))
+    return dict(zip(others, shares.tolist(), strict=True))

@@ -1,0 +1,107 @@
+"""What becomes of a book: an application leaves, a priority changes, an element fails, returns or changes capacity.
+
+No task moves: best-effort rates are shared anew over the paths that work, guaranteed paths keep theirs, and where what
+is left of a guarantee falls short of it, that is said.
+"""
+
+import math
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from penstock.control.book.sharing import settled
+from penstock.model.book import Book
+from penstock.model.errors import InvalidInput
+
+SAME = 1e-9  # relative; rates that differ by less have not changed
+
+
+class RateChange(NamedTuple):
+    """An application whose rate is another."""
+
+    application: str
+    before_tps: float
+    after_tps: float
+
+
+class Unmet(NamedTuple):
+    """A guaranteed application whose working paths do not carry its rate."""
+
+    application: str
+    wanted_tps: float
+    rate_tps: float
+
+
+class Changed(NamedTuple):
+    """A book after a change, the applications whose rates it changed, and all guarantees that are not met now."""
+
+    book: Book
+    rates: tuple[RateChange, ...]
+    unmet: tuple[Unmet, ...]
+
+
+def release(book: Book, name: str) -> Book:
+    """Return the book without an application; raises `UnknownName` where it is not there."""
+    leaving = book[name]
+    left = tuple(booking for booking in book.bookings if booking is not leaving)
+    return settled(replace(book, version=book.version + 1, bookings=left))
+
+
+def reprioritise(book: Book, name: str, priority: float) -> Book:
+    """Return the book with another priority of a best-effort application."""
+    if not (math.isfinite(priority) and priority > 0):
+        raise InvalidInput("priority", f"expected a number > 0, got {priority}")
+    if book[name].guaranteed:
+        problem = f"{name!r} is guaranteed a rate and has none; release it and admit it as best effort"
+        raise InvalidInput("priority", problem)
+    bookings = tuple(replace(b, priority=priority) if b.name == name else b for b in book.bookings)
+    return settled(replace(book, version=book.version + 1, bookings=bookings))
+
+
+def fail(book: Book, element: str) -> Changed:
+    """Mark a machine or a link as failed; raises `UnknownName`, and `InvalidInput` where it is marked already."""
+    book.refuse_unknown("element", element)
+    if element in book.failed:
+        raise InvalidInput("element", f"{element!r} has failed already; restore it first")
+    return _changed(book, replace(book, failed=(*book.failed, element)))
+
+
+def restore(book: Book, element: str) -> Changed:
+    """Mark a failed machine or link as working again."""
+    book.refuse_unknown("element", element)
+    if element not in book.failed:
+        raise InvalidInput("element", f"{element!r} has not failed; there is nothing to restore")
+    return _changed(book, replace(book, failed=tuple(other for other in book.failed if other != element)))
+
+
+def set_capacity(book: Book, element: str, factor: float) -> Changed:
+    """Multiply what the description says of a machine's speed or a link's bandwidth; 1 is as described."""
+    book.refuse_unknown("element", element)
+    if not (math.isfinite(factor) and factor > 0):
+        raise InvalidInput("factor", f"expected a number > 0, got {factor}; an element that does nothing has failed")
+    others = {name: given for name, given in book.capacities.items() if name != element}
+    return _changed(book, replace(book, capacities=others if factor == 1 else others | {element: factor}))
+
+
+def unmet(book: Book) -> tuple[Unmet, ...]:
+    """Return the guaranteed applications whose working paths do not carry their rates."""
+    return tuple(
+        Unmet(booking.name, booking.wanted_tps, booking.rate_tps)
+        for booking in book.bookings
+        if booking.wanted_tps is not None and booking.rate_tps < booking.wanted_tps * (1 - SAME)
+    )
+
+
+def rate_changes(before: Book, after: Book) -> tuple[RateChange, ...]:
+    """Return the applications in both books whose rates differ."""
+    pairs = [(before[b.name].rate_tps, b) for b in after.bookings if b.name in before.index]
+    return tuple(
+        RateChange(booking.name, old, booking.rate_tps)
+        for old, booking in pairs
+        if not math.isclose(old, booking.rate_tps, rel_tol=SAME)
+    )
+
+
+def _changed(before: Book, after: Book) -> Changed:
+    book = settled(replace(after, version=before.version + 1))
+    return Changed(book, rate_changes(before, book), unmet(book))

@@ -1,0 +1,96 @@
+"""A book in a file: there as a whole or not at all, checked when read, and never overwritten by accident.
+
+The file is JSON: its format, a checksum, the book. Several processes may change it: each reads a book, makes another
+from it and saves that, saying which version it was made from; where somebody else has saved since, it is refused, and
+nothing is lost. A lock file beside it covers the moment between looking and writing.
+"""
+
+import fcntl
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.model.book import FORMAT, Book
+from penstock.model.entity import explain
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.files import read_text, write_whole
+
+
+class BookFile:
+    """Where a book is kept."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def exists(self) -> bool:
+        """Return whether there is a book."""
+        return self.path.exists()
+
+    def load(self) -> Book:
+        """Read the book; raises `FileProblem` where it cannot be trusted."""
+        raw = self._read()
+        body = raw["book"]
+        if raw.get("checksum") != _checksum(body):
+            raise FileProblem(f"{self.path}: its checksum does not fit, it was damaged or edited; restore a copy of it")
+        try:
+            return msgspec.convert(body, Book)
+        except msgspec.ValidationError as error:
+            raise FileProblem(f"{self.path}: {explain(error, body, Book)}") from None
+        except InvalidInput as mistake:
+            raise FileProblem(f"{self.path}: {mistake}") from None
+
+    def save(self, book: Book, expected_version: int | None) -> None:
+        """Write a book that was made from `expected_version`; None: there must be no file yet.
+
+        Raises `FileProblem`, and leaves the file as it is, where another version is there by now.
+        """
+        with self._locked():
+            there = self.load().version if self.exists() else None
+            if there != expected_version:
+                raise FileProblem(f"{self.path}: {_conflict(there, expected_version)}")
+            body = msgspec.to_builtins(book)
+            whole = {"format": FORMAT, "checksum": _checksum(body), "book": body}
+            write_whole(self.path, msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n")
+
+    def _read(self) -> dict[str, Any]:
+        text = read_text(self.path)
+        try:
+            raw = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            what = str(error).splitlines()[0]
+            raise FileProblem(f"{self.path}: not a book, {what}; restore a copy of it") from None
+        if not isinstance(raw, dict) or not isinstance(raw.get("book"), dict) or "format" not in raw:
+            raise FileProblem(f"{self.path}: not a book, it has no format and book at the top; give another file")
+        if raw["format"] != FORMAT:
+            raise FileProblem(
+                f"{self.path}: a book of format {raw['format']!r}, expected {FORMAT}; use the Penstock that wrote it"
+            )
+        return raw
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        beside = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            lock = beside.open("w")
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise FileProblem(f"{self.path}: cannot be written, {why}; choose another place") from None
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # freed when the file is closed
+            yield
+
+
+def _checksum(body: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(body, order="sorted")).hexdigest()
+
+
+def _conflict(there: int | None, expected: int | None) -> str:
+    if expected is None:
+        return f"there is a book of version {there} already; use it, or another name"
+    if there is None:
+        return f"expected version {expected}, the file is gone; restore a copy of it"
+    return f"expected version {expected}, somebody else has written {there} since; read it and try again"

@@ -1,0 +1,99 @@
+"""How much of the time an application's paths work, and carry a rate, when elements fail independently (SPARCLE, (7)).
+
+A path works while all of its elements do, so paths that share elements do not fail independently. The probability of
+every set of failed paths is computed exactly: elements that the same paths use are as good as one, which works with
+the product of their probabilities; then these merged elements are taken one after another, each of which, when it
+fails, adds its paths to the set. All terms are sums and products of probabilities, so nothing cancels. That takes
+2^paths steps a merged element, which is why the number of paths is bounded; `estimate_carries` draws states instead.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.taskgraph import Bools, Floats
+
+MOST_PATHS = 16
+REACHED = 1e-9  # relative; a sum of rates that falls short of a rate by less has reached it
+
+
+class Estimate(NamedTuple):
+    """A mean over draws, and its standard error."""
+
+    value: float
+    error: float
+
+
+def any_works(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> float:
+    """Return the probability that at least one path works: the availability of a best-effort application.
+
+    `paths` has the elements of each path, `fails` the probability that an element has failed.
+    """
+    return float(_failed_sets(paths, fails)[:-1].sum()) if paths else 0.0
+
+
+def carries(
+    paths: Sequence[Collection[str]], rates: Sequence[float], wanted: float, fails: Mapping[str, float]
+) -> float:
+    """Return the probability that the rates of the paths that work add up to `wanted` (7)."""
+    failed = np.arange(2 ** len(paths))[:, None] >> np.arange(len(paths)) & 1
+    return float(_failed_sets(paths, fails)[_enough((failed == 0) @ _checked(paths, rates), wanted)].sum())
+
+
+def estimate_carries(
+    paths: Sequence[Collection[str]],
+    rates: Sequence[float],
+    wanted: float,
+    fails: Mapping[str, float],
+    draws: int,
+    rng: np.random.Generator,
+) -> Estimate:
+    """Estimate what `carries` computes from random states of all elements, for any number of paths."""
+    groups = _merged(paths, fails)
+    uses = np.array([[mask >> path & 1 for path in range(len(paths))] for mask in groups]).reshape(-1, len(paths))
+    down = rng.random((draws, len(groups))) >= np.array(list(groups.values()))
+    reached = _enough((down.astype(np.float64) @ uses == 0) @ _checked(paths, rates), wanted)
+    share = float(reached.mean())
+    return Estimate(share, float(np.sqrt(share * (1.0 - share) / draws)))
+
+
+def _failed_sets(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> Floats:
+    """Return the probability that exactly a set of paths has failed, by the set's bits: [2^paths]."""
+    if len(paths) > MOST_PATHS:
+        problem = f"expected at most {MOST_PATHS} for an exact answer, got {len(paths)}; use estimate_carries"
+        raise InvalidInput("paths", problem)
+    sets = np.arange(2 ** len(paths))
+    probability = np.zeros(len(sets))
+    probability[0] = 1.0
+    for mask, works in _merged(paths, fails).items():
+        fallen = np.bincount(sets | mask, weights=probability, minlength=len(sets))
+        probability = works * probability + (1.0 - works) * fallen
+    return probability
+
+
+def _merged(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> dict[int, float]:
+    """Return for each set of paths, by its bits, the probability that all elements work that just these share."""
+    users: dict[str, int] = {}
+    for number, path in enumerate(paths):
+        for element in path:
+            users[element] = users.get(element, 0) | 1 << number
+    works: dict[int, float] = {}
+    for element, mask in users.items():
+        if element not in fails:
+            raise UnknownName(f"fails.{element}", f"no failure probability is given; there are {choices(fails)}")
+        if not 0.0 <= fails[element] <= 1.0:
+            raise InvalidInput(f"fails.{element}", f"expected a number from 0 to 1, got {fails[element]}")
+        works[mask] = works.get(mask, 1.0) * (1.0 - fails[element])
+    return works
+
+
+def _enough(carried: Floats, wanted: float) -> Bools:
+    return np.asarray(carried >= wanted * (1.0 - REACHED))
+
+
+def _checked(paths: Sequence[Collection[str]], rates: Sequence[float]) -> Floats:
+    if len(rates) != len(paths):
+        raise InvalidInput("rates", f"expected one for each of the {len(paths)} paths, got {len(rates)}")
+    return np.asarray(rates, dtype=np.float64)

@@ -1,0 +1,142 @@
+"""The book of a cluster: which applications were let in, what each was promised, where it runs and at which rate.
+
+An *element* is a machine, by its name, or a link, by its label. A *path* is one placement of all of an application's
+tasks with the routes of its streams (SPARCLE's task assignment path); an application may have several, to be there
+when one of them is not. A book is a value: letting an application in, releasing it or marking an element as failed
+gives another book, whose version is one higher. `control.book` makes them.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+
+from penstock.model.cluster import Cluster
+from penstock.model.entity import Entity, NonNegative, Positive, Probability
+from penstock.model.errors import DuplicateName, InvalidInput, UnknownName, choices, refuse_duplicates
+from penstock.model.plan import Plan
+from penstock.model.topology import Application
+
+FORMAT = 1
+"""What this version of Penstock writes into a book's file, and the only one that it reads."""
+
+CPU = "machine"  # the kinds of capacity, named as in `estimate.bottleneck`; other resources go by their own names
+BANDWIDTH = "link"
+SENDING, RECEIVING = "network (out)", "network (in)"  # a machine's card, where there are no links
+
+
+class Promise(StrEnum):
+    """What an application was let in for."""
+
+    GUARANTEED = "guaranteed"  # a rate, for a share of the time
+    BEST_EFFORT = "best-effort"  # a fair share of what guaranteed ones leave
+
+
+class BookedPath(Entity, frozen=True):
+    """One placement of an application, and the rate at which it may take source tuples."""
+
+    plan: Plan
+    rate_tps: NonNegative  # now: 0 while one of its elements has failed
+    load: dict[str, dict[str, NonNegative]]  # element -> kind -> a source tuple; a machine that only relays takes none
+    reserved_tps: NonNegative = 0.0  # kept for it, whatever happens; only a guaranteed application has any
+    slots: dict[str, NonNegative] = {}  # slot -> core-seconds a source tuple, on machines that have several threads
+    memory_mb: dict[str, NonNegative] = {}  # machine -> what its tasks hold at any rate
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """Everything that must work for the path to work: machines, relays and links."""
+        return tuple(self.load)
+
+
+class Booking(Entity, frozen=True):
+    """An application that was let in."""
+
+    application: Application  # as it was let in
+    policy: str  # of placement, that found its paths
+    achieved_availability: Probability  # of the rate, or of at least one path
+    paths: tuple[BookedPath, ...]
+    priority: Positive = 1.0  # among best-effort applications, now
+    seed: int = 0
+    given: str = ""  # how the command line named it
+
+    @property
+    def name(self) -> str:
+        """The application's name, by which the book knows it."""
+        return self.application.name
+
+    @property
+    def kind(self) -> Promise:
+        """What it was let in for."""
+        return Promise.BEST_EFFORT if self.application.guaranteed_tps is None else Promise.GUARANTEED
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether it was promised a rate."""
+        return self.kind is Promise.GUARANTEED
+
+    @property
+    def wanted_tps(self) -> float | None:
+        """The rate that it was promised; None for best effort."""
+        return self.application.guaranteed_tps
+
+    @property
+    def availability(self) -> float | None:
+        """The share of the time for which it asked to be served, where it did."""
+        return self.application.availability
+
+    @property
+    def rate_tps(self) -> float:
+        """The rate of all its paths together, now."""
+        return sum(path.rate_tps for path in self.paths)
+
+
+class Book(Entity, frozen=True, dict=True):
+    """All that was let into a cluster, which of its elements have failed, and which have changed their capacity."""
+
+    cluster: Cluster  # as described
+    version: int = 0  # counts every change
+    bookings: tuple[Booking, ...] = ()  # in the order in which they were let in
+    failed: tuple[str, ...] = ()  # elements
+    capacities: dict[str, Positive] = {}  # element -> factor on a machine's speed or a link's bandwidth; absent: 1
+
+    def _check(self) -> None:
+        refuse_duplicates("bookings", [booking.name for booking in self.bookings])
+        if both := sorted(set(self.cluster.machine_index) & {link.label for link in self.cluster.links}):
+            raise InvalidInput("cluster", f"{both[0]!r} is a machine and a link; rename the machine")
+        for position, element in enumerate(self.failed):
+            self.refuse_unknown(f"failed[{position}]", element)
+        for element in self.capacities:
+            self.refuse_unknown(f"capacities.{element}", element)
+
+    def __getitem__(self, name: str) -> Booking:
+        """Return an application's booking; raises `UnknownName`."""
+        if name not in self.index:
+            there = f"there are {choices(self.index)}" if self.index else "it has none"
+            raise UnknownName("application", f"the book has none named {name!r}; {there}")
+        return self.bookings[self.index[name]]
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """The position of each booking, by the application's name."""
+        return {booking.name: position for position, booking in enumerate(self.bookings)}
+
+    @cached_property
+    def failure_probabilities(self) -> Mapping[str, float]:
+        """How likely each element is to have failed at any time, by name: all machines, then all links."""
+        machines = {machine.name: machine.failure_probability for machine in self.cluster.machines}
+        return machines | {link.label: link.failure_probability for link in self.cluster.links}
+
+    def works(self, path: BookedPath) -> bool:
+        """Return whether no element of a path has failed."""
+        return not any(element in self.failed for element in path.elements)
+
+    def refuse_unknown(self, field: str, element: str) -> None:
+        """Raise `UnknownName` for a name that is no machine and no link of the cluster."""
+        if element not in self.failure_probabilities:
+            known = choices(self.failure_probabilities)
+            raise UnknownName(field, f"{self.cluster.name!r} has no machine or link {element!r}; there are {known}")
+
+    def refuse_booked(self, name: str) -> None:
+        """Raise `DuplicateName` for an application that is in the book already."""
+        if name in self.index:
+            problem = f"{name!r} is in the book already; release it first, or rename the new one"
+            raise DuplicateName("application", problem)

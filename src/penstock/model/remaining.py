@@ -1,0 +1,115 @@
+"""What is left of a cluster: the same machines and links with less to give, so that any placement policy can use it.
+
+Cores that are partly taken are described by fewer and slower ones: of 4 cores of which 1.5 are taken, 3 of speed 2.5/3
+are left, so that one thread can do nearly as much as before. A failed machine becomes a switch whose links carry
+nothing: it runs no task and relays nothing, and the network stays a routed one. On a full mesh it is left out.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+
+from msgspec.structs import replace
+
+from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING
+from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.slotgraph import MEGABIT
+
+Amounts = Mapping[str, Mapping[str, float]]
+"""By element and kind: core-seconds, bits or units of another resource, a second or a source tuple."""
+
+EXHAUSTED = 1e-9  # of a capacity; less is rounding
+NEXT_TO_NOTHING = 1e-12  # of a speed, as a machine must have some
+
+
+def capacities(cluster: Cluster) -> dict[str, dict[str, float]]:
+    """Return what each element can do in a second, by kind: machines first, then links."""
+    machines = {machine.name: _machine_capacities(machine) for machine in cluster.machines}
+    return machines | {link.label: {BANDWIDTH: link.bandwidth_mbps * MEGABIT} for link in cluster.links}
+
+
+def remaining(
+    cluster: Cluster, taken: Amounts, failed: Collection[str] = (), held_mb: Mapping[str, float] | None = None
+) -> Cluster:
+    """Return the cluster with what is taken of it subtracted; `held_mb` is the memory taken of each machine.
+
+    Raises `ValueError` where every machine has failed.
+    """
+    left = {
+        element: {kind: there_is - taken.get(element, {}).get(kind, 0.0) for kind, there_is in kinds.items()}
+        for element, kinds in capacities(cluster).items()
+    }
+    return with_capacities(cluster, left, failed, held_mb)
+
+
+def with_capacities(
+    cluster: Cluster, left: Amounts, failed: Collection[str] = (), held_mb: Mapping[str, float] | None = None
+) -> Cluster:
+    """Return the cluster with other capacities; those of elements that are not named are as they were."""
+    held = held_mb or {}
+    working = [machine for machine in cluster.machines if machine.name not in failed]
+    if not working:
+        raise ValueError("no machine is left")
+    lost = [machine.name for machine in cluster.machines if machine.name in failed] if cluster.routed else []
+    return Cluster(
+        name=cluster.name,
+        machines=tuple(
+            _machine(machine, left.get(machine.name, {}), held.get(machine.name, 0.0)) for machine in working
+        ),
+        switches=(*cluster.switches, *lost),
+        links=tuple(_link(link, left.get(link.label, {}), failed) for link in cluster.links),
+        distances=cluster.distances,
+    )
+
+
+def scaled(cluster: Cluster, factors: Mapping[str, float]) -> Cluster:
+    """Return the cluster with the speed of machines and the bandwidth of links multiplied, by element."""
+    return replace(
+        cluster,
+        machines=tuple(replace(m, speed=m.speed * factors.get(m.name, 1.0)) for m in cluster.machines),
+        links=tuple(replace(k, bandwidth_mbps=k.bandwidth_mbps * factors.get(k.label, 1.0)) for k in cluster.links),
+    )
+
+
+def add_up(parts: Iterable[tuple[Amounts, float]]) -> dict[str, dict[str, float]]:
+    """Return the sum of amounts, each multiplied by a rate."""
+    total: dict[str, dict[str, float]] = {}
+    for amounts, rate in parts:
+        for element, kinds in amounts.items():
+            for kind, amount in kinds.items():
+                of_it = total.setdefault(element, {})
+                of_it[kind] = of_it.get(kind, 0.0) + rate * amount
+    return total
+
+
+def _machine_capacities(machine: Machine) -> dict[str, float]:
+    found = {CPU: machine.cpu, **machine.resources}
+    if machine.network_mbps is not None:
+        found |= dict.fromkeys((SENDING, RECEIVING), machine.network_mbps * MEGABIT)
+    return found
+
+
+def _machine(machine: Machine, left: Mapping[str, float], held_mb: float) -> Machine:
+    there_is = _machine_capacities(machine)
+    rest = {kind: _rest(left.get(kind, amount), amount) for kind, amount in there_is.items()}
+    cores = max(math.ceil(rest[CPU] / machine.speed * (1.0 - EXHAUSTED)), 1)
+    card = None if machine.network_mbps is None else min(rest[SENDING], rest[RECEIVING]) / MEGABIT
+    return replace(
+        machine,
+        cores=cores,
+        speed=max(rest[CPU] / cores, machine.speed * NEXT_TO_NOTHING),
+        memory_mb=max(machine.memory_mb - held_mb, machine.memory_mb * NEXT_TO_NOTHING),
+        # A card has one speed for both ways, so the way that has less left counts for both.
+        network_mbps=None if card is None else max(card, machine.network_mbps * NEXT_TO_NOTHING),  # type: ignore[operator]
+        resources={kind: rest[kind] for kind in machine.resources},
+    )
+
+
+def _link(link: Link, left: Mapping[str, float], failed: Collection[str]) -> Link:
+    there_is = link.bandwidth_mbps * MEGABIT
+    down = any(name in failed for name in (link.label, link.source, link.target))
+    rest = 0.0 if down else _rest(left.get(BANDWIDTH, there_is), there_is)
+    return replace(link, bandwidth_mbps=rest / MEGABIT)
+
+
+def _rest(left: float, there_is: float) -> float:
+    return left if left > EXHAUSTED * there_is else 0.0

@@ -1,0 +1,1 @@
+"""Allocation: how much of what they share each of several applications gets."""

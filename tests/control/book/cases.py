@@ -1,0 +1,63 @@
+"""A small network with two ways from one end to the other, and an application to be let into it.
+
+    a --(10 Mbit/s)-- b --(10)-- d
+    a --( 4 Mbit/s)-- c --( 4)-- d
+
+A source tuple of the application takes 1 Mbit over every link of its way, 1 core-second of the machine that works on
+it and 0.01 core-seconds at either end.
+"""
+
+from penstock.model.book import Book
+from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.topology import Application, Component, Kind, Stream
+
+MEGABIT = 1e6
+POLICY = "sparcle"
+
+
+def diamond(fails: float = 0.0, link_fails: float = 0.0) -> Cluster:
+    """Return the network; its middle machines fail with one probability, its links with another."""
+    links = (("a", "b", 10.0), ("b", "d", 10.0), ("a", "c", 4.0), ("c", "d", 4.0))
+    return Cluster(
+        name="diamond",
+        machines=(
+            Machine(name="a", speed=1.0),
+            Machine(name="b", speed=10.0, failure_probability=fails),
+            Machine(name="c", speed=4.0, failure_probability=fails),
+            Machine(name="d", speed=1.0),
+        ),
+        links=tuple(
+            Link(source=u, target=v, bandwidth_mbps=width, failure_probability=link_fails) for u, v, width in links
+        ),
+    )
+
+
+def application(
+    name: str = "flow",
+    rate: float | None = None,
+    availability: float | None = None,
+    priority: float = 1.0,
+    work: float = 1.0,
+    source: str = "a",
+) -> Application:
+    """Return a chain of a source, a worker and a sink; the ends are pinned, on `a` and `d` unless told."""
+    return Application(
+        name=name,
+        components=(
+            Component(name="source", kind=Kind.SOURCE, cpu=0.01, pinned=source),
+            Component(name="work", cpu=work),
+            Component(name="sink", kind=Kind.SINK, cpu=0.01, pinned="d"),
+        ),
+        streams=(
+            Stream(source="source", target="work", tuple_bytes=MEGABIT / 8),
+            Stream(source="work", target="sink", tuple_bytes=MEGABIT / 8),
+        ),
+        guaranteed_tps=rate,
+        availability=availability,
+        priority=priority,
+    )
+
+
+def book(fails: float = 0.0, link_fails: float = 0.0) -> Book:
+    """Return an empty book of the network."""
+    return Book(cluster=diamond(fails, link_fails))
