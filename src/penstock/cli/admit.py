@@ -196,7 +196,7 @@ def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bo
     console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {promise(booking)}, paths by {booking.policy}")
     console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}")
     asked = "" if booking.availability is None else f", asked for {share(booking.availability)}"
-    what = "the rate" if booking.guaranteed else "one of them"
+    what = "the rate" if booking.guaranteed else "one of them" if len(booking.paths) > 1 else "it"
     console.print(f"  {what} is there {share(booking.achieved_availability)} of the time{asked}")
     for position, path in enumerate(booking.paths):
         _print_path(position, path, booking)

@@ -1,0 +1,30 @@
+"""What the page on admission shows is what happens."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "admission.md").read_text()
+
+
+def test_its_session_is_what_the_commands_print(
+    penstock: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in zip(("edge", "faces"), re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL), strict=True):
+        Path(f"{name}.toml").write_text(text)
+    shown = re.findall(r"```\n\$ penstock ([^\n]*)\n(.*?)```", PAGE, re.DOTALL)
+    assert len(shown) >= 8
+    for command, output in shown:
+        printed = penstock(*command.split()).out
+        assert "".join(f"{line.rstrip()}\n" for line in printed.splitlines()) == output, command
+
+
+def test_its_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+    exec(compile(code, "admission.md", "exec"), {})
+    assert "face-detection is short of its rate" in capsys.readouterr().out
