@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,14 @@ CLOCK_S = 5
 OFFSET_S, DRIFT = 100.0, 2e-5  # of a machine's clock, times its number
 
 
+class Spent(NamedTuple):
+    """What a job took."""
+
+    records: int
+    seconds: float
+    cpu: float  # seconds of processor
+
+
 def main() -> None:
     """Print records a second at each size, the growth between them, and peak memory."""
     sizes = [int(size) for size in sys.argv[1:] if size.isdecimal()] or SIZES
@@ -46,7 +54,7 @@ def main() -> None:
         write(WARM_UP, folder / "warm")
         run_pipeline(spark, folder / "warm", folder / "warm-tables")
         java = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
-        times: list[tuple[int, float]] = []
+        spent: list[Spent] = []
         print(f"heap at most {SETTINGS['spark.driver.memory']}, {os.cpu_count()} cores, {spark.sparkContext.master}")
         for size in sizes:
             made = write(size, folder / "telemetry")
@@ -55,14 +63,19 @@ def main() -> None:
             summary = run_pipeline(spark, folder / "telemetry", folder / "tables")
             seconds, cpu = time.perf_counter() - begun, _cpu_s(java) - worked
             assert (summary.records, summary.quarantined) == (made, {}), f"{made} records became {summary}"
-            times.append((made, seconds))
+            spent.append(Spent(made, seconds, cpu))
             print(
                 f"{made:>12,} records: {seconds:7.1f} s, {made / seconds:10,.0f} records/s, {cpu:7.1f} s of processor, "
-                f"Java {_peak_mb(java):,.0f} MB, Python {_own_peak_mb():,.0f} MB"
-                f"{_growth(times)}",
+                f"Java {_peak_mb(java):,.0f} MB, Python {_own_peak_mb():,.0f} MB",
                 flush=True,
             )
             _empty(folder / "telemetry")
+        more = spent[-1]
+        for fewer in spent[:-1]:
+            wall, cpu = _exponent(fewer, more, "seconds"), _exponent(fewer, more, "cpu")
+            print(
+                f"growth from {fewer.records:,} to {more.records:,}: exponent {wall:.2f}, {cpu:.2f} of processor time"
+            )
 
 
 def write(records: int, folder: Path) -> int:
@@ -178,11 +191,8 @@ def _filled(columns: dict[str, Any]) -> pa.Table:
     return pa.table(made, schema=arrow_schema())
 
 
-def _growth(times: list[tuple[int, float]]) -> str:
-    if len(times) < 2:
-        return ""
-    (fewer, before), (more, after) = times[-2:]
-    return f", exponent {math.log(after / before) / math.log(more / fewer):.2f}"
+def _exponent(fewer: Spent, more: Spent, what: str) -> float:
+    return math.log(getattr(more, what) / getattr(fewer, what)) / math.log(more.records / fewer.records)
 
 
 def _empty(folder: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads
 from penstock.estimate.regression import Regressor, Scaling
-from penstock.model.features import EDGE_FEATURES, TASK_FEATURES
+from penstock.model.features import CAPACITIES, EDGE_FEATURES, TASK_FEATURES
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Kind
@@ -22,12 +22,15 @@ def random_regressor(
     least, most = np.quantile(features, [0.1, 0.8], axis=0)
     if width == len(EDGE_FEATURES):
         least[-1], most[-1] = 0.0, float(rng.integers(2))  # of tasks on one machine, some or none were seen
+    names = TASK_FEATURES if width == len(TASK_FEATURES) else EDGE_FEATURES
+    limit = np.where(np.isin(names, CAPACITIES), np.inf, most)
     spread = features.std(axis=0)
     scaling = Scaling(
         centre=features.mean(axis=0),
         spread=np.where(spread > 0, spread, 1.0),
         least=least,
         most=most,
+        limit=limit,
         label_centre=float(np.log(2e-3)),
         label_spread=0.7,
         shortest=1e-4,
@@ -36,7 +39,7 @@ def random_regressor(
     )
     if not (rng.random() < 0.5 if logarithm is None else logarithm):
         scaling = Scaling(
-            scaling.centre, scaling.spread, least, most, label_centre=2e-3, label_spread=1e-3,
+            scaling.centre, scaling.spread, least, most, limit, label_centre=2e-3, label_spread=1e-3,
             shortest=1e-4, longest=0.05, logarithm=False,
         )  # fmt: skip
     number = {"mean": 0, "linear": 1, "svr-linear": 1}.get(chosen, vectors)
@@ -77,6 +80,4 @@ def random_model(seed: int, uneven: bool = False) -> LatencyModel:
 
 def unevenly(rng: np.random.Generator, loads: Loads) -> Loads:
     factor = rng.uniform(0.5, 1.5, len(loads.task_tps))
-    return Loads(
-        loads.task_tps * factor, loads.cpu * factor, loads.memory_mb, loads.task_share, loads.edge_share, 0.01, 5.0
-    )
+    return Loads(loads.task_tps * factor, loads.cpu * factor, loads.task_share, loads.edge_share, 0.01)

@@ -24,7 +24,7 @@ def line(width: int, base: float, **slopes: float) -> Regressor:
     names = TASK_FEATURES if width == len(TASK_FEATURES) else EDGE_FEATURES
     normal = np.array([[slopes.get(name, 0.0) for name in names]])
     none, one = np.zeros(width), np.ones(width)
-    scaling = Scaling(none, one, none, 1e9 * one, 0.0, 1.0, 1e-9, 1e9, False)
+    scaling = Scaling(none, one, none, 1e9 * one, 1e9 * one, 0.0, 1.0, 1e-9, 1e9, False)
     return Regressor("linear", scaling, base, 0.0, normal, np.ones(1))
 
 
@@ -125,7 +125,11 @@ def test_kernels_compiled_and_interpreted_agree() -> None:
 
 def test_features_follow_a_placement() -> None:
     topology = chain(2, 2, cpu=0.01, memory_mb=50.0)
-    instance = Instance(topology, equal_machines(2, cores=4, slots=2))
+    machines = (
+        Machine(name="m0", cores=4, speed=1.5, slots=2, memory_mb=512.0),
+        Machine(name="m1", cores=2, slots=2, memory_mb=256.0),
+    )
+    instance = Instance(topology, Cluster(name="two", machines=machines))
     model = LatencyModel(
         instance,
         LatencyModels({"c1": line(5, 1.0)}, {"c0->c1": line(9, 1.0)}),
@@ -133,10 +137,10 @@ def test_features_follow_a_placement() -> None:
     )
     tasks, edges = model.features(np.array([0, 1, 1, 2], dtype=np.int32))  # three tasks on machine 0, one on machine 1
     assert tasks.tolist() == [
-        [pytest.approx(0.15), 150.0, 20.0, 60.0, 2.0],
-        [pytest.approx(0.15), 150.0, 20.0, 60.0, 2.0],
-        [pytest.approx(0.15), 150.0, 20.0, 60.0, 2.0],
-        [pytest.approx(0.05), 50.0, 20.0, 20.0, 0.0],
+        [6.0, 512.0, 20.0, 60.0, 2.0],
+        [6.0, 512.0, 20.0, 60.0, 2.0],
+        [6.0, 512.0, 20.0, 60.0, 2.0],
+        [2.0, 256.0, 20.0, 20.0, 0.0],
     ]
     assert edges[:, -1].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert edges[1].tolist() == [*tasks[0, :4].tolist(), *tasks[3, :4].tolist(), 0.0]
@@ -162,8 +166,9 @@ def test_warns_of_loads_far_beyond_the_training() -> None:
     model = figure_model()
     first = dict(model.models.components)
     scaling = first["PU1"].scaling
+    most, limit = np.full(5, 4.0), np.array([np.inf, np.inf, 4.0, 4.0, 4.0])
     first["PU1"] = Regressor(
-        "linear", Scaling(scaling.centre, scaling.spread, scaling.least, np.full(5, 4.0), 0.0, 1.0, 1e-9, 1e9, False),
+        "linear", Scaling(scaling.centre, scaling.spread, scaling.least, most, limit, 0.0, 1.0, 1e-9, 1e9, False),
         1e-3, 0.0, np.zeros((1, 5)), np.ones(1),
     )  # fmt: skip
     small = LatencyModel(model.instance, LatencyModels(first, model.models.streams), model.loads)
@@ -249,8 +254,7 @@ def test_observed_loads_find_what_tuples_take_and_how_they_are_shared(tmp_path: 
     assert found.task_tps == pytest.approx(RATE / np.array(width))
     true = np.array([CPU[name] for name, w in WIDTHS.items() for _ in range(w)])
     assert found.cpu / found.task_tps == pytest.approx(true, abs=1e-4)
-    assert found.memory_mb == pytest.approx(np.full(7, 10.0), rel=0.02)
-    assert found.idle_memory_mb == pytest.approx(0.0, abs=0.2)
+    assert found.idle_cpu == pytest.approx(0.0, abs=0.01)
     assert found.edge_share == pytest.approx(np.full(12, 1 / 6))
 
 

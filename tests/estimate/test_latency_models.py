@@ -101,7 +101,8 @@ def test_refuses_numbers_that_were_changed_with_care(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"version": 99}, "version 1"),
+        ({"version": 99}, "version 2"),
+        ({"version": 1}, "version 2, got .* version 1; train again"),  # its features were of other things
         ({"format": "something else"}, "something else"),
         ({"task_features": ["machine_cpu", "moon_phase"]}, "moon_phase"),
     ],

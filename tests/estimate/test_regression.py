@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from sklearn.dummy import DummyRegressor
@@ -55,6 +57,16 @@ def test_a_feature_that_never_changed_changes_nothing() -> None:
     other = made.features.copy()
     other[:, 1] = 3.0
     assert model.predict(other) == pytest.approx(model.predict(made.features))
+
+
+def test_more_capacity_than_was_seen_slows_nothing_down() -> None:
+    made = dataclasses.replace(rows(seed=6), unlimited=np.array([True, True, False, False, False]))
+    model = fitted(Candidate("svr-rbf", True, gamma=0.2), made)
+    edge = made.features.max(axis=0)[None, :]
+    roomier, busier = edge * [[9, 9, 1, 1, 1]], edge * [[1, 1, 1, 3, 1]]
+    assert model.scaling.excess(roomier).tolist() == [0.0]
+    assert model.predict(roomier) == pytest.approx(model.predict(edge))
+    assert model.predict(busier) == pytest.approx(3 * model.predict(edge))
 
 
 def test_holds_features_at_the_edge_of_what_it_was_trained_on_and_grows_beyond() -> None:

@@ -10,12 +10,16 @@ from penstock.model.features import EDGE_WINDOW, TASK_WINDOW
 
 WIDTHS = {"in": 2, "split": 3, "out": 2}
 MACHINES = ("m0", "m1", "m2")
+MEMORY_MB = {"m0": 1024.0, "m1": 2048.0, "m2": 4096.0}
 CPU = {"in": 0.0, "split": 0.002, "out": 0.001}  # core-seconds a tuple
 RATE = 200.0
 
 
 def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, noise: float = 0.02) -> Path:
-    """Draw placements, each kept for some windows; processing slows down with the machine, transfer with both ends."""
+    """Draw placements, each kept for some windows; both times grow with the tuples on the machine where they end.
+
+    Machines have one core of speed 1 each, and unequal memory.
+    """
     rng = np.random.default_rng(seed)
     tasks, edges, tuples = [], [], []
     names = [f"{component}[{n}]" for component, width in WIDTHS.items() for n in range(width)]
@@ -30,11 +34,12 @@ def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, no
             for name in names:
                 m = machine[name]
                 if component_of(name) != "in":
-                    label = CPU[component_of(name)] * (1 + 2 * busy[m]) * rng.lognormal(0, noise)
+                    label = CPU[component_of(name)] * (1 + total[m] / RATE) * rng.lognormal(0, noise)
                     tasks.append(
                         base
-                        | {"component": component_of(name), "task": name, "machine": m, "machine_cpu": busy[m]}
-                        | {"machine_memory": 10.0 * len(here[m]), "task_load": load[name], "machine_load": total[m]}
+                        | {"component": component_of(name), "task": name, "machine": m, "machine_cpu": 1.0}
+                        | {"machine_memory": MEMORY_MB[m], "task_load": load[name], "machine_load": total[m]}
+                        | {"used_cpu": busy[m], "used_memory": 10.0 * len(here[m])}
                         | {"colocated": len(here[m]) - 1.0, "count": 100, "processing_s": label}
                     )
             for source, target in (("in", "split"), ("split", "out")):
@@ -42,12 +47,13 @@ def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, no
                     for b in range(WIDTHS[target]):
                         ends = f"{source}[{a}]", f"{target}[{b}]"
                         ms = machine[ends[0]], machine[ends[1]]
-                        label = (1e-4 if ms[0] == ms[1] else 1e-3) * (1 + busy[ms[1]]) * rng.lognormal(0, noise)
+                        label = (1e-4 if ms[0] == ms[1] else 1e-3) * (1 + total[ms[1]] / RATE) * rng.lognormal(0, noise)
                         share = 1 / (WIDTHS[source] * WIDTHS[target])
                         row = base | {"stream": f"{source}->{target}", "count": 50, "share": share}
                         for end, name, m in zip(("source", "target"), ends, ms, strict=True):
-                            row |= {end: name, f"{end}_machine": m, f"{end}_cpu": busy[m], f"{end}_load": load[name]}
-                            row |= {f"{end}_memory": 10.0 * len(here[m]), f"{end}_machine_load": total[m]}
+                            row |= {end: name, f"{end}_machine": m, f"{end}_cpu": 1.0, f"{end}_load": load[name]}
+                            row |= {f"{end}_memory": MEMORY_MB[m], f"{end}_machine_load": total[m]}
+                        row |= {"source_used_cpu": busy[ms[0]], "source_used_memory": 10.0 * len(here[ms[0]])}
                         edges.append(row | {"same_machine": float(ms[0] == ms[1]), "transfer_s": label})
             tuples.append({"run": base["run"], "due": 30.0 * window, "latency": 0.01, "complete": True})
     for name, rows, columns in (("task_windows", tasks, TASK_WINDOW), ("edge_windows", edges, EDGE_WINDOW)):

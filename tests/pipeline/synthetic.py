@@ -27,6 +27,7 @@ FIRST_S = 0.01  # when the first phase begins
 CHANGE_S = 10.0  # when the second phase begins
 END_S = 20.0
 BUSY = {"m0": 0.25, "m1": 0.5, "m2": 0.75}
+CAPACITY = {"m0": (2.0, 1024.0), "m1": (4.0, 2048.0), "m2": (6.0, 4096.0)}  # cpu, memory in MB
 MEMORY_MB = {"m0": 100.0, "m1": 200.0, "m2": 400.0}  # at first; it grows by one a second
 LAGS_S = (0.002, 0.25)  # of the loops in each phase, at worst
 
@@ -153,6 +154,7 @@ class Synthetic:
                     "lag": LAGS_S[second >= CHANGE_S] * (1 if worker == "m0" else 0.5),
                 }
                 lag["memory_mb"] = MEMORY_MB[worker] + second
+                lag["capacity_cpu"], lag["capacity_mb"] = CAPACITY[worker]
                 self.add("machine", worker, at=self.shown(worker, second + 0.9), **lag)
             for task in TASKS:
                 worker = self.placed(task, second)

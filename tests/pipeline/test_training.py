@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -66,3 +68,17 @@ def test_refuses_tables_that_are_not_there_or_of_another_application(
     fewer = LatencyModels({"out": training.models.components["out"]}, training.models.streams)
     with pytest.raises(InvalidInput, match="'split'"):
         evaluate_latency(spark, tables, fewer)
+
+
+def test_refuses_windows_that_do_not_tell_what_machines_have(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_tables(tmp_path / "before", seed=0, places=2)
+    for name, column in (("task_windows", "machine_cpu"), ("edge_windows", "target_cpu")):
+        path = folder / name / "part-0.parquet"
+        table = pq.read_table(path)
+        at = table.schema.get_field_index(column)
+        pq.write_table(table.set_column(at, column, pa.nulls(len(table), pa.float64())), path)
+    with pytest.raises(FileProblem, match="does not tell the cores and memory of machines"):
+        train_latency(spark, folder)
+    pq.write_table(table.drop_columns("source_used_cpu"), path)
+    with pytest.raises(FileProblem, match="edge_windows has no column source_used_cpu"):
+        train_latency(spark, folder)

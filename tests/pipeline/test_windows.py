@@ -14,7 +14,7 @@ from penstock.pipeline.hops import hops
 from penstock.pipeline.ingest import record_schema
 from penstock.pipeline.windows import edge_windows, features, shares, starts, task_windows
 from tests.pipeline.conftest import Steps
-from tests.pipeline.synthetic import BUSY, CHANGE_S, END_S, MEMORY_MB, TASKS, WORKERS, Synthetic
+from tests.pipeline.synthetic import BUSY, CAPACITY, CHANGE_S, END_S, MEMORY_MB, TASKS, WORKERS, Synthetic
 
 pytestmark = pytest.mark.spark
 WINDOW_S = 4.0
@@ -34,13 +34,13 @@ def features_of(truth: Synthetic, start: float) -> pd.DataFrame:
         {
             "window": (second + 0.4 - start) // WINDOW_S,
             "machine": machine,
-            "machine_memory": MEMORY_MB[machine] + second,
+            "used_memory": MEMORY_MB[machine] + second,
         }
         for second in range(int(END_S))
         for machine in WORKERS
     )
     machines = used.groupby(["window", "machine"]).agg(
-        machine_memory=("machine_memory", "mean"), machine_seconds=("machine_memory", "size")
+        used_memory=("used_memory", "mean"), machine_seconds=("used_memory", "size")
     )
     by_machine = told.groupby(["window", "machine"]).agg(total=("processed", "sum"), tasks=("task", "nunique"))
     places = told.groupby(["window", "task"])["machine"].nunique()
@@ -49,7 +49,9 @@ def features_of(truth: Synthetic, start: float) -> pd.DataFrame:
     found = by_task.merge(by_machine.reset_index()).merge(machines.reset_index())
     found["machine_load"] = found["total"] / found["machine_seconds"]
     found["colocated"] = found["tasks"] - 1.0
-    found["machine_cpu"] = found["machine"].map(BUSY)
+    found["used_cpu"] = found["machine"].map(BUSY)
+    for place, name in enumerate(("machine_cpu", "machine_memory")):
+        found[name] = [CAPACITY[machine][place] for machine in found["machine"]]
     return found.drop(columns=["total", "tasks", "machine_seconds"])
 
 
@@ -99,7 +101,8 @@ def test_windows_are_as_pandas_makes_them(made: Steps, truth: Synthetic) -> None
     for end in ("source", "target"):
         names = {"task": end, "machine": f"{end}_machine", "machine_cpu": f"{end}_cpu"}
         names |= {"machine_memory": f"{end}_memory", "task_load": f"{end}_load"}
-        names |= {"machine_load": f"{end}_machine_load"}
+        names |= {"machine_load": f"{end}_machine_load", "used_cpu": f"{end}_used_cpu"}
+        names |= {"used_memory": f"{end}_used_memory"}
         edges = edges.merge(own.drop(columns="colocated").rename(columns=names))
     edges["same_machine"] = (edges["source_machine"] == edges["target_machine"]).astype(float)
     found = edge_windows(made.hops, seen, begun, WINDOW_S)
@@ -122,10 +125,11 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
     told = {"given": 0, "queue": 0, "busy": 0.1}
     rows = [
         record("root", "m0/0", 10.0, root=1, id=1, task="a[0]", due=10.0, emitted=10.0),
-        # Two workers of one machine: shares are averaged, memory is added up, a longer interval counts for more.
-        record("machine", "m0/0", 11.0, interval=1.0, busy=0.2, memory_mb=100.0),
-        record("machine", "m0/0", 14.0, interval=3.0, busy=0.6, memory_mb=200.0),
-        record("machine", "m0/1", 14.0, interval=4.0, busy=0.1, memory_mb=50.0),
+        # Two workers of one machine: shares are averaged, memory is added up, a longer interval counts for more; what
+        # the machine has they share. The other machine's worker is of a version that did not tell that.
+        record("machine", "m0/0", 11.0, interval=1.0, busy=0.2, memory_mb=100.0, capacity_cpu=2.0, capacity_mb=512.0),
+        record("machine", "m0/0", 14.0, interval=3.0, busy=0.6, memory_mb=200.0, capacity_cpu=2.0, capacity_mb=512.0),
+        record("machine", "m0/1", 14.0, interval=4.0, busy=0.1, memory_mb=50.0, capacity_cpu=2.0, capacity_mb=512.0),
         record("machine", "m1/0", 14.0, interval=4.0, busy=0.9),
         record("task", "m0/0", 14.0, task="a[0]", interval=4.0, processed=40, **told),
         record("task", "m0/1", 14.0, task="b[0]", interval=4.0, processed=20, **told),
@@ -145,10 +149,11 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
     made = hops(good, table)
     seen = features(good, table, begun, 4.0)
     tasks = task_windows(made, seen, begun, 4.0).orderBy("window", "task").collect()
+    near = pytest.approx
     assert [tuple(row) for row in tasks] == [
-        ("007", 0, "b", "b[0]", "m0", pytest.approx(0.3), pytest.approx(225.0), 5.0, 17.0, 2.0, 2, pytest.approx(0.2)),
-        ("007", 0, "b", "b[1]", "m1", pytest.approx(0.9), None, 15.0, 22.5, 1.0, 1, pytest.approx(0.2)),
-        ("007", 1, "b", "b[1]", "m1", None, None, 1.0, 1.0, 0.0, 1, pytest.approx(0.2)),
+        ("007", 0, "b", "b[0]", "m0", 2.0, 512.0, 5.0, 17.0, 2.0, near(0.3), near(225.0), 2, near(0.2)),
+        ("007", 0, "b", "b[1]", "m1", None, None, 15.0, 22.5, 1.0, near(0.9), None, 1, near(0.2)),
+        ("007", 1, "b", "b[1]", "m1", None, None, 1.0, 1.0, 0.0, None, None, 1, near(0.2)),
     ]
     edges = edge_windows(made, seen, begun, 4.0).orderBy("window", "target").collect()
     columns = ("window", "target", "source_load", "target_machine_load", "same_machine", "count", "share", "transfer_s")

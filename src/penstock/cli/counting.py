@@ -1,4 +1,4 @@
-"""A bar on the terminal that counts what is done, for commands that do many things one after another."""
+"""What a terminal shows while a command works: a bar that counts what is done, or what is done now and since when."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,3 +25,16 @@ def counting(what: str, total: int, quiet: bool) -> Iterator[Callable[[str, int]
             progress.update(bar, description=doing, advance=done)
 
         yield tell
+
+
+@contextmanager
+def spinning(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show where somebody looks that work goes on, and for how long; give what is told what is being done."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from penstock.cli.output import errors
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        line = progress.add_task(what, total=None)
+        yield lambda doing: progress.update(line, description=doing)

@@ -73,26 +73,18 @@ def _run(
     master: str | None,
     quiet: bool,
 ) -> "Summary":
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
+    from penstock.cli.counting import spinning
     from penstock.cli.output import errors
     from penstock.pipeline.job import SETTINGS, check, run_pipeline
     from penstock.pipeline.session import session
 
     check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("starting Spark", total=None)
-
-        def step(told: str) -> None:
-            progress.update(bar, description=told)
-
-        with session("pipeline", master, settings=SETTINGS) as spark:
-            if not quiet and not errors.is_terminal:
-                errors.print(f"reading {telemetry} on {spark.sparkContext.master}", markup=False, soft_wrap=True)
-            return run_pipeline(
-                spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=step
-            )
+    with spinning("starting Spark", quiet) as tell, session("pipeline", master, settings=SETTINGS) as spark:
+        if not quiet and not errors.is_terminal:
+            errors.print(f"reading {telemetry} on {spark.sparkContext.master}", markup=False, soft_wrap=True)
+        return run_pipeline(
+            spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=tell
+        )
 
 
 def _show(summary: "Summary", output: Path) -> None:

@@ -98,22 +98,18 @@ def _found(run: str | None, runs: Path) -> Path:
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> "Report":
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
+    from penstock.cli.counting import spinning
     from penstock.cli.output import errors
     from penstock.pipeline.report import run_report, telemetry_folder
     from penstock.pipeline.session import session
 
     telemetry_folder(folder)  # a mistake in the name is told before Spark starts
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("starting Spark", total=None)
-        with session("report", master) as spark:
-            told = f"reading {folder} on {spark.sparkContext.master}"
-            progress.update(bar, description=told)
-            if not quiet and not errors.is_terminal:
-                errors.print(told, markup=False, soft_wrap=True)
-            return run_report(spark, folder, target, settle)
+    with spinning("starting Spark", quiet) as tell, session("report", master) as spark:
+        told = f"reading {folder} on {spark.sparkContext.master}"
+        tell(told)
+        if not quiet and not errors.is_terminal:
+            errors.print(told, markup=False, soft_wrap=True)
+        return run_report(spark, folder, target, settle)
 
 
 def _header(report: "Report") -> list[Any]:

@@ -78,21 +78,16 @@ def latency(
 @contextmanager
 def working(told: str, tables: Path, master: str | None, quiet: bool) -> Iterator["SparkSession"]:
     """Give a Spark session, saying meanwhile what is going on; refuse a folder that is not there before."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from penstock.cli.output import errors
+    from penstock.cli.counting import spinning
     from penstock.model.errors import FileProblem
     from penstock.pipeline.session import session
 
     if not (tables / "task_windows").is_dir():
         problem = "expected the output folder of penstock pipeline run, it has no task_windows"
         raise FileProblem(f"{tables}: {problem}; choose another")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("starting Spark", total=None)
-        with session("latency", master) as spark:
-            progress.update(bar, description=f"{told} on {spark.sparkContext.master}")
-            yield spark
+    with spinning("starting Spark", quiet) as tell, session("latency", master) as spark:
+        tell(f"{told} on {spark.sparkContext.master}")
+        yield spark
 
 
 def _refuse(output: Path, kind: str) -> None:

@@ -1,9 +1,9 @@
 """The latency of a placement nobody has tried, predicted as in Li's chapter 2, eqs. (2.1)-(2.5).
 
 Regressions say how long a task takes for a tuple, and how long a tuple takes from one task to another, from features of
-their machines. When tasks move, only features change: how busy machines are, how much memory is in use there, how many
-tuples are processed and how many tasks run there, and which pairs of tasks share a machine. Means over tasks and pairs,
-by their shares of tuples, add up along a path; the longest path is the application's latency.
+their machines. When tasks move, only features change: what cores and memory their machines have, how many tuples are
+processed and how many tasks run there, and which pairs of tasks share a machine. Means over tasks and pairs, by their
+shares of tuples, add up along a path; the longest path is the application's latency.
 """
 
 from collections.abc import Callable, Mapping
@@ -104,11 +104,10 @@ class LatencyModel:
         """Return the features of all tasks and of all edges in a placement: [T, 5], [E, 9]."""
         slots, edges, loads = self.instance.slots, self.instance.edges, self.loads
         machine, machines = slots.machine[placed], slots.machines
-        cpu = (sum_by(machine, loads.cpu, machines) + loads.idle_cpu) / slots.machine_cpu
-        memory = sum_by(machine, loads.memory_mb, machines) + loads.idle_memory_mb
         load = sum_by(machine, loads.task_tps, machines)
         colocated = np.bincount(machine, minlength=machines) - 1.0
-        end = np.column_stack([np.minimum(cpu, 1.0)[machine], memory[machine], loads.task_tps, load[machine]])
+        has = slots.machine_cpu[machine], slots.machine_memory_mb[machine]
+        end = np.column_stack([*has, loads.task_tps, load[machine]])
         same = machine[edges.source] == machine[edges.target]
         return (
             np.column_stack([end, colocated[machine]]),
@@ -162,13 +161,12 @@ class LatencyModel:
             source=np.array([tasks.source[first] for first in tasks.first[:-1]]),
             task_tps=loads.task_tps,
             cpu=loads.cpu,
-            memory_mb=loads.memory_mb,
             task_share=loads.task_share,
             idle_cpu=loads.idle_cpu,
-            idle_memory_mb=loads.idle_memory_mb,
             slot_machine=slots.machine,
             slot_cpu=slots.cpu,
             machine_cpu=slots.machine_cpu,
+            machine_memory_mb=slots.machine_memory_mb,
             stream_source=np.array([flow.source for flow in flows], dtype=np.int32),
             stream_target=np.array([flow.target for flow in flows], dtype=np.int32),
             stream_used=np.array([self._used[flow.stream] for flow in flows], dtype=np.bool_),
@@ -205,8 +203,7 @@ class LatencyModel:
 
     def _alike(self) -> Ints:
         """Number the tasks so that those with equal features wherever they are have one number."""
-        loads, component = self.loads, self.instance.tasks.component
-        rows = np.column_stack([component, loads.task_tps, loads.cpu, loads.memory_mb])
+        rows = np.column_stack([self.instance.tasks.component, self.loads.task_tps])
         return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
@@ -252,9 +249,9 @@ def _labels(model: Regressor | None) -> list[float]:
 
 def _ranges(model: Regressor | None) -> Floats:
     if model is None:
-        return np.ones((4, WIDTH))
+        return np.ones((5, WIDTH))
     scaling = model.scaling
-    return _padded(np.stack([scaling.centre, scaling.spread, scaling.least, scaling.most]))
+    return _padded(np.stack([scaling.centre, scaling.spread, scaling.least, scaling.most, scaling.limit]))
 
 
 def _padded(rows: Floats) -> Floats:

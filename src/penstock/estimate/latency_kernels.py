@@ -37,12 +37,12 @@ class Fits(NamedTuple):
     vectors: Floats  # [V, F] standardised; F is the larger number of features
     weights: Floats  # [3, V] PLAIN; APART and TOGETHER: times the factor of tasks on different machines, on one
     biases: Floats  # [3, Q] PLAIN; APART and TOGETHER: with what a linear model adds for that
-    ranges: Floats  # [4, Q, F] CENTRE, SPREAD, LEAST, MOST
+    ranges: Floats  # [5, Q, F] CENTRE, SPREAD, LEAST, MOST, LIMIT
     labels: Floats  # [6, Q] GAMMA, LABEL_CENTRE, LABEL_SPREAD, SHORTEST, LONGEST, LOGARITHM (1 or 0)
 
 
 PLAIN, APART, TOGETHER = 0, 1, 2
-CENTRE, SPREAD, LEAST, MOST = 0, 1, 2, 3
+CENTRE, SPREAD, LEAST, MOST, LIMIT = 0, 1, 2, 3, 4
 GAMMA, LABEL_CENTRE, LABEL_SPREAD, SHORTEST, LONGEST, LOGARITHM = 0, 1, 2, 3, 4, 5
 
 
@@ -56,13 +56,12 @@ class LatencyNet(NamedTuple):
     source: Bools  # [C] its own processing does not count
     task_tps: Floats  # [T]
     cpu: Floats  # [T]
-    memory_mb: Floats  # [T]
     task_share: Floats  # [T]
     idle_cpu: float
-    idle_memory_mb: float
     slot_machine: Ints  # [S]
     slot_cpu: Floats  # [S]
     machine_cpu: Floats  # [M]
+    machine_memory_mb: Floats  # [M]
     stream_source: Ints  # [L] component, ascending
     stream_target: Ints  # [L]
     stream_used: Bools  # [L] whether anything flows along it
@@ -79,7 +78,7 @@ class State(NamedTuple):
 
     machine: Ints  # [T]
     stands: Ints  # [T] the task that stands for it: the first of its kind on its machine
-    features: Floats  # [M, 4] cpu, memory, load, tasks
+    features: Floats  # [M, 2] load, tasks
     processing: Floats  # [T]
     factor: Floats  # of each end of each stream, a vector
     end_excess: Floats  # [L, 2, T]
@@ -137,7 +136,7 @@ def new_state(net: LatencyNet) -> State:
     return State(
         machine=np.zeros(tasks, dtype=np.int32),
         stands=np.zeros(tasks, dtype=np.int32),
-        features=np.zeros((machines, 4)),
+        features=np.zeros((machines, 2)),
         processing=np.zeros(tasks),
         factor=np.zeros(net.factor_first[streams]),
         end_excess=np.zeros((streams, 2, tasks)),
@@ -183,26 +182,18 @@ def evaluate(
 
 @kernel
 def gather(net: LatencyNet, slots: NDArray[np.int32], out: State, first_of: Ints) -> None:
-    """Compute the features of machines, and which task stands for which."""
-    for machine in range(len(net.machine_cpu)):
-        out.features[machine, 0] = net.idle_cpu
-        out.features[machine, 1] = net.idle_memory_mb
-        out.features[machine, 2] = 0.0
-        out.features[machine, 3] = 0.0
+    """Compute what tasks make of machines, and which task stands for which."""
+    out.features[:] = 0.0
     for task in range(len(slots)):
         machine, alike = net.slot_machine[slots[task]], net.alike[task]
         out.machine[task] = machine
-        out.features[machine, 0] += net.cpu[task]
-        out.features[machine, 1] += net.memory_mb[task]
-        out.features[machine, 2] += net.task_tps[task]
-        out.features[machine, 3] += 1.0
+        out.features[machine, 0] += net.task_tps[task]
+        out.features[machine, 1] += 1.0
         if first_of[alike, machine] == NOBODY:
             first_of[alike, machine] = task
         out.stands[task] = first_of[alike, machine]
     for task in range(len(slots)):
         first_of[net.alike[task], out.machine[task]] = NOBODY
-    for machine in range(len(net.machine_cpu)):
-        out.features[machine, 0] = min(out.features[machine, 0] / net.machine_cpu[machine], 1.0)
 
 
 @kernel
@@ -216,11 +207,11 @@ def processing_time(net: LatencyNet, component: int, affected: Bools, base: Stat
             total += net.task_share[task] * base.processing[stands]
             continue
         if stands == task:
-            features[0] = out.features[machine, 0]
-            features[1] = out.features[machine, 1]
+            features[0] = net.machine_cpu[machine]
+            features[1] = net.machine_memory_mb[machine]
             features[2] = net.task_tps[task]
-            features[3] = out.features[machine, 2]
-            features[4] = out.features[machine, 3] - 1.0
+            features[3] = out.features[machine, 0]
+            features[4] = out.features[machine, 1] - 1.0
             out.processing[task] = predict(net.fits, component, features)
         total += net.task_share[task] * out.processing[stands]
     return total
@@ -256,9 +247,9 @@ def held(fits: Fits, model: int, f: int, value: float) -> float:
 
 @lean
 def over(fits: Fits, model: int, f: int, value: float) -> float:
-    """Return by how much a feature exceeds the largest value seen, relative to it."""
-    most = fits.ranges[MOST, model, f]
-    return max(value / most - 1.0, 0.0) if most > 0.0 else 0.0
+    """Return by how much a feature exceeds its limit, relative to it."""
+    limit = fits.ranges[LIMIT, model, f]
+    return max(value / limit - 1.0, 0.0) if limit > 0.0 else 0.0
 
 
 @lean
@@ -286,8 +277,8 @@ def fill_factors(net: LatencyNet, stream: int, end: int, affected: Bools, out: S
     for task in range(net.first[component], net.first[component + 1]):
         machine = out.machine[task]
         if affected[machine] and out.stands[task] == task:
-            values[0], values[1] = out.features[machine, 0], out.features[machine, 1]
-            values[2], values[3] = net.task_tps[task], out.features[machine, 2]
+            values[0], values[1] = net.machine_cpu[machine], net.machine_memory_mb[machine]
+            values[2], values[3] = net.task_tps[task], out.features[machine, 0]
             excess = 0.0
             for f in range(MACHINE):
                 excess = max(excess, over(fits, model, shift + f, values[f]))

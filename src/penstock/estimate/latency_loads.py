@@ -6,7 +6,7 @@ them. They come from what the application declares, or from what the pipeline's 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,11 +30,9 @@ class Loads:
 
     task_tps: Floats  # [T] tuples a second that each processes, a source's included
     cpu: Floats  # [T] core-seconds a second of speed 1 that each takes
-    memory_mb: Floats  # [T]
     task_share: Floats  # [T] w(i, j): of its component's tuples
     edge_share: Floats  # [E] w(i, j, k): of its stream's tuples
     idle_cpu: float = 0.0  # core-seconds a second that a machine takes without any task
-    idle_memory_mb: float = 0.0
 
     @classmethod
     def declared(cls, instance: Instance, rates: Mapping[str, float] | None = None) -> "Loads":
@@ -52,7 +50,6 @@ class Loads:
         return cls(
             task_tps=tps,
             cpu=tps * tasks.cpu,
-            memory_mb=tasks.memory_mb.copy(),
             task_share=_shares(tps, tasks.component, len(tasks.position)),
             edge_share=_shares(tps[edges.source] * edges.share, edges.stream, len(topology.streams)),
         )
@@ -69,36 +66,24 @@ class Loads:
     ) -> "Loads":
         """Return the loads that the last windows of one run show (`task_windows`, `edge_windows` of the pipeline).
 
-        Shares are those of tuples seen in the last `seconds`; cpu a tuple and memory a task are fitted to what the
-        machines were seen to use, near what is declared where that leaves a choice.
+        Shares are those of tuples seen in the last `seconds`; cpu a tuple is fitted to what the machines were seen to
+        use, near what is declared where that leaves a choice.
         """
         seen = _Seen(instance, task_windows, edge_windows, max(1, round(seconds / window_s)))
         tps = seen.task_tps()
-        cpu, idle_cpu = seen.costs("cpu")
-        memory, idle_memory = seen.costs("memory")
+        cpu, idle_cpu = seen.costs()
         tasks = instance.tasks
         return cls(
             task_tps=tps,
             cpu=tps * cpu[tasks.component],
-            memory_mb=memory[tasks.component],
             task_share=_shares(tps, tasks.component, len(tasks.position)),
             edge_share=seen.edge_shares(tps),
             idle_cpu=idle_cpu,
-            idle_memory_mb=idle_memory,
         )
 
     def scaled(self, factor: float) -> "Loads":
         """Return the loads at another rate: so many times the tuples."""
-        busy = self.cpu * factor
-        return Loads(
-            self.task_tps * factor,
-            busy,
-            self.memory_mb,
-            self.task_share,
-            self.edge_share,
-            self.idle_cpu,
-            self.idle_memory_mb,
-        )
+        return Loads(self.task_tps * factor, self.cpu * factor, self.task_share, self.edge_share, self.idle_cpu)
 
 
 def _offered(instance: Instance, rates: Mapping[str, float] | None) -> dict[str, float]:
@@ -140,15 +125,12 @@ class _Seen:
             raise InvalidInput("tables", f"expected the windows of one run, got {len(runs)}; choose one")
         last = max(tasks["window"].to_pylist() + edges["window"].to_pylist())
         self._tasks: dict[tuple[int, int], _Reading] = {}  # by window, task
-        self._used: dict[tuple[int, int], tuple[float, float]] = {}  # by window, machine: cpu share, memory
+        self._used: dict[tuple[int, int], float] = {}  # by window, machine: share of its cores
         self._pairs: dict[tuple[str, int, int], float] = {}  # by stream, source, target: tuples
-        columns = ("window", "task", "machine", "task_load", "machine_cpu", "machine_memory")
-        for row in _rows(tasks, columns):
+        for row in _rows(tasks, ("window", "task", "machine", "task_load", "used_cpu")):
             self._note(names, machines, last - windows, *row)
-        for end in ("source", "target"):
-            columns = ("window", end, f"{end}_machine", f"{end}_load", f"{end}_cpu", f"{end}_memory")
-            for row in _rows(edges, columns):
-                self._note(names, machines, last - windows, *row)
+        for row in _rows(edges, ("window", "source", "source_machine", "source_load", "source_used_cpu")):
+            self._note(names, machines, last - windows, *row)
         for window, stream, source, target, count in _rows(edges, ("window", "stream", "source", "target", "count")):
             if window > last - windows:
                 pair = (stream, names[source], names[target])
@@ -165,14 +147,13 @@ class _Seen:
         machine: str,
         tps: float | None,
         cpu: float | None,
-        memory: float | None,
     ) -> None:
         for name, known, noun in ((task, names, "task"), (machine, machines, "machine")):
             if name not in known:
                 raise UnknownName("tables", f"they tell of a {noun} {name!r}; there are {choices(known)}")
         if window > before and tps is not None:
             self._tasks[window, names[task]] = _Reading(machines[machine], tps)
-            self._used[window, machines[machine]] = (cpu or 0.0, memory or 0.0)
+            self._used[window, machines[machine]] = cpu or 0.0
 
     def task_tps(self) -> Floats:
         """Return the tuples a second of each task; a window that does not show a task shows none of its tuples."""
@@ -190,8 +171,8 @@ class _Seen:
         known = sum_by(edges.stream, seen, len(streams))[edges.stream] > 0
         return _shares(np.where(known, seen, tps[edges.source] * edges.share), edges.stream, len(streams))
 
-    def costs(self, what: Literal["cpu", "memory"]) -> tuple[Floats, float]:
-        """Return what each component takes a tuple (cpu) or a task (memory), and what a machine takes with none.
+    def costs(self) -> tuple[Floats, float]:
+        """Return the core-seconds that each component takes a tuple, and those that a machine takes with none.
 
         Least squares without negative costs, drawn a little towards what is declared.
         """
@@ -203,11 +184,10 @@ class _Seen:
         amount = np.zeros((len(cells), number + 1))
         amount[:, number] = 1.0
         for (window, task), reading in self._tasks.items():
-            each = reading.tps if what == "cpu" else 1.0
-            amount[cells[window, reading.machine], tasks.component[task]] += each
+            amount[cells[window, reading.machine], tasks.component[task]] += reading.tps
         capacity = instance.slots.machine_cpu
-        used = np.array([c * capacity[m] if what == "cpu" else mb for (_, m), (c, mb) in self._used.items()])
-        told = (tasks.cpu if what == "cpu" else tasks.memory_mb)[tasks.first[:-1]]
+        used = np.array([share * capacity[machine] for (_, machine), share in self._used.items()])
+        told = tasks.cpu[tasks.first[:-1]]
         belief = np.sqrt(BELIEF * (amount**2).sum(axis=0) + 1e-12)
         fitted, _ = nnls(np.vstack([amount, np.diag(belief)]), np.concatenate([used, belief * np.append(told, 0.0)]))
         return fitted[:number], float(fitted[number])

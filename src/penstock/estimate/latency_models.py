@@ -23,7 +23,7 @@ from penstock.model.files import write_whole
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Kind, Topology
 
-VERSION = 1
+VERSION = 2
 FORMAT = "penstock latency models"
 HEADER = "header"
 AGAIN = "train again"
@@ -200,7 +200,7 @@ def _entry(called: str, of: str, name: str, regressor: Regressor) -> _Entry:
 
 def _arrays(number: int, regressor: Regressor) -> dict[str, Floats]:
     scaling = regressor.scaling
-    ranges = np.stack([scaling.centre, scaling.spread, scaling.least, scaling.most])  # [4, F]
+    ranges = np.stack([scaling.centre, scaling.spread, scaling.least, scaling.most, scaling.limit])  # [5, F]
     return {
         f"{number}/ranges": ranges,
         f"{number}/vectors": regressor.vectors,
@@ -214,14 +214,15 @@ def _regressor(path: Path, entry: _Entry, number: int, arrays: Mapping[str, Floa
     known = entry.kind in KINDS and entry.of in ("component", "stream")
     if ranges is None or vectors is None or weights is None or not known:
         raise FileProblem(f"{path}: the model of {entry.of} {entry.name!r} is not whole or of no known kind; {AGAIN}")
-    if ranges.shape != (4, width) or vectors.shape != (len(weights), width):
+    if ranges.shape != (5, width) or vectors.shape != (len(weights), width):
         raise FileProblem(f"{path}: the model of {entry.of} {entry.name!r} has another shape; {AGAIN}")
-    centre, spread, least, most = ranges
+    centre, spread, least, most, limit = ranges
     scaling = Scaling(
         centre=centre,
         spread=spread,
         least=least,
         most=most,
+        limit=limit,
         label_centre=entry.label_centre,
         label_spread=entry.label_spread,
         shortest=entry.shortest,

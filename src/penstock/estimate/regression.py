@@ -6,7 +6,8 @@ vectors, a linear one its normal alone, a mean none. Features are standardised; 
 What lies outside of the training range is not known. A radial kernel falls back to its bias there, which makes an
 overload look like an average day, and a search finds that out. So features are held at the edge of the range that was
 seen, and above it the time grows in proportion to the worst excess: half as much load again as was ever seen, half as
-long again as at the most that was seen. Results are held between half the least and twice the largest label seen.
+long again as at the most that was seen. Only of what is no load, such as a machine's cores, more costs nothing. Results
+are held between half the least and twice the largest label seen.
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class Scaling:
     spread: Floats  # [F] > 0
     least: Floats  # [F] seen in training
     most: Floats  # [F]
+    limit: Floats  # [F] above which times grow: the most that was seen, or infinite
     label_centre: float
     label_spread: float
     shortest: float  # label seen in training
@@ -41,11 +43,11 @@ class Scaling:
         return inside
 
     def excess(self, features: Floats) -> Floats:
-        """Return by how much each row exceeds the largest value seen, relative to it, in its worst feature: [n]."""
-        known = self.most > 0
+        """Return by how much each row exceeds the limit, relative to it, in its worst feature: [n]."""
+        known = self.limit > 0
         if not known.any():
             return np.zeros(len(features))
-        over = features[:, known] / self.most[known] - 1.0
+        over = features[:, known] / self.limit[known] - 1.0
         worst: Floats = np.maximum(over, 0.0).max(axis=1)
         return worst
 

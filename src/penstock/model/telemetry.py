@@ -66,6 +66,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     blocked: float | None = None  # s in which it could not go on for lack of credit
     lag: float | None = None  # s that the loop, or the emulation, was late at worst
     memory_mb: float | None = None  # in use by a worker's process; an emulated machine: what its tasks declare
+    capacity_cpu: float | None = None  # core-seconds of speed 1 that the cores of the machine do a second
+    capacity_mb: float | None = None  # memory of the machine; workers of one machine share both, and each tells all
 
     offset: float | None = None  # s ahead of the controller's clock
     drift: float | None = None  # s a second

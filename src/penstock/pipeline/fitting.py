@@ -36,6 +36,7 @@ class Rows:
     counts: Floats  # [n] tuples seen
     places: Ints  # [n] number of the placement
     windows: Ints  # [n] number of the window, ascending in time
+    unlimited: Bools | None = None  # [F] of which more than was seen slows nothing down; None: of no feature
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -43,7 +44,12 @@ class Rows:
     def taken(self, which: Ints | Bools) -> "Rows":
         """Return some of the rows."""
         return Rows(
-            self.features[which], self.labels[which], self.counts[which], self.places[which], self.windows[which]
+            self.features[which],
+            self.labels[which],
+            self.counts[which],
+            self.places[which],
+            self.windows[which],
+            self.unlimited,
         )
 
     def at_most(self, number: int, rng: np.random.Generator) -> "Rows":
@@ -170,11 +176,13 @@ def fitted(candidate: Candidate, rows: Rows) -> Regressor:
 
 def _scaling(rows: Rows, logarithm: bool) -> Scaling:
     values = np.log(rows.labels) if logarithm else rows.labels
+    most = rows.features.max(axis=0)
     return Scaling(
         centre=rows.features.mean(axis=0),
         spread=_spread(rows.features),
         least=rows.features.min(axis=0),
-        most=rows.features.max(axis=0),
+        most=most,
+        limit=most if rows.unlimited is None else np.where(rows.unlimited, np.inf, most),
         label_centre=float(values.mean()),
         label_spread=float(_spread(values[:, None])[0]),
         shortest=float(rows.labels.min()),

@@ -30,7 +30,7 @@ from pyspark.sql.types import StringType, StructType
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.features import WINDOW_S
 from penstock.pipeline import summaries
-from penstock.pipeline.arrivals import LATENESS_S, identities, judged, newest
+from penstock.pipeline.arrivals import LATENESS_S, doubles, identities, judged, newest, shared, without_doubles
 from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import hops as make_hops
 from penstock.pipeline.ingest import UNREADABLE, files_below, read_files, record_schema
@@ -43,7 +43,12 @@ __all__ = ["SETTINGS", "Summary", "check", "read_table", "run_pipeline"]
 
 FILES = 1000  # of a micro-batch at most
 CHECKPOINT = "_checkpoint"
-SETTINGS = {"spark.sql.shuffle.partitions": "32", "spark.driver.memory": "2g"}
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "32",
+    "spark.driver.memory": "2g",
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # Java never compiles longer methods
+    "spark.sql.execution.useObjectHashAggregateExec": "false",  # past a few groups it sorts all the same
+}
 """What Spark is told where a session is made for the pipeline."""
 
 _NAMES = "path string, modificationTime timestamp, length long, content binary"
@@ -198,9 +203,12 @@ class _Job:
         if earlier:
             oldest = came.agg(sf.min("oldest")).collect()[0][0]
             known = identities(store.table("records", manifest), float("inf") if oldest is None else oldest)
-        rows = judged(records, store.union([came, *earlier], came.schema), known, manifest.lateness_s)
+        self._step("finding duplicates")
+        rows = judged(records, store.union([came, *earlier], came.schema), manifest.lateness_s)
+        alike = store.write(shared(records, known), "_work/shared", part)
+        again = store.write(doubles(rows, alike), "_work/doubles", part)
         self._step("writing records")
-        self._part(rows.unionByName(unreadable), part)
+        self._part(without_doubles(rows, again).unionByName(unreadable), part)
         kept = record_schema()
         bad = StructType([*kept.fields]).add("file", StringType()).add("reason", StringType())
         return msgspec.structs.replace(
@@ -214,8 +222,8 @@ class _Job:
 
     def _part(self, rows: DataFrame, part: str) -> None:
         """Write records that can be used to one table and the others to another, in one go over them."""
-        work = self._store.folder / "_work"
-        parted = rows.drop("row", "written").withColumn("good", sf.col("reason").isNull())
+        work = self._store.folder / "_work" / "parted"
+        parted = rows.drop("path", "row", "written").withColumn("good", sf.col("reason").isNull())
         parted.write.mode("overwrite").partitionBy("good", "run").parquet(str(work))
         self._step("placing records")
         for good, table in ((True, "records"), (False, "quarantine")):
@@ -224,7 +232,7 @@ class _Job:
             (work / f"good={str(good).lower()}").mkdir(exist_ok=True)
             place.parent.mkdir(parents=True, exist_ok=True)
             (work / f"good={str(good).lower()}").rename(place)
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(work.parent, ignore_errors=True)
 
     def _derive(self, manifest: Manifest) -> None:
         """Make the derived tables of the runs that were touched, and publish them."""
@@ -246,7 +254,8 @@ class _Job:
         written("task_windows", task_windows(hops, seen, begun, window_s))
         written("edge_windows", edge_windows(hops, seen, begun, window_s))
         written("shares", shares(hops, begun, window_s))
-        for table, frame in _reports(hops, tuples, good).items():
+        tails = self._small(summaries.task_tails(hops))
+        for table, frame in _reports(hops, tuples, good, tails).items():
             written(f"reports/{table}", frame)
         derived = manifest.derived | dict.fromkeys(manifest.touched, part)
         done = {"derived": derived, "touched": [], "schemas": schemas, "parts": manifest.parts + 1}
@@ -272,13 +281,13 @@ class _Job:
             self._store.sweep(valid)
 
 
-def _reports(hops: DataFrame, tuples: DataFrame, good: DataFrame) -> dict[str, DataFrame]:
+def _reports(hops: DataFrame, tuples: DataFrame, good: DataFrame, tails: DataFrame) -> dict[str, DataFrame]:
     return {
         "latency": summaries.tuple_latencies(tuples),
         "components": summaries.component_latencies(hops),
         "edges": summaries.edge_latencies(hops),
-        "stragglers": summaries.straggling(hops),
-        "slow_machines": summaries.straggling_machines(hops),
+        "stragglers": summaries.straggling(tails),
+        "slow_machines": summaries.straggling_machines(tails),
         "skew": summaries.skew(good),
     }
 

@@ -14,7 +14,8 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,8 +52,7 @@ def session(
     """
     running = running_session()
     if running is not None:
-        if master is not None and master != running.sparkContext.master:
-            raise NoSpark(f"master: a session on {running.sparkContext.master!r} is running; stop it to use {master!r}")
+        _refuse_other(running, master)
         yield running
         return
     need_java()
@@ -71,6 +71,54 @@ def session(
         finally:
             if spark is not None:
                 _stop(spark)
+
+
+@dataclass
+class _Common:
+    """A session that several have."""
+
+    spark: SparkSession
+    stack: ExitStack  # ends it, where it was started here
+    users: int = 0
+
+
+_commons: list[_Common] = []
+_commons_lock = threading.Lock()
+
+
+@contextmanager
+def common_session(
+    name: str,
+    master: str | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Iterator[SparkSession]:
+    """Give a session as `session` does, but have one that is started here go on until the last who has it lets go."""
+    with _commons_lock:
+        running = running_session()
+        found = next((one for one in _commons if running and one.spark.sparkContext is running.sparkContext), None)
+        if found is None:
+            with ExitStack() as stack:
+                spark = stack.enter_context(session(name, master, settings=settings, folder=folder))
+                found = _Common(spark, stack.pop_all())
+            _commons.append(found)
+        else:
+            _refuse_other(found.spark, master)
+        found.users += 1
+    try:
+        yield found.spark
+    finally:
+        with _commons_lock:
+            found.users -= 1
+            if not found.users:
+                _commons.remove(found)
+                found.stack.close()
+
+
+def _refuse_other(running: SparkSession, master: str | None) -> None:
+    if master is not None and master != running.sparkContext.master:
+        raise NoSpark(f"master: a session on {running.sparkContext.master!r} is running; stop it to use {master!r}")
 
 
 def _stop(spark: SparkSession) -> None:

@@ -25,7 +25,7 @@ from penstock.model.errors import FileProblem, UnknownName, choices
 from penstock.model.files import write_whole
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 GROWING = ("records", "quarantine", "arrivals")
 DERIVED = (
     "hops", "tuples", "features", "task_windows", "edge_windows", "shares", "reports/latency", "reports/components",
@@ -81,7 +81,8 @@ class Store:
     def write(self, frame: DataFrame, table: str, part: str) -> DataFrame:
         """Write a part, not valid yet, and return what was written."""
         place = self.place(table, part)
-        by = () if table.startswith("reports/") else ("run",)  # reports are small: a file a run would be many
+        whole = table.startswith(("reports/", "_"))  # they are small: a file a run would be many
+        by = () if whole else ("run",)
         frame.write.mode("overwrite").partitionBy(*by).parquet(str(place))
         return self._read(place, frame.schema)
 

@@ -56,14 +56,27 @@ def tuple_latencies(tuples: DataFrame) -> DataFrame:
     return spreads(tuples.where("complete"), ("run",), ("latency", *PARTS))
 
 
-def straggling(hops: DataFrame) -> DataFrame:
+def task_tails(hops: DataFrame) -> DataFrame:
+    """Return a row a run, task and machine: the 95th percentile of waiting and processing, beside its component's."""
+    rows = hops.select(
+        "run",
+        sf.col("target_component").alias("component"),
+        sf.col("target").alias("task"),
+        sf.col("target_machine").alias("machine"),
+        (sf.col("wait") + sf.col("processing")).alias("both"),
+    )
+    tails = spreads(rows, ("run", "component", "task", "machine"), ("both",))
+    return beside_fellows(tails.select("run", "component", "task", "machine", "count", "p95"), "run")
+
+
+def straggling(tails: DataFrame) -> DataFrame:
     """Return the tasks whose 95th percentile of waiting and processing is over twice their component's usual one."""
-    return stragglers(_tails(hops), "run")
+    return stragglers(tails, "run")
 
 
-def straggling_machines(hops: DataFrame) -> DataFrame:
+def straggling_machines(tails: DataFrame) -> DataFrame:
     """Return the machines whose tasks are over twice as slow as usual."""
-    return slow_machines(_tails(hops), "run")
+    return slow_machines(tails, "run")
 
 
 def skew(good: DataFrame) -> DataFrame:
@@ -79,18 +92,6 @@ def skew(good: DataFrame) -> DataFrame:
         sf.max_by("task", sf.struct("tps", "task")).alias("most"),
     )
     return found.withColumn("ratio", sf.try_divide("most_tps", "mean_tps"))
-
-
-def _tails(hops: DataFrame) -> DataFrame:
-    rows = hops.select(
-        "run",
-        sf.col("target_component").alias("component"),
-        sf.col("target").alias("task"),
-        sf.col("target_machine").alias("machine"),
-        (sf.col("wait") + sf.col("processing")).alias("both"),
-    )
-    tails = spreads(rows, ("run", "component", "task", "machine"), ("both",))
-    return beside_fellows(tails.select("run", "component", "task", "machine", "count", "p95"), "run")
 
 
 def _quantile(share: float) -> Column:

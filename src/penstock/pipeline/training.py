@@ -20,12 +20,12 @@ from pyspark.sql import functions as sf
 
 from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regressor, unpack_regressor
 from penstock.model.errors import FileProblem
-from penstock.model.features import EDGE_FEATURES, TASK_FEATURES, WINDOW_S
+from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, TASK_FEATURES, TASK_WINDOW, WINDOW_S
 from penstock.pipeline.fitting import Rows, Wanted, fit
 from penstock.pipeline.store import MANIFEST, Store, read_table
 
 BESIDE: tuple[Wanted, ...] = ("linear", "mean")
-MEMORY = ("machine_memory", "source_memory", "target_memory")  # not every engine tells it
+COLUMNS = {"task_windows": TASK_WINDOW, "edge_windows": EDGE_WINDOW}
 
 _SCHEMA = """of string, name string, rows long, placements long, kind string, parameters string, accuracy double,
     beside string, model binary, linear binary, mean binary"""
@@ -65,7 +65,7 @@ def train_latency(
     rows = labelled_rows(spark, tables).cache()
     groups = rows.select("of", "name").distinct().count()
     if not groups:
-        raise FileProblem(f"{tables}: its windows have no tuples that could be learnt from; record a longer run")
+        raise _nothing(spark, tables)
 
     def fit_group(table: pa.Table) -> pa.Table:  # Spark reads its annotations
         return _fit_group(kind, seed, table)
@@ -90,8 +90,20 @@ def train_latency(
     return Training(models, trained)
 
 
+def _nothing(spark: SparkSession, tables: str | Path) -> FileProblem:
+    """Say why there is nothing to learn from."""
+    tasks = read_windows(spark, tables, "task_windows")
+    if tasks.where("machine_cpu is null or machine_memory is null").isEmpty():
+        return FileProblem(f"{tables}: its windows have no tuples that could be learnt from; record a longer run")
+    problem = "its telemetry does not tell the cores and memory of machines, as of a version before this"
+    return FileProblem(f"{tables}: {problem}; record a run anew")
+
+
 def labelled_rows(spark: SparkSession, tables: str | Path) -> DataFrame:
-    """Return a row a window and task or pair: of, name, window (a number of its own), place, count, label, features."""
+    """Return a row a window and task or pair: of, name, window (a number of its own), place, count, label, features.
+
+    One of which a feature is not known is left out.
+    """
     tasks, edges = read_windows(spark, tables, "task_windows"), read_windows(spark, tables, "edge_windows")
     both = _features(tasks, "component", TASK_FEATURES, "processing_s", "component").unionByName(
         _features(edges, "stream", EDGE_FEATURES, "transfer_s", "stream")
@@ -105,10 +117,14 @@ def read_windows(spark: SparkSession, tables: str | Path, name: str) -> DataFram
     if (Path(tables) / MANIFEST).exists():
         return read_table(spark, Path(tables), name)
     try:
-        return spark.read.parquet(str(Path(tables) / name)).withColumn("run", sf.col("run").cast("string"))
+        found = spark.read.parquet(str(Path(tables) / name)).withColumn("run", sf.col("run").cast("string"))
     except AnalysisException:
         problem = f"expected the output of penstock pipeline run, there is no table {name}"
         raise FileProblem(f"{tables}: {problem}; choose another folder") from None
+    if missing := [column for column in COLUMNS.get(name, ()) if column not in found.columns]:
+        problem = f"table {name} has no column {missing[0]}, as of a version before this"
+        raise FileProblem(f"{tables}: {problem}; run the pipeline anew into another folder")
+    return found
 
 
 def _window_s(spark: SparkSession, tables: str | Path) -> float:
@@ -117,9 +133,7 @@ def _window_s(spark: SparkSession, tables: str | Path) -> float:
 
 
 def _features(rows: DataFrame, of: str, names: tuple[str, ...], label: str, column: str) -> DataFrame:
-    values = [sf.coalesce(sf.nanvl(sf.col(n).cast("double"), sf.lit(0.0)), sf.lit(0.0)) for n in names if n in MEMORY]
-    known = dict(zip([n for n in names if n in MEMORY], values, strict=True))
-    features = sf.array(*(known.get(n, sf.col(n).cast("double")) for n in names))
+    features = sf.array(*(sf.col(name).cast("double") for name in names))
     return rows.select(
         "run", "window", sf.lit(of).alias("of"), sf.col(column).alias("name"),
         sf.col("count").cast("double").alias("count"), sf.col(label).alias("label"), features.alias("features"),
@@ -165,7 +179,9 @@ def group_rows(table: pa.Table) -> Rows:
     wide = np.column_stack([np.asarray(features, dtype=np.float64).reshape(len(table), -1), *columns])
     wide = wide[np.lexsort(wide.T)]
     *_, label, count, place, at = wide.T
-    return Rows(wide[:, :-4], label, count, place.astype(np.int32), at.astype(np.int32))
+    names = TASK_FEATURES if table["of"][0].as_py() == "component" else EDGE_FEATURES
+    unlimited = np.isin(names, CAPACITIES)
+    return Rows(wide[:, :-4], label, count, place.astype(np.int32), at.astype(np.int32), unlimited)
 
 
 def _fit_group(kind: Wanted, seed: int, table: pa.Table) -> pa.Table:

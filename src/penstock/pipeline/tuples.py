@@ -19,9 +19,10 @@ CLOCK_ERROR_S = 1e-3  # controller and pipeline correct the same time a little d
 
 _KEY = ("run", "root")
 _STEP = (
-    "id", "parent", "stream", "source", "target", "source_component", "target_component", "source_machine",
-    "target_machine", "emitted", "sent", "arrived", "started", "finished",
+    "finished", "id", "parent", "stream", "source", "target", "source_component", "target_component", "source_machine",
+    "target_machine", "emitted", "sent", "arrived", "started",
 )  # fmt: skip
+"""What a way tells of a hop; hops compare by the first of it."""
 
 
 def tuples(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
@@ -32,9 +33,8 @@ def tuples(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
     missing, so that the way does not lead from the source to the end. For batches: it needs all hops of a tuple, each
     once.
     """
-    joined = _roots(good, clocks).join(_done(good), list(_KEY), "full").join(_trees(hops), list(_KEY), "full")
-    joined = _with_run_facts(joined, hops, good)
-    way = joined.withColumn("path", _path()).withColumns(
+    gathered = _with_run_facts(_gathered(hops, good, clocks), hops, good)
+    way = gathered.withColumn("path", _path()).withColumns(
         {
             "due": sf.coalesce("due", "done_due"),
             "finished": _finished(),
@@ -44,39 +44,56 @@ def tuples(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
     ends = sf.element_at("path", -1)["finished"] == sf.col("finished")
     whole = (sf.col("path")[0]["parent"] == sf.col("root_id")) & ends
     parts = {name: sf.when(whole, part) for name, part in _parts().items()}
-    return way.withColumn("latency", sf.col("finished") - sf.col("due")).select(
+    timed = way.withColumn("latency", sf.col("finished") - sf.col("due")).withColumns(_queues())
+    return timed.select(
         *_KEY, "source", "due", "emitted", "finished", "latency", "complete",
-        sf.coalesce("hops", sf.lit(0)).alias("hops"),
+        sf.coalesce(sf.size("tree"), sf.lit(0)).cast("long").alias("hops"),
         sf.coalesce("remote_hops", sf.lit(0)).alias("remote_hops"),
         sf.coalesce("remote_bytes", sf.lit(0)).alias("remote_bytes"),
         *(part.alias(name) for name, part in parts.items()), "path",
     )  # fmt: skip
 
 
-def _roots(good: DataFrame, clocks: DataFrame) -> DataFrame:
-    records = good.where(sf.col("kind") == RecordKind.ROOT.value)
-    records = on_controller_clock(records, clocks, ("emitted", "due"))
-    return records.groupBy(*_KEY).agg(
-        sf.min("id").alias("root_id"), sf.min("task").alias("source"), sf.min("due").alias("due"),
-        sf.min("emitted").alias("emitted"),
+def _gathered(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
+    """Return a row a root: what its source and the controller recorded, its hops as an array, null where it has none.
+
+    All that is told of a root is brought together at once: joins would sort it over and over.
+    """
+    rows = _ends(good, clocks).unionByName(_steps(hops), allowMissingColumns=True)
+    least = ("root_id", "source", "due", "emitted", "done_due", "done_finished")
+    together = rows.repartition(*_KEY).groupBy(*_KEY)
+    found = together.agg(
+        sf.collect_list("step").alias("tree"),
+        *(sf.min(name).alias(name) for name in least),
+        *(sf.sum(name).alias(name) for name in ("remote_hops", "remote_bytes")),
+    )
+    found = found.withColumn("tree", sf.when(sf.size("tree") > 0, sf.col("tree")))
+    found = found.withColumn("last", sf.array_max("tree"))
+    return found.withColumn("finished", sf.col("last")["finished"])
+
+
+def _ends(good: DataFrame, clocks: DataFrame) -> DataFrame:
+    """Return what sources and the controller recorded of roots, in columns of their own."""
+    root, done = (sf.col("kind") == kind.value for kind in (RecordKind.ROOT, RecordKind.DONE))
+    told = good.where(root | done).select(
+        *_KEY, "worker", "incarnation",
+        sf.when(root, sf.col("id")).alias("root_id"),
+        sf.when(root, sf.col("task")).alias("source"),
+        sf.when(root, sf.col("due")).alias("due"),
+        sf.when(root, sf.col("emitted")).alias("emitted"),
+        sf.when(done, sf.col("due")).alias("done_due"),
+        sf.when(done, sf.col("finished")).alias("done_finished"),
     )  # fmt: skip
+    return on_controller_clock(told, clocks, ("emitted", "due")).drop("worker", "incarnation")
 
 
-def _done(good: DataFrame) -> DataFrame:
-    records = good.where(sf.col("kind") == RecordKind.DONE.value)
-    return records.groupBy(*_KEY).agg(sf.min("due").alias("done_due"), sf.min("finished").alias("done_finished"))
-
-
-def _trees(hops: DataFrame) -> DataFrame:
-    step = sf.struct(*_STEP)
+def _steps(hops: DataFrame) -> DataFrame:
     remote = sf.col("remote").cast("long")
-    return hops.groupBy(*_KEY).agg(
-        sf.collect_list(step).alias("tree"),
-        sf.max_by(step, sf.struct("finished", "id")).alias("last"),
-        sf.max("finished").alias("finished"),
-        sf.count("*").alias("hops"),
-        sf.sum(remote).alias("remote_hops"),
-        sf.sum(remote * sf.col("bytes")).alias("remote_bytes"),
+    return hops.select(
+        *_KEY,
+        sf.struct(*_STEP).alias("step"),
+        remote.alias("remote_hops"),
+        (remote * sf.col("bytes")).alias("remote_bytes"),
     )
 
 
@@ -114,16 +131,19 @@ def _path() -> Column:
     )
 
 
-def _parts() -> dict[str, Column]:
+def _queues() -> dict[str, Column]:
+    """Return what the hops of the way waited and travelled together."""
+
     def total(end: str, start: str) -> Column:
         return sf.reduce("path", sf.lit(0.0), lambda sofar, hop: sofar + hop[end] - hop[start])
 
+    spans = {"out_wait": ("sent", "emitted"), "transfer": ("arrived", "sent"), "wait": ("started", "arrived")}
+    return {name: total(*ends) for name, ends in spans.items()}
+
+
+def _parts() -> dict[str, Column]:
     first, last = sf.col("path")[0], sf.element_at("path", -1)
-    queues = {
-        "out_wait": total("sent", "emitted"),
-        "transfer": total("arrived", "sent"),
-        "wait": total("started", "arrived"),
-    }
+    queues = {name: sf.col(name) for name in _queues()}
     spent = queues["out_wait"] + queues["transfer"] + queues["wait"]
     rest = last["finished"] - first["emitted"] - spent
     return {"source_wait": first["emitted"] - sf.col("due"), **queues, "processing": rest}

@@ -23,7 +23,7 @@ _PAIR = ("stream", "source", "target")
 _MACHINES = ("source_machine", "target_machine")
 _AT_END = {
     "task": "", "machine": "_machine", "machine_cpu": "_cpu", "machine_memory": "_memory",
-    "task_load": "_load", "machine_load": "_machine_load",
+    "task_load": "_load", "machine_load": "_machine_load", "used_cpu": "_used_cpu", "used_memory": "_used_memory",
 }  # fmt: skip
 """What a task's column is called behind the end of an edge that the task is."""
 
@@ -60,7 +60,7 @@ def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: flo
     return stayed.join(here.withColumn("machine_load", load), [*_WINDOW, "machine"]).select(
         *_WINDOW, "task", "machine", "machine_cpu", "machine_memory",
         sf.try_divide("processed", "seconds").alias("task_load"), "machine_load",
-        sf.col("colocated").cast("double").alias("colocated"),
+        sf.col("colocated").cast("double").alias("colocated"), "used_cpu", "used_memory",
     )  # fmt: skip
 
 
@@ -119,17 +119,24 @@ def _task_loads(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: 
 
 
 def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
-    """Return a row a window and machine: the mean share of its workers' cores and their memory together."""
+    """Return a row a window and machine: what it has, the mean share of its workers' cores and their memory together.
+
+    Its workers share what it has, and each tells all of it.
+    """
     rows = _intervals(good, RecordKind.MACHINE, clocks, begun, window_s)
     known = sf.when(sf.col("memory_mb").isNotNull(), sf.col("interval"))
     workers = rows.groupBy(*_WINDOW, "machine", "worker").agg(
         sf.try_divide(sf.sum(sf.col("busy") * sf.col("interval")), sf.sum("interval")).alias("cpu"),
         sf.try_divide(sf.sum(sf.col("memory_mb") * sf.col("interval")), sf.sum(known)).alias("memory"),
         sf.sum("interval").alias("seconds"),
+        sf.max("capacity_cpu").alias("capacity_cpu"),
+        sf.max("capacity_mb").alias("capacity_mb"),
     )
     return workers.groupBy(*_WINDOW, "machine").agg(
-        sf.avg("cpu").alias("machine_cpu"),
-        sf.sum("memory").alias("machine_memory"),
+        sf.max("capacity_cpu").alias("machine_cpu"),
+        sf.max("capacity_mb").alias("machine_memory"),
+        sf.avg("cpu").alias("used_cpu"),
+        sf.sum("memory").alias("used_memory"),
         sf.max("seconds").alias("machine_seconds"),
     )
 

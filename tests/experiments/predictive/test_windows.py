@@ -43,8 +43,11 @@ def test_loads_shares_and_neighbours_are_those_of_the_placement() -> None:
     assert_allclose(window.tasks[first, 3], span.processed[first].sum() / SECONDS)
     assert_allclose(window.tasks[:, 2], span.processed / SECONDS)
     assert window.tasks[:, 4].tolist() == [2, 3, 2, 3, 2, 3, 3]
-    assert_allclose(window.tasks[:, 1], 128.0 * (window.tasks[:, 4] + 1))
-    assert_allclose(window.tasks[:, 0], span.machine_cpu[[0, 1, 0, 1, 0, 1, 1]])
+    assert_allclose(window.used[:, 1], 128.0 * (window.tasks[:, 4] + 1))
+    assert_allclose(window.used[:, 0], span.machine_cpu[[0, 1, 0, 1, 0, 1, 1]])
+    machine = twin.instance.cluster.machines[0]  # they are all alike
+    assert set(window.tasks[:, 0]) == {machine.cpu}
+    assert set(window.tasks[:, 1]) == {machine.memory_mb}
     edges = tables.edge_table([window]).to_pandas()
     assert tuple(edges.columns) == EDGE_WINDOW
     assert_allclose(edges.groupby("stream")["share"].sum(), 1.0)

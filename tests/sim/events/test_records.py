@@ -79,8 +79,10 @@ def test_hops_and_intervals_add_up_to_the_span(recorded: tuple[TwinRun, TwinSpan
     assert len(machines) == 3 * 6  # five whole seconds and a half
     used = sum(row["busy"] * row["interval"] for row in machines if row["worker"] == "m1")
     assert used / 5.5 == pytest.approx(span.machine_cpu[1])
-    if "memory_mb" in arrow_schema().names:
-        assert sum(row["memory_mb"] for row in machines[-3:]) == 2 * 10 + 3 * 20 + 3 * 30 + 2 * 40
+    assert sum(row["memory_mb"] for row in machines[-3:]) == 2 * 10 + 3 * 20 + 3 * 30 + 2 * 40
+    described = three_machines().machines
+    assert [row["capacity_cpu"] for row in machines[-3:]] == [machine.cpu for machine in described]
+    assert [row["capacity_mb"] for row in machines[-3:]] == [machine.memory_mb for machine in described]
 
 
 def test_as_many_source_tuples_are_followed_as_asked_for() -> None:

@@ -1,5 +1,6 @@
 """The twin beside the runtime on emulated machines: the same tuples take the same time."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -7,7 +8,7 @@ from penstock.model.cluster import Cluster, Link
 from penstock.model.costs import Costs
 from penstock.model.taskgraph import Floats
 from penstock.model.telemetry import RecordKind
-from penstock.model.topology import Application, Distribution, ServiceTime
+from penstock.model.topology import Application, Distribution, Grouping, ServiceTime
 from penstock.sim.events import Twin
 from penstock.testing import TestCluster
 from penstock.workloads.arrivals import Constant
@@ -72,6 +73,46 @@ def test_network_cards_and_few_credits_hold_tuples_up_as_in_the_runtime(slots: l
     found = twin_latencies(application, cluster, slots, window=4)
     assert len(found) == len(expected)
     assert found == pytest.approx(expected, abs=20e-6)
+
+
+def test_senders_begin_with_different_receivers_as_in_the_runtime() -> None:
+    application, cluster = word_count(110.0), three_machines()
+    names = cluster.slot_names
+    ran = TestCluster(
+        any_dataflow(application, application.offered_tps),
+        emulate=cluster,
+        placement=[names[slot] for slot in PLACEMENTS[0]],
+        sample_tps=-1.0,
+    ).start()
+    ran.advance(1.0)
+    live = [(r.emitted, r.source, r.task) for r in ran.result().records if r.kind == RecordKind.HOP]
+    run = Twin(application, cluster).start(PLACEMENTS[0], rates={"source": Constant(rate=110.0)}, records=-1.0)
+    run.advance(1.0)
+    rows = [row for row in run.records().to_pylist() if row["kind"] == RecordKind.HOP]
+    for hops in (live, [(row["emitted"], row["source"], row["task"]) for row in rows]):
+        first: dict[str, tuple[float, set[str]]] = {}
+        for emitted, source, task in sorted(hops):
+            if first.setdefault(source, (emitted, set()))[0] == emitted:
+                first[source][1].add(task)
+        begins = {source: sorted(tasks) for source, (_, tasks) in first.items()}
+        assert [begins[f"source[{number}]"] for number in range(2)] == [["split[0]"], ["split[1]"]]
+        assert [begins[f"split[{number}]"] for number in range(3)] == [  # two at once
+            ["count[0]", "count[1]"], ["count[1]", "count[2]"], ["count[0]", "count[2]"],
+        ]  # fmt: skip
+        assert [begins[f"count[{number}]"] for number in range(3)] == [
+            ["database[0]"],
+            ["database[1]"],
+            ["database[0]"],
+        ]
+
+
+@pytest.mark.parametrize("slots", PLACEMENTS)
+def test_turns_among_near_tasks_begin_as_in_the_runtime(slots: list[int]) -> None:
+    made, cluster = word_count(110.0), three_machines()
+    near = [msgspec.structs.replace(one, grouping=Grouping.LOCAL_OR_SHUFFLE) for one in made.streams]
+    application = msgspec.structs.replace(made, streams=tuple(near))
+    expected = runtime_latencies(application, cluster, slots, window=1024)
+    assert twin_latencies(application, cluster, slots, window=1024) == pytest.approx(expected, abs=1e-9)
 
 
 def test_routed_links_hold_tuples_up_as_in_the_runtime() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.estimate.paths import Graph, longest_path
-from penstock.model.features import EDGE_FEATURES, EDGE_WINDOW, TASK_FEATURES, TASK_WINDOW
+from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, TASK_FEATURES, TASK_WINDOW
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import Bools, Floats, Ints, task_names
 from penstock.pipeline.fitting import Rows
@@ -32,6 +32,7 @@ class Window(NamedTuple):
     span: TwinSpan
     tasks: Floats  # [T, 5] features
     edges: Floats  # [E, 9]
+    used: Floats  # [T, 2] share of the cores of each task's machine, memory there (MB)
 
     @property
     def processing_s(self) -> Floats:
@@ -61,11 +62,13 @@ class Tables:
         memory = np.bincount(machine, instance.tasks.memory_mb, machines)
         together = np.bincount(machine, load, machines)
         colocated = np.bincount(machine, minlength=machines) - 1.0
-        end = np.column_stack([span.machine_cpu[machine], memory[machine], load, together[machine]])
+        has = instance.slots.machine_cpu[machine], instance.slots.machine_memory_mb[machine]
+        end = np.column_stack([*has, load, together[machine]])
         source, target = instance.edges.source, instance.edges.target
         same = (machine[source] == machine[target]).astype(np.float64)
         tasks = np.column_stack([end, colocated[machine]])
-        return Window(placed, span, tasks, np.column_stack([end[source], end[target], same]))
+        used = np.column_stack([span.machine_cpu[machine], memory[machine]])
+        return Window(placed, span, tasks, np.column_stack([end[source], end[target], same]), used)
 
     def rows(self, windows: Iterable[Window]) -> dict[Key, Rows]:
         """Return what regressions learn from: by component or stream, all windows; each is a placement of its own."""
@@ -77,7 +80,8 @@ class Tables:
         for key, found in parts.items():
             at = np.concatenate([np.full(len(labels), number) for _, labels, _, number in found]).astype(np.int32)
             features, labels, counts = (np.concatenate([one[column] for one in found]) for column in range(3))
-            made[key] = Rows(features, labels, counts, at, at)
+            names = TASK_FEATURES if key[0] == "component" else EDGE_FEATURES
+            made[key] = Rows(features, labels, counts, at, at, np.isin(names, CAPACITIES))
         return made
 
     def _labelled(self, window: Window) -> Iterable[tuple[Key, Floats, Floats, Floats]]:
@@ -126,6 +130,8 @@ class Tables:
                     "component": [self.names[component] for component in tasks.component[seen]],
                     "task": [names[task] for task in seen],
                     "machine": self._machines(window.slots[seen]),
+                    "used_cpu": window.used[seen, 0],
+                    "used_memory": window.used[seen, 1],
                     "count": window.span.processed[seen],
                     "processing_s": window.processing_s[seen],
                 },
@@ -146,6 +152,8 @@ class Tables:
             for end, tasks in (("source", edges.source[seen]), ("target", edges.target[seen])):
                 machines = self._machines(window.slots[tasks])
                 _extend(columns, {end: [names[task] for task in tasks], f"{end}_machine": machines})
+            for name, used in zip(("cpu", "memory"), window.used[edges.source[seen]].T, strict=True):
+                _extend(columns, {f"source_used_{name}": used})
             share = count[seen] / sent[edges.stream[seen]]
             _extend(columns, {"count": count[seen], "share": share, "transfer_s": window.transfer_s[seen]})
         return _table(columns)

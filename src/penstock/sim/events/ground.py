@@ -17,7 +17,7 @@ from penstock.model.placement import Hop
 from penstock.model.routes import BITS, widest_path
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Bools, Floats
-from penstock.sim.events.system import COPIES, NEAR, Small, System, queue_streams
+from penstock.sim.events.system import COPIES, NAMED, NEAR, Small, System, queue_streams
 
 MILLISECOND = 1e-3
 END = -1  # of a way
@@ -164,6 +164,22 @@ def _nearest(system: System, afar: Bools) -> tuple[Small, Small]:
             near[begin : begin + len(close)] = begin + close
             choice[queue, 1] = begin + len(close)
     return choice, near
+
+
+def first_turns(instance: Instance, system: System, ground: Ground) -> Longs:
+    """Return with which of its lanes each out-queue begins: as the runtime does, task k of a component with the k-th.
+
+    So senders that act in step do not all begin with the same receiver. Where turns go among near lanes, it is the
+    first of them from there on. Who is named is the application's choice: the first one, for all senders. [Q]
+    """
+    tasks = instance.tasks
+    sender = system.sender[system.lanes[:-1]]
+    number = sender - tasks.first[tasks.component[sender]]
+    turns = np.where(system.bound == NAMED, 0, number % np.diff(system.lanes)).astype(np.int64)
+    for queue in np.flatnonzero(system.bound == NEAR):
+        lanes = ground.near[ground.choice[queue, 0] : ground.choice[queue, 1]]
+        turns[queue] = np.searchsorted(lanes, system.lanes[queue] + turns[queue]) % len(lanes)
+    return turns
 
 
 def _extra(system: System, costs: Costs, afar: Bools, choice: Small, near: Small) -> Floats:

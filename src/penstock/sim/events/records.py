@@ -34,6 +34,7 @@ class Recorder:
         labels = np.array([stream.label for stream in instance.topology.streams], dtype=object)
         self._streams = labels[instance.edges.stream] if len(labels) else labels
         self._memory = instance.tasks.memory_mb
+        self._capacity = {"capacity_cpu": instance.slots.machine_cpu, "capacity_mb": instance.slots.machine_memory_mb}
         self._parts: list[Columns] = []
 
     def drain(self, ground: Ground, state: State) -> None:
@@ -101,9 +102,13 @@ class Recorder:
             "blocked": span.blocked_s,
         }
         self._add(RecordKind.TASK, np.full(tasks, span.end), self._machines[where], columns)
-        columns = {"interval": np.full(machines, span.seconds), "busy": span.machine_cpu, "lag": np.zeros(machines)}
-        if "memory_mb" in arrow_schema().names:
-            columns["memory_mb"] = np.bincount(where, self._memory, machines)
+        columns = {
+            "interval": np.full(machines, span.seconds),
+            "busy": span.machine_cpu,
+            "lag": np.zeros(machines),
+            "memory_mb": np.bincount(where, self._memory, machines),
+            **self._capacity,
+        }
         self._add(RecordKind.MACHINE, np.full(machines, span.end), self._machines, columns)
 
     def event(self, at: float, event: str, detail: str) -> None:

@@ -14,7 +14,7 @@ from penstock.model.taskgraph import Floats, task_names
 from penstock.sim.events import loop
 from penstock.sim.events.dues import Sources
 from penstock.sim.events.failures import bring_back, change_clock, take_down
-from penstock.sim.events.ground import Ground, Ways, build_ground
+from penstock.sim.events.ground import Ground, Ways, build_ground, first_turns
 from penstock.sim.events.records import INTERVAL_S, Recorder
 from penstock.sim.events.span import TwinSpan
 from penstock.sim.events.state import (
@@ -94,7 +94,8 @@ class TwinRun:
         self._ways = Ways(setup.instance, setup.routes)
         self._ground = self._built(slots)
         self._rng = np.random.default_rng([seed, 0])
-        self._state = empty_state(setup.system, self._ground, self._rng)
+        turns = first_turns(setup.instance, setup.system, self._ground)
+        self._state = empty_state(setup.system, self._ground, turns, self._rng)
         self._sources = Sources(setup.instance, setup.processes, seed, records)
         self._rate = sum(process.rate or 0.0 for process in setup.processes.values())
         self._recorder = Recorder(setup.instance, setup.system, name) if records else None

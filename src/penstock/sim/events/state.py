@@ -106,8 +106,8 @@ class Dues(NamedTuple):
     followed: Small  # [N] whether each is
 
 
-def empty_state(system: System, ground: Ground, rng: np.random.Generator, rows: int = 1 << 12) -> State:
-    """Return the state at the beginning, with room for so many tuples and roots at once."""
+def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Generator, rows: int = 1 << 12) -> State:
+    """Return the state at the beginning, with room for so many tuples and roots at once; turns: of out-queues."""
     tasks, queues, lanes, slots = system.tasks, len(system.bound), len(system.queue), len(ground.machine)
     machines, pipes = len(ground.cores), len(ground.card)
     rows = max(rows, 4 * system.most)
@@ -116,6 +116,7 @@ def empty_state(system: System, ground: Ground, rng: np.random.Generator, rows: 
     lane = np.zeros((lanes, 3), dtype=np.int64)
     lane[:, CREDITS] = system.window
     queue = np.zeros((queues, 4), dtype=np.int64)
+    queue[:, TURN] = turns
     queue[:, ONE] = NONE
     task = np.zeros((tasks, 6))
     task[:, FIRST_ARRIVAL] = np.inf
