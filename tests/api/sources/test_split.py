@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.api.contracts import Source
+from penstock.api.contracts import Source, TaskContext
 from penstock.api.sources.generated import Generated
 from penstock.api.sources.lines import Lines
 from penstock.api.sources.split import Split
@@ -106,6 +106,75 @@ def test_every_tuple_counts_once_whoever_fails_goes_on_or_is_given_up(tmp_path: 
                 live[fresh], born = (opened(clock, tmp_path, fresh, make), None, []), born + 1
     assert not live
     assert sorted(committed) == list(range(total)), seed
+
+
+class InThrees(Source[int]):
+    """Gives three numbers for each of another source's, and so more at once than it was asked for."""
+
+    rewinds = True
+
+    def __init__(self, count: int) -> None:
+        self.inner = Generated(int, rate=100.0, count=count)
+
+    def open(self, context: TaskContext) -> None:
+        self.inner.open(context)
+
+    def poll(self, now: float, limit: int) -> Any:
+        found = self.inner.poll(now, max(1, limit // 3))
+        if found is None:
+            return None
+        return [3 * value + third for value in getattr(found, "values", found) for third in range(3)]
+
+    def position(self) -> Any:
+        return self.inner.position()
+
+    def seek(self, position: Any) -> None:
+        self.inner.seek(position)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_source_that_gives_more_than_it_is_asked_for_is_split_all_the_same(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    clock = Clock(100.0)
+    paths = {name: opened(clock, tmp_path, name, lambda: InThrees(500)) for name in "ab"}
+    saved: dict[str, Any] = {name: source.position() for name, source in paths.items()}
+    pending: dict[str, list[int]] = {"a": [], "b": []}
+    got: dict[str, list[int]] = {"a": [], "b": []}
+    while paths:
+        clock.time += 0.05
+        for name, source in list(paths.items()):
+            found = given(source, clock, int(rng.integers(1, 20)))
+            if found is None:
+                got[name] += pending[name]
+                del paths[name]
+                continue
+            pending[name] += found
+            if rng.random() < 0.2:
+                got[name] += pending[name]
+                saved[name], pending[name] = source.position(), []
+            elif rng.random() < 0.02:
+                paths[name], pending[name] = opened(clock, tmp_path, name, lambda: InThrees(500)), []
+                paths[name].seek(saved[name])
+    assert sorted(got["a"] + got["b"]) == list(range(1500)), seed
+    assert min(len(got["a"]), len(got["b"])) > 300
+
+
+def test_a_path_that_begins_late_does_not_read_all_that_went_before(tmp_path: Path) -> None:
+    clock, made = Clock(100.0), []
+
+    def make(number: int) -> int:
+        made.append(number)
+        return number
+
+    early = opened(clock, tmp_path, "a", lambda: Generated(make, rate=1000.0))
+    for _ in range(100):
+        clock.time += 0.1
+        given(early, clock)
+    made.clear()
+    late = opened(clock, tmp_path, "b", lambda: Generated(make, rate=1000.0))
+    clock.time += 1.0
+    assert given(late, clock)
+    assert min(made) > 5000
 
 
 def test_a_path_that_was_given_up_may_take_no_more(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ from typing import Any, cast
 
 from penstock.api.contracts import Source, TaskContext, Timed
 from penstock.api.dataflow import Dataflow
-from penstock.api.sources.split_log import NEW, Block, SplitLog
+from penstock.api.sources.split_log import BEGINNING, NEW, Block, Place, SplitLog
 from penstock.model.errors import InvalidInput
 
 BLOCK_S = 0.2  # of a source's tuples that are taken at once
 LARGEST = 4096  # tuples of a block
 UNPACED = 1024  # tuples of a block where the source does not say how fast it is
 SKIPPED = 65_536  # of others' tuples that are let go of in one poll, at most
+PLACED = 16  # blocks of a task, one of which tells where it reads
 AGAIN_S = 0.05  # until it is asked again for a block that is not to be had yet
 
 
@@ -105,7 +106,7 @@ class Split(Source[Any]):
 
     def position(self) -> dict[str, Any]:
         """Return how many blocks were given, how much of the next, and where its readers are."""
-        readers = {str(of): (reader.offset, reader.source.position()) for of, reader in self._readers.items()}
+        readers = {str(of): reader.place for of, reader in self._readers.items()}
         return {"done": self._done, "within": self._within, "readers": readers}
 
     def seek(self, position: Mapping[str, Any]) -> None:
@@ -113,7 +114,7 @@ class Split(Source[Any]):
         self._log.look()
         self._done, self._within = position["done"], position["within"]
         for of, (offset, place) in position["readers"].items():
-            self._readers[int(of)] = _Reader(self._opened(), offset, place)
+            self._readers[int(of)] = _Reader(self._opened(), (offset, place))
 
     def close(self) -> None:
         """Let go of the source."""
@@ -124,10 +125,15 @@ class Split(Source[Any]):
         """Return the block that is to be given: one that was taken before a failure, or another."""
         if self._block is None:
             mine = self._log.blocks.get(self._taker, ())
-            taken = mine[self._done] if len(mine) > self._done else self._log.take(self._taker, self._size())
+            taken = mine[self._done] if len(mine) > self._done else self._take(len(mine))
             self._block = taken
             self._ended = taken is None and self._log.ended is not None
         return self._block
+
+    def _take(self, before: int) -> Block | None:
+        reader = self._readers.get(NEW)
+        tells = reader is not None and before % PLACED == PLACED - 1
+        return self._log.take(self._taker, self._size(), reader.place if reader is not None and tells else None)
 
     def _size(self) -> int:
         self._log.look()
@@ -137,9 +143,12 @@ class Split(Source[Any]):
 
     def _reader(self, block: Block) -> "_Reader":
         if block.of not in self._readers:
-            returned = None if block.of == NEW else self._log.returns[block.of]
-            offset, place = (0, None) if returned is None else (returned.offset, returned.position)
-            self._readers[block.of] = _Reader(self._opened(), offset, place)
+            if block.of == NEW:
+                place = self._log.place if self._log.place[0] <= block.start else BEGINNING
+            else:
+                returned = self._log.returns[block.of]
+                place = (returned.offset, returned.position)
+            self._readers[block.of] = _Reader(self._opened(), place)
         return self._readers[block.of]
 
     def _opened(self) -> Source[Any]:
@@ -149,33 +158,54 @@ class Split(Source[Any]):
 
 
 class _Reader:
-    """A source from some place on, and the number of its next tuple."""
+    """A source from some place on, and the number of its next tuple.
 
-    def __init__(self, source: Source[Any], offset: int, place: Any) -> None:
+    A source may give more at once than it was asked for, where one of its tuples stands for many. What is too much is
+    kept, and until it is used up the reader's place is the one before.
+    """
+
+    def __init__(self, source: Source[Any], place: Place) -> None:
         self.source = source
-        self.offset = offset
+        self.offset = place[0]
         self.ended = False
-        if place is not None:
-            source.seek(place)
+        self._ahead: list[tuple[Any, float]] = []
+        self._before = place  # where what is ahead was read, or some place before that
+        self._generous = False  # whether it gives more than it is asked for
+        if place[1] is not None:
+            source.seek(place[1])
+
+    @property
+    def place(self) -> Place:
+        """Where another reader would have to begin to give the same."""
+        return self._before if self._ahead else (self.offset, self.source.position())
 
     def read(self, start: int, stop: int, now: float, limit: int) -> Timed[Any]:
         """Return what is due from number `start` to before `stop`, and let go of what comes before."""
         skipped = 0
         while self.offset < start and skipped < SKIPPED:
-            found = self._poll(now, min(start - self.offset, SKIPPED))
+            found = self._some(now, min(start - self.offset, SKIPPED))
             if not found.values:
                 return found
             skipped += len(found.values)
-        return self._poll(now, min(limit, stop - self.offset)) if self.offset == start else Timed([], [])
+        return self._some(now, min(limit, stop - self.offset)) if self.offset == start else Timed([], [])
 
-    def _poll(self, now: float, limit: int) -> Timed[Any]:
+    def _some(self, now: float, limit: int) -> Timed[Any]:
+        if not self._ahead:
+            self._poll(now, limit)
+        taken, self._ahead = self._ahead[:limit], self._ahead[limit:]
+        self.offset += len(taken)
+        return Timed([value for value, _ in taken], [due for _, due in taken])
+
+    def _poll(self, now: float, limit: int) -> None:
+        if self._generous:
+            self._before = (self.offset, self.source.position())
         found = self.source.poll(now, limit)
         if found is None:
             self.ended = True
-            return Timed([], [])
+            return
         values, dues = found if isinstance(found, Timed) else (found, [now] * len(found))
-        self.offset += len(values)
-        return Timed(values, dues)
+        self._ahead = list(zip(values, dues, strict=True))
+        self._generous |= len(values) > limit
 
 
 def split(flow: Dataflow, folder: Path | str, path: str) -> Dataflow:

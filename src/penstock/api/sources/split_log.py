@@ -20,6 +20,11 @@ from penstock.model.errors import FileProblem, InvalidInput
 
 NEW = -1  # where a block is from that nobody had before
 
+Place = tuple[int, Any]
+"""A place in a source: how many tuples come before it, and its position; None: its beginning."""
+
+BEGINNING: Place = (0, None)
+
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
     """When the source's first tuple was due."""
@@ -28,12 +33,13 @@ class Begun(msgspec.Struct, frozen=True, tag="begun"):
 
 
 class Block(msgspec.Struct, frozen=True, tag="block"):
-    """Numbers that went to a task of a path."""
+    """Numbers that went to a task of a path; now and then with a place from which others may begin to read."""
 
     taker: str  # `path/task`
     start: int
     stop: int
     of: int = NEW  # the return that they are from
+    place: Place | None = None
 
 
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
@@ -77,6 +83,7 @@ class SplitLog:
         self.next = 0  # the first number that nobody has taken
         self.ended: int | None = None
         self.weights: Mapping[str, float] = {}
+        self.place = BEGINNING  # the furthest that is known
         self.blocks: dict[str, list[Block]] = {}  # by taker
         self.returns: list[Returned] = []
         self.given_up: set[str] = set()
@@ -97,12 +104,15 @@ class SplitLog:
             assert self.begun is not None, "it was appended"
             return self.begun
 
-    def take(self, taker: str, size: int) -> Block | None:
-        """Take the next block of at most so many numbers, returned ones first; None where none are left."""
+    def take(self, taker: str, size: int, place: Place | None = None) -> Block | None:
+        """Take the next block of at most so many numbers, returned ones first; None where none are left.
+
+        place: where the taker reads, which is not beyond the block, for others that begin later.
+        """
         with self._locked() as file:
             if (path := taker.rpartition("/")[0]) in self.given_up:
                 raise InvalidInput("path", f"{path!r} was given up, others have its tuples; begin it by another name")
-            block = self._returned(taker, size) or self._fresh(taker, size)
+            block = self._returned(taker, size) or self._fresh(taker, size, place)
             if block is not None:
                 self._append(file, block)
             return block
@@ -133,7 +143,7 @@ class SplitLog:
                 return 0
             total = 0
             for taker in [name for name in self.blocks if name.rpartition("/")[0] == path]:
-                for returned in unfinished(path, self.blocks[taker], self.returns, positions.get(taker)):
+                for returned in unfinished(path, self.blocks[taker], self.returns, positions.get(taker), self.place):
                     self._append(file, returned)
                     total += sum(stop - start for start, stop in returned.spans)
             self._append(file, GivenUp(path))
@@ -151,9 +161,9 @@ class SplitLog:
                 return Block(taker, start, min(stop, start + size), number)
         return None
 
-    def _fresh(self, taker: str, size: int) -> Block | None:
+    def _fresh(self, taker: str, size: int, place: Place | None) -> Block | None:
         stop = self.next + size if self.ended is None else min(self.next + size, self.ended)
-        return Block(taker, self.next, stop) if stop > self.next else None
+        return Block(taker, self.next, stop, NEW, place) if stop > self.next else None
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -192,8 +202,10 @@ class SplitLog:
         match entry:
             case Begun(at):
                 self.begun = at
-            case Block(taker, start, stop, of):
+            case Block(taker, start, stop, of, place):
                 self.blocks.setdefault(taker, []).append(entry)
+                if place is not None and place[0] > self.place[0]:
+                    self.place = place
                 if of == NEW:
                     self.next = max(self.next, stop)
                 else:
@@ -218,9 +230,16 @@ def without(spans: list[tuple[int, int]], start: int, stop: int) -> list[tuple[i
 
 
 def unfinished(
-    path: str, taken: list[Block], returns: list[Returned], position: Mapping[str, Any] | None
+    path: str,
+    taken: list[Block],
+    returns: list[Returned],
+    position: Mapping[str, Any] | None,
+    known: Place = BEGINNING,
 ) -> list[Returned]:
-    """Return what of a taker's blocks is not covered by a position, one return for each reader that is needed."""
+    """Return what of a taker's blocks is not covered by a position, one return for each reader that is needed.
+
+    known: a place in the source from which to read where the position tells of none and it is not too far on.
+    """
     done, within = (0, 0) if position is None else (position["done"], position["within"])
     spans: dict[int, list[tuple[int, int]]] = {}
     for number, block in enumerate(taken[done:]):
@@ -232,6 +251,7 @@ def unfinished(
     for of, own in spans.items():
         at = readers.get(str(of))
         if at is None:  # it had not begun to read there
-            at = (0, None) if of == NEW else (returns[of].offset, returns[of].position)
+            near = known if known[0] <= min(own)[0] else BEGINNING
+            at = near if of == NEW else (returns[of].offset, returns[of].position)
         found.append(Returned(path, sorted(own), *at))
     return found
