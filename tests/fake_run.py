@@ -16,6 +16,7 @@ from typing import Any
 from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow
 from penstock.model.errors import PenstockError
+from penstock.model.limits import Limits, changed_limits
 from penstock.model.plan import Plan
 from penstock.model.status import ComponentStatus, Latency, MachineStatus, PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
@@ -55,6 +56,7 @@ class FakeHandle:
         self.info = info
         self.placement = dict(PLACEMENT)
         self.tuples = TuplePolicies()
+        self.limits: dict[str, float] = {}
         self.phase = "running"
         self.error = ""
         self.applied: list[Plan] = []
@@ -79,6 +81,7 @@ class FakeHandle:
             master="local[4]",
             policy="round-robin",
             tuples=self.tuples,
+            limits=dict(self.limits),
             components=[
                 ComponentStatus(name="in", kind="source", tasks=1, machines=1, rate_tps=1234.0, queue=0, waiting_out=7),
                 ComponentStatus(
@@ -133,6 +136,11 @@ class FakeHandle:
         """Change tuple policies."""
         self.tuples = changed(tuples or self.tuples, routing, sending, slot_ms)
         return self.tuples
+
+    def limit(self, limits: Limits) -> dict[str, float]:
+        """Change the limits of sources."""
+        self.limits = changed_limits(self.limits, limits, flow().application)
+        return self.limits
 
     def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
         """Remember what was wanted of the autopilot."""

@@ -61,10 +61,15 @@ def keep_checkpoint(
 
 
 def keep_journal(
-    info: RunInfo, epoch: int, placement: dict[str, str], policy: str = "t-storm", routing: str = ""
+    info: RunInfo,
+    epoch: int,
+    placement: dict[str, str],
+    policy: str = "t-storm",
+    routing: str = "",
+    limits: dict[str, float] | None = None,
 ) -> None:
     """Write what the next driver must know."""
-    journal = Journal(epoch, placement, policy, TuplePolicies(routing=routing))
+    journal = Journal(epoch, placement, policy, TuplePolicies(routing=routing), limits or {})
     checkpoints.write_journal(DISK, place(info), journal)
 
 

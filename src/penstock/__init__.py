@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from penstock.api.sources.tcp import TcpLines
     from penstock.control.advice import advise
     from penstock.control.live import start as run
+    from penstock.control.operating.live import operate
     from penstock.control.planner import Decision, Planner
+    from penstock.control.sessions import session
     from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
     from penstock.model.cluster import Cluster, Distances, Link, Machine
     from penstock.model.errors import PenstockError
@@ -97,9 +99,11 @@ _WHERE = {
     "load_cluster": "penstock.model.files",
     "load_plan": "penstock.model.files",
     "moves": "penstock.model.plan",
+    "operate": "penstock.control.operating.live",
     "policy": "penstock.policies.registry:make",
     "run": "penstock.control.live:start",
     "save": "penstock.model.files",
+    "session": "penstock.control.sessions",
 }
 
 __all__ = [
@@ -153,9 +157,11 @@ __all__ = [
     "load_cluster",
     "load_plan",
     "moves",
+    "operate",
     "policy",
     "run",
     "save",
+    "session",
 ]
 
 

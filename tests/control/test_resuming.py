@@ -129,6 +129,15 @@ def test_the_tuple_policies_are_those_that_were_in_force_or_that_it_was_started_
     assert taken(info).tuples == TuplePolicies(routing="shuffle")
 
 
+def test_limits_are_those_that_were_in_force_or_that_it_was_started_with(tmp_path: Path) -> None:
+    info = kept_run(tmp_path, limits={"lines": 10.0})
+    found = taken(info)
+    assert found.limits == {"lines": 10.0}
+    found.lock.release()
+    keep_journal(info, 2, {}, limits={"lines": 3.0})
+    assert taken(info).limits == {"lines": 3.0}
+
+
 # What is refused
 
 

@@ -74,6 +74,16 @@ def test_shuffle_spreads_evenly_to_within_one(batches: list[int], lanes: int) ->
     assert sum(sender.counts(lanes)) == sum(batches)
 
 
+def test_a_deal_begins_with_the_lane_whose_turn_it_is() -> None:
+    sender = Recorded({0, 3})
+    lanes = [Lane(target, 10) for target in range(4)]
+    OutQueue(7, Grouping.SHUFFLE, 99, lanes, sender, turn=2).put(["a", "b", "c"])
+    assert [sender.values(target) for target in range(4)] == [["c"], [], ["a"], ["b"]]
+    near = Recorded({0, 3})
+    OutQueue(7, Grouping.LOCAL_OR_SHUFFLE, 99, lanes, near, turn=2).put(["a", "b", "c"])
+    assert [near.values(target) for target in range(4)] == [["c"], [], [], ["a", "b"]]  # a share at once
+
+
 def test_shuffle_gives_what_one_lane_has_no_credit_for_to_the_others() -> None:
     out, sender = queue(Grouping.SHUFFLE, 3, window=4)
     out.lanes[1].credits = 1

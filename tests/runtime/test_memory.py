@@ -1,10 +1,14 @@
-"""What machines record of memory: a process what it has, an emulated machine what its tasks declare."""
+"""What machines record of memory and of what they have: a process what it uses and its host's; an emulated machine what
+its tasks declare, and what it is described to have.
+"""
+
+import os
 
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.telemetry import RecordKind
-from penstock.runtime.memory import resident_mb
+from penstock.runtime.memory import host_capacity, resident_mb
 from penstock.testing import Captured, run
 from tests.runtime import flows
 
@@ -20,13 +24,22 @@ def test_an_emulated_machine_uses_what_its_tasks_declare() -> None:
     flow = Dataflow("small")
     numbers = flow.source("in", Generated(int, rate=10, count=20), memory_mb=30)
     flow.sink("out", Captured([]), numbers, parallelism=2, memory_mb=100)
-    cluster = Cluster(name="two", machines=(Machine(name="a", slots=2), Machine(name="b")))
+    fast = Machine(name="a", slots=2, cores=2, speed=1.5, memory_mb=512)
+    cluster = Cluster(name="two", machines=(fast, Machine(name="b")))
     records = flows.of_kind(run(flow, emulate=cluster, placement=["a/0", "a/1", "b/0"]).records, RecordKind.MACHINE)
     assert {(record.worker, record.memory_mb) for record in records} == {("a", 130.0), ("b", 100.0)}
+    has = {(record.worker, record.capacity_cpu, record.capacity_mb) for record in records}
+    assert has == {("a", 3.0, 512.0), ("b", 1.0, 4096.0)}
+
+
+def test_a_host_has_its_cores_and_all_of_its_memory() -> None:
+    cores, memory = host_capacity()
+    assert cores == os.cpu_count()
+    assert memory > resident_mb()
 
 
 def test_a_worker_that_is_no_process_says_nothing() -> None:
     flow = Dataflow("small")
     flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=10, count=5)))
     records = flows.of_kind(run(flow).records, RecordKind.MACHINE)
-    assert {record.memory_mb for record in records} == {None}
+    assert {(record.memory_mb, record.capacity_cpu, record.capacity_mb) for record in records} == {(None, None, None)}

@@ -13,7 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.session import NoSpark, session
-from penstock.runtime.spark.executors import executors, need_cores, spark_settings
+from penstock.runtime.spark.cores import need_cores
+from penstock.runtime.spark.executors import executors, spark_settings
 from penstock.runtime.spark.jobs import SlotJobs
 from penstock.runtime.spark.shipping import ship
 from tests.standalone import SETTINGS, standalone

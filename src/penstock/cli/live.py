@@ -1,6 +1,6 @@
 """The state of a run as a person sees it: the live table, one line for a log, and the summary at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def view(status: "Status", width: int, height: int | None = None, note: str = ""
     """Draw a run for a terminal of so many columns and, where a height is given, of so many lines."""
     below, safety = _below(status, note), [*_mishaps(status, width), *_safety(status)]
     taken = (
-        len(status.components) + 11 + bool(status.tuples.texts) + bool(status.autopilot)
+        len(status.components) + 11 + bool(status.tuples.texts) + bool(status.limits) + bool(status.autopilot)
     )  # headings, empty lines, end to end
     taken += sum(1 + len(line) // width for line in [*below, *safety])
     rows = len(status.machines) if height is None else max(height - taken, FEWEST_MACHINES)
@@ -65,12 +65,19 @@ def ended(status: "Status") -> bool:
 
 
 def headline(status: "Status") -> list[Text]:
-    """Say in two lines what runs since when and under what, and where; in a third which tuple policies are in force."""
+    """Say in two lines what runs since when and under what, and where; below which policies and limits are in force."""
     phase = Text(status.phase, style=STYLES.get(status.phase, "bold"))
     first = Text.assemble((status.application, "bold"), " ", phase, f" {clock(status.seconds)} under {status.policy}")
     policies = ", ".join(f"{name} {text}" for name, text in status.tuples.texts.items())
-    further = [policies, f"autopilot {status.autopilot}" if status.autopilot else ""]
+    further = [policies, limits_line(status.limits), f"autopilot {status.autopilot}" if status.autopilot else ""]
     return [first, Text(place(status), style="dim"), *[Text(line, style="dim") for line in further if line]]
+
+
+def limits_line(limits: Mapping[str, float]) -> str:
+    """Say which sources are limited, in a line; empty where none is."""
+    return ", ".join(
+        f"{source} limited to {number(rate)}/s" if rate else f"{source} paused" for source, rate in limits.items()
+    )
 
 
 def place(status: "Status") -> str:

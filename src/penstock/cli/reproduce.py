@@ -40,7 +40,7 @@ def reproduce(
     work: Annotated[
         str,
         typer.Argument(
-            help="potus (routing of tuples), hone (sending) or predictive (learnt latencies).",
+            help="potus (routing), hone (sending), predictive (learnt latencies) or sparcle (placement in networks).",
             autocompletion=work_names,
         ),
     ],

@@ -1,6 +1,5 @@
 """Run an application: find where it can run, plan it, start it."""
 
-import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -14,10 +13,20 @@ import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.control.planner import Planner, latency_model
+from penstock.control.sessions import open_session
+from penstock.control.starting import (
+    address,
+    refuse_below_one,
+    refuse_changed,
+    refuse_seconds,
+    refuse_share,
+    refuse_unwritable,
+)
 from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.files import save
+from penstock.model.limits import Limits, changed_limits
 from penstock.model.plan import Plan, to_placement
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
@@ -25,8 +34,6 @@ from penstock.policies.streams import changed, check, kept_note, over
 
 if TYPE_CHECKING:
     import socket
-
-    from pyspark.sql import SparkSession
 
     from penstock.control.resuming import Resumption
     from penstock.estimate.latency_models import LatencyModels
@@ -36,7 +43,6 @@ if TYPE_CHECKING:
     from penstock.runtime.terms import Complete, Site
 
 POLICY = "round-robin"
-SHORTEST_S = 0.1  # between checkpoints; saving one takes some hundredths
 
 
 class NoPlacement(PenstockError):
@@ -76,6 +82,8 @@ def start(
     routing: str | Sequence[str] | None = None,
     sending: str | None = None,
     slot_ms: float | None = None,
+    limits: Limits = None,
+    share: Path | str | None = None,
     resume: Path | str | None = None,
     given: "Given | None" = None,
     progress: "Progress | None" = None,
@@ -102,6 +110,9 @@ def start(
     routing: which way tuples go: a policy, `STREAM=POLICY`, or several of these; without, as stream's groupings say.
     sending: which out-queue sends first, a policy; without, tuples are sent as they are made.
     slot_ms: milliseconds between two routing decisions of an out-queue, 1 unless said.
+    limits: tuples a second that sources may give, by component, or one number for all together; `Run.limit` says more.
+    share: a folder by which the emulated machines are also those of other runs with the same folder, on this host only:
+        processors are shared by the busy slots of all of them, links serve the frames of all first come, first served.
     resume: the name or folder of a run that was stopped, has failed or lost its driver: it goes on from its last
         checkpoint. What is not said is as it was; `emulate`, `seed` and `telemetry` cannot change.
     given: how the command line named the application. tell: called with what a person should know.
@@ -111,13 +122,16 @@ def start(
     from penstock.runtime.folder import Setup
     from penstock.runtime.run import check_parts
 
-    _refuse_below_one(slots=slots, in_flight=in_flight, window=window)
-    _refuse_seconds(checkpoint_s)
+    refuse_below_one(slots=slots, in_flight=in_flight, window=window)
+    refuse_seconds(checkpoint_s)
     check_parts(flow)
-    _refuse_unwritable(telemetry=telemetry, runs=runs)
+    refuse_unwritable(telemetry=telemetry, runs=runs, share=share)
+    if resume is None:
+        refuse_share(None if share is None else str(share), emulate, master or "local")
     asked: dict[str, Any] = {"master": master, "policy": policy, "objective": objective, "slots": slots, "seed": seed}
     asked |= {"in_flight": in_flight, "window": window, "sample_tps": sample_tps, "given": given}
     asked |= {"checkpoint_s": checkpoint_s, "guarantee": guarantee}
+    asked |= {"share": None if share is None else str(Path(share).absolute())}
     stated = {name: value for name, value in asked.items() if value is not None}
 
     def change(before: TuplePolicies) -> TuplePolicies:
@@ -128,15 +142,18 @@ def start(
         return after
 
     with ExitStack() as stack:
-        listener = None if listen is None else listen_for_workers(*_address(listen))
+        listener = None if listen is None else listen_for_workers(*address(listen))
         if listener is not None:
             stack.callback(listener.close)
         if resume is None:
             tuples = change(_named_by(plan, TuplePolicies()))
-            setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples)
+            limited = changed_limits({}, limits, flow.application)
+            setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples, limits=limited)
             begun = _begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
         else:
-            _refuse_changed(emulate=emulate, seed=seed, telemetry=telemetry)
+            refuse_changed(emulate=emulate, seed=seed, telemetry=telemetry)
+            if limits is not None:
+                stated["limits"] = changed_limits({}, limits, flow.application)
             begun = _take_over(flow, resume, Path(runs), stated, plan, change, stack, tell or (lambda _: None))
         return _launch(flow, begun, stack, listener, progress or (lambda _: None))
 
@@ -198,7 +215,7 @@ def _take_over(
     stack.callback(found.lock.release)
     policy = known.policy if known is not None else stated.get("policy", found.policy)
     tuples = change(_named_by(plan, found.tuples))
-    setup = msgspec.structs.replace(setup, tuples=tuples)
+    setup = msgspec.structs.replace(setup, tuples=tuples, limits=stated.get("limits", found.limits))
     info = folders.taken_over(info, setup=setup, master=setup.master or "embedded", policy=policy)
     stack.callback(folders.ended, info)
     found.tell(tell)
@@ -218,22 +235,27 @@ def _launch(
     """Find out where it can run, plan it where that is not done, and start its workers."""
     from penstock.control.completing import additions, completion
     from penstock.runtime.run import launch
-    from penstock.runtime.spark.executors import is_local, need_cores
+    from penstock.runtime.spark.cores import hold, need_cores
+    from penstock.runtime.spark.executors import is_local
 
     info, setup, emulate = begun.info, begun.setup, begun.emulate
+    refuse_share(setup.share, emulate, setup.master or "local")
     workers = len(emulate.machines) if emulate is not None else setup.slots or os.cpu_count() or 1
     say("starting Spark")
-    spark = _open_session(stack, flow.name, setup.master, workers, info.path / "spark")
+    spark = open_session(stack, flow.name, setup.master, workers, info.path / "spark")
+    refuse_share(setup.share, emulate, str(spark.sparkContext.master))
     say("looking for executors")
     executors = need_cores(spark, workers if emulate or setup.slots or is_local(spark) else 1)
     cluster = emulate or discover(executors, is_local(spark), setup.slots)
     complete = completion(flow.application, cluster, Objective(setup.objective))
+    placed = places(cluster, executors, emulated=emulate is not None)
+    stack.enter_context(hold(spark, [executor for _, executor in placed]))
     return launch(
         spark,
         flow,
         cluster,
         msgspec.structs.replace(begun.plan(cluster, complete), tuples=begun.tuples),
-        places(cluster, executors, emulated=emulate is not None),
+        placed,
         stack,
         emulated=emulate is not None,
         telemetry=info.telemetry_path if setup.telemetry else None,
@@ -249,6 +271,7 @@ def _terms(info: "RunInfo", setup: "Setup", found: "Resumption | None") -> dict[
     """Return what a run's terms are to say, beside what `launch` knows by itself."""
     terms: dict[str, Any] = {"sample_tps": setup.sample_tps, "in_flight": setup.in_flight or 0, "seed": setup.seed}
     terms |= {} if setup.window is None else {"window": setup.window}
+    terms |= {"limits": setup.limits, "share": setup.share or ""}
     terms |= {"checkpoint_s": setup.checkpoint_s, "checkpoints": str(info.checkpoints_path.absolute())}
     return terms if found is None else terms | {"resumed": found.manifest, "epoch": found.epoch}
 
@@ -272,16 +295,6 @@ def _named_by(plan: Plan | None, before: TuplePolicies) -> TuplePolicies:
 
 def _planned(flow: Dataflow, cluster: Cluster, setup: "Setup") -> Plan:
     return plan_by(setup.policy or POLICY, flow.application, cluster, Objective(setup.objective), setup.seed)
-
-
-def _open_session(stack: ExitStack, name: str, master: str | None, workers: int, folder: Path) -> "SparkSession":
-    """Give a session with room for so many workers: the one that runs already, an embedded one, or the master's."""
-    from penstock.pipeline.session import running_session, session
-    from penstock.runtime.spark.executors import embedded_master, spark_settings
-
-    embedded = master is None
-    url = embedded_master(workers) if embedded and running_session() is None else master
-    return stack.enter_context(session(name, url, settings=spark_settings(workers, embedded), folder=folder))
 
 
 def plan_by(
@@ -366,45 +379,6 @@ def _shares(executors: Sequence["Executor"], slots: int | None) -> list[int]:
     for _ in range(min(slots, sum(room))):
         shares[min((number for number, most in enumerate(room) if shares[number] < most), key=shares.__getitem__)] += 1
     return shares
-
-
-def _refuse_below_one(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-            raise InvalidInput(name, f"expected a whole number ≥ 1, got {count!r}")
-
-
-def _refuse_seconds(checkpoint_s: float | None) -> None:
-    if checkpoint_s is None:
-        return
-    seconds = math.nan if isinstance(checkpoint_s, bool) or not isinstance(checkpoint_s, int | float) else checkpoint_s
-    if seconds != 0 and not SHORTEST_S <= seconds < math.inf:
-        problem = f"expected 0 or seconds ≥ {SHORTEST_S}, got {checkpoint_s!r}"
-        raise InvalidInput("checkpoint_s", f"{problem}; 5 is usual, and 0 makes only one, at the end")
-
-
-def _refuse_unwritable(**folders: Path | str | bool | None) -> None:
-    from penstock.runtime.folder import refuse_unwritable
-
-    for name, place in folders.items():
-        if isinstance(place, Path | str):
-            refuse_unwritable(Path(place), name)
-
-
-def _refuse_changed(**settings: object) -> None:
-    for name, value in settings.items():
-        if value is not None:
-            raise InvalidInput(name, "a run that is resumed keeps what it had, leave it out; or start a new run")
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Return the host and port of `HOST` or `HOST:PORT`; port 0 is any."""
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        host, port = text, "0"
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise InvalidInput("listen", f"expected HOST or HOST:PORT, got {text!r}")
-    return host, int(port)
 
 
 def _leave(info: "RunInfo", failure: type[BaseException] | None, *_: object) -> None:

@@ -50,6 +50,7 @@ class Resumption:
     placement: dict[str, str]  # task -> slot: where tasks should be; empty: it is not known
     policy: str  # that has placed them so
     tuples: TuplePolicies  # that were in force
+    limits: dict[str, float]  # of sources, likewise
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -111,13 +112,13 @@ def _looked_at(info: RunInfo, setup: Setup, flow: Dataflow, lock: RunLock) -> Re
 
 def _left(
     journal: Journal | None, manifest: Manifest | None, info: RunInfo, setup: Setup
-) -> tuple[int, dict[str, str], str, TuplePolicies]:
-    """Return the last epoch, where tasks should be, by which policy, and the tuple policies in force."""
+) -> tuple[int, dict[str, str], str, TuplePolicies, dict[str, float]]:
+    """Return the last epoch, where tasks should be, by which policy, and the tuple policies and limits in force."""
     before = (0, {}) if manifest is None else (manifest.epoch, manifest.placement)
     if journal is None:
-        return *before, info.policy, setup.tuples
+        return *before, info.policy, setup.tuples, setup.limits
     policy = journal.policy or info.policy
-    return max(journal.epoch, before[0]), journal.placement or before[1], policy, journal.tuples
+    return max(journal.epoch, before[0]), journal.placement or before[1], policy, journal.tuples, journal.limits
 
 
 def _refuse_other(info: RunInfo, manifest: Manifest, flow: Dataflow) -> None:

@@ -87,6 +87,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     policy: str  # or the plan's
     tuples: TuplePolicies = TuplePolicies()  # those in force
+    limits: dict[str, float] = {}  # source component -> tuples a second that it may give, where that is limited
     components: list[ComponentStatus]
     machines: list[MachineStatus]
     latency: Latency | None  # over the last seconds; None: nothing sampled has finished yet

@@ -79,6 +79,7 @@ class OutQueue:
         lanes: Sequence[Lane],
         sender: Sender,
         *,
+        turn: int = 0,
         key: Callable[[Any], Hashable] | None = None,
         output: str | None = None,
     ) -> None:
@@ -89,7 +90,7 @@ class OutQueue:
         self.output = output  # the named output that it takes, of several
         self.values: list[Any] = []  # not bound to a lane yet
         self.marks: list[Mark] = []
-        self.turn = 0  # the lane that is next where any will do
+        self.turn = turn  # the lane that is next where any will do
         self.chooser: Chooser | None = None
         self.gate: Gate | None = None
         self._bound = 0  # tuples that wait in lanes

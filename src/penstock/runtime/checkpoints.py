@@ -116,6 +116,7 @@ class Journal(msgspec.Struct, frozen=True):
     placement: dict[str, str]  # task -> slot: where tasks should be
     policy: str = ""
     tuples: TuplePolicies = TuplePolicies()
+    limits: dict[str, float] = {}  # of sources, tuples a second
 
 
 def write_journal(disk: Disk, folder: str, journal: Journal) -> None:

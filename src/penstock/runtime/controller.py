@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.model.errors import PenstockError, UnknownName, choices
+from penstock.model.limits import Limits, changed_limits
 from penstock.model.status import Status
 from penstock.model.telemetry import Record, RecordKind
 from penstock.runtime import messages as wire
@@ -66,6 +67,7 @@ class Controller:
         self.placement = list(terms.placement)  # the slot that each task has
         self.policy = terms.policy
         self.routes = terms.routes
+        self.limits = dict(terms.limits)  # source component -> tuples a second
         self.gauges = Gauges(layout)
         self.acker = Acker()
         self._ended: set[int] = set()
@@ -191,6 +193,16 @@ class Controller:
         self.policy = policy
         self.event("apply", policy, now)
 
+    def limit(self, limits: Limits, now: float) -> dict[str, float]:
+        """Let sources give so many tuples a second from now on, and return all limits in force."""
+        if self.phase in RESTING:
+            raise PenstockError(f"limits: the application is {self.phase}; only a running one can be changed")
+        self.limits = changed_limits(self.limits, limits, self.layout.application)
+        self.tell_all(wire.Limit(self.epoch, self.limits))
+        self.event("limit", ", ".join(f"{name} {rate:g}/s" for name, rate in self.limits.items()) or "none", now)
+        self.standing.note(lambda _: None)
+        return self.limits
+
     def drain(self, now: float) -> None:
         """Let the sources end and everything in flight be processed."""
         if self.phase == "running":
@@ -303,6 +315,8 @@ class Controller:
                 () if latest is None else tuple(latest.kept(self.layout.names[task], task) for task in here),
                 self.checkpointing.given_up,
                 self.rulebook.rules(number),
+                self.limits,
+                terms.share,
             )
             self.out.append((number, assign))
 

@@ -11,12 +11,22 @@ import os
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock.model.cluster import Cluster
-from penstock.runtime.emulation import ServiceTimes, Truth, VirtualCpu, VirtualNetwork
+from penstock.model.cluster import Cluster, Machine
+from penstock.runtime.emulation import (
+    ServiceTimes,
+    SharedCpu,
+    SharedLink,
+    Truth,
+    VirtualCpu,
+    VirtualLink,
+    VirtualNetwork,
+)
+from penstock.runtime.emulation.commons import Commons, Displaced
 from penstock.runtime.execution import Runner, note_blocked
 from penstock.runtime.messages import Data, Mark, Marker, Route, State
 from penstock.runtime.tasks import Delivery, Task
@@ -55,19 +65,46 @@ class Emulated(Runner):
         machine = cluster.machines[cluster.machine_index[self._name]]
         self._cores = machine.cores
         self._speed = machine.speed
+        self._capacity = (machine.cpu, machine.memory_mb)
         self._workers = {peer.name: number for number, peer in enumerate(assigned.peers)}
         self._slots = {f"{self._name}/{number}": number for number in range(machine.slots)}
-        self._cpu: VirtualCpu[Job] = VirtualCpu(machine.cores, machine.speed, machine.slots)
-        self._network = VirtualNetwork(cluster, self._name, {})
+        self._commons: list[Commons] = []  # what it has a part in with other runs
+        self._cpu = self._processor(machine)
+        self._network = VirtualNetwork(cluster, self._name, {}, self._link if assigned.share else None)
         self.reroute(assigned.routes)
         self._services: dict[int, ServiceTimes] = {}
         self._pending: list[tuple[float, int, Callable[[float], None]]] = []  # heap
         self._order = count()
         self._time = worker.clock()
         self._serving: dict[int, Task] = {}  # by slot
-        self._polled: dict[int, deque[tuple[Any, float]]] = {}  # tuples of sources that wait for their slot, with dues
-        self._used = 0.0
+        # tuples of sources that wait for their slot: each with its due and when it might be given at the earliest
+        self._polled: dict[int, deque[tuple[Any, float, float]]] = {}
+        self._used = self._cpu.used(self._time)  # others may have used some
         self._truth = Truth(self._name, os.cpu_count() or 1, 0.0)
+
+    def _processor(self, machine: Machine) -> VirtualCpu[Job]:
+        if not self.worker.assigned.share:
+            return VirtualCpu(machine.cores, machine.speed, machine.slots)
+        folder, figures = Path(self.worker.assigned.share), (machine.cores, machine.speed, machine.slots)
+        made: SharedCpu[Job] = SharedCpu(folder, machine.name, self._role, *figures)
+        self._commons.append(made.commons)
+        return made
+
+    def _link(self, label: str, bandwidth_mbps: float | None, latency_ms: float) -> VirtualLink:
+        """Make a link that other runs have too."""
+        made = SharedLink(Path(self.worker.assigned.share), label, self._role, bandwidth_mbps, latency_ms)
+        self._commons.append(made.commons)
+        return made
+
+    @property
+    def _role(self) -> str:
+        """What a later worker of the same run and machine is known by, to take the place of this one."""
+        return f"{self.worker.assigned.folder} {self.worker.run} {self._name}"
+
+    def close(self) -> None:
+        """Leave what other runs have too to them."""
+        for commons in self._commons:
+            commons.close()
 
     def begin(self) -> None:
         """Note that something has come from outside, now."""
@@ -92,11 +129,11 @@ class Emulated(Runner):
             if at > now:
                 return False
             self._truth.late(max(0.0, self.worker.clock() - at))
-            self._time = at
             if pending <= complete:
+                self._time = at
                 heapq.heappop(self._pending)[2](at)
-            else:
-                self._complete()
+            elif (done := self._cpu.complete_by(now)) is not None:  # else others have made it later
+                self._complete(*done)
         return True
 
     def wakeup(self) -> float:
@@ -124,7 +161,7 @@ class Emulated(Runner):
         """Return when a source is to be polled: not while enough waits, or it must wait itself."""
         if not self._pollable(task) or task.full() or task.stands or self.room(task) <= 0:
             return math.inf
-        return task.next_poll
+        return max(task.next_poll, self.let_go(task))
 
     def _pollable(self, task: Task) -> bool:
         waiting = self._polled[task.number]
@@ -141,7 +178,7 @@ class Emulated(Runner):
         found = self.poll(task, now)
         if found is not None:
             waiting.extend(zip(*found, strict=True))
-            self._at(max(found[1][0], 0.0), lambda at: self._start(task.slot, at))
+            self._at(max(found.ready[0], 0.0), lambda at: self._start(task.slot, at))
 
     def _at(self, when: float, step: Callable[[float], None]) -> None:
         heapq.heappush(self._pending, (when, next(self._order), step))
@@ -178,7 +215,7 @@ class Emulated(Runner):
     def _first_arrival(self, task: Task) -> float:
         if task.is_source:
             waiting = self._polled[task.number]
-            return waiting[0][1] if waiting else math.inf
+            return waiting[0][2] if waiting else math.inf
         if not task.inbox:
             return math.inf
         head = task.inbox[0]
@@ -188,7 +225,7 @@ class Emulated(Runner):
     def _serve(self, slot: int, task: Task, at: float) -> None:
         at = max(at, self._cpu.now)  # on a late host the processor may have got further already
         if task.is_source:
-            value, due = self._polled[task.number].popleft()
+            value, due, _ = self._polled[task.number].popleft()
             job = Job(task, None, None, [value], at, due)
         else:
             delivery = task.inbox[0]
@@ -211,8 +248,8 @@ class Emulated(Runner):
         done = task.guard.run([value], at)
         return done.made if done.until is None else None
 
-    def _complete(self) -> None:
-        at, slot, job = self._cpu.complete()
+    def _complete(self, at: float, slot: int, job: Job) -> None:
+        self._time = at
         task, tracker = job.task, self.worker.tracker
         del self._serving[slot]
         self.worker.current = task
@@ -285,6 +322,7 @@ class Emulated(Runner):
 
     def removed(self, task: Task) -> None:
         """Forget a task; its slot may have others waiting."""
+        super().removed(task)
         self._services.pop(task.number, None)
         self._at(self._time, lambda at: self._start(task.slot, at))
 
@@ -314,10 +352,17 @@ class Emulated(Runner):
 
     def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
         """Return the share of the emulated cores used, how late events were, and what that means."""
-        used = self._cpu.used(now)
+        try:
+            used = self._cpu.used(now)
+        except Displaced:  # the next event finds that out, too, and ends the epoch for this worker
+            used = self._used
         share, self._used = (used - self._used) / (interval * self._cores), used
         verdict = self._truth.verdict(cpu)
         return share, self._truth.worst, verdict or ""
+
+    def capacity(self) -> tuple[float, float]:
+        """Return what the machine is described to have."""
+        return self._capacity
 
 
 def _size(frame: Data | Marker | State) -> int:

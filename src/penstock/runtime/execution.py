@@ -7,9 +7,10 @@ import heapq
 import math
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.runtime import messages as wire
+from penstock.runtime.buckets import Bucket
 from penstock.runtime.guarding import Guard
 from penstock.runtime.lanes import MarkerOf, Sampled
 from penstock.runtime.messages import Data, Mark, Marker, State
@@ -97,6 +98,22 @@ class Execution(Protocol):
         """Return the share of cpu used, the worst lateness in seconds, and a warning, since the last call."""
         ...
 
+    def capacity(self) -> tuple[float, float] | None:
+        """Return the cpu and memory of the machine, where that is not the host."""
+        ...
+
+    def close(self) -> None:
+        """Run no more, in this epoch or at all."""
+        ...
+
+
+class Polled(NamedTuple):
+    """What a source gave."""
+
+    values: list[Any]
+    dues: list[float]
+    ready: list[float]  # when each might be given at the earliest: when it was due, or a limit let it go
+
 
 class Runner:
     """What both ways of running share: sources, markers, timers."""
@@ -106,8 +123,9 @@ class Runner:
     def __init__(self, worker: "Worker") -> None:
         self.worker = worker
         self._progress_due: dict[int, float] = {}
+        self._buckets: dict[int, Bucket] = {}  # of sources with a limit
 
-    def poll(self, task: Task, now: float) -> tuple[list[Any], list[float]] | None:
+    def poll(self, task: Task, now: float) -> Polled | None:
         """Ask a source for what is due; None when it is not to be asked, or has ended."""
         worker = self.worker
         if task.ended or task.stands:
@@ -118,18 +136,52 @@ class Runner:
             worker.end(task)
             return None
         self.tell_progress(task, now)
+        bucket = self._bucket(task, now)
         room = self.room(task)
         if room <= 0 or task.full() or now < task.next_poll:
             note_blocked(task, now, room <= 0 or task.full())
             return None
         note_blocked(task, now, False)
+        most = min(self.chunk, room) if bucket is None else min(self.chunk, room, bucket.whole(now))
+        if most <= 0:
+            return None
         task.next_poll = 0.0
-        found = task.poll(now, min(self.chunk, room))
+        found = task.poll(now, most)
         if found is None:
             task.finishing = True
             return None
-        values, dues = found
-        return (values, [now] * len(values) if dues is None else list(dues)) if values else None
+        values, given = found
+        if not values:
+            return None
+        dues = [now] * len(values) if given is None else list(given)
+        if bucket is None:
+            return Polled(values, dues, dues)
+        return Polled(values, dues, [max(both) for both in zip(dues, bucket.take(len(values), now), strict=True)])
+
+    def _bucket(self, task: Task, now: float) -> Bucket | None:
+        """Return what keeps a source to its limit, as that is now; None where it has none."""
+        limit = self.worker.limits.get(task.component.name)
+        if limit is None:
+            self._buckets.pop(task.number, None)
+            return None
+        rate, found = limit / task.component.parallelism, self._buckets.get(task.number)
+        if found is None:
+            found = self._buckets[task.number] = Bucket(rate, now)
+        elif found.rate != rate:
+            found.change(rate, now)
+        return found
+
+    def let_go(self, task: Task) -> float:
+        """Return when the limit of a source lets it give a tuple; 0 where it has none."""
+        bucket = self._bucket(task, self.worker.clock()) if self.worker.limits else None
+        return 0.0 if bucket is None else bucket.ready
+
+    def close(self) -> None:
+        """Run no more: there is nothing to let go of."""
+
+    def removed(self, task: Task) -> None:
+        """Forget a task."""
+        self._buckets.pop(task.number, None)
 
     def room(self, task: Task) -> int:
         """Return how many more tuples the in-flight limit lets a source give."""
@@ -241,8 +293,9 @@ class Direct(Runner):
         due = self._later[0][0] if self._later else math.inf
         for task in self.worker.tasks.values():
             if task.is_source and not task.ended and not task.stands:
-                if task.next_poll > 0.0 and not task.full() and self.room(task) > 0:
-                    due = min(due, task.next_poll)
+                asked = max(task.next_poll, self.let_go(task))
+                if asked > 0.0 and not task.full() and self.room(task) > 0:
+                    due = min(due, asked)
                 due = min(due, self.progress_due(task))
             due = min(due, task.next_timer)
             if task.guard is not None and task.guard.until > 0.0 and task.inbox and not (task.stands or task.full()):
@@ -254,8 +307,8 @@ class Direct(Runner):
         if found is None:
             return task.finishing and not task.ended and not task.stands
         started = self.worker.clock()
-        self._lag = max(self._lag, started - found[1][0])
-        self.give(task, *found, started)
+        self._lag = max(self._lag, started - found.ready[0])
+        self.give(task, found.values, found.dues, started)
         task.busy += self.worker.clock() - started
         return True
 
@@ -349,9 +402,6 @@ class Direct(Runner):
     def added(self, task: Task) -> None:
         """Begin with a task."""
 
-    def removed(self, task: Task) -> None:
-        """Forget a task."""
-
     def reslot(self, task: Task, slot: str) -> None:
         """Let a task go on in another slot of this worker."""
         task.slot = slot
@@ -373,6 +423,10 @@ class Direct(Runner):
         """Return the process's own cpu, and how late sources were polled."""
         lag, self._lag = self._lag, 0.0
         return cpu, lag, ""
+
+    def capacity(self) -> None:
+        """Return nothing: the machine is the host."""
+        return
 
 
 def _pieces(item: Delivery) -> Iterator[tuple[int, int, Mark | None]]:

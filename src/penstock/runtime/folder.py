@@ -78,6 +78,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     guarantee: str = "any"
     telemetry: bool = True  # whether it is kept
     tuples: TuplePolicies = TuplePolicies()
+    limits: dict[str, float] = {}  # of sources, tuples a second
+    share: str | None = None  # folder of emulated machines that other runs have too
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +208,8 @@ def taken_over(info: RunInfo, **changes: Any) -> RunInfo:
         home = Path(info.socket).parent
         if home.name.startswith(SOCKETS):
             shutil.rmtree(home, ignore_errors=True)
-    shutil.rmtree(info.path / "spark", ignore_errors=True)
+    if info.pid != os.getpid():  # else other runs of this process may be in the session that has its files there
+        shutil.rmtree(info.path / "spark", ignore_errors=True)
     mine = {"pid": os.getpid(), "socket": "", "ended": None, "version": version("penstock")}
     info = msgspec.structs.replace(info, **mine, resumed=info.resumed + 1, **changes)
     for part in (info.telemetry_path, info.output_path):

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.model.limits import Limits
 from penstock.model.plan import Plan
 from penstock.model.status import PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
@@ -85,6 +86,14 @@ class Handle(Protocol):
 
         tuples: all of them; None: those in force. routing, sending, slot_ms: some of these, over them. A routing is
         `POLICY` for the application or `STREAM=POLICY` for a stream, or several of these; `none`: no policy.
+        """
+        ...
+
+    def limit(self, limits: Limits) -> dict[str, float]:
+        """Let sources give so many tuples a second from now on, and return all limits in force.
+
+        By source component, all its tasks together; None lifts a limit, 0 pauses the source, those not named keep
+        theirs. One number is for all sources together, None alone lifts all. A tuple that waits is late.
         """
         ...
 

@@ -60,6 +60,7 @@ class Worker(Sender):
         *,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
         memory_mb: Callable[[], float | None] = lambda: None,
+        capacity: tuple[float, float] | None = None,
         wake: Callable[[], None] = lambda: None,
         unsent: Callable[[], int] = lambda: 0,
         layout: Layout | None = None,
@@ -74,14 +75,17 @@ class Worker(Sender):
         self.lease = math.inf  # when it stops, unless it is heard that the controller still counts on it
         self.epoch = 0
         self.assigned: wire.Assign
+        self.limits: dict[str, float] = {}  # source component -> tuples a second of all its tasks
         self.tasks: dict[int, Task] = {}
         self.current: Task | None = None  # whose code runs
         self.turns = 0
         self._cpu_seconds = cpu_seconds
         self._process_mb = memory_mb  # that the process uses, where it is a real one
+        self._host = capacity  # cores and memory, which other workers there have too
         self.wake = wake
         self._unsent = unsent  # bytes that the shell has not sent yet to the worker that it has most for
         self.ruling: Ruling | None = None  # None: no tuple policy is in force
+        self._let_go: Callable[[], None] = lambda: None  # what the execution has beyond this process
         self._last_report = self._last_cpu = 0.0
         self._next_report = self._next_flush = math.inf
 
@@ -94,12 +98,24 @@ class Worker(Sender):
                 self.told.append(wire.Pong(message.number, self.clock()))
             case wire.Assign():
                 self.guarded(lambda: self._assign(message))
+            case wire.Limit():  # also while states are being read, of which nobody tells the controller
+                if message.epoch == self.epoch:
+                    self.limits = message.limits
             case wire.Stop():
                 self._close("stopped")
             case _ if self.phase not in ("assigned", "running") or message.epoch != self.epoch:
                 return
             case wire.Go():
                 self._go()
+            case wire.Peers() | wire.Drain() | wire.Progressed():
+                self._note(message)
+            case _:
+                self.execution.begin()
+                self.guarded(lambda: self._operate(message))
+
+    def _note(self, message: wire.Peers | wire.Drain | wire.Progressed) -> None:
+        """Take note of something that the next turn goes by."""
+        match message:
             case wire.Peers():
                 self.assigned = msgspec.structs.replace(self.assigned, peers=message.peers, slots=message.slots)
             case wire.Drain():
@@ -110,9 +126,6 @@ class Worker(Sender):
                 if message.task in self.tasks:
                     task = self.tasks[message.task]
                     task.progressed = max(task.progressed, message.value)
-            case _:
-                self.execution.begin()
-                self.guarded(lambda: self._operate(message))
 
     def frame(self, data: bytes) -> None:
         """Take a frame from another worker."""
@@ -160,7 +173,7 @@ class Worker(Sender):
         self._discard()
         self.out, self.phase = {}, "restoring"
         self.epoch, self.me = assign.epoch, assign.worker
-        self.assigned = assign
+        self.assigned, self.limits = assign, assign.limits
         self.placement = list(assign.placement)
         self.where = [assign.slots[slot] for slot in self.placement]
         self.tracker = Tracker(
@@ -178,6 +191,7 @@ class Worker(Sender):
         self.departed: list[wire.TaskReport] = []  # of tasks that have left since the last report
         self.samplers: dict[int, Sampler] = {}
         self.execution: Execution = Direct(self) if assign.emulated is None else Emulated(self)
+        self._let_go = self.execution.close
         self.ruling = ruling_of(self, assign.rules)
         opening.begin(self, assign)
 
@@ -269,6 +283,7 @@ class Worker(Sender):
             except UserError as error:
                 self.told.append(self._failure(task, error))
         self.tasks = {}
+        self._let_go()
 
     def guarded(self, step: Callable[[], None]) -> None:
         """Do something; whatever it raises is told, and ends the epoch or the run."""
@@ -509,7 +524,15 @@ class Worker(Sender):
         roots, acks = self.tracker.take()
         cpu_now = self._cpu_seconds()
         cpu, lag, warning = self.execution.load(now, interval, (cpu_now - self._last_cpu) / interval)
-        self.tracker.record(RecordKind.MACHINE, now, interval=interval, busy=cpu, lag=lag, memory_mb=self._memory_mb())
+        self.tracker.record(
+            RecordKind.MACHINE,
+            now,
+            interval=interval,
+            busy=cpu,
+            lag=lag,
+            memory_mb=self._memory_mb(),
+            **self._capacity(),
+        )
         self.told.append(wire.Report(self.epoch, now, interval, tuple(tasks), roots, acks, cpu, lag, warning))
         self._last_report, self._last_cpu = now, cpu_now
         self._next_report = now + REPORT_S
@@ -519,6 +542,11 @@ class Worker(Sender):
         if self.assigned.emulated is None:
             return self._process_mb()
         return sum(task.component.memory_mb for task in self.tasks.values())
+
+    def _capacity(self) -> dict[str, float]:
+        """Return what the machine has: the host, or the emulated machine; nothing where neither is known."""
+        found = self.execution.capacity() or self._host
+        return {} if found is None else {"capacity_cpu": found[0], "capacity_mb": found[1]}
 
     def task_report(self, task: Task, now: float) -> wire.TaskReport:
         """Return what a task did since the last report, and begin to count anew."""

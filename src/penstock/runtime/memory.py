@@ -1,4 +1,7 @@
-"""The memory that this process uses: what a real worker tells of its machine."""
+"""What a real worker tells of its machine: the memory that this process uses, and what the host has.
+
+Workers on one host share what it has, and each tells all of it. A core is taken to be of speed 1.
+"""
 
 import os
 import resource
@@ -13,3 +16,8 @@ def resident_mb() -> float:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / _MB
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def host_capacity() -> tuple[float, float]:
+    """Return the cores of this host, and its memory in MB."""
+    return float(os.cpu_count() or 1), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _MB

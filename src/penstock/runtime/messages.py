@@ -429,6 +429,8 @@ class Assign(Wire, tag=40):
     kept: tuple[Kept, ...] = ()  # the tasks of this worker in it
     given_up: int = 0  # the last checkpoint whose barriers are to be passed over
     rules: Rules = Rules()
+    limits: dict[str, float] = {}  # source component -> tuples a second of all its tasks, where that is limited
+    share: str = ""  # folder in which emulated machines keep what runs share; empty: they are this run's own
 
 
 class Go(Wire, tag=41):
@@ -535,8 +537,20 @@ class Switch(Wire, tag=55):
     rules: Rules
 
 
+class Limit(Wire, tag=56):
+    """Let sources give so many tuples a second from now on.
+
+    It needs no operation: it changes when tuples are given, never which or where they go, so that no worker has to know
+    what others know of it; one that is about to begin an epoch hears of it by `Assign`.
+    """
+
+    epoch: int
+    limits: dict[str, float]  # as in `Assign`
+
+
 Command = (
     Checkpoint
+    | Limit
     | Switch
     | Abort
     | Completed

@@ -9,6 +9,7 @@ from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpoints import TaskState, folder_of, read, unpack
 from penstock.runtime.guarding import Guard
 from penstock.runtime.lanes import Lane
+from penstock.runtime.layout import StreamFacts
 from penstock.runtime.messages import Assign, Kept
 from penstock.runtime.storage import Disk, Job, below
 from penstock.runtime.tasks import InChannel, Task
@@ -62,6 +63,22 @@ def _open_all(worker: "Worker", states: States) -> None:
     worker.told.append(wire.Ready(worker.epoch))
 
 
+def open_queue(worker: "Worker", stream: StreamFacts, number: int) -> OutQueue:
+    """Make an out-queue of a task: senders that act in step do not all begin with the same receiver."""
+    layout = worker.layout
+    targets = layout.targets(stream, number)
+    return OutQueue(
+        stream.number,
+        stream.outlet.grouping,
+        number,
+        [Lane(target, worker.assigned.window) for target in targets],
+        worker,
+        turn=layout.numbers[number] % len(targets),
+        key=layout.keys[stream.number],
+        output=stream.outlet.output,
+    )
+
+
 def open_task(worker: "Worker", number: int, slot: str, *, ended: bool) -> Task:
     """Make a task; the logic of one that has ended elsewhere stays closed."""
     layout, component, assigned = worker.layout, worker.layout.components[number], worker.assigned
@@ -84,18 +101,7 @@ def open_task(worker: "Worker", number: int, slot: str, *, ended: bool) -> Task:
     worker.current = task
     task.inputs = {(stream, source): InChannel(stream, source) for stream, source in layout.channels_in(number)}
     task.open_channels = len(task.inputs)
-    task.queues = [
-        OutQueue(
-            stream.number,
-            stream.outlet.grouping,
-            number,
-            [Lane(target, assigned.window) for target in layout.targets(stream, number)],
-            worker,
-            key=layout.keys[stream.number],
-            output=stream.outlet.output,
-        )
-        for stream in layout.outputs(number)
-    ]
+    task.queues = [open_queue(worker, stream, number) for stream in layout.outputs(number)]
     task.ended = ended
     task.closed = ended and not task.publishes
     if guard is not None:

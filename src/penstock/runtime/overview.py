@@ -33,6 +33,7 @@ def overview(controller: "Controller", now: float) -> Status:
         master=terms.master,
         policy=controller.policy,
         tuples=controller.rulebook.tuples,
+        limits=dict(controller.limits),
         components=controller.gauges.components(machines, now),
         machines=[
             _machine(controller, number, member, counts[number], now)

@@ -22,6 +22,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.files import save
+from penstock.model.limits import Limits
 from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.status import Latency, PilotStatus, Status
 from penstock.model.topology import Application
@@ -140,6 +141,14 @@ class Run:
         if after != before:
             self._operate([], "switch tuple policies", tuples=after)
         return after
+
+    def limit(self, limits: Limits) -> dict[str, float]:
+        """Let sources give so many tuples a second from now on, and return all limits in force.
+
+        By source component, all its tasks together; None lifts a limit, 0 pauses the source, those not named keep
+        theirs. One number is for all sources together, None alone lifts all. A tuple that waits is late.
+        """
+        return self._driver.ask(lambda now: dict(self._driver.controller.limit(limits, now)))
 
     def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
         """Have another policy of its autopilot decide, `off` for none, None to leave it, and return how it stands."""
@@ -356,7 +365,7 @@ class _FromOutside:
         self._run = run
         self.folder = run.folder
         self.status, self.move, self.apply, self.switch = run.status, run.move, run.apply, run.switch
-        self.on_log, self.steer = run.on_log, run.steer
+        self.on_log, self.steer, self.limit = run.on_log, run.steer, run.limit
 
     def drain(self, timeout: float | None = None) -> None:
         """Drain the run, and return when its jobs have ended."""

@@ -18,7 +18,7 @@ from penstock.model.errors import PenstockError
 from penstock.runtime import messages as wire
 from penstock.runtime.heart import Heart, Place
 from penstock.runtime.machine import Worker
-from penstock.runtime.memory import resident_mb
+from penstock.runtime.memory import host_capacity, resident_mb
 from penstock.runtime.neighbours import Neighbours
 from penstock.runtime.recording import Recorder
 from penstock.runtime.speech import Speech
@@ -104,6 +104,7 @@ class Shell:
                 time.monotonic,
                 cpu_seconds=time.process_time,
                 memory_mb=resident_mb,
+                capacity=host_capacity(),
                 wake=self._wake,
                 unsent=self._neighbours.unsent,
             )

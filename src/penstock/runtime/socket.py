@@ -80,6 +80,12 @@ class SwitchPolicies(Request[TuplePolicies], frozen=True, tag="switch"):
     tuples: TuplePolicies
 
 
+class LimitSources(Request[dict[str, float]], frozen=True, tag="limit"):
+    """Let sources give so many tuples a second: by source, or all together; None: no limit."""
+
+    limits: dict[str, float | None] | float | None
+
+
 class Steer(Request[PilotStatus], frozen=True, tag="steer"):
     """Have the autopilot decide by another policy, `off` for none; None: only say how it stands."""
 
@@ -101,7 +107,7 @@ class GetLog(Request[LogTail], frozen=True, tag="log"):
     after: int = 0  # only lines after this many
 
 
-Asked = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | Steer | Drain | Stop | GetLog
+Asked = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | LimitSources | Steer | Drain | Stop | GetLog
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,6 +123,7 @@ _ANSWERS: dict[type, Any] = {
     MoveTask: list[Outcome],
     ApplyPlan: list[Outcome],
     SwitchPolicies: TuplePolicies,
+    LimitSources: dict[str, float],
     Steer: PilotStatus,
     Drain: Done,
     Stop: Done,
@@ -295,6 +302,8 @@ class ControlServer:
             return self._handle.apply(request.plan)
         if isinstance(request, SwitchPolicies):
             return self._handle.switch(request.tuples)
+        if isinstance(request, LimitSources):
+            return self._handle.limit(request.limits)
         if isinstance(request, Steer):
             return self._handle.steer(request.policy, request.shadow)
         if isinstance(request, GetLog):

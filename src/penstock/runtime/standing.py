@@ -30,7 +30,7 @@ class Standing:
         """What the next driver must know."""
         controller = self.controller
         placement = dict(zip(controller.layout.names, self.wanted, strict=True))
-        return Journal(controller.epoch, placement, controller.policy, controller.rulebook.tuples)
+        return Journal(controller.epoch, placement, controller.policy, controller.rulebook.tuples, controller.limits)
 
     def complete(self, usable: list[str]) -> list[str]:
         """Return the slot of every task, given those that there are."""

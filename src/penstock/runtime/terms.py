@@ -43,6 +43,8 @@ class Terms:
     emulated_name: str | None = None
     routes: tuple[Route, ...] = ()
     tuples: TuplePolicies = field(default_factory=TuplePolicies)
+    limits: Mapping[str, float] = field(default_factory=dict)  # source component -> tuples a second
+    share: str = ""  # folder by which its emulated machines are also those of other runs; empty: they are not
     start_s: float = 120.0  # for all workers to come
     checkpoints: str = ""  # folder; empty: in `folder`
     checkpoint_s: float = 0.0  # between checkpoints; 0: only the last one, when the sources have ended

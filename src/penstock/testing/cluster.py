@@ -18,6 +18,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.on_error import DeadLetter
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.limits import Limits, changed_limits
 from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
 from penstock.model.telemetry import Record
@@ -117,6 +118,8 @@ class TestCluster:
         in_flight: int = 0,
         checkpoint_s: float = 0.0,
         tuples: TuplePolicies | None = None,
+        limits: Limits = None,
+        share: str = "",
     ) -> None:
         self.outputs: dict[str, list[Any]] = {}
         self.letters: dict[str, list[DeadLetter]] = {}
@@ -143,6 +146,8 @@ class TestCluster:
             emulated_name=None if emulate is None else emulate.name,
             routes=() if plan is None else routes_of(plan),
             tuples=tuples or over(TuplePolicies(), TuplePolicies() if plan is None else plan.tuples),
+            limits=changed_limits({}, limits, self.layout.application),
+            share=share,
         )
         self.controller = Controller(self.layout, terms, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
@@ -221,6 +226,10 @@ class TestCluster:
         for _, slot in wanted:
             self.controller.check_slot(slot)
         self.controller.operations.request(wanted, "move", then, routes, tuples=tuples)
+
+    def limit(self, limits: Limits) -> dict[str, float]:
+        """Let sources give so many tuples a second from now on."""
+        return self.controller.limit(limits, self.clock())
 
     def drain(self, seconds: float = 3600.0) -> Result:
         """Tell the sources to end, and let all that is in flight be processed."""

@@ -214,6 +214,7 @@ class FaultyCluster:
             replace_s=schedule.replace_s,
             checkpoint_within_s=CHECKPOINT_S,
             tuples=schedule.policies if journal is None else journal.tuples,
+            limits={} if journal is None else journal.limits,
         )
         self.drivers += 1
         if self.drivers > 1:

@@ -25,7 +25,8 @@ from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application
 from penstock.pipeline.session import running_session, session
 from penstock.runtime.folder import RunInfo, Setup
-from penstock.runtime.spark.executors import embedded_master, is_local, need_cores, spark_settings
+from penstock.runtime.spark.cores import need_cores
+from penstock.runtime.spark.executors import embedded_master, is_local, spark_settings
 from penstock.runtime.terms import Terms
 
 SAMPLE_TPS = 100.0  # tuples a second of a source task that are followed in a run of ours

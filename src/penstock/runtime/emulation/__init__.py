@@ -9,6 +9,16 @@ from penstock.runtime.emulation.cpu import VirtualCpu
 from penstock.runtime.emulation.links import VirtualLink
 from penstock.runtime.emulation.network import VirtualNetwork, Way
 from penstock.runtime.emulation.service import ServiceTimes
+from penstock.runtime.emulation.shared import SharedCpu, SharedLink
 from penstock.runtime.emulation.truth import Truth
 
-__all__ = ["ServiceTimes", "Truth", "VirtualCpu", "VirtualLink", "VirtualNetwork", "Way"]
+__all__ = [
+    "ServiceTimes",
+    "SharedCpu",
+    "SharedLink",
+    "Truth",
+    "VirtualCpu",
+    "VirtualLink",
+    "VirtualNetwork",
+    "Way",
+]

@@ -23,7 +23,8 @@ class VirtualCpu(Generic[Token]):
     def __init__(self, cores: int, speed: float, slots: int) -> None:
         self.cores = cores
         self.speed = speed
-        self._serving = [False] * slots  # until its job has been handed out by `complete`
+        self.slots = slots
+        self._serving: set[int] = set()  # slots, until their jobs have been handed out by `complete`
         self._now = -math.inf
         self._attained = 0.0  # work done for a job present since the processor was last idle
         self._running: list[tuple[float, int, Token]] = []  # heap: attained service at completion, slot, token
@@ -32,14 +33,14 @@ class VirtualCpu(Generic[Token]):
 
     def submit(self, slot: int, work: float, at: float, token: Token) -> None:
         """Start a job of `work` core-seconds (of a core of speed 1) on an idle slot."""
-        if self._serving[slot]:
+        if slot in self._serving:
             raise ValueError(f"slot {slot} serves a job already")
         if not 0.0 <= work < math.inf:
             raise ValueError(f"expected work of 0 or more core-seconds, got {work}")
         self._advance(at)
         if not self._running:
             self._attained = 0.0  # begins anew whenever it can, so that it stays small and exact over days
-        self._serving[slot] = True
+        self._serving.add(slot)
         heappush(self._running, (self._attained + work, slot, token))
 
     def next_completion(self) -> float:
@@ -58,8 +59,12 @@ class VirtualCpu(Generic[Token]):
                 raise ValueError("no job is left to complete")
             self._finish_first()
         done = self._done.popleft()
-        self._serving[done[1]] = False
+        self._serving.remove(done[1])
         return done
+
+    def complete_by(self, until: float) -> tuple[float, int, Token] | None:
+        """Go to the earliest completion, unless that is later or there is none."""
+        return self.complete() if self.next_completion() <= until else None
 
     def used(self, now: float) -> float:
         """Return the core-seconds used up to `now`; of the cores' own seconds, whatever their speed."""
@@ -78,7 +83,7 @@ class VirtualCpu(Generic[Token]):
     @property
     def busy(self) -> int:
         """How many slots serve a job."""
-        return sum(self._serving)
+        return len(self._serving)
 
     def _rate(self, busy: int) -> float:
         return self.speed * min(1.0, self.cores / busy)

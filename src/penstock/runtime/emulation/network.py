@@ -7,7 +7,7 @@ network by the links of the route, with the mesh's delays inside a machine.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.runtime.emulation.links import MILLISECOND, VirtualLink
 
 Route = tuple[str, str, str]  # stream, source machine, target machine
+MakeLink = Callable[[str, float | None, float], VirtualLink]  # from its label, bandwidth (Mbit/s) and latency (ms)
 
 
 class Way(NamedTuple):
@@ -31,10 +32,16 @@ class VirtualNetwork:
 
     Links are numbered as in the cluster; on a mesh, machine m's card has 2m for what it sends and 2m + 1 for what it
     receives. `routes` has the labels of links by stream, source and target machine; a hop without a route takes the
-    widest path of an empty network.
+    widest path of an empty network. `make` makes the links that the machine owns; None: they are its own alone.
     """
 
-    def __init__(self, cluster: Cluster, machine: str, routes: Mapping[Route, tuple[str, ...]]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        machine: str,
+        routes: Mapping[Route, tuple[str, ...]],
+        make: MakeLink | None = None,
+    ) -> None:
         if machine not in cluster.machine_index:
             problem = f"cluster {cluster.name!r} has no {machine!r}; it has {choices(cluster.machine_index)}"
             raise UnknownMachine("machine", problem)
@@ -43,7 +50,10 @@ class VirtualNetwork:
         self._slot_number = {name: number for number, name in enumerate(cluster.slot_names)}
         self._widest: dict[str, dict[str, tuple[int, ...]]] = {}  # source machine -> target machine -> links
         self._owners = _owners(cluster) if cluster.routed else [m.name for m in cluster.machines for _ in range(2)]
-        self._own = {link: it for link, it in _links(cluster) if self._owners[link] == machine}
+        made = make or (lambda _, bandwidth, latency: VirtualLink(bandwidth, latency))
+        self._own = {
+            link: made(self.label(link), *figures) for link, figures in _links(cluster) if self._owners[link] == machine
+        }
         self._card = [it for link, it in self._own.items() if _leaves(cluster, link, machine)]
         self.reroute(routes)
 
@@ -128,15 +138,15 @@ class VirtualNetwork:
         return self._widest[source][target]
 
 
-def _links(cluster: Cluster) -> Iterable[tuple[int, VirtualLink]]:
-    """Build the links that frames may take: those of a routed cluster with bandwidth, the limited cards of a mesh."""
+def _links(cluster: Cluster) -> Iterable[tuple[int, tuple[float, float]]]:
+    """Give bandwidth and latency of links that frames may take: those that have any, the limited cards of a mesh."""
     for number, link in enumerate(cluster.links):
         if link.bandwidth_mbps > 0:
-            yield number, VirtualLink(link.bandwidth_mbps, link.latency_ms)
+            yield number, (link.bandwidth_mbps, link.latency_ms)
     for number, machine in enumerate(cluster.machines):
         if machine.network_mbps is not None:
-            yield 2 * number, VirtualLink(machine.network_mbps, 0.0)
-            yield 2 * number + 1, VirtualLink(machine.network_mbps, 0.0)
+            yield 2 * number, (machine.network_mbps, 0.0)
+            yield 2 * number + 1, (machine.network_mbps, 0.0)
 
 
 def _leaves(cluster: Cluster, link: int, machine: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which executors Spark has for us, the settings a session for slots needs, and whether its cores are enough.
+"""Which executors Spark has for us, and the settings a session for slots needs.
 
 A slot holds a core for as long as it runs, and Spark does not pre-empt: so one core an executor stays free, for a slot
 that moves there and for the pipeline's jobs.
@@ -101,21 +101,6 @@ def why_ended(spark: SparkSession) -> str:
         return "its Java process has gone"
 
 
-def need_cores(spark: SparkSession, workers: int) -> list[Executor]:
-    """Return the executors, or raise `NoSpark` where they have too few cores for so many workers."""
-    found = executors(spark, cores=workers + 1)
-    offered = sum(executor.cores for executor in found)
-    needed = workers + len(found)
-    if offered >= needed:
-        return found
-    remedy = f"use --master 'local[{needed}]'" if is_local(spark) else "give it more"
-    raise NoSpark(
-        f"master: {spark.sparkContext.master!r} offers {_count(offered, 'core')}, the plan needs {needed}: "
-        f"{_count(workers, 'worker')} and one kept free on {_count(len(found), 'executor')}; {remedy}, or plan "
-        "for fewer machines"
-    )
-
-
 def registered(spark: SparkSession) -> list[Executor]:
     """Return the executors that there are now, by id; the driver's own process only where there is no other kind."""
     alone = is_local(spark)
@@ -133,7 +118,3 @@ def _host(address: str) -> str:
     """Return the host of `host:port`, or of the bare host that is shown until the port is known."""
     host, colon, port = address.rpartition(":")
     return host if colon and port.isdecimal() else address
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -64,7 +64,8 @@ class SlotJobs:
     """The jobs of one run: those that have not ended, and the last one of every name."""
 
     def __init__(self, spark: SparkSession, run: str | None = None) -> None:
-        self.run = run or uuid4().hex[:8]
+        own = uuid4().hex[:8]  # two runs in different folders may have one name, and must not cancel each other's jobs
+        self.run = own if run is None else f"{run}-{own}"
         self.jobs: list[Job] = []
         self._spark = spark
         self._launched = 0

@@ -1,0 +1,84 @@
+"""`penstock limit`: how many tuples a second the sources of a running application may give."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.app import app
+from penstock.cli.inputs import JsonOption, RunsOption
+
+EXAMPLES = """Examples:
+
+  penstock limit latest 500
+
+  penstock limit word-count-20250131-142501 cameras=20 logs=none
+
+  penstock limit latest 0
+"""
+LATEST = "latest"
+NONE = "none"
+
+
+@app.command(epilog=EXAMPLES)
+def limit(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Its name or folder; latest: the latest.")],
+    rates: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[SOURCE=]RATE|none...",
+            help="Tuples a second of a source, or of all together; none: no limit; 0: a pause.",
+        ),
+    ],
+    runs: RunsOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Limit how many tuples a second the sources of a running application give, from now on; others keep theirs.
+
+    Tuples that have to wait are late, and their latency shows it. Checkpoints, moves and the end go on as ever.
+    """
+    from penstock.cli.live import limits_line
+    from penstock.cli.output import console, print_json
+    from penstock.runtime.folder import find_running
+    from penstock.runtime.socket import LimitSources, ask
+
+    wanted = parsed(rates)
+    found = ask(find_running(None if run == LATEST else run, runs), LimitSources(wanted))
+    if as_json:
+        print_json(found)
+    else:
+        console.print(limits_line(found) or "no source has a limit", markup=False, soft_wrap=True)
+
+
+def parsed(rates: Sequence[str]) -> dict[str, float | None] | float | None:
+    """Return the limits that texts name: one for all sources together, or by source."""
+    from penstock.model.errors import InvalidInput
+
+    if len(rates) == 1 and "=" not in rates[0]:
+        return _rate(rates[0], rates[0])
+    named: dict[str, float | None] = {}
+    for text in rates:
+        source, equals, rate = text.rpartition("=")
+        if not equals:
+            raise InvalidInput("rate", f"expected SOURCE=RATE where there are several, got {text!r}; name its source")
+        if source in named:
+            raise InvalidInput("rate", f"{source!r} has one already, got {text!r} too; leave one out")
+        named[source] = _rate(text, rate)
+    return named
+
+
+def _rate(text: str, rate: str) -> float | None:
+    import math
+
+    from penstock.model.errors import InvalidInput
+
+    if rate == NONE:
+        return None
+    try:
+        value = float(rate)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value < math.inf:  # JSON has no word for the others
+        raise InvalidInput("rate", f"expected tuples a second ≥ 0, or none for no limit, got {text!r}")
+    return value

@@ -1,0 +1,101 @@
+"""What an operator says of itself: a small file beside the book, for people, other commands and the next operator."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from penstock.model.errors import FileProblem
+from penstock.model.files import write_whole
+
+FILE = "operator.json"
+
+
+class Phase(StrEnum):
+    """What a path is about."""
+
+    WAITING = "waiting"  # to be started
+    STARTING = "starting"
+    RUNNING = "running"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    STANDBY = "standby"  # the book gives it no rate now
+    DOWN = "down"  # one of its elements has failed
+    RESTING = "resting"  # its run has failed, it is started again in a while
+    ENDED = "ended"  # there is nothing more to read
+    IMPOSSIBLE = "impossible"  # it cannot be run
+
+
+class PathState(msgspec.Struct, frozen=True, kw_only=True):
+    """One path, now."""
+
+    application: str
+    number: int  # of the application's paths in the book, from 0
+    path: str = ""  # its name in the split logs; another one each time that it is started
+    phase: Phase
+    machines: tuple[str, ...] = ()
+    run: str = ""  # folder; empty where none runs
+    booked_tps: float  # by the book
+    given_tps: float = 0.0  # by its sources, over the last seconds
+    written_tps: float = 0.0  # tuples that its sinks took
+    emitted: int = 0  # by its sources so far
+    written: int = 0
+    note: str = ""  # what is wrong with it, or with how it is emulated
+
+
+class SharedSources(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the paths of an application share its sources."""
+
+    application: str
+    digest: str
+    folder: str  # of its split logs
+
+
+class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an operator runs."""
+
+    pid: int
+    at: float  # seconds since 1970
+    version: int  # of the book that it follows
+    paths: tuple[PathState, ...] = ()
+    sources: tuple[SharedSources, ...] = ()
+    problem: str = ""  # why it does not follow the book at the moment
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs, on this machine."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def of(self, application: str) -> tuple[PathState, ...]:
+        """Return the paths of an application."""
+        return tuple(path for path in self.paths if path.application == application)
+
+
+def state_file(book: Path | str) -> Path:
+    """Return where the operator of a book keeps its state."""
+    return Path(book).with_name(FILE)
+
+
+def read_state(book: Path | str) -> OperatorState | None:
+    """Return what the operator of a book has written last; None where there was none."""
+    path = state_file(book)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=OperatorState)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
+    except msgspec.DecodeError as error:
+        raise FileProblem(f"{path}: not what an operator writes, {error}; remove it") from None
+
+
+def write_state(book: Path | str, state: OperatorState) -> None:
+    """Keep a state, as a whole or not at all."""
+    write_whole(state_file(book), msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")

@@ -1,0 +1,70 @@
+"""What may be asked of the start of a run: everything is looked at before anything is made or started."""
+
+import math
+from pathlib import Path
+
+from penstock.model.cluster import Cluster
+from penstock.model.errors import FileProblem, InvalidInput
+
+SHORTEST_S = 0.1  # between checkpoints; saving one takes some hundredths
+
+
+def refuse_below_one(**counts: int | None) -> None:
+    """Refuse counts that are none."""
+    for name, count in counts.items():
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise InvalidInput(name, f"expected a whole number ≥ 1, got {count!r}")
+
+
+def refuse_seconds(checkpoint_s: float | None) -> None:
+    """Refuse a time between checkpoints that is none, or too short to be kept."""
+    if checkpoint_s is None:
+        return
+    seconds = math.nan if isinstance(checkpoint_s, bool) or not isinstance(checkpoint_s, int | float) else checkpoint_s
+    if seconds != 0 and not SHORTEST_S <= seconds < math.inf:
+        problem = f"expected 0 or seconds ≥ {SHORTEST_S}, got {checkpoint_s!r}"
+        raise InvalidInput("checkpoint_s", f"{problem}; 5 is usual, and 0 makes only one, at the end")
+
+
+def refuse_unwritable(**folders: Path | str | bool | None) -> None:
+    """Refuse folders in which nothing could be written."""
+    from penstock.runtime import folder
+
+    for name, place in folders.items():
+        if isinstance(place, Path | str):
+            folder.refuse_unwritable(Path(place), name)
+
+
+def refuse_share(share: str | None, emulate: Cluster | None, master: str) -> None:
+    """Refuse to share machines that are not emulated or may be on other hosts; make the folder where it is missing."""
+    if share is None:
+        return
+    if emulate is None:
+        raise InvalidInput(
+            "share", f"expected emulate beside it, got {share!r} alone; only emulated machines are shared"
+        )
+    if not master.startswith("local"):
+        problem = f"expected an embedded session, as workers share a file on this host, got master {master!r}"
+        raise InvalidInput("share", f"{problem}; leave out share or master")
+    try:
+        Path(share).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise FileProblem(f"{share}: cannot be made, {why}; choose another folder to share") from None
+
+
+def refuse_changed(**settings: object) -> None:
+    """Refuse settings that a run which is resumed cannot change."""
+    for name, value in settings.items():
+        if value is not None:
+            raise InvalidInput(name, "a run that is resumed keeps what it had, leave it out; or start a new run")
+
+
+def address(text: str) -> tuple[str, int]:
+    """Return the host and port of `HOST` or `HOST:PORT`; port 0 is any."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host, port = text, "0"
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput("listen", f"expected HOST or HOST:PORT, got {text!r}")
+    return host, int(port)

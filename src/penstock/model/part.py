@@ -1,0 +1,51 @@
+"""The part of a cluster that a plan uses, so that a run of it starts no worker for machines that it has no use for.
+
+Names stay as they are: slots are `machine/number` and routes name links by their labels, so that a plan for the whole
+cluster is one for the part but for the digest that it carries.
+"""
+
+import msgspec
+
+from penstock.model.cluster import Cluster, machine_of
+from penstock.model.errors import UnknownName, choices
+from penstock.model.plan import Plan, digest, to_placement
+from penstock.model.topology import Topology
+
+
+def part(cluster: Cluster, plan: Plan) -> Cluster:
+    """Return the machines that a plan's tasks are on, and the links of its routes.
+
+    Machines that only pass tuples on become switches. A link is kept with all others between the same two ends: a task
+    that moves may have to go back over one of two that lead one way each.
+    """
+    slots = [slot for tasks in plan.tasks.values() for slot in tasks]
+    used = {machine_of(slot) for slot in slots}
+    for slot in slots:
+        if slot not in cluster.slot_names:
+            raise UnknownName("plan", f"cluster {cluster.name!r} has no slot {slot!r}; plan again")
+    taken = _ends(cluster, plan)
+    links = tuple(link for link in cluster.links if frozenset((link.source, link.target)) in taken)
+    passed = {end for link in links for end in (link.source, link.target)} - used
+    return msgspec.structs.replace(
+        cluster,
+        machines=tuple(machine for machine in cluster.machines if machine.name in used),
+        switches=tuple(node for node in cluster.node_index if node in passed),
+        links=links,
+    )
+
+
+def part_of(cluster: Cluster, application: Topology, plan: Plan) -> tuple[Cluster, Plan]:
+    """Return the part of a cluster that a plan uses, and the plan as one for that; refuse one for another cluster."""
+    to_placement(plan, application, cluster)
+    smaller = part(cluster, plan)
+    return smaller, msgspec.structs.replace(plan, cluster_digest=digest(smaller))
+
+
+def _ends(cluster: Cluster, plan: Plan) -> set[frozenset[str]]:
+    """Return the two ends of every link that the plan's routes take."""
+    known = {link.label: frozenset((link.source, link.target)) for link in cluster.links}
+    labels = {label: None for route in plan.routes for label in route.links}
+    for label in labels:
+        if label not in known:
+            raise UnknownName("plan.routes", f"link {label!r} is not known; there are {choices(known)}")
+    return {known[label] for label in labels}

@@ -1,0 +1,169 @@
+"""Virtual processors and links that the emulated machines of several runs have in common.
+
+Each run has a worker for a machine, with slots of its own; the cores are shared evenly by the busy slots of all, and
+links serve the frames of all in the order in which they come. A worker hands out completions of its own jobs only: when
+that is due depends on the others' jobs, and may come to be later, so that it looks again when it was due. Times are
+those of a clock that all processes of the host share; a worker whose host is late finds the processor as far as others
+have got, as it does where it is alone.
+
+Jobs of a worker that has died vanish from processors; what it had sent stays on links, as bits on a wire do.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from heapq import heapify
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from penstock.runtime.emulation.commons import Commons, Displaced
+from penstock.runtime.emulation.cpu import VirtualCpu
+from penstock.runtime.emulation.links import VirtualLink
+
+Token = TypeVar("Token")
+SLOTS = 2**20  # by which an owner's number is multiplied to tell its slots from others'
+
+
+class SharedCpu(VirtualCpu[Token]):
+    """The part of one worker in a processor: `VirtualCpu` for its own slots.
+
+    `used` counts what all have used: it is the machine's.
+    """
+
+    def __init__(self, folder: Path, machine: str, role: str, cores: int, speed: float, slots: int) -> None:
+        super().__init__(cores, speed, slots)
+        path = folder / f"{quote(machine, safe='')}.cpu"
+        described, empty = (float(cores), speed), [-math.inf, 0.0, 0.0, 0.0]
+        self.commons = Commons(path, f"machine {machine!r}", role, slots, described, empty, _without)
+        self._tokens: dict[int, Token] = {}  # by slot, in the order of all
+        self._first = self.commons.number * SLOTS
+        self._known = -1.0  # the version whose state is here
+        self._next = math.inf  # completion, as of that version
+
+    def submit(self, slot: int, work: float, at: float, token: Token) -> None:
+        """Start a job on an idle slot of this worker."""
+        key, begin = self._first + slot, super().submit
+
+        def step(kept: list[float]) -> None:
+            self._load(kept)
+            begin(key, work, at, token)
+            self._tokens[key] = token
+            self._keep(kept)
+
+        self.commons.change(at, step)
+
+    def next_completion(self) -> float:
+        """Return when the next job of this worker will be complete if none is added by anybody.
+
+        It is now where the worker has no part any more: what is done then says so.
+        """
+        if self.commons.version != self._known:
+            try:
+                self.commons.look(self._load)
+            except Displaced:
+                self._next = max(self._now, 0.0)
+        return self._next
+
+    def complete(self) -> tuple[float, int, Token]:
+        """Go to the earliest completion of this worker's; others' that come before it are kept for them."""
+        found = self.complete_by(math.inf)
+        if found is None:
+            raise ValueError("no job is left to complete")
+        return found
+
+    def complete_by(self, until: float) -> tuple[float, int, Token] | None:
+        """Go to the earliest completion of this worker's, unless that is later."""
+        if self.next_completion() > until:
+            return None
+        found = self.commons.change(self._next, lambda kept: self._completed(kept, until))
+        return None if found is None else (found[0], found[1] - self._first, found[2])
+
+    def _completed(self, kept: list[float], until: float) -> tuple[float, int, Token] | None:
+        self._load(kept)
+        if not self._tokens or self._next > until:
+            return None
+        while not (own := [job for job in self._done if job[1] in self._tokens]):
+            self._finish_first()
+        self._done.remove(own[0])
+        del self._tokens[own[0][1]]
+        self._serving.discard(own[0][1])
+        self._keep(kept)
+        return own[0]
+
+    def used(self, now: float) -> float:
+        """Return the core-seconds that all workers have used up to `now`."""
+        self.commons.change(now, self._load)  # those who have died are taken out
+        return super().used(now)
+
+    def _own_end(self) -> float:
+        """Return when the first job of this worker is complete."""
+        for at, key, _ in self._done:
+            if key in self._tokens:
+                return at
+        now, attained, busy = self._now, self._attained, len(self._running)
+        for end, key, _ in sorted(self._running, key=lambda job: job[:2]):
+            now, attained, busy = now + (end - attained) / self._rate(busy), end, busy - 1
+            if key in self._tokens:
+                return now
+        return math.inf
+
+    def _load(self, kept: Sequence[float]) -> None:
+        """Have the state that is kept; tokens of others are not known, and nobody's concern."""
+        if self.commons.version == self._known:
+            return
+        self._now, self._attained, self._used, running = kept[0], kept[1], kept[2], int(kept[3])
+        keys = [int(key) for key in kept[5::2]]
+        jobs = [(end, key, self._tokens.get(key)) for end, key in zip(kept[4::2], keys, strict=True)]
+        self._running = jobs[:running]  # type: ignore[assignment]
+        heapify(self._running)
+        self._done = deque(jobs[running:])  # type: ignore[arg-type]
+        self._known, self._next = self.commons.version, self._own_end()
+
+    def _keep(self, kept: list[float]) -> None:
+        """Have the state that is here kept: it will be the next version."""
+        jobs = [float(value) for job in (*self._running, *self._done) for value in job[:2]]
+        kept[:] = [self._now, self._attained, self._used, float(len(self._running)), *jobs]
+        self._known, self._next = self.commons.version + 1.0, self._own_end()
+
+
+class SharedLink(VirtualLink):
+    """A link over which frames of several runs go."""
+
+    def __init__(self, folder: Path, label: str, role: str, bandwidth_mbps: float | None, latency_ms: float) -> None:
+        super().__init__(bandwidth_mbps, latency_ms)
+        path = folder / f"{quote(label, safe='')}.link"
+        described = (-1.0 if bandwidth_mbps is None else bandwidth_mbps, latency_ms)
+        self.commons = Commons(path, f"link {label}", role, 0, described, [-math.inf, 0.0])
+
+    def transmit(self, size_bytes: float, at: float) -> float:
+        """Return when a frame that is ready at `at` arrives at the other end."""
+        return self.commons.change(at, lambda kept: self._transmitted(kept, size_bytes, at))
+
+    def _transmitted(self, kept: list[float], size_bytes: float, at: float) -> float:
+        self._load(kept)
+        arrival = super().transmit(size_bytes, at)
+        kept[:] = [self._free, self._taken]
+        return arrival
+
+    def _load(self, kept: list[float]) -> None:
+        self._free, self._taken = kept
+
+    def leeway(self, now: float, seconds: float) -> tuple[float, float]:
+        """Return how many bytes more it could send in so many seconds, and when half of that will be free again."""
+        self.commons.look(self._load)
+        return super().leeway(now, seconds)
+
+    def used(self, now: float) -> float:
+        """Return for how many seconds up to `now` it has transmitted, whoever's frames."""
+        self.commons.look(self._load)
+        return super().used(now)
+
+
+def _without(kept: list[float], gone: set[int]) -> list[float]:
+    """Return a processor's state without the jobs of owners that are gone, from its last event on."""
+    running = int(kept[3])
+    jobs = [(kept[place], kept[place + 1], place < 4 + 2 * running) for place in range(4, len(kept), 2)]
+    left = [job for job in jobs if int(job[1]) // SLOTS not in gone]
+    pairs = [value for end, key, _ in left for value in (end, key)]
+    return [*kept[:3], float(sum(runs for _, _, runs in left)), *pairs]

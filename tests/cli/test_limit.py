@@ -1,0 +1,53 @@
+"""`penstock limit` on a run that only pretends."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+from tests.fake_run import Served
+
+Penstock = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path / "runs") as served:
+        yield served
+
+
+def test_limits_pauses_and_lifts_and_status_shows_it(penstock: Penstock, run: Served) -> None:
+    assert penstock("limit", run.info.path, "500").out == "in limited to 500/s\n"
+    assert "in limited to 500/s" in penstock("status", run.info.path).out
+    assert penstock("limit", run.info.path, "in=0").out == "in paused\n"
+    assert json.loads(penstock("limit", run.info.path, "in=12.5", "--json").out) == {"in": 12.5}
+    assert json.loads(penstock("status", run.info.path, "--json").out)["limits"] == {"in": 12.5}
+    assert penstock("limit", run.info.path, "none").out == "no source has a limit\n"
+    assert "limited" not in penstock("status", run.info.path).out
+
+
+def test_finds_the_latest_run(penstock: Penstock, run: Served) -> None:
+    ran = penstock("limit", "latest", "in=3", "--runs", run.info.path.parent)
+    assert ran.out == "in limited to 3.00/s\n"
+    assert run.handle.limits == {"in": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("rates", "problem"),
+    [
+        (["fast"], "rate: expected tuples a second ≥ 0, or none for no limit, got 'fast'"),
+        (["in=fast"], "rate: expected tuples a second ≥ 0, or none for no limit, got 'in=fast'"),
+        (["in=1", "2"], "rate: expected SOURCE=RATE where there are several, got '2'"),
+        (["in=1", "in=2"], "rate: 'in' has one already, got 'in=2' too"),
+        (["split=1"], "limits: no source is named 'split'; there are in"),
+        (["in=nan"], "rate: expected tuples a second ≥ 0, or none for no limit, got 'in=nan'"),
+        (["in=-1"], "rate: expected tuples a second ≥ 0, or none for no limit, got 'in=-1'"),
+    ],
+)
+def test_refuses_what_is_no_limit(penstock: Penstock, run: Served, rates: list[str], problem: str) -> None:
+    ran = penstock("limit", run.info.path, *rates)
+    assert ran.code == 2
+    assert problem in ran.err
+    assert run.handle.limits == {}
