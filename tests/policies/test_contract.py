@@ -20,7 +20,10 @@ from penstock.policies.registry import PolicyKind
 from tests.policies.cases import answer, chain, equal_machines, machines_of
 
 NAMES = registry.names(PolicyKind.PLACEMENT)
-SPECS = {"local-search": "local-search:steps=200,seconds=none"}  # a limit in seconds is not repeatable
+SPECS = {  # a limit in seconds is not repeatable
+    "local-search": "local-search:steps=200,seconds=none",
+    "sparcle-refined": "sparcle-refined:seconds=none",
+}
 FEWER_MACHINES = {  # asked to place on thirty instead of a thousand, and why
     "optimal": "it solves an integer program with a variable for every task and machine",
     "predictive": "it scores every task on every machine",

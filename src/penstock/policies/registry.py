@@ -80,6 +80,16 @@ _PLACEMENTS: dict[str, Entry] = {
         "Cheng et al. 2011",
         "match tasks and machines by topology-aware rank",
     ),
+    "sparcle": Entry(
+        f"{_PLACEMENT}.sparcle:Sparcle",
+        "SPARCLE's Algorithm 2",
+        "the task that lowers the rate most first, where it falls least",
+    ),
+    "sparcle-refined": Entry(
+        f"{_PLACEMENT}.sparcle_refined:SparcleRefined",
+        "Penstock",
+        "sparcle, then moves, swaps and new routes within a budget",
+    ),
     "greedy-sorted": Entry(
         f"{_PLACEMENT}.greedy_sorted:GreedySorted",
         "SPARCLE's GS",

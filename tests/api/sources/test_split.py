@@ -123,7 +123,8 @@ class InThrees(Source[int]):
         found = self.inner.poll(now, max(1, limit // 3))
         if found is None:
             return None
-        return [3 * value + third for value in getattr(found, "values", found) for third in range(3)]
+        values: list[int] = list(getattr(found, "values", found))
+        return [3 * value + third for value in values for third in range(3)]
 
     def position(self) -> Any:
         return self.inner.position()

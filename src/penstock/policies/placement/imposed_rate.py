@@ -32,10 +32,10 @@ class ImposedRate:
         self._slot_cpu = view.slots.cpu[view.slots.first[:-1]]
         self._least_slot_load = np.zeros(view.slots.machines)
         self._slots_limited = bool(np.isfinite(view.slots.memory_mb).any())
-        self._needs = view.tasks.needs * view.tasks.gain[:, None]
-        self._used = np.zeros_like(view.slots.capacity)
-        self._transports = Transports(view)
-        self._network = network_of(view, self._transports)
+        self.needs = view.tasks.needs * view.tasks.gain[:, None]
+        self.used = np.zeros_like(view.slots.capacity)
+        self.transports = Transports(view)
+        self.network = network_of(view, self.transports)
 
     def processing(self, task: int) -> Floats:
         """Return the rate that each machine would allow with a task added. [M]"""
@@ -45,34 +45,39 @@ class ImposedRate:
             _ratio(slots.machine_cpu, draft.machine_load + work),
             _ratio(self._slot_cpu, self._slot_loads(task) + work),
         )
-        for resource in range(self._needs.shape[1]):
-            load = self._used[:, resource] + self._needs[task, resource]
+        for resource in range(self.needs.shape[1]):
+            load = self.used[:, resource] + self.needs[task, resource]
             rate = np.minimum(rate, _ratio(slots.capacity[:, resource], load))
         return np.asarray(rate)
 
     def best_machine(self, task: int, room: Bools, ties: Ties) -> int:
         """Return the machine with room on which a task has the highest γ, one that ways lead to if there is any."""
-        processing, network = self.processing(task), self._network.rates(task)
+        processing, network = self.processing(task), self.network.rates(task)
         usable = room & (network > 0)
         rate = np.where(usable if usable.any() else room, np.minimum(processing, network), -1.0)
+        return self.pick(task, rate, ties)
+
+    def pick(self, task: int, rate: Floats, ties: Ties) -> int:
+        """Return the machine with the highest rate; `rate` is [M]."""
         best = int(np.argmax(rate))
         equal = np.flatnonzero(rate >= rate[best] * (1 - EQUAL))
         if ties == "lowest" or len(equal) == 1:
             return best
-        return int(equal[np.lexsort((-processing[equal], self._network.detour(task)[equal]))[0]])
+        processing, detour = self.processing(task), self.network.detour(task)
+        return int(equal[np.lexsort((-processing[equal], detour[equal]))[0]])
 
     def put(self, task: int, machine: int) -> None:
         """Place a task on a machine and charge what it exchanges with its placed neighbours."""
         first, last = self._draft.view.slots.first[machine], self._draft.view.slots.first[machine + 1]
         self._draft.put_on(task, machine)
         self._least_slot_load[machine] = self._draft.slot_load[first:last].min()
-        self._used[machine] += self._needs[task]
-        self._network.put(task, machine)
-        self._transports.put(task, machine)
+        self.used[machine] += self.needs[task]
+        self.network.put(task, machine)
+        self.transports.put(task, machine)
 
     def done(self) -> Placement | Infeasible:
         """Return the finished placement with the routes by which it was rated, or the hop for which there is no way."""
-        routes = self._network.routes()
+        routes = self.network.routes()
         return self._draft.done() if routes is None else Placement(tuple(self._draft.slot.tolist()), routes)
 
     def _slot_loads(self, task: int) -> Floats:

@@ -50,16 +50,16 @@ class Mesh:
         self._card = view.slots.machine_network
         self._carded = bool(np.isfinite(self._card).any())
         self._transports = transports
-        self._sent = np.zeros(len(self._card))
-        self._received = np.zeros(len(self._card))
+        self.sent = np.zeros(len(self._card))  # bits a source tuple, so far
+        self.received = np.zeros(len(self._card))
 
     def rates(self, task: int) -> Floats:
         """Return the rate that the cards allow with a task on each machine. [M]"""
         if not self._carded:
             return np.full(len(self._card), np.inf)
         down, up = self._transports.downstream(task), self._transports.upstream(task)
-        leaving = card_rates(down, self._card, self._sent, self._received)
-        arriving = card_rates(up, self._card, self._received, self._sent)
+        leaving = card_rates(down, self._card, self.sent, self.received)
+        arriving = card_rates(up, self._card, self.received, self.sent)
         return np.asarray(np.minimum(leaving, arriving))
 
     def put(self, task: int, machine: int) -> None:
@@ -67,8 +67,8 @@ class Mesh:
         if not self._carded:
             return
         for near, far, exchanged in (
-            (self._sent, self._received, self._transports.sent(task)),
-            (self._received, self._sent, self._transports.received(task)),
+            (self.sent, self.received, self._transports.sent(task)),
+            (self.received, self.sent, self._transports.received(task)),
         ):
             for _, bits in exchanged:
                 near[machine] += bits.sum() - bits[machine]
@@ -92,17 +92,17 @@ class Routed:
     def __init__(self, view: PlacementView, transports: Transports) -> None:
         self._machines = view.slots.machines
         self._links = view.links
-        self._back = reverse(view.links)
+        self.back = reverse(view.links)
         self._transports = transports
-        self._load = np.zeros(len(view.links.bandwidth))
+        self.load = np.zeros(len(view.links.bandwidth))  # bits a source tuple, so far
         self._routes: dict[Hop, tuple[int, ...]] = {}
         self._cut_off = False
         self._steps: dict[tuple[int, bool], Floats] = {}
 
     def rates(self, task: int) -> Floats:
         """Return the rate that the widest paths allow with a task on each machine. [M]"""
-        leaving = path_rates(self._transports.downstream(task), self._back, self._load)
-        arriving = path_rates(self._transports.upstream(task), self._links, self._load)
+        leaving = path_rates(self._transports.downstream(task), self.back, self.load)
+        arriving = path_rates(self._transports.upstream(task), self._links, self.load)
         return np.asarray(np.minimum(leaving, arriving))
 
     def put(self, task: int, machine: int) -> None:
@@ -117,10 +117,10 @@ class Routed:
 
     def _charge(self, hop: Hop, bits: float) -> None:
         if hop not in self._routes:
-            _, path = widest_path(self._links, self._load, bits, hop.source, hop.target)
+            _, path = widest_path(self._links, self.load, bits, hop.source, hop.target)
             self._cut_off |= not len(path)
             self._routes[hop] = tuple(int(link) for link in path)
-        self._load[list(self._routes[hop])] += bits
+        self.load[list(self._routes[hop])] += bits
 
     def detour(self, task: int) -> Floats:
         """Return bits × links that transports to and from each machine would take by the fewest links. [M]"""
@@ -137,7 +137,7 @@ class Routed:
 
     def _links_from(self, machine: int, backwards: bool) -> Floats:
         if (machine, backwards) not in self._steps:
-            steps = fewest_links(self._back if backwards else self._links, machine)
+            steps = fewest_links(self.back if backwards else self._links, machine)
             self._steps[machine, backwards] = steps[: self._machines]
         return self._steps[machine, backwards]
 
@@ -192,6 +192,13 @@ def card_rates(reach: Reach, card: Floats, near_load: Floats, far_load: Floats) 
             for machine in range(machines):
                 if machine != partner:
                     near[machine] = max(near[machine], bits)
+    return rates_by_cards(card, near, far, near_load, far_load)
+
+
+@kernel
+def rates_by_cards(card: Floats, near: Floats, far: Floats, near_load: Floats, far_load: Floats) -> Floats:
+    """Return the rate with a task on each machine that adds `near` to the card there and `far` to all others' cards."""
+    machines = len(card)
     lowest, second, where = np.inf, np.inf, -1  # of the others' cards; a machine's own does not count
     for machine in range(machines):
         if far[machine] > 0.0:

@@ -43,21 +43,21 @@ class Transports:
         by_stream = sorted(tasks.flows, key=lambda flow: flow.stream)
         self._tasks = tasks
         self._machine = np.full(tasks.number, NO_PARTNER, dtype=np.int32)
-        self._tasks_on = np.zeros((components, view.slots.machines))
+        self.tasks_on = np.zeros((components, view.slots.machines))  # placed tasks that get tuples
         self._gain_on = np.zeros((components, view.slots.machines))
         self._out = [[flow for flow in by_stream if flow.source == c] for c in range(components)]
         self._in = [[flow for flow in by_stream if flow.target == c] for c in range(components)]
-        between = smallest_between(tasks)
-        finite = np.where(np.isfinite(between.bits), between.bits, 0.0)
-        self._down, self._down_aligned = finite, between.aligned
-        self._up, self._up_aligned = np.ascontiguousarray(finite.T), np.ascontiguousarray(between.aligned.T)
+        self.between = smallest_between(tasks)
+        finite = np.where(np.isfinite(self.between.bits), self.between.bits, 0.0)
+        self._down, self._down_aligned = finite, self.between.aligned
+        self._up, self._up_aligned = np.ascontiguousarray(finite.T), np.ascontiguousarray(self.between.aligned.T)
 
     def put(self, task: int, machine: int) -> None:
         """Note that a task is on a machine."""
         gain = self._tasks.gain[task]
         self._machine[task] = machine
         if gain > 0:  # a task that gets no tuples exchanges none
-            self._tasks_on[self._tasks.component[task], machine] += 1
+            self.tasks_on[self._tasks.component[task], machine] += 1
             self._gain_on[self._tasks.component[task], machine] += gain
 
     def sent(self, task: int) -> list[tuple[int, Floats]]:
@@ -67,7 +67,7 @@ class Transports:
         for flow in self._out[tasks.component[task]]:
             a_pair = tasks.gain[task] * flow.share * flow.tuple_bytes * BITS
             partner = self._only_receiver(flow, task)
-            found.append((flow.stream, a_pair * (self._tasks_on[flow.target] if partner < 0 else self._at(partner))))
+            found.append((flow.stream, a_pair * (self.tasks_on[flow.target] if partner < 0 else self._at(partner))))
         return found
 
     def received(self, task: int) -> list[tuple[int, Floats]]:
@@ -97,7 +97,7 @@ class Transports:
         component = tasks.component[task]
         same_number = np.minimum(tasks.first[:-1] + (task - tasks.first[component]), tasks.number - 1)
         partner = np.where(aligned[component], self._machine[same_number], np.int32(ALL_TASKS))
-        return Reach(bits[component] * (tasks.gain[task] > 0), partner, self._tasks_on)
+        return Reach(bits[component] * (tasks.gain[task] > 0), partner, self.tasks_on)
 
     def _only_receiver(self, flow: Flow, task: int) -> int:
         if flow.grouping is Grouping.FORWARD:
@@ -105,20 +105,25 @@ class Transports:
         return int(self._tasks.first[flow.target]) if flow.grouping is Grouping.GLOBAL else NO_PARTNER
 
     def _at(self, task: int) -> Floats:
-        where = np.zeros(self._tasks_on.shape[1])
+        where = np.zeros(self.tasks_on.shape[1])
         if self._machine[task] >= 0:
             where[self._machine[task]] = 1.0
         return where
 
 
-def smallest_between(tasks: Tasks) -> Between:
-    """Find between any two components the smallest transport on any way, as bits between a pair of tasks."""
+def smallest_between(tasks: Tasks, closed: Bools | None = None) -> Between:
+    """Find between any two components the smallest transport on any way, as bits between a pair of tasks.
+
+    No way leads through the components that are `closed` [C], only to and from them.
+    """
     components = len(tasks.position)
     bits = np.full((components, components), np.inf)
     reached = np.eye(components, dtype=np.bool_)
     aligned = np.ones((components, components), dtype=np.bool_)
     for flow in sorted(tasks.flows, key=lambda flow: -flow.source):  # whatever is further down is known by then
         beyond = reached[flow.target]
+        if closed is not None and closed[flow.target]:
+            beyond = np.arange(components) == flow.target
         through = np.minimum(bits[flow.target], pair_bits(tasks, flow))
         bits[flow.source] = np.where(beyond, np.minimum(bits[flow.source], through), bits[flow.source])
         aligned[flow.source] &= ~beyond | (aligned[flow.target] & (flow.grouping is Grouping.FORWARD))

@@ -1,0 +1,115 @@
+"""One SPARCLE assignment at growing sizes, and against the same algorithm written directly on networkx.
+
+Grid: 10, 30, 100, 300 machines × 5, 10, 20, 50 tasks; a layered graph whose sources and sinks are pinned to random
+machines, on a Jellyfish with as many switches as machines, links and machines as fast as one another (spread 0.5).
+`sparcle` is the policy as it is by default, `paper` what the paper says (ties to the lowest, transports rated alone),
+which both sides of the comparison compute. Times are processor time of one core, the median of `REPEATS`, or one run
+of what takes long; the direct version runs once, where it takes a few seconds at most. Exponents are least squares over
+the sizes with at least 30 machines and 10 tasks.
+"""
+
+from time import process_time
+
+import msgspec
+import numpy as np
+
+from benchmarks.plain_sparcle import PlainSparcle
+from penstock.estimate.evaluator import Evaluator
+from penstock.model.placement import Placement
+from penstock.model.topology import Application, Kind
+from penstock.policies.api import PlacementPolicy, PlacementView
+from penstock.policies.registry import make
+from penstock.workloads.networks import Capacities, jellyfish
+from penstock.workloads.topologies import layered
+
+MACHINES = (10, 30, 100, 300)
+TASKS = (5, 10, 20, 50)
+REPEATS = 3
+LONG_S = 0.5  # what takes longer is not repeated
+POLICIES = {
+    "sparcle": "sparcle",
+    "paper": "sparcle:ties=lowest,together=false",
+    "refined": "sparcle-refined:seconds=none",
+}
+DIRECT_LIMIT = 100 * 20  # machines × tasks up to which the direct version is run
+BALANCED = Capacities(cores=1, slots=1, bandwidth_mbps=2.2, spread=0.5, memory_mb=1e6)
+"""A task takes 1 ms of a core and a tuple has 2,200 bits on average: either could limit."""
+
+
+def view_of(machines: int, tasks: int) -> PlacementView:
+    """Return the case of a size."""
+    network = jellyfish(switches=machines, degree=4, servers=machines, capacities=BALANCED, seed=1)
+    application = layered(components=tasks, depth=min(5, tasks), parallelism=1, memory_mb=1.0, seed=1)
+    view = PlacementView(_pinned(application, machines), network, "rate")
+    view.tasks, view.slots, view.links, view.pins, view.work  # noqa: B018  made once, not by the first policy
+    return view
+
+
+def _pinned(application: Application, machines: int) -> Application:
+    rng = np.random.default_rng(1)
+    components = tuple(
+        component
+        if component.kind is Kind.OPERATOR
+        else msgspec.structs.replace(component, pinned=f"m{rng.integers(machines)}")
+        for component in application.components
+    )
+    return msgspec.structs.replace(application, components=components)
+
+
+def timed(policy: PlacementPolicy, view: PlacementView) -> tuple[float, float]:
+    """Return seconds and the rate."""
+    seconds = []
+    for _ in range(REPEATS):
+        started = process_time()
+        answer = policy.place(view, np.random.default_rng(0))
+        seconds.append(process_time() - started)
+        if seconds[-1] > LONG_S:
+            break
+    assert isinstance(answer, Placement)
+    return float(np.median(seconds)), rate(view, answer)
+
+
+def rate(view: PlacementView, placement: Placement) -> float:
+    """Return the bottleneck rate."""
+    return Evaluator(view.topology, view.cluster).evaluate(placement).rate_tps
+
+
+def growth(seconds: dict[tuple[int, int], float]) -> tuple[float, float]:
+    """Return the exponents of the time in machines and in tasks."""
+    sizes = [size for size in seconds if size[0] >= 30 and size[1] >= 10]
+    factors = np.array([[np.log(machines), np.log(tasks), 1.0] for machines, tasks in sizes])
+    found, *_ = np.linalg.lstsq(factors, np.log([seconds[size] for size in sizes]))
+    return float(found[0]), float(found[1])
+
+
+def main() -> None:
+    policies = {name: make(spec) for name, spec in POLICIES.items()}
+    for policy in policies.values():
+        policy.place(view_of(10, 5), np.random.default_rng(0))  # compile
+    took: dict[str, dict[tuple[int, int], float]] = {name: {} for name in policies}
+    print(
+        f"{'machines':>8} {'tasks':>6}"
+        + "".join(f"{f'{name}, ms':>14}" for name in policies)
+        + "    direct, ms   ratio"
+    )
+    for machines in MACHINES:
+        for tasks in TASKS:
+            view, rates = view_of(machines, tasks), {}
+            for name, policy in policies.items():
+                took[name][machines, tasks], rates[name] = timed(policy, view)
+            line = "".join(f"{took[name][machines, tasks] * 1e3:14.1f}" for name in policies)
+            if machines * tasks <= DIRECT_LIMIT:
+                started = process_time()
+                placement = PlainSparcle(view).place()
+                seconds = process_time() - started
+                same = abs(rate(view, placement) / rates["paper"] - 1) < 1e-9
+                line += f"{seconds * 1e3:14.0f}{seconds / took['paper'][machines, tasks]:7.0f}×"
+                line += "" if same else f"  another rate: {rate(view, placement):g}, not {rates['paper']:g}"
+            print(f"{machines:8} {tasks:6}{line}", flush=True)
+    for name in policies:
+        by_machines, by_tasks = growth(took[name])
+        print(f"{name}: time grows with machines^{by_machines:.2f} tasks^{by_tasks:.2f}")
+
+
+if __name__ == "__main__":
+    main()
