@@ -12,6 +12,7 @@ WORKS = {
     "potus": "penstock.experiments.potus:FIGURES",
     "hone": "penstock.experiments.live:HONE",
     "predictive": "penstock.experiments.predictive_live:PREDICTIVE",
+    "sparcle": "penstock.experiments.sparcle_live:SPARCLE",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.api.contracts import Source, TaskContext
+from penstock.api.contracts import Source, TaskContext, Timed
 from penstock.api.sources.generated import Generated
 from penstock.api.sources.lines import Lines
 from penstock.api.sources.split import Split
@@ -123,7 +123,7 @@ class InThrees(Source[int]):
         found = self.inner.poll(now, max(1, limit // 3))
         if found is None:
             return None
-        values: list[int] = list(getattr(found, "values", found))
+        values = found.values if isinstance(found, Timed) else found
         return [3 * value + third for value in values for third in range(3)]
 
     def position(self) -> Any:

@@ -7,7 +7,7 @@ import penstock as ps
 from penstock.control.exploration.live import Limits, explore_live
 from penstock.control.loop.plant import Ended, Reading
 from penstock.model.errors import InvalidInput
-from penstock.model.plan import Plan
+from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.taskgraph import task_names
 from penstock.runtime.handle import Outcome
 
@@ -42,6 +42,10 @@ class FakePlant:
             raise KeyboardInterrupt
         if self.time >= self.ends_at:
             raise Ended
+
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        """Return none: there are no links."""
+        return ()
 
     def placement(self) -> dict[str, str]:
         """Return where tasks are."""

@@ -12,7 +12,7 @@ from penstock.control.loop.plant import GOING, Ended, Reading, reading_of
 from penstock.control.resuming import emulated_cluster
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError
-from penstock.model.plan import Plan
+from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.status import Status
 from penstock.model.taskgraph import task_names
 from penstock.model.topology import Application
@@ -47,6 +47,10 @@ class AskedPlant:
         """Let time pass."""
         sleep(seconds)
         self._status()
+
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        """Return none: a run's status does not tell them."""
+        return ()
 
     def placement(self) -> dict[str, str]:
         """Return the slot of every task, in the order of the task graph."""
