@@ -162,6 +162,16 @@ def test_scores_what_cannot_keep_up_below_all_else_and_what_does_not_fit_not_at_
     assert busy[1] < busy[0]
 
 
+def test_stretches_the_time_of_what_is_nearly_full_as_a_queue_would() -> None:
+    topology = chain(1, 2, cpu=0.01, memory_mb=60.0)
+    instance = Instance(topology, equal_machines(2, cores=2, slots=2, memory_mb=1000.0))
+    models = LatencyModels({"c1": line(5, 1e-3)}, {"c0->c1": line(9, 1e-3)})
+    score = LatencyModel(instance, models, Loads.declared(instance, {"c0": 64.0})).scorer()
+    apart, together = score(np.array([[0, 1, 2], [0, 0, 2]], dtype=np.int32))
+    assert apart == pytest.approx(-2e-3)  # the busiest thread is 64 % busy
+    assert together == pytest.approx(-2e-3 * 0.1 / 0.04)  # one that is 96 % busy
+
+
 def test_warns_of_loads_far_beyond_the_training() -> None:
     model = figure_model()
     first = dict(model.models.components)

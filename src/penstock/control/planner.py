@@ -105,8 +105,8 @@ class Planner:
         """Return how good a decision is by the objective, the higher the better; -inf without a placement."""
         if decision.evaluation is None:
             return -np.inf
-        if (predicted := self.predict(decision)) is not None:
-            return -predicted.total_s
+        if self.latency is not None and isinstance(decision.result, Placement):
+            return float(self.latency.scorer()(np.array([decision.result.slots], dtype=np.int32))[0])
         reference = self.reference if self.objective is Objective.BALANCED else None
         return decision.evaluation.score(self.objective, reference)
 

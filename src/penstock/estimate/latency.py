@@ -28,6 +28,12 @@ __all__ = ["LatencyModel", "LatencyModels", "Loads", "ModelSet", "Prediction", "
 
 WIDTH = max(len(TASK_FEATURES), len(EDGE_FEATURES))
 SAME = EDGE_FEATURES.index("same_machine")
+FULL = 0.9
+"""Share of its cpu or bandwidth from which on a machine, slot or link is taken to hold tuples up beyond prediction.
+
+What tuples cost is known from windows, to some percent, and the regressions cannot see that a machine is nearly full:
+the dissertation's features say what it has and how many tuples it gets, not what these take.
+"""
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,7 @@ class LatencyModel:
 
         A placement gets -inf that breaks a memory limit, lacks a resource or has a hop without a way. One whose
         machines, slots or network cannot keep up with the load is worse than any other, the more so the more it lacks.
+        Where they are nearly full (`FULL`) the seconds are stretched as a queue's would be, by 1 / (1 - utilisation).
         """
         instance = self.instance
         evaluator = Evaluator(instance.topology, instance.cluster)
@@ -133,7 +140,8 @@ class LatencyModel:
                 rates = bottleneck_rates(evaluator.rate_net, placed, False)
                 fits &= rates > 0
                 busiest = np.maximum(busiest, offered / np.maximum(rates, 1e-9 * offered))
-            scores = np.where(busiest > 1 + 1e-9, UNSUSTAINED * busiest, -seconds)
+            stretched = seconds * np.maximum(1.0, (1.0 - FULL) / np.maximum(1.0 - busiest, 1e-9))
+            scores = np.where(busiest > 1 - 1e-9, UNSUSTAINED * busiest, -stretched)
             return np.where(fits, scores, -np.inf)
 
         return score
