@@ -31,11 +31,7 @@ PREDICTORS = {"svr": 1, "linear": 2, "mean": 7, "twin": 0}
 TOLD = {"twin": "best found by the twin"}
 
 
-WAITING = (
-    "the default placement does not lack cores, so that no other shortens the 0.8 ms of a query; nor the waiting "
-    "before it, as source tasks give tuples in turn and all deal them in turn from the first task on, several to one "
-    "at once; "
-)
+WAITING = "the default placement does not lack cores, so that no other shortens the 0.8 ms of a query; "
 
 
 class Paper(NamedTuple):
