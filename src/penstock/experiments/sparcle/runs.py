@@ -15,7 +15,7 @@ from penstock.workloads.sparcle import Scarcity, Setting, draw, references
 
 CANONICAL, NEAR, SPARCLE, REFINED, OPTIMUM = "canonical", "near", "sparcle", "refined", "optimum"
 GS, GR, RANDOM, T_STORM, VNE, HEFT, CLOUD = "gs", "gr", "random", "t-storm", "vne", "heft", "cloud"
-GS_NEAR, GR_NEAR = "gs-near", "gr-near"
+GS_NEAR, GR_NEAR, GS_CPU = "gs-near", "gr-near", "gs-cpu"
 
 POLICIES: Mapping[str, str] = {
     CANONICAL: "sparcle:ties=lowest,together=false",  # the paper's Algorithm 2: lowest task, lowest machine
@@ -24,6 +24,7 @@ POLICIES: Mapping[str, str] = {
     REFINED: "sparcle-refined:seconds=none",  # so that what it finds does not depend on how busy the host is
     GS: "greedy-sorted:ties=lowest",  # ties as SPARCLE's, so that only the order of tasks differs
     GR: "greedy-random:ties=lowest",
+    GS_CPU: "greedy-sorted:measure=cpu,ties=lowest",  # where other resources count, too
     GS_NEAR: "greedy-sorted",
     GR_NEAR: "greedy-random",
     T_STORM: "t-storm",
@@ -40,6 +41,7 @@ TITLES: Mapping[str, str] = {
     REFINED: "refined",
     GS: "GS",
     GR: "GR",
+    GS_CPU: "GS by cpu",
     GS_NEAR: "GS, near ties",
     GR_NEAR: "GR, near ties",
     T_STORM: "T-Storm",
@@ -55,7 +57,7 @@ RIVALS = (GS, GR, GS_NEAR, GR_NEAR, T_STORM, VNE, HEFT, RANDOM)
 ASKED: Mapping[str, Sequence[str]] = {
     "ratio": (*OURS, OPTIMUM),
     "all": (*OURS, NEAR, *RIVALS, OPTIMUM),
-    "heuristics": (*OURS, NEAR, *RIVALS),
+    "heuristics": (*OURS, NEAR, *RIVALS, GS_CPU),
 }
 """Whom a case asks."""
 
