@@ -1,5 +1,6 @@
 """A source shared by several paths: every tuple once, whoever dies, in proportion to weights."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from penstock.api.sources.lines import Lines
 from penstock.api.sources.split import Split
 from penstock.api.sources.split_log import SplitLog
 from penstock.api.sources.tcp import TcpLines
-from penstock.model.errors import InvalidInput
+from penstock.model.errors import FileProblem, InvalidInput
 from tests.api.clock import Clock, context
 
 
@@ -219,3 +220,79 @@ def test_refuses_a_source_that_cannot_be_read_again_and_weights_that_make_no_sen
         Split(lambda: TcpLines("localhost", 9), tmp_path / "split.jsonl", "a")
     with pytest.raises(InvalidInput, match=r"weights\.a: expected a number ≥ 0, got -1"):
         SplitLog(tmp_path / "split.jsonl").weigh({"a": -1})
+
+
+def test_a_log_cut_off_anywhere_gives_back_all_or_nothing(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    for task in range(2):
+        given(opened(clock, tmp_path, "a", numbers(rate=200.0), task, 2), clock, 5)
+    path = tmp_path / "split.jsonl"
+    before = path.read_bytes()
+    whole = SplitLog(path).give_back("a", {})
+    after = path.read_bytes()
+    assert whole == 40
+    for length in range(len(before), len(after)):
+        path.write_bytes(after[:length])
+        log = SplitLog(path)
+        assert log.give_back("a", {}) == whole
+        assert log.give_back("a", {}) == 0
+        assert [(block.start, block.stop) for block in iter(lambda log=log: log.take("b/0", 100, have(log)), None)]
+        taken = sorted(n for block in log.blocks["b/0"] for n in range(block.start, block.stop))
+        assert taken[:40] == list(range(40))
+        assert len(taken) == len(set(taken))
+
+
+def have(log: SplitLog) -> int:
+    """Return how many blocks another has had; it stops when all that was given back is taken."""
+    mine = log.blocks.get("b/0", [])
+    if sum(block.stop - block.start for block in mine) >= 40:
+        log.end(log.next)
+    return len(mine)
+
+
+def test_a_block_that_an_earlier_worker_took_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    make = numbers(count=30)
+    early = opened(clock, tmp_path, "a", make)
+    assert given(early, clock, 5) == [0, 1, 2, 3, 4]
+    late = opened(clock, tmp_path, "a", make)
+    late.seek(early.position())
+    stalled = SplitLog(tmp_path / "split.jsonl")
+    stalled.look()
+    assert stalled.take("a/0", 10, len(stalled.blocks["a/0"]))
+    rest: list[int] = []
+    while (found := given(late, clock)) is not None:
+        rest += found
+    assert rest == list(range(5, 30))
+
+
+def test_a_path_that_was_given_up_does_not_go_on_from_its_checkpoint(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    source = opened(clock, tmp_path, "a", numbers())
+    given(source, clock, 10)
+    saved = source.position()
+    given(source, clock, 10)
+    SplitLog(tmp_path / "split.jsonl").give_back("a", {"a/0": saved})
+    again = opened(clock, tmp_path, "a", numbers())
+    with pytest.raises(InvalidInput, match="'a' was given up"):
+        again.seek(saved)
+
+
+def test_what_could_not_be_written_whole_was_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = SplitLog(tmp_path / "split.jsonl")
+    assert log.take("a/0", 10, 0)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[: len(data) // 2]))
+    with pytest.raises(FileProblem, match="cannot be written whole; make room"):
+        log.take("a/0", 10, 1)
+    monkeypatch.undo()
+    found = log.take("b/0", 10, 0)
+    assert found is not None
+    assert found.start == 10
+
+
+def test_the_run_of_a_path_is_noted(tmp_path: Path) -> None:
+    SplitLog(tmp_path / "split.jsonl").note_run("p0.2", "runs/alpha-7")
+    log = SplitLog(tmp_path / "split.jsonl")
+    log.look()
+    assert log.runs == {"p0.2": "runs/alpha-7"}

@@ -112,6 +112,7 @@ class Split(Source[Any]):
     def seek(self, position: Mapping[str, Any]) -> None:
         """Go on after a position, with the blocks that were taken since."""
         self._log.look()
+        self._log.refuse_given_up(self._path)
         self._done, self._within = position["done"], position["within"]
         for of, (offset, place) in position["readers"].items():
             self._readers[int(of)] = _Reader(self._opened(), (offset, place))
@@ -124,16 +125,12 @@ class Split(Source[Any]):
     def _current(self) -> Block | None:
         """Return the block that is to be given: one that was taken before a failure, or another."""
         if self._block is None:
-            mine = self._log.blocks.get(self._taker, ())
-            taken = mine[self._done] if len(mine) > self._done else self._take(len(mine))
-            self._block = taken
-            self._ended = taken is None and self._log.ended is not None
+            reader = self._readers.get(NEW)
+            tells = reader is not None and self._done % PLACED == PLACED - 1
+            place = reader.place if reader is not None and tells else None
+            self._block = self._log.take(self._taker, self._size(), self._done, place)
+            self._ended = self._block is None and self._log.ended is not None
         return self._block
-
-    def _take(self, before: int) -> Block | None:
-        reader = self._readers.get(NEW)
-        tells = reader is not None and before % PLACED == PLACED - 1
-        return self._log.take(self._taker, self._size(), reader.place if reader is not None and tells else None)
 
     def _size(self) -> int:
         self._log.look()

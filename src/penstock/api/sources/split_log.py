@@ -42,19 +42,26 @@ class Block(msgspec.Struct, frozen=True, tag="block"):
     place: Place | None = None
 
 
-class Returned(msgspec.Struct, frozen=True, tag="returned"):
+class Returned(msgspec.Struct, frozen=True):
     """Numbers that were given back, and where a reader finds them: the source's position before the first of them."""
 
-    path: str
     spans: list[tuple[int, int]]
     offset: int = 0  # tuples before the position
     position: Any = None  # None: the source's beginning
 
 
 class GivenUp(msgspec.Struct, frozen=True, tag="given up"):
-    """A path that may take no more: what it did not finish is returned."""
+    """A path that may take no more, with what it did not finish: one entry, there as a whole or not at all."""
 
     path: str
+    returned: list[Returned] = []
+
+
+class Ran(msgspec.Struct, frozen=True, tag="ran"):
+    """Which run a path is; noted before it can take anything."""
+
+    path: str
+    folder: str
 
 
 class Weights(msgspec.Struct, frozen=True, tag="weights"):
@@ -69,7 +76,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     at: int
 
 
-Entry = Begun | Block | GivenUp | Returned | Weights | Ended
+Entry = Begun | Block | Ended | GivenUp | Ran | Weights
 
 _DECODER = msgspec.json.Decoder(Entry)
 
@@ -87,6 +94,7 @@ class SplitLog:
         self.blocks: dict[str, list[Block]] = {}  # by taker
         self.returns: list[Returned] = []
         self.given_up: set[str] = set()
+        self.runs: dict[str, str] = {}  # path -> folder of its run
         self._left: list[list[tuple[int, int]]] = []  # of each return, what nobody has taken again
         self._read = 0  # bytes
 
@@ -104,18 +112,31 @@ class SplitLog:
             assert self.begun is not None, "it was appended"
             return self.begun
 
-    def take(self, taker: str, size: int, place: Place | None = None) -> Block | None:
+    def take(self, taker: str, size: int, have: int, place: Place | None = None) -> Block | None:
         """Take the next block of at most so many numbers, returned ones first; None where none are left.
 
-        place: where the taker reads, which is not beyond the block, for others that begin later.
+        have: blocks that the taker has had. Where the log has more of them, taken by a worker that is gone or about to
+        go, the next of these is its block. place: where it reads, which is not beyond the block, for others that begin
+        later.
         """
         with self._locked() as file:
-            if (path := taker.rpartition("/")[0]) in self.given_up:
-                raise InvalidInput("path", f"{path!r} was given up, others have its tuples; begin it by another name")
-            block = self._returned(taker, size) or self._fresh(taker, size, place)
-            if block is not None:
+            self.refuse_given_up(taker.rpartition("/")[0])
+            if len(self.blocks.get(taker, ())) == have:
+                block = self._returned(taker, size) or self._fresh(taker, size, place)
+                if block is None:
+                    return None
                 self._append(file, block)
-            return block
+            return self.blocks[taker][have]
+
+    def refuse_given_up(self, path: str) -> None:
+        """Raise `InvalidInput` where a path was given up, so far as has been read."""
+        if path in self.given_up:
+            raise InvalidInput("path", f"{path!r} was given up, others have its tuples; begin it by another name")
+
+    def note_run(self, path: str, folder: str) -> None:
+        """Note which run a path is, before it takes anything."""
+        with self._locked() as file:
+            self._append(file, Ran(path, folder))
 
     def end(self, at: int) -> None:
         """Note that the source has no more than so many tuples."""
@@ -141,13 +162,11 @@ class SplitLog:
         with self._locked() as file:
             if path in self.given_up:
                 return 0
-            total = 0
+            returned: list[Returned] = []
             for taker in [name for name in self.blocks if name.rpartition("/")[0] == path]:
-                for returned in unfinished(path, self.blocks[taker], self.returns, positions.get(taker), self.place):
-                    self._append(file, returned)
-                    total += sum(stop - start for start, stop in returned.spans)
-            self._append(file, GivenUp(path))
-            return total
+                returned += unfinished(self.blocks[taker], self.returns, positions.get(taker), self.place)
+            self._append(file, GivenUp(path, returned))
+            return sum(stop - start for one in returned for start, stop in one.spans)
 
     def share(self, path: str) -> float:
         """Return how much of the tuples a path is to get, from 0 to 1."""
@@ -182,9 +201,16 @@ class SplitLog:
     def _append(self, file: int, entry: Entry) -> None:
         line = msgspec.json.encode(entry) + b"\n"
         size = os.fstat(file).st_size
-        torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-        os.write(file, b"\n" + line if torn else line)
-        os.fdatasync(file)  # before anybody acts on it
+        if size > 0 and os.pread(file, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        try:
+            written = os.write(file, line)
+            os.fdatasync(file)  # before anybody acts on it
+        except OSError as error:
+            problem = (error.strerror or str(error)).lower()
+            raise FileProblem(f"{self.path}: the split log cannot be written, {problem}; make room") from None
+        if written < len(line):  # what is torn is no entry
+            raise FileProblem(f"{self.path}: the split log cannot be written whole; make room")
         self._catch_up(file)
 
     def _catch_up(self, file: int) -> None:
@@ -210,11 +236,12 @@ class SplitLog:
                     self.next = max(self.next, stop)
                 else:
                     self._left[of] = without(self._left[of], start, stop)
-            case GivenUp(path):
+            case GivenUp(path, returned):
                 self.given_up.add(path)
-            case Returned(spans=spans):
-                self.returns.append(entry)
-                self._left.append([(start, stop) for start, stop in spans])
+                self.returns += returned
+                self._left += [[(start, stop) for start, stop in one.spans] for one in returned]
+            case Ran(path, folder):
+                self.runs[path] = folder
             case Weights(of):
                 self.weights = of
             case Ended(at):
@@ -230,7 +257,6 @@ def without(spans: list[tuple[int, int]], start: int, stop: int) -> list[tuple[i
 
 
 def unfinished(
-    path: str,
     taken: list[Block],
     returns: list[Returned],
     position: Mapping[str, Any] | None,
@@ -253,5 +279,5 @@ def unfinished(
         if at is None:  # it had not begun to read there
             near = known if known[0] <= min(own)[0] else BEGINNING
             at = near if of == NEW else (returns[of].offset, returns[of].position)
-        found.append(Returned(path, sorted(own), *at))
+        found.append(Returned(sorted(own), *at))
     return found
