@@ -17,7 +17,7 @@ def row(story: str, phase: str, application: str, rate: float, repetition: int =
     return {**told, "booked_tps": rate, "repetition": repetition, **more}
 
 
-def rows(beta: float = 3.3, firm: float = 6.0, one: float = 5.0, once: bool = True) -> pd.DataFrame:
+def rows(beta: float = 3.3, firm: float = 6.0, one: float = 5.0, once: bool = True, tuples: int = 30) -> pd.DataFrame:
     return pd.DataFrame(
         [
             row("shares", "both", "alpha", 6.6),
@@ -28,8 +28,15 @@ def rows(beta: float = 3.3, firm: float = 6.0, one: float = 5.0, once: bool = Tr
             row("flood", "flooded", "flood", 4.0),
             row("paths", "both", "firm", 5.0),
             row("paths", "first seconds", "firm", 3.0),
-            row("paths", "one", "firm", one, often=0.99),
-            {"story": "paths", "phase": "published", "application": "firm", "repetition": 0, "tuples": 9, "once": once},
+            row("paths", "one", "firm", one, often=0.99, seconds=2.0),
+            {
+                "story": "paths",
+                "phase": "published",
+                "application": "firm",
+                "repetition": 0,
+                "tuples": tuples,
+                "once": once,
+            },
         ]
     )
 
@@ -45,6 +52,7 @@ def test_every_claim_fails_on_rows_that_break_it() -> None:
     assert failing(rows(firm=5.0)) == {3}
     assert failing(rows(one=4.0)) == {4}
     assert failing(rows(once=False)) == {5}
+    assert failing(rows(tuples=0)) == {5}
     assert failing(rows().assign(late=0.5)) == {6}
 
 

@@ -4,7 +4,7 @@ Several runs of one application, its *paths*, share one source. Each takes the n
 numbers, as it needs them, by appending to a file under a lock; what is in the file is what was decided, whoever dies. A
 path that is given up has its unfinished numbers returned by whoever gave it up, and the others take those first.
 
-The file is text, an entry a line. A line that was torn by a crash is no entry. All paths must see the same file.
+The file is text, an entry a line. A line that was torn by a crash is no entry, and is cut off by who writes next. All paths must see the same file.
 """
 
 import fcntl
@@ -200,9 +200,7 @@ class SplitLog:
 
     def _append(self, file: int, entry: Entry) -> None:
         line = msgspec.json.encode(entry) + b"\n"
-        size = os.fstat(file).st_size
-        if size > 0 and os.pread(file, 1, size - 1) != b"\n":
-            line = b"\n" + line
+        os.ftruncate(file, self._read)  # what a crash has torn was never acted on
         try:
             written = os.write(file, line)
             os.fdatasync(file)  # before anybody acts on it

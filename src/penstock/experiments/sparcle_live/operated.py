@@ -38,6 +38,7 @@ class Watched:
         self._operating = operating
         self._file = file
         self._late: list[bool] = []
+        self._counts: dict[tuple[str, str], int] = {}  # tuples at the sinks, by application and run, ended ones too
 
     @property
     def book(self) -> Book:
@@ -88,7 +89,13 @@ class Watched:
                     os.kill(worker.pid, signal.SIGKILL)
 
     def _written(self) -> dict[str, int]:
-        return {name: sum(run.status().written for run in runs) for name, runs in self._runs().items()}
+        for name, runs in self._runs().items():
+            for run in runs:
+                self._counts[name, str(run.folder)] = run.status().written
+        found: dict[str, int] = {}
+        for (name, _), count in self._counts.items():
+            found[name] = found.get(name, 0) + count
+        return found
 
     def _runs(self) -> dict[str, list[PathRun]]:
         running = list(self._operating.operator.applications.values())

@@ -53,7 +53,7 @@ def flood(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
 
 
 def paths(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
-    """A guaranteed application on two paths; the machine of one is killed, and the book is told."""
+    """A guaranteed application on two paths; the process of one's machine is killed, and the book is told."""
     kept = flow("firm", KEPT, keeps=True)
     book = booked(Book(cluster=star("w1", "w2", fails=FAILS)), kept, 4, guaranteed_tps=KEPT, availability=OFTEN)
     with operated(book, {"firm": kept}, folder, tell) as watched:
