@@ -93,6 +93,31 @@ def test_half_a_machine_halves_what_it_limits(penstock: Penstock, admitted: Path
     assert rates(penstock, admitted) == pytest.approx(before)
 
 
+def test_restoring_takes_a_lower_capacity_back_and_a_link_may_be_named_from_either_end(
+    penstock: Penstock, admitted: Path
+) -> None:
+    before = rates(penstock, admitted)
+    penstock("restore", "router--field1", "--capacity", 0.01, "--book", admitted)
+    assert rates(penstock, admitted)["face-detection"] < 0.1
+    assert penstock("restore", "field1--router", "--book", admitted).code == 0
+    assert rates(penstock, admitted) == pytest.approx(before)
+    penstock("fail", "router--field1", "--book", admitted)
+    penstock("restore", "router--field1", "--capacity", 0.5, "--book", admitted)
+    assert BookFile(admitted).load().version == 7
+    assert BookFile(admitted).load().capacities == {"field1--router": 0.5}
+
+
+def test_an_application_that_gets_nothing_is_named_and_found_other_paths_by_another_policy(
+    penstock: Penstock, admitted: Path
+) -> None:
+    where = BookFile(admitted).load()["two"].paths[0].plan.tasks["denoise"][0].partition("/")[0]
+    ran = penstock("fail", where, "--book", admitted)
+    assert "two gets nothing; penstock admit two --again looks for other paths" in ran.out
+    again = penstock("admit", "two", "--again", "--policy", "greedy-sorted", "--book", admitted)
+    assert "paths by greedy-sorted" in again.out
+    assert rates(penstock, admitted)["two"] > 0
+
+
 def test_priorities_change_and_applications_leave(penstock: Penstock, admitted: Path) -> None:
     assert "one: " in penstock("priority", "one", 2, "--book", admitted).out
     got = rates(penstock, admitted)
@@ -141,6 +166,7 @@ def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admi
         (("priority", "face-detection", 2, "--book", admitted), "is guaranteed a rate and has none"),
         (("fail", "mars", "--book", admitted), "has no machine or link 'mars'"),
         (("restore", "cloud", "--book", admitted), "has not failed"),
+        (("restore", "cloud", "--capacity", 0, "--book", admitted), "capacity: expected a number > 0, got 0"),
         (("book", "--book", admitted, "--svg", tmp_path / "b.png"), "ends in .svg"),
     ):
         ran = penstock(*arguments)

@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from penstock.cli.explore import _conclude
+from penstock.control.exploration.index import Index
 from penstock.model.costs import ComponentCosts, Costs
 from penstock.model.files import save
 from tests.conftest import Ran
@@ -56,6 +58,8 @@ def test_charges_measured_costs(penstock: Callable[..., Ran], inputs: tuple[Path
         (["word-count", "li-10", "--rates", "9:3"], "rates: expected LOW:HIGH, tuples a second, such as 500:2000"),
         (["word-count", "li-10", "--run", "latest"], "run: expected APP and CLUSTER or --run"),
         (["word-count", "li-10", "--most-latency", 9], "--most-latency: is for --run"),
+        (["word-count", "li-10", "--moves", 2], "moves: is for --run, nothing moves on the twin; leave --moves out"),
+        (["--run", "latest", "--sample", 2], "sample: is for the twin, a run follows as many tuples as"),
         (["--run", "latest", "--rates", "1:2"], "rates: a run's load is what comes to it"),
         (["word-count", "li-10"], "rate_tps: 'word-count' states no load"),
         (["word-count", "li-10", "--costs", "none.toml"], "none.toml: cannot be read"),
@@ -69,3 +73,23 @@ def test_refuses_in_one_line(
     assert ran.code == 2
     assert problem in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        ("", "it ended early: the run has ended; tasks are where they were"),
+        ("its tasks were not put back: the run has ended", "the run has ended; its tasks were not put back"),
+    ],
+)
+def test_says_truly_whether_tasks_are_where_they_were(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, left: str, told: str
+) -> None:
+    times = {"settle_s": 1.0, "hold_s": 1.0, "window_s": 1.0}
+    index = Index(
+        application="a", cluster="c", live=True, runs={}, stopped="the run has ended", left=left, **times
+    )  # fmt: skip
+    _conclude(index, tmp_path / "placements.json")
+    printed = capsys.readouterr().out
+    assert told in printed
+    assert ("tasks are where they were" in printed) == (not left)

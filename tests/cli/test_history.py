@@ -9,7 +9,7 @@ import pytest
 from penstock.control.loop.autopilot import Autopilot, Settings
 from penstock.control.loop.guard import Guard
 from penstock.control.loop.ledger import LEDGER, Ledger
-from penstock.runtime.folder import create
+from penstock.runtime.folder import create, ended, load
 from tests.conftest import Ran
 from tests.control.loop.fake_plant import START, FakePlant
 
@@ -91,3 +91,23 @@ def test_explain_refuses_what_is_not_there(penstock: Penstock, folder: Path) -> 
     assert (ran.code, ran.err) == (2, ran.err)
     assert "there is none numbered '99'; there are 1, 2" in ran.err
     assert "no policy is named 'x'" in penstock("explain", 1, "--run", folder, "--policy", "x").err
+
+
+def test_a_decision_whose_driver_has_ended_is_not_under_way(penstock: Penstock, folder: Path) -> None:
+    lines = (folder / LEDGER).read_text().splitlines(keepends=True)
+    decisions = [number for number, line in enumerate(lines) if '"record":"decision"' in line]
+    (folder / LEDGER).write_text("".join(lines[: decisions[0] + 1]))
+    verdict = json.loads(penstock("history", folder, "--json").out)["decisions"][-1]["verdict"]
+    assert verdict == "under way"  # this process, which has made the run's folder, is still there
+    ended(load(folder))
+    verdict = json.loads(penstock("history", folder, "--json").out)["decisions"][-1]["verdict"]
+    assert verdict == "unfinished"
+
+
+def test_explain_says_why_a_decision_may_be_another_when_it_is_made_again(penstock: Penstock, folder: Path) -> None:
+    text = (folder / LEDGER).read_text()
+    (folder / LEDGER).write_text(text.replace('"gain":', '"gain":1e-3,"was":', 1).replace('"cost_s":', '"cost_s":9', 1))
+    ran = penstock("explain", 1, "--run", folder)
+    assert ran.code == 0, ran.err
+    assert "made again, it is another" in ran.out
+    assert "likely cause: local-search searches for 0.5 s" in ran.out

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +8,17 @@ import pytest
 
 from penstock.cli.evaluate import show
 from penstock.estimate.latency import Loads
-from penstock.estimate.latency_models import save_models
+from penstock.estimate.latency_models import LatencyModels, load_models, save_models
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.files import save
 from penstock.model.instance import Instance
+from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.pipeline.accuracy import Compared
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
 from tests.conftest import Ran
 from tests.estimate.latency_cases import random_models
-from tests.pipeline.latency_tables import write_tables
+from tests.pipeline.latency_tables import CPU, RATE, WIDTHS, write_tables
 
 Penstock = Callable[..., Ran]
 
@@ -48,6 +52,77 @@ def test_tells_of_loads_that_models_were_not_trained_on(penstock: Penstock, mode
     assert "beyond the most that the models were trained on" in ran.out
     assert "latency" in ran.out
     assert "best by predicted latency" in ran.out
+
+
+@pytest.fixture
+def observed(tmp_path: Path) -> tuple[Path | str, ...]:
+    """The arguments of a plan for an application whose tables show twice the cpu that it declares."""
+    kinds = {"in": Kind.SOURCE, "out": Kind.SINK}
+    topology = Application(
+        name="imaginary",
+        components=tuple(
+            Component(name=n, kind=kinds.get(n, Kind.OPERATOR), parallelism=w, cpu=CPU[n] / 2)
+            for n, w in WIDTHS.items()
+        ),
+        streams=(Stream(source="in", target="split"), Stream(source="split", target="out")),
+    )
+    machines = Cluster(name="three", machines=tuple(Machine(name=f"m{i}") for i in range(3)))
+    instance = Instance(topology, machines)
+    drawn = random_models(np.random.default_rng(0), instance, Loads.declared(instance, {"in": RATE}), kind="svr-rbf")
+    save_models(drawn, tmp_path / "imaginary.npz")
+    save(topology, tmp_path / "application.toml")
+    save(machines, tmp_path / "cluster.toml")
+    write_tables(tmp_path / "tables", seed=5)
+    where = tmp_path / "application.toml", tmp_path / "cluster.toml"
+    return (*where, "--policy", "round-robin", "--model", tmp_path / "imaginary.npz", "--json")
+
+
+def test_plans_by_what_the_last_minutes_of_a_run_show(
+    penstock: Penstock, observed: tuple[Path | str, ...], tmp_path: Path
+) -> None:
+    def busiest(*more: object) -> float:
+        ran = penstock("plan", *observed, *more)
+        assert ran.code == 0, ran.err
+        return float(json.loads(ran.out)["decisions"][0]["latency"]["busiest"])
+
+    declared = busiest("--rate", RATE)
+    shown = busiest("--tables", tmp_path / "tables")
+    assert shown == pytest.approx(2 * declared, rel=0.02)
+    named = ("--tables", tmp_path / "tables", "--run", "imaginary-20250101-000000")
+    assert busiest(*named, "--rate", RATE / 4) == pytest.approx(shown / 4)
+
+
+def test_refuses_tables_that_are_not_there_or_of_another_application(
+    penstock: Penstock, observed: tuple[Path | str, ...], models: Path, tmp_path: Path
+) -> None:
+    words = ("word-count", "li-10", "--policy", "round-robin", "--model", models)
+    for arguments, told in (
+        ((*observed, "--tables", tmp_path), "there is no table task_windows"),
+        ((*observed, "--tables", tmp_path / "tables", "--run", "r1"), "holds no run 'r1'; there are imaginary-2025"),
+        ((*observed, "--run", "r1"), "add --tables DIR"),
+        (("word-count", "li-10", "--tables", tmp_path / "tables"), "add --model FILE"),
+        ((*words, "--tables", tmp_path / "tables"), "which 'word-count' does not have; choose tables of its runs"),
+    ):
+        ran = penstock("plan", *arguments)
+        assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
+        assert told in ran.err
+
+
+def test_explains_the_slowest_paths(penstock: Penstock, models: Path) -> None:
+    asked = ("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100, "--explain")
+    ran = penstock(*asked, "--json")
+    answer = json.loads(ran.out)
+    latency = answer["decisions"][0]["latency"]
+    assert answer["paths"][0]["path"] == latency["worst_path"]
+    assert answer["paths"][0]["seconds"] == pytest.approx(latency["longest_path_s"])
+    assert " → ".join(latency["worst_path"]) in penstock(*asked).out
+
+
+def test_tells_of_numbers_of_tasks_that_models_were_not_trained_on(penstock: Penstock, models: Path) -> None:
+    save_models(dataclasses.replace(load_models(models), parallelism={"split": 3}), models)
+    ran = penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100)
+    tasks = application("word-count")["split"].parallelism
+    assert f"the models were trained on split with 3 tasks, not {tasks}" in ran.out
 
 
 def test_refuses_models_that_do_not_fit(penstock: Penstock, models: Path, tmp_path: Path) -> None:
@@ -120,8 +195,9 @@ def test_shows_accuracy_beside_that_of_simpler_models(capsys: pytest.CaptureFixt
         Compared("component", "split", [2e-3, 2e-3], predicted),
         Compared("overall", "trees", [2e-3] * 2, predicted),
     ]
-    show(rows, "words")
+    notes = {"component split": {"accuracy": 0.925, "rows": 40}}
+    show(rows, LatencyModels({}, {}, application="words", notes=notes))
     printed = capsys.readouterr().out
     assert "overall, whole tuples" in printed
-    for share in ("90.0 %", "50.0 %", "0.0 %"):
+    for share in ("90.0 %", "50.0 %", "0.0 %", "92.5 %"):
         assert share in printed

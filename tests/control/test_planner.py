@@ -133,7 +133,7 @@ def test_with_latency_models_the_least_predicted_latency_is_the_best() -> None:
     model = random_model(3)
     planner = Planner(model.instance.topology, model.instance.cluster, latency=model)
     decisions = [planner.decide(name) for name in ("round-robin", "random", "predictive", "predictive-search")]
-    predicted = {d.policy: p.total_s for d in decisions if (p := planner.predict(d)) is not None}
+    predicted = {d.policy: p.expected_s for d in decisions if (p := planner.predict(d)) is not None}
     best = planner.best(decisions)
     assert best is not None
     assert len(predicted) == 4
@@ -146,3 +146,18 @@ def test_with_latency_models_the_least_predicted_latency_is_the_best() -> None:
 def test_refuses_latency_models_of_another_application() -> None:
     with pytest.raises(InvalidInput, match="was trained for 'random'"):
         latency_model(random_model(3).models, CHAIN, PAIR)
+
+
+def test_what_costs_nothing_has_a_best_placement_too() -> None:
+    free = Application(
+        name="free",
+        components=(Component(name="in", kind=Kind.SOURCE), Component(name="out", kind=Kind.SINK)),
+        streams=(Stream(source="in", target="out", tuple_bytes=0.0),),
+    )
+    joined = Cluster(
+        name="joined",
+        machines=(Machine(name="a"), Machine(name="b")),
+        links=(Link(source="a", target="b", bandwidth_mbps=1.0),),
+    )
+    planner = Planner(free, joined)
+    assert planner.best([planner.decide("round-robin"), planner.decide("sparcle")]) is not None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from penstock.model.book import Book, BookedPath, Booking
     from penstock.model.topology import Application
 
+POLICY = "sparcle"
+
 EXAMPLES = """Examples:
 
   penstock admit face-detection field-and-cloud --pin camera=field1 --pin consumer=field1 --rate 0.1
@@ -50,8 +52,12 @@ def admit(
     ] = None,
     name: Annotated[str | None, typer.Option("--as", help="The name in the book; else the application's own.")] = None,
     policy: Annotated[
-        str, typer.Option(help="The policy that places each path.", autocompletion=policy_names)
-    ] = "sparcle",
+        str | None,
+        typer.Option(
+            help="The policy that places each path; sparcle unless said, with --again as before.",
+            autocompletion=policy_names,
+        ),
+    ] = None,
     paths: Annotated[int, typer.Option(help="Paths that it may have at most.", min=1)] = 8,
     seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
     again: Annotated[
@@ -77,11 +83,11 @@ def admit(
     if again:
         _refuse_beside_again(cluster, rate, best_effort, priority, availability, pin, name)
         before = file.load()
-        result = replan(before, application, paths=paths)
+        result = replan(before, application, policy=policy, paths=paths)
     else:
         wanted = _wanted(application, rate, availability, best_effort, priority, pin, name)
         before = _book(file, cluster)
-        result = let_in(before, wanted, policy=policy, paths=paths, seed=seed, given=application)
+        result = let_in(before, wanted, policy=policy or POLICY, paths=paths, seed=seed, given=application)
     if isinstance(result, Admitted) and not dry_run:
         file.save(result.book, before.version if file.exists() else None)
     if as_json:

@@ -131,7 +131,7 @@ def _print_notes(book: "Book", state: "OperatorState | None") -> None:
 def _print_fullest(used: "tuple[Usage, ...]") -> None:
     from penstock.cli.output import console, table
 
-    busy = sorted((one for one in used if one.utilisation > 0), key=lambda one: -one.utilisation)
+    busy = sorted((one for one in used if one.utilisation >= 0.005), key=lambda one: -one.utilisation)
     if not busy:
         return
     rows = table("fullest", "of its", "used", "guaranteed", "best effort", "free", left=("of its",))

@@ -1,5 +1,6 @@
 """`penstock fail` and `penstock restore`: tell the book what became of a machine or a link."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +11,14 @@ from penstock.cli.booking import BOOK, BookOption
 from penstock.cli.inputs import JsonOption
 
 if TYPE_CHECKING:
-    from penstock.control.book import Changed
     from penstock.model.book import Book
 
 ElementArgument = Annotated[
-    str, typer.Argument(metavar="ELEMENT", help="A machine by its name, or a link by its label, such as m0--hub.")
+    str,
+    typer.Argument(
+        metavar="ELEMENT",
+        help="A machine by its name, or a link by its label, such as m0--hub or 'a->b'; switches do not fail.",
+    ),
 ]
 
 
@@ -25,11 +29,9 @@ def fail(element: ElementArgument, book: BookOption = BOOK, as_json: JsonOption 
     No task moves. A guaranteed application that does not get its rate any more is named; admit it --again to find it
     other paths. What penstock operate runs over the element is stopped, and its tuples go to the other paths.
     """
-    from penstock.cli.booking import load_book
     from penstock.control.book import fail as failed
 
-    before = load_book(book)
-    _tell(f"[bold]{element}[/] has failed", before, failed(before, element), book, as_json)
+    _change(f"[bold]{element}[/] has failed", book, as_json, lambda found, name: failed(found, name).book, element)
 
 
 @app.command(epilog="Examples: penstock restore field2; penstock restore m0--hub --capacity 0.5")
@@ -45,33 +47,45 @@ def restore(
 
     With --capacity it need not have failed: a link that has only half its bandwidth is restored at 0.5.
     """
-    from penstock.cli.booking import load_book
+
+    def working(found: "Book", name: str) -> "Book":
+        return _restored(found, name, capacity)
+
+    says = f"[bold]{element}[/] works" + ("" if capacity is None else f" at {capacity:g} of what is described")
+    _change(says, book, as_json, working, element)
+
+
+def _restored(book: "Book", element: str, capacity: float | None) -> "Book":
+    """Return a book in which an element works, with so much of its capacity; None: all of it."""
+    from msgspec.structs import replace
+
     from penstock.control.book import restore as restored
     from penstock.control.book import set_capacity
+    from penstock.model.errors import InvalidInput
 
-    before = load_book(book)
-    says = f"[bold]{element}[/] works" + ("" if capacity is None else f" at {capacity:g} of what is described")
-    if capacity is None:
-        _tell(says, before, restored(before, element), book, as_json)
-        return
-    back = restored(before, element).book if element in before.failed else before
-    _tell(says, before, set_capacity(back, element, capacity), book, as_json)
+    if capacity is not None and not 0 < capacity < float("inf"):
+        problem = f"expected a number > 0, got {capacity:g}; what does nothing has failed: penstock fail {element}"
+        raise InvalidInput("capacity", problem)
+    after = book
+    if element in book.failed or (capacity is None and element not in book.capacities):
+        after = restored(book, element).book  # refuses what it does not know, and what has not failed
+    if capacity is not None or element in after.capacities:
+        after = set_capacity(after, element, 1.0 if capacity is None else capacity).book
+    return replace(after, version=book.version + 1)
 
 
-def _tell(what: str, before: "Book", changed: "Changed", file: Path, as_json: bool) -> None:
-    """Save a change and say what it changed."""
-    from penstock.cli.booking import changes_json, print_changes
+def _change(what: str, file: Path, as_json: bool, change: "Callable[[Book, str], Book]", element: str) -> None:
+    """Change the book, and say what that changed."""
+    from penstock.cli.booking import change_book, changes_json, element_of, print_changes
     from penstock.cli.output import console, print_json
-    from penstock.control.book import BookFile, rate_changes
+    from penstock.control.book import rate_changes, unmet
 
-    BookFile(file).save(changed.book, before.version)
-    rates = rate_changes(before, changed.book)
+    before, after = change_book(file, lambda found: change(found, element_of(found, element)))
+    rates, short = rate_changes(before, after), unmet(after)
     if as_json:
-        print_json(
-            {"failed": changed.book.failed, "version": changed.book.version, **changes_json(rates, changed.unmet)}
-        )
+        print_json({"failed": after.failed, "version": after.version, **changes_json(rates, short)})
         return
-    console.print(f"{what}; {file} is at version {changed.book.version}", soft_wrap=True)
-    if not rates and not changed.unmet:
+    console.print(f"{what}; {file} is at version {after.version}", soft_wrap=True)
+    if not rates and not short:
         console.print("[dim]no rate changes[/]")
-    print_changes(rates, changed.unmet)
+    print_changes(rates, short)

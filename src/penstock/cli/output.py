@@ -69,7 +69,8 @@ def number(value: float, digits: int = 3) -> str:
         return "∞" if value > 0 else "-"
     if value == 0:
         return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    rounded = abs(float(f"{value:.{digits}g}"))  # 9.999 is 10.0, not 10.00
+    decimals = max(0, digits - 1 - math.floor(math.log10(rounded)))
     return f"{value:,.{min(decimals, 6)}f}"
 
 

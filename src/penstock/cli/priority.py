@@ -9,24 +9,22 @@ from penstock.cli.booking import BOOK, BookOption
 from penstock.cli.inputs import JsonOption
 
 
-@app.command(epilog="Example: penstock priority words 3")
-def priority(
+@app.command("priority", epilog="Example: penstock priority words 3")
+def change_priority(
     application: Annotated[str, typer.Argument(metavar="APP", help="Its name in the book.")],
-    weight: Annotated[float, typer.Argument(metavar="PRIORITY", help="Relative to the others'; 2 is twice as much.")],
+    priority: Annotated[float, typer.Argument(metavar="PRIORITY", help="Relative to the others'; 2 is twice as much.")],
     book: BookOption = BOOK,
     as_json: JsonOption = False,
 ) -> None:
     """Change the priority of a best-effort application; rates are shared anew, and no task moves."""
-    from penstock.cli.booking import changes_json, load_book, print_changes
+    from penstock.cli.booking import change_book, changes_json, print_changes
     from penstock.cli.output import console, print_json
-    from penstock.control.book import BookFile, rate_changes, reprioritise
+    from penstock.control.book import rate_changes, reprioritise
 
-    before = load_book(book)
-    after = reprioritise(before, application, weight)
-    BookFile(book).save(after, before.version)
+    before, after = change_book(book, lambda found: reprioritise(found, application, priority))
     changed = rate_changes(before, after)
     if as_json:
         print_json({"application": application, "version": after.version, **changes_json(changed)})
         return
-    console.print(f"[bold]{application}[/] has priority {weight:g}; {book} is at version {after.version}")
+    console.print(f"[bold]{application}[/] has priority {priority:g}; {book} is at version {after.version}")
     print_changes(changed)

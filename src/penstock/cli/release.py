@@ -16,14 +16,12 @@ def release(
     as_json: JsonOption = False,
 ) -> None:
     """Take an application out of a cluster's book; best-effort applications share what it leaves."""
-    from penstock.cli.booking import changes_json, load_book, print_changes
+    from penstock.cli.booking import change_book, changes_json, print_changes
     from penstock.cli.output import console, print_json
-    from penstock.control.book import BookFile, rate_changes
+    from penstock.control.book import rate_changes
     from penstock.control.book import release as without
 
-    before = load_book(book)
-    after = without(before, application)
-    BookFile(book).save(after, before.version)
+    before, after = change_book(book, lambda found: without(found, application))
     changed = rate_changes(before, after)
     if as_json:
         print_json({"released": application, "version": after.version, **changes_json(changed)})

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -133,7 +134,8 @@ class Planner:
         if not placed:
             return None
         top = max(self.score(decision) for decision in placed)
-        return min((d for d in placed if self.score(d) >= top - 1e-9 * abs(top)), key=_rank)
+        least = top - 1e-9 * abs(top) if np.isfinite(top) else top  # infinite where nothing costs anything
+        return min((d for d in placed if self.score(d) >= least), key=_rank)
 
     def plan(self, decision: Decision) -> Plan:
         """Return a decision as a plan."""
@@ -147,7 +149,7 @@ class Planner:
             "traffic_bytes_per_tuple": evaluation.traffic.machines,
         }
         if (predicted := self.predict(decision)) is not None:
-            expected["latency_ms"] = 1e3 * predicted.total_s
+            expected["latency_ms"] = 1e3 * predicted.expected_s
         return to_plan(
             self.topology,
             self.cluster,
@@ -166,6 +168,33 @@ def latency_model(
     instance = Instance(topology, cluster)
     models.check(topology)
     return LatencyModel(instance, models, Loads.declared(instance, rates))
+
+
+def observed_latency_model(
+    models: LatencyModels,
+    topology: Topology,
+    cluster: Cluster,
+    tables: Path,
+    *,
+    run: str | None = None,
+    rate: float | None = None,
+) -> LatencyModel:
+    """Return what predicts latencies under what the last minutes of a run show, (2.2) and (2.3).
+
+    tables: of the pipeline; run: one of theirs, where there are several; rate: tuples a second of all sources, to which
+    what was seen is scaled.
+    """
+    from penstock.pipeline.reading import read_run
+
+    instance = Instance(topology, cluster)
+    models.check(topology)
+    seen = read_run(tables, run)
+    loads = Loads.observed(instance, seen.tasks, seen.edges, window_s=seen.window_s)
+    given = float(loads.task_tps[instance.tasks.source].sum())
+    if rate is not None and given <= 0:
+        problem = f"the sources of run {seen.run!r} gave nothing in its last minutes; choose another run"
+        raise InvalidInput("tables", problem)
+    return LatencyModel(instance, models, loads if rate is None else loads.scaled(rate / given))
 
 
 def _rank(decision: Decision) -> tuple[float, float, float]:

@@ -6,12 +6,13 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from penstock.cli.drawing.canvas import pad
-from penstock.cli.drawing.network import NAME_CELLS, in_columns
+from penstock.cli.drawing.network import in_columns
 from penstock.cli.svg.fullness import Fullness
 from penstock.cli.words import bandwidth
 from penstock.model.cluster import Cluster
 
 BAR = 10  # cells
+BESIDE = 40  # cells that a line has beside the name
 MOST = 60  # machines, and links, that are drawn; of more, the fullest
 FULL, HIGH = 0.999, 0.8  # from which on they are red, and yellow
 
@@ -28,7 +29,7 @@ def draw_usage(cluster: Cluster, used: Fullness, width: int) -> list[Text]:
 
 def _bars(elements: Mapping[str, str], used: Fullness, width: int) -> list[Text]:
     names = sorted(elements, key=lambda name: -_amount(used.get(name)))[:MOST] if len(elements) > MOST else elements
-    longest = max(min(cell_len(name), NAME_CELLS) for name in names)
+    longest = max(min(cell_len(name), max(12, width - BESIDE)) for name in names)  # whole, to be copied
     widest = max(len(elements[name]) for name in names)
     entries = []
     for name in names:
@@ -43,7 +44,7 @@ def bar(share: float | None) -> Text:
     """Return a bar of fixed width, and its share in words."""
     if share is None:
         return Text("╳" * BAR + " failed", style="red")
-    filled = min(BAR, round(share * BAR)) or int(share > 0)
+    filled = min(BAR, round(share * BAR)) or int(share >= 0.005)
     made = Text().append("█" * filled, colour(share)).append("░" * (BAR - filled), "bright_black")
     return made.append(f"{share:>5.0%}  ")
 

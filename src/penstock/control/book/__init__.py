@@ -18,7 +18,7 @@ from penstock.control.book.changes import (
     set_capacity,
     unmet,
 )
-from penstock.control.book.file import BookFile
+from penstock.control.book.file import BookFile, Outdated
 from penstock.control.book.remedies import Remedy, RemedyKind
 from penstock.control.book.sharing import BookShares, Usage, shares, usage
 
@@ -27,6 +27,7 @@ __all__ = [
     "BookFile",
     "BookShares",
     "Changed",
+    "Outdated",
     "RateChange",
     "Refused",
     "Remedy",

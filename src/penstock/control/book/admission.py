@@ -59,12 +59,17 @@ def admit(
     return _decided(book, book, len(book.bookings), request, given, advise)
 
 
-def replan(book: Book, name: str, *, paths: int = 8, advise: bool = True) -> Admitted | Refused:
-    """Find an application's paths anew, on what works now and all others leave; a refusal leaves it as it is."""
+def replan(
+    book: Book, name: str, *, policy: str | None = None, paths: int = 8, advise: bool = True
+) -> Admitted | Refused:
+    """Find an application's paths anew, on what works now and all others leave; a refusal leaves it as it is.
+
+    Without a policy, by the one that it was let in by.
+    """
     booking, position = book[name], book.index[name]
     others = tuple(other for other in book.bookings if other is not booking)
     _refuse_nonsense(booking.application, paths)
-    request = Request(booking.application, booking.policy, paths, booking.seed, booking.priority)
+    request = Request(booking.application, policy or booking.policy, paths, booking.seed, booking.priority)
     return _decided(book, replace(book, bookings=others), position, request, booking.given, advise)
 
 

@@ -20,6 +20,10 @@ from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text, write_whole
 
 
+class Outdated(FileProblem):
+    """Somebody else has saved the book since it was read."""
+
+
 class BookFile:
     """Where a book is kept."""
 
@@ -46,12 +50,12 @@ class BookFile:
     def save(self, book: Book, expected_version: int | None) -> None:
         """Write a book that was made from `expected_version`; None: there must be no file yet.
 
-        Raises `FileProblem`, and leaves the file as it is, where another version is there by now.
+        Raises `Outdated`, and leaves the file as it is, where another version is there by now.
         """
         with self._locked():
             there = self.load().version if self.exists() else None
             if there != expected_version:
-                raise FileProblem(f"{self.path}: {_conflict(there, expected_version)}")
+                raise Outdated(f"{self.path}: {_conflict(there, expected_version)}")
             body = msgspec.to_builtins(book)
             whole = {"format": FORMAT, "checksum": _checksum(body), "book": body}
             write_whole(self.path, msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n")

@@ -62,17 +62,17 @@ class Shortage(NamedTuple):
     elements: tuple[str, ...] = ()
 
 
-def paths_in_turn(request: Request, room: Room, described: Cluster, cap: float = np.inf) -> Iterator[Found]:
+def paths_in_turn(request: Request, room: Room, described: Cluster) -> Iterator[Found]:
     """Yield paths for an application, each at its full rate on what the earlier ones left, until there is none.
 
-    `cap` is the most that is subtracted for a path; `described` the cluster for which plans are made.
+    `described` is the cluster for which plans are made.
     """
     while True:
         found = next_path(request, room, described)
         if isinstance(found, Shortage):
             return
         yield found
-        room = room.less(found.load, min(found.rate_tps, cap), found.memory_mb)
+        room = room.less(found.load, found.rate_tps, found.memory_mb)
 
 
 def next_path(request: Request, room: Room, described: Cluster) -> Found | Shortage:

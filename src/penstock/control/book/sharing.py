@@ -1,8 +1,9 @@
 """Who gets what of a book's cluster now: guaranteed applications what is kept for them, the others fair shares.
 
-Guaranteed paths come first, in the order in which they were let in: where a capacity has fallen so far that it does
-not suffice for all of them, the last to come gives way. What is kept for a path that does not work stays kept, as its
-elements may return at any time. The rest is shared by best-effort paths that work (SPARCLE, eq. (4)).
+Guaranteed paths come first, in the order in which they were let in, those that work before those that do not: where a
+capacity has fallen so far that it does not suffice for all of them, the last to come gives way. What is kept for a path
+that does not work stays kept from best-effort ones, as its elements may return at any time. The rest is shared by
+best-effort paths that work (SPARCLE, eq. (4)).
 """
 
 from collections.abc import Iterable, Mapping
@@ -106,7 +107,7 @@ def _kept(book: Book) -> tuple[dict[PathKey, float], dict[str, dict[str, float]]
     """Return the rate that can be kept for each guaranteed path, and what they leave of every element."""
     left = _capacities(book)
     kept: dict[PathKey, float] = {}
-    for key, path in _paths(book, guaranteed=True):
+    for key, path in sorted(_paths(book, guaranteed=True), key=lambda one: not book.works(one[1])):
         rooms = [
             left[element][kind] / amount
             for element, kinds in path.load.items()
