@@ -59,6 +59,7 @@ class FakeHandle:
         self.limits: dict[str, float] = {}
         self.phase = "running"
         self.error = ""
+        self.autopilot = ""
         self.applied: list[Plan] = []
         self.steered: list[tuple[str | None, bool | None]] = []
         self.moving = Event()  # set while a move is under way
@@ -103,6 +104,7 @@ class FakeHandle:
             in_flight=32,
             warnings=["2 cores are few for 3 machines"],
             error=self.error,
+            autopilot=self.autopilot,
         )  # fmt: skip
 
     def move(self, task: str, slot: str) -> Outcome:

@@ -80,4 +80,4 @@ def random_model(seed: int, uneven: bool = False) -> LatencyModel:
 
 def unevenly(rng: np.random.Generator, loads: Loads) -> Loads:
     factor = rng.uniform(0.5, 1.5, len(loads.task_tps))
-    return Loads(loads.task_tps * factor, loads.cpu * factor, loads.task_share, loads.edge_share, 0.01)
+    return Loads(loads.task_tps * factor, loads.cpu * factor, loads.task_share, loads.edge_share)

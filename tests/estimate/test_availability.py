@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.estimate.availability import MOST_PATHS, any_works, carries, estimate_carries
+from penstock.estimate.availability import (
+    MOST_PATHS,
+    any_works,
+    carried,
+    carries,
+    estimate_carries,
+    failed_sets,
+)
 from penstock.model.errors import InvalidInput, UnknownName
 from tests.shared_data import SHARED, needs_shared
 
@@ -73,7 +80,7 @@ def test_random_draws_agree_within_four_standard_errors() -> None:
         estimate = estimate_carries(*case, draws=4000, rng=rng)
         exact = carries(*case)
         assert abs(estimate.value - exact) <= 4 * np.sqrt(exact * (1 - exact) / 4000) + 1e-12
-        assert estimate.error <= 0.5 / np.sqrt(4000)
+        assert estimate.high - estimate.low <= 3 / np.sqrt(4000)
 
 
 def test_counts_a_shared_element_once() -> None:
@@ -110,4 +117,22 @@ def test_draws_answer_where_there_are_too_many_paths_to_be_exact() -> None:
     paths = [["hub", f"e{number}"] for number in range(MOST_PATHS + 4)]
     fails = {"hub": 0.25} | {f"e{number}": 0.0 for number in range(MOST_PATHS + 4)}
     found = estimate_carries(paths, [1.0] * len(paths), 3.0, fails, 2000, np.random.default_rng(3))
-    assert abs(found.value - 0.75) < 4 * found.error
+    assert found.low < 0.75 < found.high
+    assert found.high - found.low < 0.06
+
+
+def test_draws_that_all_agree_leave_a_doubt() -> None:
+    paths, rng = [["a"], ["b"]], np.random.default_rng(1)
+    never = estimate_carries(paths, [1.0, 1.0], 1.0, {"a": 1e-3, "b": 1e-3}, 100, rng)
+    assert (never.value, never.high) == (1.0, 1.0)
+    assert never.low == pytest.approx(0.005 ** (1 / 100))  # so rare at least is it that none of a hundred fails
+    always = estimate_carries(paths, [1.0, 1.0], 3.0, {"a": 0.5, "b": 0.5}, 100, rng)
+    assert (always.value, always.low) == (0.0, 0.0)
+    assert always.high == pytest.approx(1 - 0.005 ** (1 / 100))
+
+
+def test_what_is_carried_at_several_rates_is_told_from_one_computation() -> None:
+    paths, fails = [["a", "s"], ["b", "s"]], {"a": 0.1, "b": 0.2, "s": 0.3}
+    failed = failed_sets(paths, fails)
+    for rates, wanted in (([1.0, 1.0], 1.0), ([1.0, 1.0], 2.0), ([3.0, 1.0], 2.0)):
+        assert carried(failed, rates, wanted) == carries(paths, rates, wanted, fails)

@@ -172,6 +172,19 @@ def test_stretches_the_time_of_what_is_nearly_full_as_a_queue_would() -> None:
     assert together == pytest.approx(-2e-3 * 0.1 / 0.04)  # one that is 96 % busy
 
 
+def test_tells_the_time_that_it_is_scored_by_beside_that_of_the_longest_path() -> None:
+    topology = chain(1, 2, cpu=0.01, memory_mb=60.0)
+    instance = Instance(topology, equal_machines(2, cores=2, slots=2, memory_mb=1000.0))
+    models = LatencyModels({"c1": line(5, 1e-3)}, {"c0->c1": line(9, 1e-3)})
+    model = LatencyModel(instance, models, Loads.declared(instance, {"c0": 64.0}))
+    apart, together, overfull = (model.predict(placed) for placed in ([0, 1, 2], [0, 0, 2], [0, 0, 0]))
+    assert [one.total_s for one in (apart, together, overfull)] == pytest.approx([2e-3] * 3)
+    assert [one.expected_s for one in (apart, together)] == pytest.approx([2e-3, 5e-3])
+    assert overfull.expected_s == np.inf
+    rows = np.array([[0, 1, 2], [0, 0, 2]], dtype=np.int32)
+    assert model.scorer()(rows).tolist() == [-apart.expected_s, -together.expected_s]
+
+
 def test_warns_of_loads_far_beyond_the_training() -> None:
     model = figure_model()
     first = dict(model.models.components)
@@ -264,7 +277,6 @@ def test_observed_loads_find_what_tuples_take_and_how_they_are_shared(tmp_path: 
     assert found.task_tps == pytest.approx(RATE / np.array(width))
     true = np.array([CPU[name] for name, w in WIDTHS.items() for _ in range(w)])
     assert found.cpu / found.task_tps == pytest.approx(true, abs=1e-4)
-    assert found.idle_cpu == pytest.approx(0.0, abs=0.01)
     assert found.edge_share == pytest.approx(np.full(12, 1 / 6))
 
 

@@ -13,6 +13,7 @@ MACHINES = ("m0", "m1", "m2")
 MEMORY_MB = {"m0": 1024.0, "m1": 2048.0, "m2": 4096.0}
 CPU = {"in": 0.0, "split": 0.002, "out": 0.001}  # core-seconds a tuple
 RATE = 200.0
+DONE = {"latency": 0.01, "complete": True}
 
 
 def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, noise: float = 0.02) -> Path:
@@ -39,7 +40,7 @@ def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, no
                         base
                         | {"component": component_of(name), "task": name, "machine": m, "machine_cpu": 1.0}
                         | {"machine_memory": MEMORY_MB[m], "task_load": load[name], "machine_load": total[m]}
-                        | {"used_cpu": busy[m], "used_memory": 10.0 * len(here[m])}
+                        | {"used_cpu": busy[m]}
                         | {"colocated": len(here[m]) - 1.0, "count": 100, "processing_s": label}
                     )
             for source, target in (("in", "split"), ("split", "out")):
@@ -48,14 +49,13 @@ def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, no
                         ends = f"{source}[{a}]", f"{target}[{b}]"
                         ms = machine[ends[0]], machine[ends[1]]
                         label = (1e-4 if ms[0] == ms[1] else 1e-3) * (1 + total[ms[1]] / RATE) * rng.lognormal(0, noise)
-                        share = 1 / (WIDTHS[source] * WIDTHS[target])
-                        row = base | {"stream": f"{source}->{target}", "count": 50, "share": share}
+                        row = base | {"stream": f"{source}->{target}", "count": 50}
                         for end, name, m in zip(("source", "target"), ends, ms, strict=True):
                             row |= {end: name, f"{end}_machine": m, f"{end}_cpu": 1.0, f"{end}_load": load[name]}
                             row |= {f"{end}_memory": MEMORY_MB[m], f"{end}_machine_load": total[m]}
-                        row |= {"source_used_cpu": busy[ms[0]], "source_used_memory": 10.0 * len(here[ms[0]])}
+                        row |= {"source_used_cpu": busy[ms[0]]}
                         edges.append(row | {"same_machine": float(ms[0] == ms[1]), "transfer_s": label})
-            tuples.append({"run": base["run"], "due": 30.0 * window, "latency": 0.01, "complete": True})
+            tuples.append({"run": base["run"], "source": "in[0]", "due": 30.0 * window} | DONE)
     for name, rows, columns in (("task_windows", tasks, TASK_WINDOW), ("edge_windows", edges, EDGE_WINDOW)):
         assert set(rows[0]) == set(columns)
         _write(folder / name, rows)

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +83,26 @@ def test_refuses_windows_that_do_not_tell_what_machines_have(spark: SparkSession
     pq.write_table(table.drop_columns("source_used_cpu"), path)
     with pytest.raises(FileProblem, match="edge_windows has no column source_used_cpu"):
         train_latency(spark, folder)
+
+
+def test_whole_tuples_are_in_the_windows_of_the_tables(spark: SparkSession, training: Training, tmp_path: Path) -> None:
+    """Windows are counted from when the first tuple was due, also one that was never complete, and are as long."""
+    folder = write_tables(tmp_path / "tables", seed=1, places=2)
+    run = "imaginary-20250101-000000"
+    due = [(0.0, None), (29.9, 1.0), (30.1, 3.0), (59.9, 5.0)]
+    rows = [{"run": run, "source": "in[0]", "due": t, "latency": s, "complete": s is not None} for t, s in due]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "tuples" / "part-0.parquet")
+    other = dataclasses.replace(training.models, window_s=5.0)
+    trees = next(one for one in evaluate_latency(spark, folder, other) if one.name == "trees")
+    assert trees.measured == [1.0, 4.0]
+
+
+def test_refuses_windows_of_which_none_shows_every_component(
+    spark: SparkSession, training: Training, tmp_path: Path
+) -> None:
+    folder = write_tables(tmp_path / "tables", seed=1, places=2)
+    path = folder / "task_windows" / "part-0.parquet"
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.filter([name != "out" for name in table["component"].to_pylist()]), path)
+    with pytest.raises(FileProblem, match="no window shows tuples at every component"):
+        evaluate_latency(spark, folder, training.models)

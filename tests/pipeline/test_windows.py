@@ -14,7 +14,7 @@ from penstock.pipeline.hops import hops
 from penstock.pipeline.ingest import record_schema
 from penstock.pipeline.windows import edge_windows, features, shares, starts, task_windows
 from tests.pipeline.conftest import Steps
-from tests.pipeline.synthetic import BUSY, CAPACITY, CHANGE_S, END_S, MEMORY_MB, TASKS, WORKERS, Synthetic
+from tests.pipeline.synthetic import BUSY, CAPACITY, CHANGE_S, END_S, TASKS, WORKERS, Synthetic
 
 pytestmark = pytest.mark.spark
 WINDOW_S = 4.0
@@ -30,18 +30,12 @@ def features_of(truth: Synthetic, start: float) -> pd.DataFrame:
             window = (second + 0.5 - start) // WINDOW_S
             rows.append({"window": window, "task": task, "machine": truth.placed(task, second), "processed": processed})
     told = pd.DataFrame(rows)
-    used = pd.DataFrame(
-        {
-            "window": (second + 0.4 - start) // WINDOW_S,
-            "machine": machine,
-            "used_memory": MEMORY_MB[machine] + second,
-        }
+    seconds = pd.DataFrame(
+        {"window": (second + 0.4 - start) // WINDOW_S, "machine": machine}
         for second in range(int(END_S))
         for machine in WORKERS
     )
-    machines = used.groupby(["window", "machine"]).agg(
-        used_memory=("used_memory", "mean"), machine_seconds=("used_memory", "size")
-    )
+    machines = seconds.groupby(["window", "machine"]).size().rename("machine_seconds")
     by_machine = told.groupby(["window", "machine"]).agg(total=("processed", "sum"), tasks=("task", "nunique"))
     places = told.groupby(["window", "task"])["machine"].nunique()
     by_task = told.groupby(["window", "task", "machine"])["processed"].mean().rename("task_load").reset_index()
@@ -97,12 +91,10 @@ def test_windows_are_as_pandas_makes_them(made: Steps, truth: Synthetic) -> None
         passed.groupby([*pair, "source_machine", "target_machine"])["transfer_s"].agg(["size", "mean"]).reset_index()
     )
     edges = edges.rename(columns={"size": "count", "mean": "transfer_s"})
-    edges["share"] = edges["count"] / edges.groupby(["window", "stream"])["count"].transform("sum")
     for end in ("source", "target"):
         names = {"task": end, "machine": f"{end}_machine", "machine_cpu": f"{end}_cpu"}
         names |= {"machine_memory": f"{end}_memory", "task_load": f"{end}_load"}
         names |= {"machine_load": f"{end}_machine_load", "used_cpu": f"{end}_used_cpu"}
-        names |= {"used_memory": f"{end}_used_memory"}
         edges = edges.merge(own.drop(columns="colocated").rename(columns=names))
     edges["same_machine"] = (edges["source_machine"] == edges["target_machine"]).astype(float)
     found = edge_windows(made.hops, seen, begun, WINDOW_S)
@@ -125,8 +117,8 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
     told = {"given": 0, "queue": 0, "busy": 0.1}
     rows = [
         record("root", "m0/0", 10.0, root=1, id=1, task="a[0]", due=10.0, emitted=10.0),
-        # Two workers of one machine: shares are averaged, memory is added up, a longer interval counts for more; what
-        # the machine has they share. The other machine's worker is of a version that did not tell that.
+        # Two workers of one machine: shares are averaged, a longer interval counts for more; what the machine has they
+        # share. The other machine's worker is of a version that did not tell that.
         record("machine", "m0/0", 11.0, interval=1.0, busy=0.2, memory_mb=100.0, capacity_cpu=2.0, capacity_mb=512.0),
         record("machine", "m0/0", 14.0, interval=3.0, busy=0.6, memory_mb=200.0, capacity_cpu=2.0, capacity_mb=512.0),
         record("machine", "m0/1", 14.0, interval=4.0, busy=0.1, memory_mb=50.0, capacity_cpu=2.0, capacity_mb=512.0),
@@ -151,15 +143,15 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
     tasks = task_windows(made, seen, begun, 4.0).orderBy("window", "task").collect()
     near = pytest.approx
     assert [tuple(row) for row in tasks] == [
-        ("007", 0, "b", "b[0]", "m0", 2.0, 512.0, 5.0, 17.0, 2.0, near(0.3), near(225.0), 2, near(0.2)),
-        ("007", 0, "b", "b[1]", "m1", None, None, 15.0, 22.5, 1.0, near(0.9), None, 1, near(0.2)),
-        ("007", 1, "b", "b[1]", "m1", None, None, 1.0, 1.0, 0.0, None, None, 1, near(0.2)),
+        ("007", 0, "b", "b[0]", "m0", 2.0, 512.0, 5.0, 17.0, 2.0, near(0.3), 2, near(0.2)),
+        ("007", 0, "b", "b[1]", "m1", None, None, 15.0, 22.5, 1.0, near(0.9), 1, near(0.2)),
+        ("007", 1, "b", "b[1]", "m1", None, None, 1.0, 1.0, 0.0, None, 1, near(0.2)),
     ]
     edges = edge_windows(made, seen, begun, 4.0).orderBy("window", "target").collect()
-    columns = ("window", "target", "source_load", "target_machine_load", "same_machine", "count", "share", "transfer_s")
+    columns = ("window", "target", "source_load", "target_machine_load", "same_machine", "count", "transfer_s")
     assert [tuple(row[name] for name in columns) for row in edges] == [
-        (0, "b[0]", 10.0, 17.0, 1.0, 2, 0.5, pytest.approx(0.5)),
-        (0, "b[1]", 10.0, 22.5, 0.0, 1, 0.25, pytest.approx(2.0)),
+        (0, "b[0]", 10.0, 17.0, 1.0, 2, pytest.approx(0.5)),
+        (0, "b[1]", 10.0, 22.5, 0.0, 1, pytest.approx(2.0)),
     ]
     found = shares(made, begun, 4.0).orderBy("window", "target").collect()
     assert [(row["window"], row["target"], row["tuples"], row["share"]) for row in found] == [

@@ -11,6 +11,7 @@ from penstock.cli.inputs import JsonOption
 from penstock.cli.train import MasterOption, TablesArgument, percent, working
 
 if TYPE_CHECKING:
+    from penstock.estimate.latency_models import LatencyModels
     from penstock.pipeline.accuracy import Compared
 
 EXAMPLES = """Examples:
@@ -51,16 +52,22 @@ def latency(
     models = load_models(model)
     with working("comparing", tables, master, quiet=as_json) as spark:
         from penstock.pipeline.accuracy import evaluate_latency
+        from penstock.pipeline.training import window_of
 
         compared = evaluate_latency(spark, tables, models)
+        window_s = window_of(tables)
     if plot is not None:
         from penstock.cli.evaluate_plots import plot_accuracy
 
         plot_accuracy(compared, models.application, plot)
     if as_json:
-        _print_json(compared, models.application)
+        _print_json(compared, models)
         return
-    show(compared, models.application)
+    show(compared, models)
+    if window_s != models.window_s:
+        from penstock.cli.output import console
+
+        console.print(f"[yellow]windows are {window_s:g} s here, {models.window_s:g} s in the training[/]")
     if plot is not None:
         from penstock.cli.output import console
 
@@ -72,8 +79,14 @@ def title(one: "Compared") -> str:
     return NAMES.get(one.name, one.name) if one.of == "overall" else one.name
 
 
-def show(compared: "Sequence[Compared]", application: str) -> None:
-    """Print how close models came, beside simpler ones."""
+def in_training(one: "Compared", models: "LatencyModels") -> float | None:
+    """Return the accuracy on what was kept apart in the training; None where it is not known, as of the whole."""
+    found: float | None = models.notes.get(f"{one.of} {one.name}", {}).get("accuracy")
+    return found
+
+
+def show(compared: "Sequence[Compared]", models: "LatencyModels") -> None:
+    """Print how close models came, beside simpler ones and beside what their training told."""
     from rich.markup import escape
 
     from penstock.cli.output import console, duration, table
@@ -85,16 +98,21 @@ def show(compared: "Sequence[Compared]", application: str) -> None:
         accuracies = [percent(one.accuracy(name)) for name in sets]
         name = f"[bold]{escape(title(one))}[/]" if one.of == "overall" else escape(title(one))
         rows.add_row(name, f"{len(one.measured):,}", *means, f"[bold]{accuracies[0]}[/]", *accuracies[1:])
-    console.print(f"[bold]{escape(application)}[/]: latency models against measured windows\n")
+    console.print(f"[bold]{escape(models.application)}[/]: latency models against measured windows\n")
     console.print(rows)
     console.print("[dim]accuracy: mean over windows; the columns behind it are simpler models[/]", soft_wrap=True)
+    known = [
+        f"{escape(one.name)} {percent(told)}" for one in compared if (told := in_training(one, models)) is not None
+    ]
+    if known:
+        console.print(f"[dim]in the training, on what was kept apart: {', '.join(known)}[/]", soft_wrap=True)
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _print_json(compared: "Sequence[Compared]", application: str) -> None:
+def _print_json(compared: "Sequence[Compared]", models: "LatencyModels") -> None:
     from penstock.cli.output import print_json
 
     rows = [
@@ -105,7 +123,8 @@ def _print_json(compared: "Sequence[Compared]", application: str) -> None:
             "measured_s": _mean(one.measured),
             "predicted_s": {name: _mean(values) for name, values in one.predicted.items()},
             "accuracy": {name: one.accuracy(name) for name in one.predicted},
+            "in_training": in_training(one, models),
         }
         for one in compared
     ]
-    print_json({"application": application, "rows": rows})
+    print_json({"application": models.application, "rows": rows})

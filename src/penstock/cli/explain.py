@@ -36,11 +36,12 @@ def explain(
 ) -> None:
     """Show what a decision was made from, what else was considered, why it was done or not, and what came of it.
 
-    The decision is made again from the ledger, and it is said where that gives something else than was written.
+    The decision is made again from the ledger, and it is said where that gives something else than was written, and why
+    that may be: another file of latency models, or a policy that searches for as long as it has time.
     """
     from penstock.cli.history import open_ledger
     from penstock.cli.output import print_json
-    from penstock.control.loop.replaying import replay
+    from penstock.control.loop.replaying import model_changed, replay
 
     _, book = open_ledger(run, runs)
     episode = find(book, decision)
@@ -48,7 +49,8 @@ def explain(
     same = again == episode.decision
     others = [replay(episode, other) for other in policy or []]
     if as_json:
-        print_json({"decision": episode.decision, "outcome": episode.outcome, "reproduced": same, "others": others})
+        found = {"decision": episode.decision, "outcome": episode.outcome, "reproduced": same, "others": others}
+        print_json(found | {"model_changed": bool(model_changed(episode.decision))})
         return
     _print(episode)
     _print_others(episode, again, others, same)
@@ -139,10 +141,14 @@ def _print_alternatives(made: "Decision") -> None:
 def _print_others(episode: "Episode", again: "Decision", others: "list[Decision]", same: bool) -> None:
     from penstock.cli.history import percent
     from penstock.cli.output import console, table
+    from penstock.control.loop.replaying import likely_cause, model_changed
 
     if not same:
         told = f"made again, it is another: {again.reason}, {len(again.moves)} moves"
-        console.print(f"{told}; has the version or the model changed since?", style="yellow", markup=False)
+        cause = likely_cause(episode.decision)
+        console.print(f"{told}; likely cause: {cause}", style="yellow", markup=False, soft_wrap=True)
+    elif changed := model_changed(episode.decision):
+        console.print(f"made again, it is the same, but {changed}", style="yellow", markup=False, soft_wrap=True)
     if not others:
         return
     rows = table("policy", "moves", "gain", "would act", "why", left=("would act", "why"))

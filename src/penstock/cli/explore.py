@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from penstock.control.exploration.live import Limits
     from penstock.model.costs import Costs
 
+SAMPLE_TPS = 20.0  # on the twin, unless said
+MOVES = 3  # live, unless said
 EXAMPLES = """Examples:
 
   penstock explore word-count li-10 --rates 500:3000 --sample 2 --output explored
@@ -52,9 +54,10 @@ def explore(
     ] = 0.2,
     costs: Annotated[Path | None, typer.Option(help="Costs that penstock calibrate has written.")] = None,
     sample: Annotated[
-        float, typer.Option(help="On the twin: tuples a second of each source task that are followed.", min=0.001)
-    ] = 20.0,
-    moves: Annotated[int, typer.Option(help="Live: most tasks that move at a time.", min=1)] = 3,
+        float | None,
+        typer.Option(help="On the twin: tuples a second of each source task that are followed; 20.", min=0.001),
+    ] = None,
+    moves: Annotated[int | None, typer.Option(help="Live: most tasks that move at a time; 3.", min=1)] = None,
     most_latency: Annotated[
         float | None,
         typer.Option(metavar="MS", help="Live: mean latency at which to stop; 5 times the present one unless said."),
@@ -80,17 +83,18 @@ def explore(
     settings |= {"placements": placements, "margin": margin, "seed": seed, "tried": _Tried(placements, as_json)}
     known = Costs() if costs is None else load_costs(costs)
     if run is not None:
-        _refuse_live(application, rates)
-        index = _live(run, runs, output, known, Limits(moves, _seconds(most_latency)), settings)
+        _refuse_live(application, cluster, rates, sample)
+        index = _live(run, runs, output, known, Limits(moves or MOVES, _seconds(most_latency)), settings)
     else:
-        _refuse_twin(application, cluster, most_latency)
-        index = _twin(application or "", cluster or "", output, known, rates, {**settings, "sample_tps": sample})
+        _refuse_twin(application, cluster, most_latency, moves)
+        followed = {"sample_tps": sample or SAMPLE_TPS}
+        index = _twin(application or "", cluster or "", output, known, rates, settings | followed)
     path = index.save(output)
     if as_json:
         print_json(index)
     else:
         _conclude(index, path)
-    if index.stopped:
+    if index.stopped or index.left:
         raise typer.Exit(1)
 
 
@@ -106,22 +110,28 @@ def _times(hold: float, settle: float | None, window: float) -> dict[str, float]
     return {"hold_s": hold, "settle_s": window if settle is None else settle, "window_s": window}
 
 
-def _refuse_live(application: str | None, rates: str | None) -> None:
+def _refuse_live(application: str | None, cluster: str | None, rates: str | None, sample: float | None) -> None:
     from penstock.model.errors import InvalidInput
 
-    if application is not None:
-        raise InvalidInput("run", f"expected APP and CLUSTER or --run, got {application!r} and a run; leave one out")
+    if application is not None or cluster is not None:
+        named = application if application is not None else cluster
+        raise InvalidInput("run", f"expected APP and CLUSTER or --run, got {named!r} and a run; leave one out")
+    if sample is not None:
+        problem = "is for the twin, a run follows as many tuples as it was started with"
+        raise InvalidInput("sample", f"{problem}; leave --sample out")
     if rates is not None:
         raise InvalidInput("rates", "a run's load is what comes to it; leave --rates out, or explore the twin")
 
 
-def _refuse_twin(application: str | None, cluster: str | None, most_latency: float | None) -> None:
+def _refuse_twin(application: str | None, cluster: str | None, most_latency: float | None, moves: int | None) -> None:
     from penstock.model.errors import InvalidInput
 
     if application is None or cluster is None:
         raise InvalidInput("app", "expected APP and CLUSTER, or --run RUN; penstock show lists those there are")
     if most_latency is not None:
         raise InvalidInput("most_latency", "is for --run; leave --most-latency out")
+    if moves is not None:
+        raise InvalidInput("moves", "is for --run, nothing moves on the twin; leave --moves out")
 
 
 def _factors(rates: str | None, offered: float | None) -> tuple[float, float]:
@@ -208,8 +218,10 @@ def _conclude(index: "Index", path: Path) -> None:
     way = "live" if index.live else "on the twin"
     told = f"{len(index.runs)} placements of {index.application} on {index.cluster}, {way}; written: {path}"
     console.print(told, markup=False, soft_wrap=True)
-    if index.stopped:
-        console.print(f"it ended early: {index.stopped}; tasks are where they were", markup=False, soft_wrap=True)
+    early = f"it ended early: {index.stopped}" if index.stopped else ""
+    back = index.left or ("tasks are where they were" if early else "")
+    if early or back:
+        console.print("; ".join(filter(None, (early, back))), markup=False, soft_wrap=True)
     else:
         console.print(
             f"next: penstock pipeline run --input {path.parent} --output TABLES", markup=False, soft_wrap=True

@@ -20,7 +20,7 @@ EXAMPLES = """Examples:
 
   penstock history --json | jq '.decisions[-1].verdict'
 """
-STYLES = {"kept": "green", "rolled back": "yellow", "failed": "red", "void": "yellow"}
+STYLES = {"kept": "green", "rolled back": "yellow", "failed": "red", "void": "yellow", "stuck": "red"}
 
 
 @app.command(epilog=EXAMPLES)
@@ -54,12 +54,14 @@ def history(
 
 def open_ledger(run: str | None, runs: Path) -> "tuple[RunInfo, Book]":
     """Return a run and its ledger; say on the terminal which of its lines could not be read."""
+    from dataclasses import replace
+
     from penstock.cli.output import errors
     from penstock.control.loop.ledger import LEDGER, read
-    from penstock.runtime.folder import find
+    from penstock.runtime.folder import alive, find
 
     info = find(run, runs)
-    book = read(info.path / LEDGER)
+    book = replace(read(info.path / LEDGER), ended=info.ended is not None or not alive(info.pid))
     for problem in book.problems:
         errors.print(f"warning: {problem}", style="yellow", markup=False, soft_wrap=True)
     return info, book

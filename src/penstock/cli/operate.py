@@ -29,7 +29,7 @@ EXAMPLES = """Examples:
 PACE_S = 0.1  # between two looks at what was asked of it
 DRAINING = "draining all paths; Ctrl-C again stops them at once"
 STOPPING = "stopping at once"
-ALARMING = ("resting", "down", "impossible")
+ALARMING = ("resting", "stuck", "down", "impossible")
 
 
 @app.command(epilog=EXAMPLES)

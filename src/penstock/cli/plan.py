@@ -23,9 +23,6 @@ from penstock.cli.inputs import (
 
 if TYPE_CHECKING:
     from penstock.control.planner import Decision, Planner
-    from penstock.estimate.latency import LatencyModel
-    from penstock.model.cluster import Cluster
-    from penstock.model.topology import Application
     from penstock.model.tuples import TuplePolicies
 
 EXAMPLES = """Examples:
@@ -37,6 +34,8 @@ EXAMPLES = """Examples:
   penstock plan word-count li-10 --policy all --objective delay --save plan.toml --plot plan.png
 
   penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz --rate 2000
+
+  penstock plan word-count li-10 --policy predictive --model word-count.npz --tables tables --run word-count-20250101
 """
 
 
@@ -59,11 +58,20 @@ def plan(
         typer.Option(help="Latency models, from penstock train latency: policies then seek the least latency."),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Tuples a second of all sources, for --model; else the application's own.")
+        float | None,
+        typer.Option(help="Tuples a second of all sources, for --model; else the application's own, or the tables'."),
     ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(help="Tables, from penstock pipeline run: --model then goes by what a run's last minutes show."),
+    ] = None,
+    run: Annotated[str | None, typer.Option(help="The run in --tables, where there are several.")] = None,
     seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say what limits the best, and what would relieve it.")
+        bool,
+        typer.Option(
+            "--explain", help="Say what limits the best, what would relieve it; with --model its slowest paths."
+        ),
     ] = False,
     save: Annotated[Path | None, typer.Option(help="Save the best as a plan (.toml, .json).")] = None,
     routing: RoutingOption = None,
@@ -80,13 +88,15 @@ def plan(
     --model the trained latency takes the place of delay and of the objective.
     """
     from penstock.cli.inputs import chosen_objective
+    from penstock.cli.predicted import latency_of
     from penstock.control.planner import Planner
 
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
     wanted, machines = both(application, cluster)
     goal = chosen_objective(objective)
-    planner = Planner(wanted, machines, goal, seed, latency=_latency(wanted, machines, model, rate))
+    latency = latency_of(wanted, machines, model, rate, tables, run)
+    planner = Planner(wanted, machines, goal, seed, latency=latency)
     tuples = _tuple_policies(planner, routing, sending, slot_ms, save)
     decisions = list(_with_progress(planner, names, quiet=as_json))
     best = planner.best(decisions)
@@ -107,28 +117,6 @@ def plan(
         _print_files(best, save, plot, tuples, planner)
     if best is None:
         raise typer.Exit(1)
-
-
-def _latency(
-    application: "Application", cluster: "Cluster", model: Path | None, rate: float | None
-) -> "LatencyModel | None":
-    """Return what predicts latencies, where models are given; a rate is shared evenly by the sources."""
-    from penstock.control.planner import latency_model
-    from penstock.estimate.latency import load_models
-    from penstock.model.errors import InvalidInput
-
-    if rate is not None and model is None:
-        raise InvalidInput("rate", f"only latency models look at it, got {rate:g} without them; add --model FILE")
-    if model is None:
-        return None
-    if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidInput("rate", f"expected tuples a second > 0, got {rate:g}")
-    sources = [source.name for source in application.sources]
-    if rate is None and not application.rate_tps:
-        problem = f"a latency depends on the load, and {application.name!r} declares none; give --rate"
-        raise InvalidInput("rate", f"{problem}, in tuples a second of all sources")
-    rates = None if rate is None else {name: rate / len(sources) for name in sources}
-    return latency_model(load_models(model), application, cluster, rates)
 
 
 def _tuple_policies(
@@ -158,6 +146,7 @@ def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Ite
 
 def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", explain: bool) -> None:
     from penstock.cli.output import console, duration, number, policy_cell, size, table
+    from penstock.cli.predicted import print_cautions, print_paths, print_training
 
     topology, cluster = planner.topology, planner.cluster
     title = (
@@ -209,21 +198,22 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
         if overloaded:
             offered = number(getattr(planner.topology, "offered_tps", 0.0))
             console.print(f"[yellow]cannot sustain the offered {offered}/s: {', '.join(overloaded)}[/]", soft_wrap=True)
+        print_training(planner)
         for decision in decisions:
-            if (predicted := planner.predict(decision)) is not None and predicted.far:
-                far = f"{predicted.excess:.0%} beyond the most that the models were trained on; don't rely on it"
-                console.print(f"[yellow]{decision.policy}: a load is {far}[/]", soft_wrap=True)
+            print_cautions(planner, decision)
         goal = planner.objective if planner.latency is None else "predicted latency"
         console.print(f"\n★ best by {goal}; bold: best in its column. Estimates, nothing ran.", style="dim")
         if explain:
             _print_advice(planner, best)
+            if (predicted := planner.predict(best)) is not None:
+                print_paths(predicted)
 
 
 def _time_ms(planner: "Planner", decision: "Decision") -> float:
     """Return a decision's predicted latency, or without models its network delay."""
     predicted = planner.predict(decision)
     if predicted is not None:
-        return 1e3 * predicted.total_s
+        return 1e3 * predicted.expected_s
     return float("inf") if decision.evaluation is None else decision.evaluation.delay_ms
 
 
@@ -301,6 +291,7 @@ def _print_json(
     tuples: "TuplePolicies",
 ) -> None:
     from penstock.cli.output import print_json
+    from penstock.cli.predicted import paths_record
     from penstock.control.advice import advise
 
     answer: dict[str, Any] = {
@@ -317,10 +308,13 @@ def _print_json(
             "users": dict(advice.users),
             "reliefs": [relief._asdict() for relief in advice.reliefs],
         }
+    if explain and best is not None and (predicted := planner.predict(best)) is not None:
+        answer["paths"] = paths_record(predicted)
     print_json(answer)
 
 
 def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
+    from penstock.cli.predicted import latency_record
     from penstock.model.placement import Infeasible
 
     if isinstance(decision.result, Infeasible) or decision.evaluation is None:
@@ -336,7 +330,7 @@ def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
         "throughput_tps": e.throughput_tps,
         "rate_tps": e.rate_tps,
         "delay_ms": e.delay_ms,
-        **_predicted(planner, decision),
+        **latency_record(planner, decision),
         "traffic_bytes_per_tuple": e.traffic._asdict(),
         "machines": e.machines,
         "slots": e.slots,
@@ -347,20 +341,4 @@ def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
         "tasks": made.tasks,
         "routes": made.routes,
         "utilisation": dict(zip(("rate_tps", "machines"), _utilisation(planner, decision), strict=True)),
-    }
-
-
-def _predicted(planner: "Planner", decision: "Decision") -> dict[str, Any]:
-    """Return what is predicted of a decision's latency, where there are models."""
-    predicted = planner.predict(decision)
-    if predicted is None:
-        return {}
-    return {
-        "latency_ms": 1e3 * predicted.total_s,
-        "latency": {
-            "worst_path": predicted.worst_path,
-            "processing_s": dict(predicted.processing),
-            "transfer_s": dict(predicted.transfer),
-            "beyond_training": predicted.excess,
-        },
     }

@@ -88,6 +88,7 @@ def start(
     given: "Given | None" = None,
     progress: "Progress | None" = None,
     tell: "Progress | None" = None,
+    noted: "Callable[[RunInfo], None] | None" = None,
 ) -> "Run":
     """Start an application on Spark, or go on with it, and return once tuples flow.
 
@@ -116,6 +117,7 @@ def start(
     resume: the name or folder of a run that was stopped, has failed or lost its driver: it goes on from its last
         checkpoint. What is not said is as it was; `emulate`, `seed` and `telemetry` cannot change.
     given: how the command line named the application. tell: called with what a person should know.
+    noted: called as soon as a new run has its folder, before anything of it can run; where that raises, none does.
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
     """
     from penstock.runtime.driver import listen_for_workers
@@ -150,6 +152,8 @@ def start(
             limited = changed_limits({}, limits, flow.application)
             setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples, limits=limited)
             begun = _begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
+            if noted is not None:
+                noted(begun.info)
         else:
             refuse_changed(emulate=emulate, seed=seed, telemetry=telemetry)
             if limits is not None:

@@ -72,6 +72,7 @@ class Resumption:
 def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[RunInfo, Setup]:
     """Return a run and how it was started; refuse one that does not say."""
     info = folder.find(None if what == "latest" else what, runs)
+    _refuse_given_up(info)
     if info.setup is None:
         problem = f"run {info.run} was started by Penstock {info.version}, which did not write down how"
         raise InvalidInput("resume", f"{problem}; start a new run in its place")
@@ -93,7 +94,14 @@ def emulated_cluster(info: RunInfo) -> Cluster | None:
     return None if info.emulated is None else load_cluster(info.cluster_path)
 
 
+def _refuse_given_up(info: RunInfo) -> None:
+    if info.given_up:
+        problem = f"run {info.run} was a path that was given up, its tuples are with the application's other paths"
+        raise InvalidInput("resume", f"{problem}; penstock operate goes on with these")
+
+
 def _looked_at(info: RunInfo, setup: Setup, flow: Dataflow, lock: RunLock) -> Resumption:
+    _refuse_given_up(folder.load(info.path))  # as it is now that nobody else has it
     disk, place = Posix(), str(info.checkpoints_path.absolute())
     journal = checkpoints.read_journal(disk, place)
     manifest, damaged = checkpoints.find_latest(disk, place)

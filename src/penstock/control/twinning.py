@@ -18,8 +18,9 @@ from penstock.model.costs import Costs
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import Floats
+from penstock.model.telemetry import write_records
 from penstock.model.topology import Application
-from penstock.sim.events import Twin, TwinRun, TwinSpan
+from penstock.sim.events import Twin, TwinSpan
 from penstock.workloads.arrivals import ArrivalProcess, Poisson
 
 USUAL_SHARE = 0.8  # of what can be carried: the rate where nobody knows one
@@ -117,7 +118,7 @@ def simulate_events(
         run.advance(before)
         spans.append(run.advance(seconds))
         if records is not None:
-            _write(run, records, name)
+            write_records(run.records(), _made(records), name)
         on_result(seed)
     return Twinned(load, before, tuple(spans))
 
@@ -159,15 +160,10 @@ def _part(arrivals: ArrivalProcess, share: float) -> ArrivalProcess:
     return part
 
 
-def _write(run: TwinRun, folder: Path, name: str) -> None:
-    """Write the telemetry of a run as a file that is there as a whole or not at all."""
-    import pyarrow.parquet as pq
-
-    final, temporary = folder / f"{name}.parquet", folder / f"_{name}.parquet"
+def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(run.records(), temporary)
-        temporary.replace(final)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{final}: cannot be written, {reason}; name another folder") from None
+        raise FileProblem(f"{folder}: cannot be written, {reason}; choose another folder") from None
+    return folder

@@ -4,7 +4,8 @@ A path works while all of its elements do, so paths that share elements do not f
 every set of failed paths is computed exactly: elements that the same paths use are as good as one, which works with
 the product of their probabilities; then these merged elements are taken one after another, each of which, when it
 fails, adds its paths to the set. All terms are sums and products of probabilities, so nothing cancels. That takes
-2^paths steps a merged element, which is why the number of paths is bounded; `estimate_carries` draws states instead.
+2^paths steps a merged element, which is why the number of paths is bounded; `estimate_carries` draws states instead, and
+says between which bounds the answer is.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,11 +20,15 @@ MOST_PATHS = 16
 REACHED = 1e-9  # relative; a sum of rates that falls short of a rate by less has reached it
 
 
+DOUBT = 0.01  # that an estimate is not between its bounds
+
+
 class Estimate(NamedTuple):
-    """A mean over draws, and its standard error."""
+    """The share of draws, and bounds that have the probability between them in 99 of 100 estimates at least."""
 
     value: float
-    error: float
+    low: float
+    high: float
 
 
 def any_works(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> float:
@@ -31,15 +36,20 @@ def any_works(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> f
 
     `paths` has the elements of each path, `fails` the probability that an element has failed.
     """
-    return float(_failed_sets(paths, fails)[:-1].sum()) if paths else 0.0
+    return float(failed_sets(paths, fails)[:-1].sum()) if paths else 0.0
 
 
 def carries(
     paths: Sequence[Collection[str]], rates: Sequence[float], wanted: float, fails: Mapping[str, float]
 ) -> float:
     """Return the probability that the rates of the paths that work add up to `wanted` (7)."""
-    failed = np.arange(2 ** len(paths))[:, None] >> np.arange(len(paths)) & 1
-    return float(_failed_sets(paths, fails)[_enough((failed == 0) @ _checked(paths, rates), wanted)].sum())
+    return carried(failed_sets(paths, fails), _checked(paths, rates), wanted)
+
+
+def carried(failed: Floats, rates: Sequence[float] | Floats, wanted: float) -> float:
+    """Return what `carries` does from what `failed_sets` gives, which is the same for all rates."""
+    works = np.arange(len(failed))[:, None] >> np.arange(len(rates)) & 1 == 0
+    return float(failed[_enough(works @ np.asarray(rates, dtype=np.float64), wanted)].sum())
 
 
 def estimate_carries(
@@ -50,16 +60,23 @@ def estimate_carries(
     draws: int,
     rng: np.random.Generator,
 ) -> Estimate:
-    """Estimate what `carries` computes from random states of all elements, for any number of paths."""
+    """Estimate what `carries` computes from random states of all elements, for any number of paths.
+
+    The bounds are Clopper and Pearson's, which hold for any number of draws, all that agree included.
+    """
+    from scipy.special import betaincinv
+
     groups = _merged(paths, fails)
     uses = np.array([[mask >> path & 1 for path in range(len(paths))] for mask in groups]).reshape(-1, len(paths))
     down = rng.random((draws, len(groups))) >= np.array(list(groups.values()))
     reached = _enough((down.astype(np.float64) @ uses == 0) @ _checked(paths, rates), wanted)
-    share = float(reached.mean())
-    return Estimate(share, float(np.sqrt(share * (1.0 - share) / draws)))
+    count = int(reached.sum())
+    low = betaincinv(count, draws - count + 1, DOUBT / 2) if count else 0.0
+    high = betaincinv(count + 1, draws - count, 1.0 - DOUBT / 2) if count < draws else 1.0
+    return Estimate(count / draws, float(low), float(high))
 
 
-def _failed_sets(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> Floats:
+def failed_sets(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> Floats:
     """Return the probability that exactly a set of paths has failed, by the set's bits: [2^paths]."""
     if len(paths) > MOST_PATHS:
         problem = f"expected at most {MOST_PATHS} for an exact answer, got {len(paths)}; use estimate_carries"

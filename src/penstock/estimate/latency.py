@@ -9,6 +9,7 @@ shares of tuples, add up along a path; the longest path is the application's lat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +23,7 @@ from penstock.estimate.paths import Graph, enumerate_paths, longest_path, path_t
 from penstock.estimate.regression import FAR, Regressor
 from penstock.model.features import EDGE_FEATURES, TASK_FEATURES
 from penstock.model.instance import Instance
-from penstock.model.taskgraph import Floats, Ints, sum_by
+from penstock.model.taskgraph import Bools, Floats, Ints, sum_by
 
 __all__ = ["LatencyModel", "LatencyModels", "Loads", "ModelSet", "Prediction", "load_models", "save_models"]
 
@@ -41,10 +42,11 @@ class Prediction:
     """What a placement is predicted to take, in seconds."""
 
     total_s: float  # (2.5)
+    expected_s: float  # the same where there is room, longer where it is nearly full, infinite where it cannot keep up
     worst_path: tuple[str, ...]
     processing: Mapping[str, float]  # by component (2.2); sources have none
     transfer: Mapping[str, float]  # by stream (2.3)
-    busiest: float  # share of its cpu that the busiest machine or slot needs; from 1 on the load is not sustained
+    busiest: float  # share that the busiest machine, slot or link needs; from 1 on the load is not sustained
     excess: float  # by how much a feature exceeds the largest that models were trained on, relative to it, at worst
     _graph: Graph
     _names: tuple[str, ...]
@@ -55,13 +57,15 @@ class Prediction:
         return self.excess > FAR
 
     def paths(self) -> dict[tuple[str, ...], float]:
-        """Return the time of each path (2.4), by the names of its components; refuse where they are too many."""
+        """Return the time of each path (2.4), the slowest first, by the names of its components.
+
+        Refuse where they are too many.
+        """
         times = [self.processing.get(name, 0.0) for name in self._names]
         ways = list(self.transfer.values())
-        return {
-            tuple(self._names[component] for component in path): path_time(self._graph, path, times, ways)
-            for path in enumerate_paths(self._graph)
-        }
+        found = {path: path_time(self._graph, path, times, ways) for path in enumerate_paths(self._graph)}
+        slowest = sorted(found, key=lambda path: -found[path])
+        return {tuple(self._names[component] for component in path): found[path] for path in slowest}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +99,14 @@ class LatencyModel:
             excess = max(excess, float(one.scaling.excess(of_edges[own]).max()))
         used = [flow.stream for flow in instance.tasks.flows if self._used[flow.stream]]
         worst = longest_path(self._graph, processing.tolist(), transfer[used].tolist())
+        judged = self._judged(placed[None, :])
         return Prediction(
             total_s=worst.seconds,
+            expected_s=float(judged.expected_s[0]) if judged.keep_up[0] else np.inf,
             worst_path=tuple(names[component] for component in worst.path),
             processing={n: float(s) for n, s in zip(names, processing, strict=True) if n in self.models.components},
             transfer={streams[number].label: float(transfer[number]) for number in used},
-            busiest=float(total_latencies(self.net, placed[None, :])[1][0]),
+            busiest=float(judged.busiest[0]),
             excess=excess,
             _graph=self._graph,
             _names=names,
@@ -121,30 +127,36 @@ class LatencyModel:
         )
 
     def scorer(self) -> Callable[[NDArray[np.int32]], Floats]:
-        """Return a function from placements [B, T] to scores [B]: minus the predicted seconds.
+        """Return a function from placements [B, T] to scores [B]: minus the seconds that are expected.
 
         A placement gets -inf that breaks a memory limit, lacks a resource or has a hop without a way. One whose
         machines, slots or network cannot keep up with the load is worse than any other, the more so the more it lacks.
-        Where they are nearly full (`FULL`) the seconds are stretched as a queue's would be, by 1 / (1 - utilisation).
+        Where they are nearly full, a share u of what they have being used, the predicted seconds are stretched as a
+        queue's would grow from there on, by (1 - FULL) / (1 - u).
         """
-        instance = self.instance
-        evaluator = Evaluator(instance.topology, instance.cluster)
-        tasks, slots = instance.tasks, instance.slots
-        offered = float(self.loads.task_tps[tasks.source].sum())
-        wired = instance.cluster.routed or evaluator.rate_net.carded or bool(tasks.resources)
 
         def score(placed: NDArray[np.int32]) -> Floats:
-            seconds, busiest = total_latencies(self.net, np.ascontiguousarray(placed, dtype=np.int32))
-            fits = memory_fits(tasks.memory_mb, slots.memory_mb, slots.machine_memory_mb, slots.machine, placed)
-            if wired:
-                rates = bottleneck_rates(evaluator.rate_net, placed, False)
-                fits &= rates > 0
-                busiest = np.maximum(busiest, offered / np.maximum(rates, 1e-9 * offered))
-            stretched = seconds * np.maximum(1.0, (1.0 - FULL) / np.maximum(1.0 - busiest, 1e-9))
-            scores = np.where(busiest > 1 - 1e-9, UNSUSTAINED * busiest, -stretched)
-            return np.where(fits, scores, -np.inf)
+            found = self._judged(np.ascontiguousarray(placed, dtype=np.int32))
+            scores = np.where(found.keep_up, -found.expected_s, UNSUSTAINED * found.busiest)
+            return np.where(found.fits, scores, -np.inf)
 
         return score
+
+    def _judged(self, placed: NDArray[np.int32]) -> "_Judged":
+        instance, evaluator = self.instance, self._evaluator
+        tasks, slots = instance.tasks, instance.slots
+        seconds, busiest = total_latencies(self.net, placed)
+        fits = memory_fits(tasks.memory_mb, slots.memory_mb, slots.machine_memory_mb, slots.machine, placed)
+        if instance.cluster.routed or evaluator.rate_net.carded or tasks.resources:
+            offered = float(self.loads.task_tps[tasks.source].sum())
+            rates = bottleneck_rates(evaluator.rate_net, placed, False)
+            fits &= rates > 0
+            busiest = np.maximum(busiest, offered / np.maximum(rates, 1e-9 * offered))
+        return _Judged(seconds, busiest, fits)
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.instance.topology, self.instance.cluster)
 
     @cached_property
     def net(self) -> LatencyNet:
@@ -170,7 +182,6 @@ class LatencyModel:
             task_tps=loads.task_tps,
             cpu=loads.cpu,
             task_share=loads.task_share,
-            idle_cpu=loads.idle_cpu,
             slot_machine=slots.machine,
             slot_cpu=slots.cpu,
             machine_cpu=slots.machine_cpu,
@@ -213,6 +224,27 @@ class LatencyModel:
         """Number the tasks so that those with equal features wherever they are have one number."""
         rows = np.column_stack([self.instance.tasks.component, self.loads.task_tps])
         return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+
+class _Judged(NamedTuple):
+    """Of placements [B]."""
+
+    seconds: Floats  # (2.5)
+    busiest: Floats  # share of what it has that the fullest machine, slot or link needs
+    fits: Bools  # whether it may be at all
+
+    @property
+    def keep_up(self) -> Bools:
+        """Whether they can process all that comes."""
+        able: Bools = self.busiest <= 1 - 1e-9
+        return able
+
+    @property
+    def expected_s(self) -> Floats:
+        """Seconds, stretched where something is nearly full."""
+        stretch = (1.0 - FULL) / np.maximum(1.0 - self.busiest, 1e-9)
+        stretched: Floats = self.seconds * np.maximum(1.0, stretch)
+        return stretched
 
 
 def _starts(sizes: ArrayLike) -> NDArray[np.int64]:

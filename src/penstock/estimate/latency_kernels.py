@@ -57,7 +57,6 @@ class LatencyNet(NamedTuple):
     task_tps: Floats  # [T]
     cpu: Floats  # [T]
     task_share: Floats  # [T]
-    idle_cpu: float
     slot_machine: Ints  # [S]
     slot_cpu: Floats  # [S]
     machine_cpu: Floats  # [M]
@@ -115,17 +114,6 @@ def total_latencies(net: LatencyNet, placed: NDArray[np.int32]) -> tuple[Floats,
             busiest[row] = fullest(net, placed[row], base, slot_cpu)
         seconds[row] = longest(net, times, done)
     return seconds, busiest
-
-
-@kernel
-def stream_times(net: LatencyNet, placed: NDArray[np.int32]) -> Times:
-    """Return what components and streams of one placement [T] take."""
-    state = new_state(net)
-    times = Times(np.zeros(len(net.first) - 1), np.zeros(len(net.stream_source)))
-    first_of = np.full((len(net.component), len(net.machine_cpu)), NOBODY, dtype=np.int32)
-    everything = np.ones(len(net.machine_cpu), dtype=np.bool_)
-    evaluate(net, placed, 0, everything, state, state, times, first_of)
-    return times
 
 
 @kernel
@@ -358,7 +346,7 @@ def product(sender: Floats, sent: int, receiver: Floats, got: int, weights: Floa
 def fullest(net: LatencyNet, slots: NDArray[np.int32], state: State, slot_cpu: Floats) -> float:
     """Return how busy the busiest machine or slot would be, 1 being all that it has."""
     slot_cpu[:] = 0.0
-    machine_cpu = np.full(len(net.machine_cpu), net.idle_cpu)
+    machine_cpu = np.zeros(len(net.machine_cpu))
     worst = 0.0
     for task in range(len(slots)):
         slot_cpu[slots[task]] += net.cpu[task]

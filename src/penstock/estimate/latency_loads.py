@@ -32,7 +32,6 @@ class Loads:
     cpu: Floats  # [T] core-seconds a second of speed 1 that each takes
     task_share: Floats  # [T] w(i, j): of its component's tuples
     edge_share: Floats  # [E] w(i, j, k): of its stream's tuples
-    idle_cpu: float = 0.0  # core-seconds a second that a machine takes without any task
 
     @classmethod
     def declared(cls, instance: Instance, rates: Mapping[str, float] | None = None) -> "Loads":
@@ -71,19 +70,17 @@ class Loads:
         """
         seen = _Seen(instance, task_windows, edge_windows, max(1, round(seconds / window_s)))
         tps = seen.task_tps()
-        cpu, idle_cpu = seen.costs()
-        tasks = instance.tasks
+        cpu, tasks = seen.costs(), instance.tasks
         return cls(
             task_tps=tps,
             cpu=tps * cpu[tasks.component],
             task_share=_shares(tps, tasks.component, len(tasks.position)),
             edge_share=seen.edge_shares(tps),
-            idle_cpu=idle_cpu,
         )
 
     def scaled(self, factor: float) -> "Loads":
         """Return the loads at another rate: so many times the tuples."""
-        return Loads(self.task_tps * factor, self.cpu * factor, self.task_share, self.edge_share, self.idle_cpu)
+        return Loads(self.task_tps * factor, self.cpu * factor, self.task_share, self.edge_share)
 
 
 def _offered(instance: Instance, rates: Mapping[str, float] | None) -> dict[str, float]:
@@ -148,12 +145,17 @@ class _Seen:
         tps: float | None,
         cpu: float | None,
     ) -> None:
-        for name, known, noun in ((task, names, "task"), (machine, machines, "machine")):
+        owners = self._instance.topology.name, self._instance.cluster.name
+        for noun, name, known, owner in zip(
+            ("task", "machine"), (task, machine), (names, machines), owners, strict=True
+        ):
             if name not in known:
-                raise UnknownName("tables", f"they tell of a {noun} {name!r}; there are {choices(known)}")
+                problem = f"they tell of a {noun} {name!r}, which {owner!r} does not have"
+                raise UnknownName("tables", f"{problem}; choose tables of its runs")
         if window > before and tps is not None:
             self._tasks[window, names[task]] = _Reading(machines[machine], tps)
-            self._used[window, machines[machine]] = cpu or 0.0
+            if cpu is not None:
+                self._used[window, machines[machine]] = cpu
 
     def task_tps(self) -> Floats:
         """Return the tuples a second of each task; a window that does not show a task shows none of its tuples."""
@@ -171,26 +173,29 @@ class _Seen:
         known = sum_by(edges.stream, seen, len(streams))[edges.stream] > 0
         return _shares(np.where(known, seen, tps[edges.source] * edges.share), edges.stream, len(streams))
 
-    def costs(self) -> tuple[Floats, float]:
-        """Return the core-seconds that each component takes a tuple, and those that a machine takes with none.
+    def costs(self) -> Floats:
+        """Return the core-seconds that each component takes a tuple.
 
-        Least squares without negative costs, drawn a little towards what is declared.
+        Least squares without negative costs, drawn a little towards what is declared. All that machines use counts as
+        their tuples': where every machine has much the same mix, a share of its own for each would take from the tuples
+        what belongs to them, and a placement that packs them would look less full than it is.
         """
         from scipy.optimize import nnls
 
         instance = self._instance
-        tasks, number = instance.tasks, len(instance.tasks.position)
+        tasks = instance.tasks
         cells = {cell: row for row, cell in enumerate(self._used)}
-        amount = np.zeros((len(cells), number + 1))
-        amount[:, number] = 1.0
+        amount = np.zeros((len(cells), len(tasks.position)))
         for (window, task), reading in self._tasks.items():
-            amount[cells[window, reading.machine], tasks.component[task]] += reading.tps
+            if (window, reading.machine) in cells:
+                amount[cells[window, reading.machine], tasks.component[task]] += reading.tps
         capacity = instance.slots.machine_cpu
         used = np.array([share * capacity[machine] for (_, machine), share in self._used.items()])
         told = tasks.cpu[tasks.first[:-1]]
         belief = np.sqrt(BELIEF * (amount**2).sum(axis=0) + 1e-12)
-        fitted, _ = nnls(np.vstack([amount, np.diag(belief)]), np.concatenate([used, belief * np.append(told, 0.0)]))
-        return fitted[:number], float(fitted[number])
+        fitted, _ = nnls(np.vstack([amount, np.diag(belief)]), np.concatenate([used, belief * told]))
+        costs: Floats = fitted
+        return costs
 
 
 def _rows(table: "pa.Table", columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

@@ -42,10 +42,11 @@ class LatencyModels(ModelSet):
     """The models to predict with, and simpler ones fitted on the same rows, to be compared with."""
 
     application: str = ""
-    parallelism: Mapping[str, int] = field(default_factory=dict)  # tasks seen of each component, to be told only
+    parallelism: Mapping[str, int] = field(default_factory=dict)  # tasks seen of each component, to be told
     beside: Mapping[str, ModelSet] = field(default_factory=dict)  # by kind: mean, linear
     window_s: float = WINDOW_S
     notes: Mapping[str, Any] = field(default_factory=dict)  # what a person may want to know of the training
+    checksum: str = ""  # of the file that they were read from
 
     def check(self, topology: Topology) -> None:
         """Refuse an application that has components or streams which the models do not know, or lacks some."""
@@ -147,6 +148,7 @@ def load_models(path: str | Path) -> LatencyModels:
         beside={name: ModelSet(*pair) for name, pair in sets.items()},
         window_s=header.window_s,
         notes=header.notes,
+        checksum=header.checksum,
     )
 
 

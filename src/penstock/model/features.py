@@ -23,19 +23,18 @@ CAPACITIES = ("machine_cpu", "machine_memory", "source_cpu", "source_memory", "t
 """The features of which a machine may have more than was ever seen without being the slower for it."""
 
 TASK_WINDOW = (
-    "run", "window", "component", "task", "machine", *TASK_FEATURES, "used_cpu", "used_memory", "count", "processing_s",
+    "run", "window", "component", "task", "machine", *TASK_FEATURES, "used_cpu", "count", "processing_s",
 )  # fmt: skip
 """Columns of `task_windows`. window: number since the run's first tuple was due. used_cpu: share of the machine's cores
-in use. used_memory: MB in use there. count: hops seen. processing_s: the label, mean time from when a tuple is taken up
-to the end of its processing."""
+in use. count: hops seen. processing_s: the label, mean time from when a tuple is taken up to the end of its
+processing."""
 
 EDGE_WINDOW = (
     "run", "window", "stream", "source", "target", "source_machine", "target_machine", *EDGE_FEATURES,
-    "source_used_cpu", "source_used_memory", "count", "share", "transfer_s",
+    "source_used_cpu", "count", "transfer_s",
 )  # fmt: skip
-"""Columns of `edge_windows`. source_used_cpu, source_used_memory: of the sender's machine, as a source has no row of
-its own in `task_windows`; a receiver has. share: of the stream's tuples, those of this pair. transfer_s: the label,
-mean time from a tuple's entry into the sender's out-queue until the receiver takes it up: the way, and waiting on both
-ends."""
+"""Columns of `edge_windows`. source_used_cpu: of the sender's machine, as a source has no row of its own in
+`task_windows`; a receiver has. transfer_s: the label, mean time from a tuple's entry into the sender's out-queue until
+the receiver takes it up: the way, and waiting on both ends."""
 
 WINDOW_S = 30.0

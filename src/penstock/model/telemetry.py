@@ -7,9 +7,12 @@ stream and through one task, and names the tuple that it follows from.
 """
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from penstock.model.errors import FileProblem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,3 +105,18 @@ def arrow_schema() -> "pa.Schema":
         kinds = [kind for kind in getattr(field.type, "__args__", (field.type,)) if kind is not type(None)]
         fields.append(pa.field(field.name, types[kinds[0]], nullable=field.type not in types))
     return pa.schema(fields)
+
+
+def write_records(records: "pa.Table", folder: Path, run: str) -> Path:
+    """Write the records of a run into a folder that is there, as one file, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    final, temporary = folder / f"{run}.parquet", folder / f"_{run}.parquet"
+    try:
+        pq.write_table(records, temporary)
+        temporary.replace(final)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        why = (error.strerror or str(error)).lower()
+        raise FileProblem(f"{final}: cannot be written, {why}; choose another folder") from None
+    return final

@@ -19,7 +19,8 @@ from pyspark.sql import functions as sf
 from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regressor, unpack_regressor
 from penstock.estimate.paths import Graph, longest_path
 from penstock.model.errors import FileProblem, InvalidInput
-from penstock.pipeline.training import group_rows, labelled_rows, read_windows
+from penstock.pipeline.training import group_rows, labelled_rows, read_windows, window_of
+from penstock.pipeline.windows import in_windows, tuples_starts
 
 OVERALL, TREES = "paths", "trees"
 
@@ -64,8 +65,11 @@ def evaluate_latency(spark: SparkSession, tables: str | Path, models: LatencyMod
         windows.setdefault((row["of"], row["name"]), {})[row["at"]] = [row["measured"], *row["predicted"]]
     compared = [_compared(key, list(times.values()), list(sets)) for key, times in sorted(windows.items())]
     paths = _overall(windows, len(sets))
+    if not paths:
+        problem = "no window shows tuples at every component, so that the whole cannot be compared"
+        raise FileProblem(f"{tables}: {problem}; record a longer run or sample more tuples")
     compared.append(_compared(("overall", OVERALL), list(paths.values()), list(sets)))
-    whole = _trees(spark, tables, models.window_s)
+    whole = _trees(spark, tables)
     numbers = {(row["run"], row["window"]): row["at"] for row in numbered}
     both = [[whole[key], *paths[at][1:]] for key, at in sorted(numbers.items()) if key in whole and at in paths]
     return [*compared, *([_compared(("overall", TREES), both, list(sets))] if both else [])]
@@ -145,12 +149,12 @@ def _longest(found: Mapping[Key, Sequence[float]], sets: int) -> Iterator[float]
         yield longest_path(graph, processing, transfer).seconds
 
 
-def _trees(spark: SparkSession, tables: str | Path, window_s: float) -> dict[tuple[str, int], float]:
+def _trees(spark: SparkSession, tables: str | Path) -> dict[tuple[str, int], float]:
     """Return by run and window the mean latency of the source tuples that were due in it; none without such a table."""
     if not (Path(tables) / "tuples").exists():
         return {}
-    tuples = read_windows(spark, tables, "tuples").where("complete and latency > 0")
-    first = tuples.groupBy("run").agg(sf.min("due").alias("first"))
-    window = sf.floor((sf.col("due") - sf.col("first")) / window_s).cast("int").alias("window")
-    means = tuples.join(first, "run").groupBy("run", window).agg(sf.avg("latency").alias("mean")).collect()
+    tuples = read_windows(spark, tables, "tuples")
+    done = tuples.where("complete and latency > 0")
+    placed = in_windows(done, "due", tuples_starts(tuples), window_of(tables))
+    means = placed.groupBy("run", "window").agg(sf.avg("latency").alias("mean")).collect()
     return {(row["run"], row["window"]): row["mean"] for row in means}

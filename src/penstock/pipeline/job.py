@@ -34,8 +34,9 @@ from penstock.pipeline.arrivals import LATENESS_S, doubles, identities, judged, 
 from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import hops as make_hops
 from penstock.pipeline.ingest import UNREADABLE, files_below, read_files, record_schema
+from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.report import telemetry_folder
-from penstock.pipeline.store import Manifest, Store, locked, read_table
+from penstock.pipeline.store import Store, locked, read_table
 from penstock.pipeline.tuples import tuples as make_tuples
 from penstock.pipeline.windows import edge_windows, features, shares, starts, task_windows
 

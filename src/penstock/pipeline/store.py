@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -23,35 +22,13 @@ from pyspark.sql.types import StructType
 
 from penstock.model.errors import FileProblem, UnknownName, choices
 from penstock.model.files import write_whole
+from penstock.pipeline.manifest import MANIFEST, Manifest, read_manifest, run_of
 
-MANIFEST = "manifest.json"
-FORMAT = 2
 GROWING = ("records", "quarantine", "arrivals")
 DERIVED = (
     "hops", "tuples", "features", "task_windows", "edge_windows", "shares", "reports/latency", "reports/components",
     "reports/edges", "reports/stragglers", "reports/slow_machines", "reports/skew",
 )  # fmt: skip
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is valid in a store, and how it came to be."""
-
-    mode: str  # batch or stream
-    input: str
-    window_s: float
-    lateness_s: float
-    format: int = FORMAT
-    batch: int = -1  # the last of the stream's that was taken
-    parts: int = 0  # how many were ever made: the number of the next
-    taken: list[str] = []  # the parts of growing tables
-    touched: list[str] = []  # runs of which records came since their tables were derived
-    derived: dict[str, str] = {}  # by run, the part of its derived tables
-    schemas: dict[str, str] = {}  # by table
-
-    @property
-    def next_part(self) -> str:
-        """The name of a part that is about to be made; a part of that name which is there already was never valid."""
-        return f"{self.parts:06d}"
 
 
 class Store:
@@ -63,16 +40,7 @@ class Store:
 
     def manifest(self) -> Manifest | None:
         """Return what is valid; None where nothing was ever published."""
-        path = self.folder / MANIFEST
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.DecodeError) as error:
-            raise FileProblem(f"{path}: cannot be read, {error}; run the pipeline into another folder") from None
-        if found.format != FORMAT:
-            raise FileProblem(f"{path}: expected format {FORMAT}, found {found.format}; run the pipeline anew")
-        return found
+        return read_manifest(self.folder)
 
     def publish(self, manifest: Manifest) -> None:
         """Make valid what a manifest names, all of it in one step."""
@@ -114,7 +82,7 @@ class Store:
 
     def runs(self, table: str, part: str) -> list[str]:
         """Return the runs of which a part has rows."""
-        return sorted(_run_of(path) for path in self.place(table, part).glob("run=*"))
+        return sorted(run_of(path) for path in self.place(table, part).glob("run=*"))
 
     def sweep(self, manifest: Manifest) -> None:
         """Delete what the manifest does not name."""
@@ -125,7 +93,7 @@ class Store:
                     shutil.rmtree(place, ignore_errors=True)
                 elif table in DERIVED:
                     for path in place.glob("run=*"):
-                        if manifest.derived.get(_run_of(path)) != place.name:
+                        if manifest.derived.get(run_of(path)) != place.name:
                             shutil.rmtree(path, ignore_errors=True)
 
     def _read(self, place: Path, schema: StructType) -> DataFrame:
@@ -158,7 +126,3 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise FileProblem(f"{folder}: another pipeline writes there; wait for it, or choose another") from None
         yield
-
-
-def _run_of(path: Path) -> str:
-    return unquote(path.name.partition("=")[2])

@@ -22,7 +22,8 @@ from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regre
 from penstock.model.errors import FileProblem
 from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, TASK_FEATURES, TASK_WINDOW, WINDOW_S
 from penstock.pipeline.fitting import Rows, Wanted, fit
-from penstock.pipeline.store import MANIFEST, Store, read_table
+from penstock.pipeline.manifest import MANIFEST, read_manifest
+from penstock.pipeline.store import read_table
 
 BESIDE: tuple[Wanted, ...] = ("linear", "mean")
 COLUMNS = {"task_windows": TASK_WINDOW, "edge_windows": EDGE_WINDOW}
@@ -84,7 +85,7 @@ def train_latency(
         application=named,
         parallelism=_parallelism(spark, tables),
         beside=sets,
-        window_s=_window_s(spark, tables),
+        window_s=window_of(tables),
         notes={f"{one.of} {one.name}": {"accuracy": one.accuracy, "rows": one.rows} for one in trained},
     )
     return Training(models, trained)
@@ -127,8 +128,9 @@ def read_windows(spark: SparkSession, tables: str | Path, name: str) -> DataFram
     return found
 
 
-def _window_s(spark: SparkSession, tables: str | Path) -> float:
-    manifest = Store(spark, Path(tables)).manifest()
+def window_of(tables: str | Path) -> float:
+    """Return the seconds of the windows of tables; the usual ones of tables that stand alone."""
+    manifest = read_manifest(Path(tables))
     return WINDOW_S if manifest is None else manifest.window_s
 
 

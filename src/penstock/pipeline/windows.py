@@ -10,7 +10,7 @@ that are half of one machine and half of another would describe neither. So has 
 What a moved task did counts for both machines' loads. In `shares` every hop counts.
 """
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from penstock.model.features import EDGE_WINDOW, TASK_WINDOW, WINDOW_S
@@ -23,7 +23,7 @@ _PAIR = ("stream", "source", "target")
 _MACHINES = ("source_machine", "target_machine")
 _AT_END = {
     "task": "", "machine": "_machine", "machine_cpu": "_cpu", "machine_memory": "_memory",
-    "task_load": "_load", "machine_load": "_machine_load", "used_cpu": "_used_cpu", "used_memory": "_used_memory",
+    "task_load": "_load", "machine_load": "_machine_load", "used_cpu": "_used_cpu",
 }  # fmt: skip
 """What a task's column is called behind the end of an edge that the task is."""
 
@@ -44,6 +44,12 @@ def starts(good: DataFrame, clocks: DataFrame) -> DataFrame:
     )
 
 
+def tuples_starts(tuples: DataFrame) -> DataFrame:
+    """Return the same as `starts` from the table of tuples: only what a source told of has a `source`."""
+    told = sf.min(sf.when(sf.col("source").isNotNull(), sf.col("due")))
+    return tuples.groupBy("run").agg(sf.coalesce(told, sf.min("due")).alias("first_due"))
+
+
 def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
     """Return a row a window and task that was on one machine throughout, with its features; `begun`: the `starts`."""
     loads = _task_loads(good, clocks, begun, window_s)
@@ -60,7 +66,7 @@ def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: flo
     return stayed.join(here.withColumn("machine_load", load), [*_WINDOW, "machine"]).select(
         *_WINDOW, "task", "machine", "machine_cpu", "machine_memory",
         sf.try_divide("processed", "seconds").alias("task_load"), "machine_load",
-        sf.col("colocated").cast("double").alias("colocated"), "used_cpu", "used_memory",
+        sf.col("colocated").cast("double").alias("colocated"), "used_cpu",
     )  # fmt: skip
 
 
@@ -70,7 +76,7 @@ def task_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_
         "run", "processing", "started", sf.col("target").alias("task"), sf.col("target_machine").alias("machine")
     )
     labels = (
-        _in_windows(seen, "started", begun, window_s)
+        in_windows(seen, "started", begun, window_s)
         .groupBy(*_WINDOW, "task", "machine")
         .agg(sf.count("*").alias("count"), sf.avg("processing").alias("processing_s"))
     )
@@ -82,10 +88,9 @@ def edge_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_
     """Return a row a window, stream and pair of tasks, with the columns of `EDGE_WINDOW`."""
     between = hops.withColumn("between", sf.col("started") - sf.col("emitted"))
     rows = (
-        _in_windows(between, "started", begun, window_s)
+        in_windows(between, "started", begun, window_s)
         .groupBy(*_WINDOW, *_PAIR, *_MACHINES)
         .agg(sf.count("*").alias("count"), sf.avg("between").alias("transfer_s"))
-        .withColumn("share", _share("count"))
     )
     for end in ("source", "target"):
         there = features.drop("colocated").withColumnsRenamed({name: f"{end}{rest}" for name, rest in _AT_END.items()})
@@ -99,12 +104,14 @@ def shares(hops: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> Dat
 
     Shares are the weights of eqs. (2.2) and (2.3): over several windows they are those of the summed tuples.
     """
-    placed = _in_windows(hops, "started", begun, window_s)
+    placed = in_windows(hops, "started", begun, window_s)
     counted = placed.groupBy(*_WINDOW, *_PAIR).agg(sf.count("*").alias("tuples"))
-    return counted.select(*_WINDOW, *_PAIR, "tuples", _share("tuples").alias("share"))
+    whole = sf.sum("tuples").over(Window.partitionBy(*_WINDOW, "stream"))
+    return counted.select(*_WINDOW, *_PAIR, "tuples", (sf.col("tuples") / whole).alias("share"))
 
 
-def _in_windows(rows: DataFrame, time: str, begun: DataFrame, window_s: float) -> DataFrame:
+def in_windows(rows: DataFrame, time: str, begun: DataFrame, window_s: float) -> DataFrame:
+    """Add to rows the number of the window that a time of theirs is in; what was before the first is left out."""
     number = sf.floor((sf.col(time) - sf.col("first_due")) / window_s).cast("int")
     placed = rows.join(sf.broadcast(begun), "run").withColumn("window", number)
     return placed.where(sf.col("window") >= 0).drop("first_due")
@@ -119,15 +126,13 @@ def _task_loads(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: 
 
 
 def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
-    """Return a row a window and machine: what it has, the mean share of its workers' cores and their memory together.
+    """Return a row a window and machine: what it has, and the mean share of its workers' cores in use.
 
     Its workers share what it has, and each tells all of it.
     """
     rows = _intervals(good, RecordKind.MACHINE, clocks, begun, window_s)
-    known = sf.when(sf.col("memory_mb").isNotNull(), sf.col("interval"))
     workers = rows.groupBy(*_WINDOW, "machine", "worker").agg(
         sf.try_divide(sf.sum(sf.col("busy") * sf.col("interval")), sf.sum("interval")).alias("cpu"),
-        sf.try_divide(sf.sum(sf.col("memory_mb") * sf.col("interval")), sf.sum(known)).alias("memory"),
         sf.sum("interval").alias("seconds"),
         sf.max("capacity_cpu").alias("capacity_cpu"),
         sf.max("capacity_mb").alias("capacity_mb"),
@@ -136,7 +141,6 @@ def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: fl
         sf.max("capacity_cpu").alias("machine_cpu"),
         sf.max("capacity_mb").alias("machine_memory"),
         sf.avg("cpu").alias("used_cpu"),
-        sf.sum("memory").alias("used_memory"),
         sf.max("seconds").alias("machine_seconds"),
     )
 
@@ -144,9 +148,4 @@ def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: fl
 def _intervals(good: DataFrame, kind: RecordKind, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
     rows = on_controller_clock(good.where(sf.col("kind") == kind.value), clocks, ("at",))
     rows = rows.withColumns({"middle": sf.col("at") - sf.col("interval") / 2, "machine": machine("worker")})
-    return _in_windows(rows, "middle", begun, window_s)
-
-
-def _share(count: str) -> Column:
-    whole = sf.sum(count).over(Window.partitionBy(*_WINDOW, "stream"))
-    return sf.col(count) / whole
+    return in_windows(rows, "middle", begun, window_s)

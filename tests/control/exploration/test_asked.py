@@ -9,11 +9,11 @@ import pytest
 import penstock as ps
 from penstock.control.exploration.asked import AskedPlant, explore_run, machines_of
 from penstock.control.exploration.live import Limits
-from penstock.control.exploration.spans import write_records
 from penstock.control.loop.plant import Ended
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput
 from penstock.model.files import save
+from penstock.model.telemetry import write_records
 from tests.control.exploration.test_spans import record, table
 from tests.fake_run import PLACEMENT, Served, flow
 
@@ -36,10 +36,13 @@ def test_reads_a_run_and_moves_its_tasks(tmp_path: Path) -> None:
             plant.placement()
 
 
-def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [2, 1])
+def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, told: int) -> None:
     with Served(tmp_path / "runs") as served:
         run = served.info.run
-        events = [record("event", 10.0 * n, "controller", event="apply", detail=f"explore-{n:03d}") for n in range(2)]
+        events = [
+            record("event", 10.0 * n, "controller", event="apply", detail=f"explore-{n:03d}") for n in range(told)
+        ]
         roots = [
             record("root", at, root=number, id=number, task="in[0]", due=at, emitted=at)
             for number, at in ((1, 0.1), (2, 0.25), (3, 10.25))
@@ -54,11 +57,28 @@ def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path) -> None:
             served.info, plant, out, placements=2, hold_s=0.2, settle_s=0.2, window_s=0.2,
             limits=Limits(moves=6, reading_s=0.1), margin=0.1, flush_s=0.0,
         )  # fmt: skip
-        assert (index.live, index.stopped, done.skipped) == (True, "", 0)
-        assert list(index.runs) == ["explore-000", "explore-001"]
+        assert (index.live, index.left, done.skipped) == (True, "", 0)
+        assert ("does not tell when explore-001 was applied" in index.stopped) == (told == 1)
+        assert list(index.runs) == ["explore-000", "explore-001"][:told]
         assert served.handle.placement == PLACEMENT
     found = {path.stem: record_roots(path) for path in out.glob("*.parquet")}
-    assert found == {"explore-000": [2], "explore-001": [3]}
+    assert found == dict([("explore-000", [2]), ("explore-001", [3])][:told])
+
+
+def test_refuses_a_run_whose_autopilot_is_on(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        plant = AskedPlant(served.info, APP, TRIO)
+        plant.refuse_piloted()
+        served.handle.autopilot = "stopped: a defect"
+        plant.refuse_piloted()
+        served.handle.autopilot = "local-search, observing"
+        refused = rf"run: the autopilot of run {served.info.run} is on .* penstock autopilot off --run"
+        with pytest.raises(InvalidInput, match=refused):
+            explore_run(
+                served.info, plant, tmp_path, placements=1, hold_s=0.2, settle_s=0.0, window_s=0.2,
+                limits=Limits(moves=1), margin=0.1,
+            )  # fmt: skip
+        assert served.handle.applied == []
 
 
 def record_roots(path: Path) -> list[int]:

@@ -4,9 +4,11 @@ import msgspec
 import pytest
 
 import penstock as ps
-from penstock.control.exploration.live import Limits, explore_live
+from penstock.control.exploration.drawing import Drawing
+from penstock.control.exploration.live import RETURNS, Limits, explore_live
 from penstock.control.loop.plant import Ended, Reading
-from penstock.model.errors import InvalidInput
+from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.placement import Placement
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.taskgraph import task_names
 from penstock.runtime.handle import Outcome
@@ -29,6 +31,8 @@ class FakePlant:
         self.interrupted_at = float("inf")
         self.moved: list[int] = []  # tasks that each plan moved
         self.applied: list[str] = []
+        self.refuses: set[int] = set()  # numbers of plans that fail
+        self.plans = 0
 
     def now(self) -> float:
         """Return the time."""
@@ -58,6 +62,9 @@ class FakePlant:
 
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move what differs."""
+        self.plans += 1
+        if self.plans in self.refuses:
+            raise PenstockError("move: no task would go")
         wanted = {f"{name}[{n}]": slot for name, slots in plan.tasks.items() for n, slot in enumerate(slots)}
         done = [Outcome(task, self.slots[task], slot, 0.0) for task, slot in wanted.items() if self.slots[task] != slot]
         self.slots = {task: wanted[task] for task in self.slots}
@@ -119,6 +126,45 @@ def test_leaves_a_run_alone_that_has_ended() -> None:
     plant.ends_at = 9.0
     done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert done.stopped == "the run has ended"
+    assert done.left == "its tasks were not put back: the run has ended"
+
+
+def test_keeps_what_was_gathered_and_goes_back_when_a_move_fails() -> None:
+    plant = FakePlant()
+    before, plant.refuses = plant.placement(), {45, 46, 47}
+    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    assert (done.stopped, done.left) == ("move: no task would go", "")
+    assert 0 < len(done.runs) < 50
+    assert plant.placement() == before
+    assert plant.policy == "round-robin"
+
+
+def test_keeps_what_was_gathered_when_no_further_placement_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, draw = [0], Drawing.draw
+
+    def two(self: Drawing, factor: float = 1.0) -> Placement:
+        drawn[0] += 1
+        if drawn[0] > 2:
+            raise InvalidInput("rates", "none of 200 random placements carries it")
+        return draw(self, factor)
+
+    monkeypatch.setattr(Drawing, "draw", two)
+    plant = FakePlant()
+    before = plant.placement()
+    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    assert done.stopped == "rates: none of 200 random placements carries it"
+    assert len(done.runs) == 2
+    assert plant.placement() == before
+
+
+def test_says_what_could_not_be_put_back() -> None:
+    plant = FakePlant()
+    before, plant.refuses = plant.placement(), set(range(9, 1000))
+    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    away = sum(slot != before[task] for task, slot in plant.placement().items())
+    assert away > 0
+    assert done.left == f"{away} tasks are not back where they were: move: no task would go"
+    assert plant.plans == 9 + RETURNS
 
 
 def test_refuses_a_bound_that_is_exceeded_already() -> None:

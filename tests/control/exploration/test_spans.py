@@ -7,9 +7,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from penstock.control.exploration.spans import Span, applied_at, cut, records_of, write_records
+from penstock.control.exploration.spans import Span, applied_at, cut, records_of
 from penstock.model.errors import FileProblem
-from penstock.model.telemetry import Record, arrow_schema
+from penstock.model.telemetry import Record, arrow_schema, write_records
 
 
 def table(*records: Record) -> pa.Table:

@@ -41,6 +41,7 @@ class FakePlant:
         self.history: list[tuple[float, float]] = []  # time, true latency
         self.happens: dict[float, Callable[[FakePlant], None]] = {}  # at a time
         self.breaks: set[int] = set()  # numbers of applications that fail halfway
+        self.refuses: set[int] = set()  # numbers of applications that fail before anything has moved
         self.epoch = 0
         self.steady = True
         self._noise, self._rng = noise, np.random.default_rng(seed)
@@ -79,6 +80,8 @@ class FakePlant:
         wanted = {f"{name}[{n}]": slot for name, slots in plan.tasks.items() for n, slot in enumerate(slots)}
         moves = [task for task, slot in wanted.items() if self.placed[task] != slot]
         self.applied.append(wanted)
+        if len(self.applied) in self.refuses:
+            raise PenstockError("move: no task would go")
         self.planned = plan.routes
         if len(self.applied) in self.breaks:
             self.placed[moves[0]] = wanted[moves[0]]

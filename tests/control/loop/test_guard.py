@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.control.loop.guard import MOST_DOUBLINGS, Guard
+from penstock.control.loop.guard import MOST_DOUBLINGS, Anchor, Guard
 from penstock.control.loop.plant import Reading
 from penstock.model.errors import InvalidInput
 
@@ -18,10 +18,24 @@ def test_the_bound_is_the_noise_where_that_is_more_but_never_above_twice_the_lat
     assert Guard(noise=2.0).bound_s(readings(0.01, 0.5, 0.01, 1.0)) == pytest.approx(2 * 1.52 / 4)
 
 
-def test_an_earlier_bound_holds_for_later_changes_but_not_below_the_latency_of_now() -> None:
+def test_an_earlier_bound_holds_for_later_changes() -> None:
     guard = Guard(tolerance=0.1)
     assert guard.bound_s(readings(0.1, 0.1), anchor_s=0.104) == pytest.approx(0.104)
-    assert guard.bound_s(readings(0.2, 0.2), anchor_s=0.104) == pytest.approx(0.2)
+    assert guard.bound_s(readings(0.11, 0.11), anchor_s=0.104) == pytest.approx(0.104)
+
+
+def test_where_latency_is_far_above_an_earlier_bound_a_change_has_to_be_better_by_more_than_noise() -> None:
+    assert Guard(tolerance=0.1).bound_s(readings(0.2, 0.2), anchor_s=0.104) == pytest.approx(0.18)
+
+
+def test_an_anchor_is_only_ever_tightened() -> None:
+    first = Anchor(0.1, 0.105)
+    assert first.tightened(0.2, 0.21) == first
+    assert first.tightened(0.05, 0.0525) == Anchor(0.05, 0.0525)
+
+
+def test_a_change_is_judged_after_three_measuring_intervals_at_the_latest() -> None:
+    assert Guard(interval_s=2.0, settling=4, readings=6).deadline_s == 60.0
 
 
 def test_acts_only_above_the_threshold_and_within_the_moves() -> None:

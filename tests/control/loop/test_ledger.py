@@ -1,8 +1,9 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from penstock.control.loop.ledger import Episode, Ledger, Line, Opening, Outcome, Seen, Swap, read
+from penstock.control.loop.ledger import Book, Episode, Ledger, Line, Opening, Outcome, Seen, Swap, read
 from penstock.control.loop.plant import Reading
 from penstock.model.errors import FileProblem
 from tests.control.loop.fake_plant import APPLICATION, CLUSTER, FakePlant
@@ -56,6 +57,30 @@ def test_a_torn_last_line_is_told_of_and_skipped_and_what_follows_is_whole(tmp_p
     after.append(Outcome(number=1, at=9.0, verdict="rolled back"))
     assert [one.verdict for one in read(path).episodes] == ["rolled back"]
     assert len(read(path).problems) == 1
+
+
+def test_a_decision_without_an_outcome_is_under_way_only_while_somebody_may_still_write_one(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    episode = decided()
+    ledger = Ledger(path)
+    for line in (episode.opening, episode.decision, replace(episode.decision, number=2)):
+        ledger.append(line)
+    assert [one.verdict for one in read(path).episodes] == ["unfinished", "under way"]
+    over = Book(read(path).lines, ended=True)
+    assert [one.verdict for one in over.episodes] == ["unfinished", "unfinished"]
+
+
+@pytest.mark.parametrize(("verdict", "left"), [("kept", False), ("stuck", True), ("unfinished", True), ("void", False)])
+def test_a_change_that_is_in_force_without_having_been_found_good_is_left(
+    tmp_path: Path, verdict: str, left: bool
+) -> None:
+    episode = decided()
+    ledger = Ledger(tmp_path / "l")
+    ledger.append(episode.opening)
+    ledger.append(episode.decision)
+    assert ledger.left is not None
+    ledger.append(Outcome(number=1, at=9.0, verdict=verdict))
+    assert [(one.left is not None) for one in (ledger, Ledger(tmp_path / "l"))] == [left, left]
 
 
 def test_a_ledger_that_cannot_be_read_or_written_is_refused_in_a_line(tmp_path: Path) -> None:

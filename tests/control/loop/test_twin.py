@@ -39,6 +39,32 @@ def test_a_reading_tells_what_the_twin_did() -> None:
     assert made.placement()["work[1]"] == "m0/1"
 
 
+def test_a_reading_tells_of_machines_that_are_gone_and_that_something_happened_meanwhile() -> None:
+    made = plant(SPREAD)
+    made.wait(2.0)
+    made.fail("m1")
+    made.wait(2.0)
+    failed = made.reading()
+    assert (failed.gone, failed.steady, failed.epoch) == (("m1",), False, 1)
+    made.wait(2.0)
+    down = made.reading()
+    assert (down.gone, down.steady) == (("m1",), True)
+    made.restore("m1")
+    made.wait(2.0)
+    back = made.reading()
+    assert (back.gone, back.steady, back.epoch) == ((), False, 2)
+
+
+def test_a_source_that_may_not_give_is_blocked_for_a_share_of_the_time() -> None:
+    free, full = plant(SPREAD), plant([0, 1, 1, 1, 1, 1], rate=1500.0)  # half as much again as a slot can do
+    for made in (free, full):
+        made.wait(30.0)
+        made.reading()
+        made.wait(10.0)
+    assert free.reading().blocked == 0.0
+    assert 0.8 < full.reading().blocked <= 1.0
+
+
 def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
     made = plant([0, 2, 2, 2, 2, 0])  # every tuple crosses the network twice
     loop = Autopilot(made, Settings(policy="local-search"), guard=GUARD)
@@ -70,7 +96,7 @@ def test_a_policy_that_is_bad_on_purpose_is_beyond_the_bound_for_one_measuring_i
     assert {outcome.verdict for outcome in outcomes} == {"rolled back"}
     assert made.placement() == start
     made.wait(GUARD.measuring_s)
-    bound = max(episode.decision.bound_s for episode in episodes)
+    bound = episodes[0].decision.bound_s
     assert max(span.mean_s for span in made.spans) > 20 * bound  # there was more than a slot can do
     above = "".join(" " if span.mean_s <= bound else "x" for span in made.spans)
     assert 0 < max(map(len, above.split())) * GUARD.interval_s <= GUARD.measuring_s

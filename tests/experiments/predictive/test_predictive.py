@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure as Picture
 
 from penstock.experiments.figure import Claim, Figure
-from penstock.experiments.predictive import FIGURES, executors, topologies
+from penstock.experiments.predictive import FIGURES, executors
 from penstock.experiments.predictive.limits import best_found, packed
 from penstock.experiments.predictive.models import PATHS, TREES, accuracies
 from penstock.experiments.predictive.settings import (
@@ -216,9 +216,3 @@ def test_scenarios_are_judged_by_their_order() -> None:
 
     assert all(claim.holds for claim in judged("2.11", slower(0.05)))
     assert not any(claim.holds for claim in judged("2.11", slower(-0.2)))
-
-
-def test_papers_figures_are_told_of_every_topology() -> None:
-    assert [paper.number for paper in topologies.PAPERS] == ["2.7", "2.8", "2.9", "2.10"]
-    assert [paper.overall for paper in topologies.PAPERS] == [0.833, 0.84, 0.852, 0.86]
-    assert [paper.reduction for paper in topologies.PAPERS] == [0.318, 0.20, 0.227, 0.304]

@@ -8,8 +8,9 @@ import pytest
 from matplotlib.figure import Figure as Picture
 
 from penstock.experiments.figure import Claim, Figure, Value
+from penstock.experiments.predictive.models import rank_correlation
 from penstock.experiments.predictive_live import FIGURES
-from penstock.experiments.predictive_live.fidelity import FIDELITY, deviation, fitted, rank_correlation
+from penstock.experiments.predictive_live.fidelity import FIDELITY, deviation, fitted
 from penstock.experiments.predictive_live.piloted import AUTOPILOT, interval
 from penstock.experiments.predictive_live.tables import carried_tps, latencies
 
@@ -66,7 +67,7 @@ def test_a_linear_fit_takes_away_scale_and_offset_and_a_deviation_is_relative() 
 def test_ranks_are_compared_and_not_values() -> None:
     assert rank_correlation(LIVE_MS**3, LIVE_MS) == pytest.approx(1.0)
     assert rank_correlation(-LIVE_MS, LIVE_MS) == pytest.approx(-1.0)
-    assert np.isnan(rank_correlation(np.ones(5), LIVE_MS))
+    assert rank_correlation(np.ones(5), LIVE_MS) == 0.0
 
 
 def test_a_twin_that_is_near_holds_and_one_in_another_order_does_not() -> None:
@@ -122,6 +123,20 @@ def test_a_run_that_ends_beyond_its_bound_is_named() -> None:
     beyond = claim(AUTOPILOT, pilot_rows([0.9, 1.2]), "guard")
     assert not beyond.holds
     assert "word-count 1" in beyond.why
+
+
+def test_a_run_in_which_nothing_was_done_is_counted_apart() -> None:
+    rows = pilot_rows([0.9, 1.0, 1.0])
+    rows.loc[1:, "bound_ms"] = float("nan")
+    some = claim(AUTOPILOT, rows, "guard")
+    assert some.holds
+    assert some.ours == "1 of 1; rolled back 0; nothing was done in 2 more"
+    none = claim(AUTOPILOT, pilot_rows([1.0], bound_ms=float("nan")), "guard")
+    assert not none.holds
+    assert none.why == "nothing was done in any run"
+    unknown = pilot_rows([0.9])
+    unknown["after_ms"] = float("nan")
+    assert not claim(AUTOPILOT, unknown, "guard").holds
 
 
 # Tables and pictures

@@ -14,7 +14,8 @@ def rated(figure: Figure, change: Rates, quick: bool = True) -> pd.DataFrame:
     """Return rows of a figure of rates: 1 for every policy, unless said otherwise."""
     rows = pd.DataFrame([dict(one) for one in figure.cases(quick)])
     policies = list(dict.fromkeys(policy for asked in ASKED.values() for policy in asked))
-    rows = rows.assign(**dict.fromkeys(policies, 1.0), limit="machine", refined_ms=20.0)
+    rows = rows.assign(**dict.fromkeys(policies, 1.0), limit="machine", unhurried=1.0)
+    rows = rows.assign(refined_ms=20.0, refined_cpu_ms=20.0)
     return rows.assign(**change(rows))
 
 

@@ -67,6 +67,8 @@ def test_where_claims_hold_names_the_ratios() -> None:
     claims = list(figure.claims(rated(figure, at_four)))
     assert {claim.why for claim in claims if "at some ratio" in claim.claim} == {"holds at 4"}
     assert holds(claims, "hold only where links are 3 to 5 times")
+    everywhere = rated(figure, lambda rows: {name: 1.0 / (1.0 + said) for name, said in rates.SAID.items()})
+    assert not holds(list(figure.claims(everywhere)), "hold only where links are 3 to 5 times")
     nowhere = list(figure.claims(rated(figure, lambda rows: {OPTIMUM: 2.0})))
     assert {claim.why for claim in nowhere if "at some ratio" in claim.claim} == {"at none"}
     worse = list(figure.claims(rated(figure, lambda rows: {SPARCLE: 0.9})))
@@ -84,6 +86,8 @@ def test_refinement_is_judged_on_mean_low_end_and_time() -> None:
     assert not holds(bad, "never worse")
     assert not holds(bad, "50 ms")
     assert holds(bad, "balanced star 1 : 1")
+    now_and_then = list(figure.claims(rated(figure, lambda rows: {"refined_ms": 20.0 + 80.0 * (rows.index % 20 == 0)})))
+    assert not holds(now_and_then, "50 ms")
     assert not holds(good, "balanced star 1 : 1")
 
 

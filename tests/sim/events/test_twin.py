@@ -1,4 +1,4 @@
-"""What the twin says of many placements, and of the most that one can carry."""
+"""What the twin says of the most that a placement can carry, and of measured costs."""
 
 import numpy as np
 import pytest
@@ -9,19 +9,7 @@ from penstock.model.errors import InvalidInput
 from penstock.model.placement import Hop
 from penstock.model.topology import Distribution, ServiceTime
 from penstock.sim.events import Twin
-from tests.sim.events.cases import EXPONENTIAL, SERVICE, line, machines, three_machines, word_count
-
-
-def test_many_placements_are_those_one_by_one() -> None:
-    twin = Twin(word_count(60.0, (EXPONENTIAL,) * 4), three_machines())
-    placements = np.random.default_rng(3).integers(0, 9, (4, 10)).astype(np.int32)
-    found = twin.many(placements, seconds=10.0, warm_up=2.0, seed=5)
-    for row, slots in enumerate(placements):
-        run = twin.start(slots.tolist(), seed=5)
-        run.advance(2.0)
-        span = run.advance(10.0)
-        assert found.mean_s[row] == span.mean_s
-        assert found.throughput_tps[row] == span.throughput_tps
+from tests.sim.events.cases import EXPONENTIAL, SERVICE, line, machines
 
 
 def test_the_most_that_a_chain_carries_is_what_its_slowest_part_does() -> None:

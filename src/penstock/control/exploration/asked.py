@@ -6,15 +6,16 @@ from time import monotonic, sleep
 
 from penstock.control.exploration.index import Explored, Index
 from penstock.control.exploration.live import Exploration, Limits, explore_live
-from penstock.control.exploration.spans import Span, applied_at, cut, records_of, write_records
+from penstock.control.exploration.spans import Span, applied_at, cut, records_of
 from penstock.control.live import discover
 from penstock.control.loop.plant import GOING, Ended, Reading, reading_of
 from penstock.control.resuming import emulated_cluster
 from penstock.model.cluster import Cluster
-from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.errors import InvalidInput
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.status import Status
 from penstock.model.taskgraph import task_names
+from penstock.model.telemetry import write_records
 from penstock.model.topology import Application
 from penstock.runtime.folder import NoRun, RunInfo
 from penstock.runtime.handle import Outcome
@@ -47,6 +48,13 @@ class AskedPlant:
         """Let time pass."""
         sleep(seconds)
         self._status()
+
+    def refuse_piloted(self) -> None:
+        """Refuse a run that moves its tasks by itself meanwhile; an autopilot that has stopped does not."""
+        piloted = self._status().autopilot
+        if piloted and not piloted.startswith("stopped"):
+            problem = f"the autopilot of run {self._info.run} is on ({piloted}), and would move tasks meanwhile"
+            raise InvalidInput("run", f"{problem}; penstock autopilot off --run {self._info.called}")
 
     def routes(self) -> tuple[PlannedRoute, ...]:
         """Return none: a run's status does not tell them."""
@@ -102,8 +110,10 @@ def explore_run(
 ) -> tuple[Index, Exploration]:
     """Try random placements on a run; write a file of its telemetry for each that was held to the end, and the index.
 
+    What was gathered is written however it ended, but for placements of which the telemetry does not tell.
     application: with measured costs, where the run's own are not known.
     """
+    plant.refuse_piloted()
     done = explore_live(
         plant,
         placements=placements,
@@ -127,6 +137,7 @@ def explore_run(
         window_s=window_s,
         runs=done.runs,
         stopped=done.stopped,
+        left=done.left,
     )
     return index, done
 
@@ -134,9 +145,12 @@ def explore_run(
 def _write_spans(info: RunInfo, output: Path, done: Exploration, settle_s: float, hold_s: float) -> None:
     """Cut the run's telemetry where plans were applied; the policy that a plan names is the name of its span."""
     applied = applied_at(info.telemetry_path, info.run)
-    for name in done.runs:
+    for name in list(done.runs):
         if name not in applied:
-            raise PenstockError(f"{info.telemetry_path}: does not tell when {name} was applied; does it lose records?")
+            problem = f"{info.telemetry_path}: does not tell when {name} was applied; does it lose records?"
+            done.stopped = "; ".join(filter(None, (done.stopped, problem)))
+            del done.runs[name]
+            continue
         start = applied[name] + settle_s
         span = Span(name, start, start + hold_s)
         write_records(cut(records_of(info.telemetry_path, info.run, span), span), output, name)

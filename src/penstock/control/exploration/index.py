@@ -4,8 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.model.errors import FileProblem
-from penstock.model.files import read_text, write_whole
+from penstock.model.files import write_whole
 
 INDEX = "placements.json"
 
@@ -31,6 +30,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     window_s: float
     runs: dict[str, Explored]
     stopped: str = ""  # why it ended before all were tried; empty: it did not
+    left: str = ""  # tasks that could not be put back where they were, and why; empty: none
 
     def save(self, folder: Path) -> Path:
         """Write it into the folder of the telemetry."""
@@ -42,12 +42,3 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
 def run_name(number: int) -> str:
     """Return the name of the run of a placement."""
     return f"explore-{number:03d}"
-
-
-def load_index(folder: Path) -> Index:
-    """Read the index of a folder."""
-    path = folder / INDEX
-    try:
-        return msgspec.json.decode(read_text(path), type=Index)
-    except msgspec.DecodeError as error:
-        raise FileProblem(f"{path}: not what penstock explore writes, {error}; explore again") from None

@@ -1,8 +1,8 @@
 """Explores on an application that runs: bounded, watched, and with the way back.
 
 Tasks move a few at a time, and every placement on the way must sustain the load too, by the estimator. Latency is read
-all the time; beyond the bound twice in a row, exploration ends. However it ends, also by Ctrl-C, tasks go back to where
-they were.
+all the time; beyond the bound twice in a row, exploration ends. However it ends, also by Ctrl-C or a move that fails,
+tasks go back to where they were, and what was gathered is kept. Where they cannot be put back, that is said.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +24,8 @@ from penstock.model.topology import Application
 ORDERS = 20  # in which moves are tried to be made, before a placement is given up
 BEYOND = 2  # readings in a row
 PAUSE_S = 1.0  # between two batches of moves
+RETURNS = 5  # times that tasks are tried to be put back
+NOT_BACK = "its tasks were not put back: the run has ended"
 
 
 class Limits(NamedTuple):
@@ -46,6 +48,7 @@ class Exploration:
     runs: dict[str, Explored] = field(default_factory=dict)  # those that were held to the end
     skipped: int = 0  # placements that could not be reached by steps that sustain the load
     stopped: str = ""  # why it ended before all were tried
+    left: str = ""  # what is not where it was, and why
 
 
 def explore_live(
@@ -85,16 +88,14 @@ def explore_live(
                 mean_s=mean,
             )
             tried(name, done.runs[name])
-    except Exceeded as exceeded:
-        done.stopped = str(exceeded)
     except Ended:
-        done.stopped = "the run has ended"
-        return done
+        done.stopped, done.left = "the run has ended", NOT_BACK
+    except PenstockError as problem:
+        done.stopped = str(problem)
     except KeyboardInterrupt:
         done.stopped = "it was stopped"
     finally:
-        if done.stopped != "the run has ended":
-            walk.return_to(home, policy)
+        done.left = done.left or walk.return_to(home, policy)
     return done
 
 
@@ -170,10 +171,26 @@ class _Walk:
             total, count = total + (reading.mean_s or 0.0) * reading.count, count + reading.count
         return total / count if count else None
 
-    def return_to(self, home: Placement, policy: str) -> None:
+    def return_to(self, home: Placement, policy: str) -> str:
+        """Put tasks back, trying again where that fails; return what is not back in the end, and why."""
+        try:
+            for _ in range(RETURNS):
+                try:
+                    self._return_once(home, policy)
+                except PenstockError as found:
+                    problem = str(found)
+                    self._plant.wait(PAUSE_S)
+                else:
+                    return ""
+            away = len(_away(self.here(), home))
+        except Ended:
+            return NOT_BACK
+        return f"{away} tasks are not back where they were: {problem}"
+
+    def _return_once(self, home: Placement, policy: str) -> None:
         """Put tasks back, some at a time, whatever the estimator says of the placements on the way."""
         here = self.here()
-        moving = [task for task, (a, b) in enumerate(zip(here.slots, home.slots, strict=True)) if a != b]
+        moving = _away(here, home)
         slots = list(here.slots)
         for batch in _batches(moving, self._limits.moves) or [[]]:
             for task in batch:
@@ -187,7 +204,7 @@ class _Walk:
 
     def _steps(self, here: Placement, target: Placement) -> list[Placement] | None:
         """Return the placements on the way to one, the target last; None where some would not sustain the load."""
-        moving = [task for task, (a, b) in enumerate(zip(here.slots, target.slots, strict=True)) if a != b]
+        moving = _away(here, target)
         for _ in range(ORDERS):
             slots, steps = list(here.slots), []
             for batch in _batches(self._rng.permutation(moving).tolist(), self._limits.moves)[:-1]:
@@ -205,6 +222,11 @@ class _Walk:
         view = self._drawing.instance
         routes = route(view.tasks, view.slots, view.links, list(slots))
         return Placement(tuple(slots), {} if isinstance(routes, Hop) else routes)
+
+
+def _away(here: Placement, target: Placement) -> list[int]:
+    """Return the tasks that are not where they are in another placement."""
+    return [task for task, (a, b) in enumerate(zip(here.slots, target.slots, strict=True)) if a != b]
 
 
 def _batches(tasks: Sequence[int], most: int) -> list[list[int]]:

@@ -5,7 +5,6 @@ machines' records belong to the span that their whole interval is in. Spans are 
 worker's own is corrected by its clock records. So windows, which count from a run's first tuple, hold one placement.
 """
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from penstock.model.errors import FileProblem
 from penstock.model.taskgraph import Floats
@@ -65,20 +63,6 @@ def _ahead(records: pa.Table, kind: "np.ndarray[tuple[int], np.dtype[np.object_]
 
 def _numbers(records: pa.Table, column: str) -> Floats:
     return np.asarray(pc.cast(records[column], pa.float64()).to_numpy(), dtype=np.float64)
-
-
-def write_records(records: pa.Table, folder: Path, run: str) -> Path:
-    """Write the records of a run into a folder, as one file, whole or not at all."""
-    final = folder / f"{run}.parquet"
-    temporary = final.with_name(f"_{final.name}")
-    try:
-        pq.write_table(records, temporary)
-        os.replace(temporary, final)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        why = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{final}: cannot be written, {why}; choose another --output") from None
-    return final
 
 
 def applied_at(telemetry: Path, run: str) -> dict[str, float]:

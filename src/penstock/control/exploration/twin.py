@@ -5,9 +5,10 @@ from pathlib import Path
 
 from penstock.control.exploration.drawing import Drawing, at_load, machines_used, named
 from penstock.control.exploration.index import Explored, Index, run_name
-from penstock.control.exploration.spans import Span, cut, write_records
+from penstock.control.exploration.spans import Span, cut
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
+from penstock.model.telemetry import write_records
 from penstock.model.topology import Application
 from penstock.sim.events import Twin
 

@@ -2,7 +2,8 @@
 
 It waits, reads, decides, applies and writes down; what to do at each step is said by `deciding`, `guard` and
 `measuring`, which know neither a clock nor a file. The policy may be swapped, and shadow mode switched, at any time and
-from any thread: that counts from the next decision on. A change that is under way is judged in any case.
+from any thread: that counts from the next decision on. A change that is under way is judged in any case, and one that
+is to be taken back is tried to be until it is: nothing else is decided before.
 """
 
 from collections import deque
@@ -14,19 +15,31 @@ from threading import Lock
 import msgspec
 
 from penstock.control.loop.deciding import decide, offered
-from penstock.control.loop.guard import Guard, latencies
-from penstock.control.loop.ledger import Decision, Episode, Inputs, Ledger, Opening, Outcome, Seen, Swap
+from penstock.control.loop.guard import ATTEMPTS, Anchor, Guard, latencies
+from penstock.control.loop.ledger import (
+    STUCK,
+    UNFINISHED,
+    Decision,
+    Episode,
+    Inputs,
+    Ledger,
+    Opening,
+    Outcome,
+    Seen,
+    Swap,
+    told,
+)
 from penstock.control.loop.measuring import Measurement, Stage
 from penstock.control.loop.plant import Ended, Plant, Reading
-from penstock.control.loop.proposing import Propose, by_policy, plan_of
+from penstock.control.loop.proposing import Propose, by_policy, checksum, plan_of
+from penstock.control.loop.restoring import DRIVER_ENDED, ELSEWHERE, Owed, changed, is_own
 from penstock.estimate.evaluator import Objective
 from penstock.model.errors import PenstockError
 from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome as Moved
 
-ATTEMPTS = 3  # measurements of a change, where the plant fails during each
-RESTORES = 5  # times that a placement is tried to be restored
+RESTORES = 5  # times that a placement is tried to be restored before that is told; then once every interval
 SEEN_MOVES = 50  # of which the mean time is taken
 
 
@@ -69,7 +82,9 @@ class Autopilot:
         self._empty = 0  # readings in a row without a latency
         self._rested_at = 0.0
         self._setbacks = 0  # changes in a row that were taken back
-        self._anchor_s: float | None = None
+        self._anchor: Anchor | None = None
+        self._owed: Owed | None = None  # what could not be taken back yet
+        self._left = self.ledger.left  # that an earlier driver has
         self._upset_s: float | None = None  # latency to come back to after a change that was taken back
         self._held: deque[float] = deque(maxlen=SEEN_MOVES)  # s that moves took
 
@@ -99,6 +114,7 @@ class Autopilot:
 
     def step(self, until: float | None = None) -> Episode | None:
         """Make the next decision, and return it with what became of it; None where it is not due before `until`."""
+        self._clear_up()
         settings = self._observe(until)
         if settings is None:
             return None
@@ -115,17 +131,42 @@ class Autopilot:
         self._tell(told(episode))
         return episode
 
+    @property
+    def acting(self) -> bool:
+        """Whether a change of its own is under way, or still to be taken back."""
+        return not self.state.startswith(("observing", "resting", "deciding"))
+
+    def _clear_up(self) -> None:
+        """Take back what an earlier driver has left unjudged, unless others have moved tasks since."""
+        episode, self._left = self._left, None
+        if episode is None:
+            return
+        decision, began = episode.decision, self._plant.now()
+        episode.outcome = Outcome(number=decision.number, at=began, verdict="rolled back", note=DRIVER_ENDED)
+        if is_own(decision, self._plant.placement(), self._plant.cluster):
+            episode.outcome = self._take_back(decision, episode.outcome, began)
+        else:
+            note = f"{DRIVER_ENDED}; {ELSEWHERE}"
+            episode.outcome = msgspec.structs.replace(episode.outcome, verdict="void", note=note)
+        self.last = episode
+        self._close(episode.outcome, decision)
+        self._tell(told(episode))
+
     def _observe(self, until: float | None) -> Settings | None:
         """Read until it may decide again and has as many readings as it takes, none of them disturbed."""
         while True:
+            if self._owed is not None:
+                self._take_back_again(self._owed)
             now = self._plant.now()
-            self.state = "observing" if now >= self._rested_at else f"resting for {self._rested_at - now:.0f} s more"
             settings = self.settings
-            if settings.policy is not None and now >= self._rested_at and self._is_ready(now):
-                return settings
+            if self._owed is None:
+                rest = self._rested_at - now
+                self.state = "observing" if rest <= 0 else f"resting for {rest:.0f} s more"
+                if settings.policy is not None and rest <= 0 and self._is_ready(now):
+                    return settings
             if until is not None and now >= until:
                 return None
-            self._keep(self._read())
+            self._keep(self._read(written=settings.policy is not None))
 
     def _is_ready(self, now: float) -> bool:
         """Whether there are readings to decide from; of what a bad change left behind, for as long as that lasts, none.
@@ -137,10 +178,11 @@ class Autopilot:
         upset = self._upset_s is not None and fmean(latencies(self._recent)) > self._upset_s
         return not upset or now >= self._rested_at + self.guard.measuring_s
 
-    def _read(self) -> Reading:
+    def _read(self, written: bool = True) -> Reading:
         self._plant.wait(self.guard.interval_s)
         reading = self._plant.reading()
-        self.ledger.append(Seen(at=reading.at, reading=reading))
+        if written:
+            self.ledger.append(Seen(at=reading.at, reading=reading))
         return reading
 
     def _keep(self, reading: Reading) -> None:
@@ -185,78 +227,99 @@ class Autopilot:
             objective=settings.objective,
             seed=settings.seed,
             model=settings.model,
+            checksum=checksum(settings.model),
             placement=self._plant.placement(),
             rates=offered(application, readings),
             readings=readings,
             held_s=fmean(self._held) if self._held else self.guard.move_s,
             guard=self.guard,
-            anchor_s=self._anchor_s,
+            anchor_s=None if self._anchor is None else self._anchor.bound_s,
+            placed_by=self._plant.policy,
+            routes=self._plant.routes(),
         )
 
     def _act(self, decision: Decision) -> Outcome:
         """Change the placement, measure, and take the change back unless it is good enough."""
-        began, policy, routes = self._plant.now(), self._plant.policy, self._plant.routes()
-        moved: list[Moved] = []
+        began = self._plant.now()
         self.state = f"moving {len(decision.moves)} tasks"
         self._tell(f"decision {decision.number} by {decision.inputs.policy}: {decision.reason}")
         try:
-            moved, measurement, voided, problem = self._try(decision)
-            verdict, note = ("failed", problem) if measurement is None else self._judge(measurement, decision)
-            if verdict != "kept" and (measurement is None or measurement.stage is not Stage.MEDDLED):
-                note += self._restore(decision, policy, routes)
+            outcome, stays = self._try(decision, began)
+            return outcome if stays else self._take_back(decision, outcome, began)
         except Ended:
-            self.ledger.append(Outcome(number=decision.number, at=self._plant.now(), verdict="unfinished", moved=moved))
+            self._leave(decision)
             raise
-        return Outcome(
+        except BaseException as error:  # a defect, or Ctrl-C: the application must not suffer for that either
+            note = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            failed = Outcome(number=decision.number, at=began, verdict="failed", note=note)
+            try:
+                self._close(self._take_back(decision, failed, began), decision)
+            except Ended:
+                self._leave(decision)
+            raise
+
+    def _leave(self, decision: Decision) -> None:
+        self.ledger.append(Outcome(number=decision.number, at=self._plant.now(), verdict=UNFINISHED))
+
+    def _try(self, decision: Decision, began: float) -> tuple[Outcome, bool]:
+        """Move tasks and measure; return what comes of that, and whether tasks stay where they are."""
+        moved: list[Moved] = []
+        measurement, voided, problem = None, 0, ""
+        try:
+            moved = self._move(changed(decision), decision, decision.inputs.policy)
+            measurement, voided = self._measure(decision, changed(decision))
+        except PenstockError as found:
+            problem = str(found)
+        verdict, note = ("failed", problem) if measurement is None else self._judge(measurement, decision)
+        now = self._plant.now()
+        outcome = Outcome(
             number=decision.number,
-            at=self._plant.now(),
+            at=now,
             verdict=verdict,
             note=note,
             realised_s=None if measurement is None else measurement.mean_s,
             readings=[] if measurement is None else measurement.readings,
             voided=voided,
             moved=moved,
-            in_force_s=self._plant.now() - began,
+            in_force_s=now - began,
         )
-
-    def _try(self, decision: Decision) -> tuple[list[Moved], Measurement | None, int, str]:
-        """Move tasks and measure; return no measurement, but what went wrong, where tasks cannot be moved."""
-        wanted = decision.inputs.placement | {move.task: move.after for move in decision.moves}
-        moved: list[Moved] = []
-        try:
-            moved = self._move(wanted, decision, decision.inputs.policy)
-            measurement, voided = self._measure(decision, wanted)
-        except PenstockError as problem:
-            return moved, None, 0, str(problem)
-        return moved, measurement, voided, ""
+        return outcome, verdict == "kept" or (measurement is not None and measurement.stage is Stage.MEDDLED)
 
     def _measure(self, decision: Decision, wanted: Mapping[str, str]) -> tuple[Measurement, int]:
         """Measure a change, again where the plant fails meanwhile; return the last, and how many came to nothing."""
         epoch = decision.inputs.readings[-1].epoch
+        deadline = self._plant.now() + self.guard.deadline_s
         for attempt in range(ATTEMPTS):
             measurement = Measurement(self.guard, decision.bound_s, epoch, wanted)
             while measurement.stage in (Stage.SETTLING, Stage.MEASURING):
                 self.state = f"{measurement.stage} after decision {decision.number}"
                 reading = self._read()
                 measurement.take(reading, self._plant.placement())
+                if attempt and self._plant.now() >= deadline:
+                    measurement.stage = Stage.VOID
             if measurement.stage is not Stage.VOID:
                 return measurement, attempt
             self._tell(f"decision {decision.number}: the measurement is void, the run failed or recovered meanwhile")
-            epoch = self._read_until_steady()
+            found = self._read_until_steady(deadline)
+            if found is None:
+                return measurement, attempt + 1
+            epoch = found
         return measurement, ATTEMPTS
 
-    def _read_until_steady(self) -> int:
-        """Wait for a plant to run again; return its epoch."""
-        while not (reading := self._read()).steady:
-            pass
-        return reading.epoch
+    def _read_until_steady(self, deadline: float) -> int | None:
+        """Wait for a plant to run again; return its epoch, None where it does not before the deadline."""
+        while self._plant.now() < deadline:
+            reading = self._read()
+            if reading.steady:
+                return reading.epoch
+        return None
 
     def _judge(self, measurement: Measurement, decision: Decision) -> tuple[str, str]:
         """Return what becomes of a change, and why."""
         if measurement.stage is Stage.MEDDLED:
             return "void", "tasks were moved meanwhile, by somebody else or by a recovery"
         if measurement.stage is Stage.VOID:
-            return "void", "the run failed or recovered in every measurement"
+            return "void", f"the run failed or recovered in every measurement, or for {self.guard.deadline_s:g} s"
         realised, bound = measurement.mean_s, decision.bound_s
         if realised is None:
             return "rolled back", "nothing came to its end any more"
@@ -264,20 +327,49 @@ class Autopilot:
             return "rolled back", f"{1e3 * realised:.3g} ms is above the bound of {1e3 * bound:.3g} ms"
         return "kept", ""
 
-    def _restore(self, decision: Decision, policy: str, routes: tuple[PlannedRoute, ...]) -> str:
-        """Put every task and route back as it was; return what went wrong for good, if anything did."""
+    def _take_back(self, decision: Decision, outcome: Outcome, began: float) -> Outcome:
+        """Put every task and route back as it was; return the outcome as it is then, stuck where they could not be."""
         problem = ""
         for _ in range(RESTORES):
             self.state = "rolling back"
-            try:
-                self._move(decision.inputs.placement, decision, policy, routes)
-            except PenstockError as found:
-                problem = f"; not all tasks could be put back: {found}"
-                self._tell(f"decision {decision.number}{problem}")
-                self._plant.wait(self.guard.interval_s)
-            else:
-                return ""
-        return problem
+            problem = self._put_back(decision)
+            if not problem:
+                break
+            self._tell(f"decision {decision.number}; not all tasks could be put back: {problem}")
+            self._plant.wait(self.guard.interval_s)
+        now = self._plant.now()
+        outcome = msgspec.structs.replace(outcome, at=now, in_force_s=now - began)
+        if not problem:
+            return outcome
+        self._owed = Owed(decision, outcome)
+        self.state = f"{STUCK}, not all tasks of decision {decision.number} are back"
+        note = "; ".join(filter(None, (outcome.note, f"not all tasks could be put back, tried on: {problem}")))
+        return msgspec.structs.replace(outcome, verdict=STUCK, note=note)
+
+    def _take_back_again(self, owed: Owed) -> None:
+        """Try once more to take back what could not be, and write down when that is done."""
+        decision, outcome, now = owed.decision, owed.outcome, self._plant.now()
+        in_force_s = outcome.in_force_s + now - outcome.at
+        if not is_own(decision, self._plant.placement(), self._plant.cluster):
+            note = "; ".join(filter(None, (outcome.note, ELSEWHERE)))
+            outcome = msgspec.structs.replace(outcome, verdict="void", note=note)
+        elif self._put_back(decision):
+            return
+        self._owed = None
+        outcome = msgspec.structs.replace(outcome, at=now, in_force_s=in_force_s)
+        self._close(outcome, decision)
+        self._tell(f"decision {decision.number}: {outcome.verdict} after all; {outcome.note}")
+
+    def _put_back(self, decision: Decision) -> str:
+        """Put every task and route back as it was; return what is wrong where that fails."""
+        inputs = decision.inputs
+        try:
+            self._move(inputs.placement, decision, inputs.placed_by, inputs.routes)
+        except Ended:
+            raise
+        except Exception as problem:  # whatever it is, the next try may succeed
+            return str(problem) if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {problem}"
+        return ""
 
     def _move(
         self, placement: Mapping[str, str], decision: Decision, policy: str, routes: tuple[PlannedRoute, ...] = ()
@@ -291,32 +383,25 @@ class Autopilot:
 
     def _close(self, outcome: Outcome, decision: Decision) -> None:
         """Write an outcome down and say when the next decision may come."""
+        anchor = self._anchor or Anchor(decision.before_s, decision.bound_s)
         if outcome.verdict == "kept":
             assert outcome.realised_s is not None, "a change is kept by what was measured"
-            worse = outcome.realised_s > decision.before_s
-            self._anchor_s, self._upset_s = decision.bound_s if worse else None, None
-            self._setbacks = 0
+            self._upset_s, self._setbacks = None, 0
+            if outcome.realised_s > decision.before_s:
+                self._anchor = anchor.tightened(decision.before_s, decision.bound_s)
+            elif outcome.realised_s <= anchor.base_s:
+                self._anchor = None
         elif outcome.verdict in ("rolled back", "failed"):
-            self._anchor_s = self._upset_s = decision.bound_s
+            self._anchor = anchor.tightened(decision.before_s, decision.bound_s)
+            self._upset_s = max(decision.bound_s, decision.before_s)
             self._setbacks += 1
         if outcome.verdict not in ("held", "shadow"):
             self._recent.clear()  # they were of another placement
             self._recent.extend(outcome.readings if outcome.verdict == "kept" else [])
         self._rested_at = self._plant.now() + self.guard.rest_s(self._setbacks)
+        if self.last is not None and self.last.decision.number == outcome.number:
+            self.last.outcome = outcome
         self.ledger.append(outcome)
-
-
-def told(episode: Episode) -> str:
-    """Say in a line what was decided and what became of it."""
-    decision, outcome = episode.decision, episode.outcome
-    text = f"decision {decision.number} by {decision.inputs.policy}: {episode.verdict}"
-    if outcome is None or outcome.verdict in ("held", "shadow"):
-        return f"{text}, {decision.reason}"
-    if outcome.realised_s is not None:
-        change = outcome.realised_s / decision.before_s - 1
-        text += f", latency {1e3 * decision.before_s:.3g} ms before, {1e3 * outcome.realised_s:.3g} ms now"
-        text += f" ({change:+.1%}, predicted {-decision.gain:+.1%})"
-    return text + (f"; {outcome.note}" if outcome.note else "")
 
 
 def _time() -> str:

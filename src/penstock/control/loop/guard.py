@@ -4,18 +4,32 @@ The bound is fixed before anything is changed, from readings of the time before,
 being erratic. It lies above the latency before by noise or by the tolerance, whichever is more, and never above twice
 that latency. A change is in force unjudged for at most one measuring interval, `measuring_s`: it is taken back as soon
 as two readings in a row are beyond the bound, and at the end where their mean is. Changes that are kept though they are
-worse, within noise, do not add up: the bound of the first of them holds for those that follow, and so does the bound
-of a change that was taken back, as queues that it left would widen the next.
+worse, within noise, do not add up: the bound of the first of them is an `Anchor` of those that follow, until latency is
+back where it was before that first one; and so is the bound of a change that was taken back, as queues that it left
+would widen the next.
 """
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from penstock.control.loop.plant import Reading
 from penstock.model.entity import Count, Entity, NonNegative, Positive
 
 MOST_NOISE = 1.0  # of the latency before: what varies more than that is no measure of noise
 MOST_DOUBLINGS = 5  # of the time to rest, after changes that were for the worse
+ATTEMPTS = 3  # measurements of a change, where the plant fails during each
+
+
+class Anchor(NamedTuple):
+    """What changes that follow one for the worse are held to."""
+
+    base_s: float  # latency before it
+    bound_s: float  # its bound
+
+    def tightened(self, base_s: float, bound_s: float) -> "Anchor":
+        """Return the stricter of this one and another."""
+        return Anchor(base_s, bound_s) if bound_s < self.bound_s else self
 
 
 class Guard(Entity, frozen=True):
@@ -36,16 +50,23 @@ class Guard(Entity, frozen=True):
         """The measuring interval: the longest that a change is in force before it is judged."""
         return (self.settling + self.readings) * self.interval_s
 
-    def bound_s(self, before: Sequence[Reading], anchor_s: float | None = None) -> float:
-        """Return the latency above which a change is for the worse.
+    @property
+    def deadline_s(self) -> float:
+        """The longest that a change is in force unjudged where the plant fails meanwhile, waiting for it included."""
+        return ATTEMPTS * self.measuring_s
 
-        `anchor_s` is the bound of an earlier change that was kept though it was worse, or taken back.
+    def bound_s(self, before: Sequence[Reading], anchor_s: float | None = None) -> float:
+        """Return the latency above which a change is taken back.
+
+        `anchor_s` is the bound of an earlier change that was kept though it was worse, or taken back. Where latency is
+        above that already, as the load has risen, a change has to be better by more than noise: of changes that do
+        nothing, those would be kept else that were measured in a lucky moment, again and again.
         """
         means = latencies(before)
         usual = fmean(means)
         spread = stdev(means) if len(means) > 1 else 0.0
-        bound = usual + max(self.tolerance * usual, min(self.noise * spread, MOST_NOISE * usual))
-        return bound if anchor_s is None else max(min(bound, anchor_s), usual)
+        slack = max(self.tolerance * usual, min(self.noise * spread, MOST_NOISE * usual))
+        return usual + slack if anchor_s is None else max(min(usual + slack, anchor_s), usual - slack)
 
     def cost_s(self, weights: Iterable[float], held_s: float) -> float:
         """Return what moves cost, as latency of a source tuple until the next decision.

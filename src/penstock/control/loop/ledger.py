@@ -1,9 +1,10 @@
 """The ledger: every decision of a control loop, with all that it was made from and what became of it.
 
 A file of JSON lines in the run's folder. It is enough by itself to make each decision again: an `Opening` describes the
-application and the cluster, a `Decision` holds its inputs. A decision is written before anything is done, its `Outcome`
-when that is known. Lines are appended whole and synced. Where a writer died in the middle of a line, the line is left
-behind; readers say so and go on.
+application and the cluster, a `Decision` holds its inputs. Only latency models are too large: of them it has the file's
+name and checksum. A decision is written before anything is done, its `Outcome` when that is known, and another where a
+change could not be taken back at once. Lines are appended whole and synced. Where a writer died in the middle of a
+line, the line is left behind; readers say so and go on.
 """
 
 import os
@@ -17,10 +18,15 @@ from penstock.control.loop.guard import Guard
 from penstock.control.loop.plant import Reading
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem
+from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome as Moved
 
 LEDGER = "decisions.jsonl"  # in the run's folder
+STUCK, UNFINISHED = (
+    "stuck",
+    "unfinished",
+)  # verdicts on changes that are still in force, though nobody has found them good
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record"):
@@ -70,7 +76,7 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that a decision is made from, beside the application and the cluster."""
+    """All that a decision is made from, beside the application and the cluster, and what is needed to take it back."""
 
     policy: str
     objective: str
@@ -81,7 +87,10 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     held_s: float  # that a move holds its task up
     guard: Guard
     model: str = ""  # the file of latency models; empty: none, the objective's estimator
+    checksum: str = ""  # of that file
     anchor_s: float | None = None  # the bound of earlier changes that were kept though worse, or taken back
+    placed_by: str = ""  # the policy that tasks were placed by before
+    routes: tuple[PlannedRoute, ...] = ()  # that were in force before
 
 
 class Decision(Record, frozen=True, tag="decision"):
@@ -106,7 +115,7 @@ class Outcome(Record, frozen=True, tag="outcome"):
     """What became of a decision."""
 
     number: int
-    verdict: str  # kept, rolled back, held, shadow, void, failed or unfinished
+    verdict: str  # kept, rolled back, held, shadow, void, failed, stuck or unfinished
     note: str = ""
     realised_s: float | None = None  # latency, the mean of the readings
     readings: list[Reading] = []
@@ -125,14 +134,23 @@ class Ledger:
         self.path = path
         self.lines: list[Line] = []  # without a path
         self.next_number = 1
+        self._opening: Opening | None = None
+        self._last: Episode | None = None
         if path is not None and path.exists():
-            numbers = [line.number for line in read(path).lines if isinstance(line, Decision)]
-            self.next_number = max(numbers, default=0) + 1
+            for line in read(path).lines:
+                self._note(line)
+
+    @property
+    def left(self) -> "Episode | None":
+        """The last decision, where it was acted on and is still in force without having been found good."""
+        last = self._last
+        if last is None or not last.decision.acts or last.decision.shadow:
+            return None
+        return last if last.outcome is None or last.outcome.verdict in (STUCK, UNFINISHED) else None
 
     def append(self, line: Line) -> None:
         """Add a line, and return when it is on the disk; raise `FileProblem` where it cannot be."""
-        if isinstance(line, Decision):
-            self.next_number = line.number + 1
+        self._note(line)
         if self.path is None:
             self.lines.append(line)
             return
@@ -141,6 +159,15 @@ class Ledger:
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise FileProblem(f"{self.path}: cannot be written, {why}; make room or give it back") from None
+
+    def _note(self, line: Line) -> None:
+        if isinstance(line, Opening):
+            self._opening = line
+        elif isinstance(line, Decision):
+            self.next_number = max(self.next_number, line.number + 1)
+            self._last = None if self._opening is None else Episode(self._opening, line)
+        elif isinstance(line, Outcome) and self._last is not None and line.number == self._last.decision.number:
+            self._last.outcome = line
 
 
 def _append(path: Path, line: bytes) -> None:
@@ -162,6 +189,7 @@ class Book:
 
     lines: Sequence[Line]
     problems: Sequence[str] = ()  # lines that could not be read, a sentence each
+    ended: bool = False  # nobody writes it any more
 
     @property
     def episodes(self) -> "list[Episode]":
@@ -175,7 +203,10 @@ class Book:
                 found[line.number] = Episode(opening, line)
             elif isinstance(line, Outcome) and line.number in found:
                 found[line.number].outcome = line
-        return list(found.values())
+        listed = list(found.values())
+        for one in listed if self.ended else listed[:-1]:
+            one.over = True
+        return listed
 
     @property
     def readings(self) -> list[Reading]:
@@ -185,16 +216,32 @@ class Book:
 
 @dataclass
 class Episode:
-    """A decision from its inputs to its outcome; None: it is under way, or was when its driver died."""
+    """A decision from its inputs to its outcome; None: it is under way, or was when its driver ended."""
 
     opening: Opening
     decision: Decision
     outcome: Outcome | None = field(default=None)
+    over: bool = False  # it is under way no longer, though nobody has said what became of it
 
     @property
     def verdict(self) -> str:
         """What became of it."""
-        return "under way" if self.outcome is None else self.outcome.verdict
+        if self.outcome is None:
+            return UNFINISHED if self.over else "under way"
+        return self.outcome.verdict
+
+
+def told(episode: Episode) -> str:
+    """Say in a line what was decided and what became of it."""
+    decision, outcome = episode.decision, episode.outcome
+    text = f"decision {decision.number} by {decision.inputs.policy}: {episode.verdict}"
+    if outcome is None or outcome.verdict in ("held", "shadow"):
+        return f"{text}, {decision.reason}"
+    if outcome.realised_s is not None:
+        change = outcome.realised_s / decision.before_s - 1
+        text += f", latency {1e3 * decision.before_s:.3g} ms before, {1e3 * outcome.realised_s:.3g} ms now"
+        text += f" ({change:+.1%}, predicted {-decision.gain:+.1%})"
+    return text + (f"; {outcome.note}" if outcome.note else "")
 
 
 def read(path: Path) -> Book:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from penstock.control.loop.autopilot import Autopilot, Settings
 from penstock.control.loop.guard import Guard
-from penstock.control.loop.ledger import LEDGER, Ledger, Swap
+from penstock.control.loop.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Swap
+from penstock.control.loop.restoring import DRIVER_ENDED
 from penstock.estimate.evaluator import Objective
 from penstock.model.errors import PenstockError
 from penstock.model.status import PilotStatus
@@ -52,10 +53,11 @@ class Pilot:
         if autopilot is None:
             return PilotStatus(policy=None, shadow=self._settings.shadow, state=self._problem or "off")
         settings, last = autopilot.settings, autopilot.last
+        told = settings.policy is not None or autopilot.acting  # what is under way when it is put off is ended first
         return PilotStatus(
-            policy=settings.policy,
+            policy=None if self._problem else settings.policy,
             shadow=settings.shadow,
-            state=self._problem or (autopilot.state if settings.policy is not None else "off"),
+            state=self._problem or (autopilot.state if told else "off"),
             decisions=autopilot.ledger.next_number - 1,
             last="" if last is None else last.verdict,
         )
@@ -119,4 +121,18 @@ def attach(
     run.pilot = pilot
     if policy is not None:
         pilot.steer(policy)
+    else:
+        _note_left(run)
     return pilot
+
+
+def _note_left(run: "Run") -> None:
+    """Write down that the last decision of an earlier driver is under way no longer.
+
+    Tasks stay where they are until an autopilot is on again, which takes it back.
+    """
+    path = run.folder / LEDGER
+    ledger = Ledger(path if path.exists() else None)
+    if ledger.left is not None and ledger.left.outcome is None:
+        number, at = ledger.left.decision.number, run.status().seconds
+        ledger.append(Outcome(number=number, at=at, verdict=UNFINISHED, note=DRIVER_ENDED))

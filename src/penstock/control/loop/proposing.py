@@ -95,6 +95,14 @@ def _models(path: str, _: int) -> LatencyModels:
     return load_models(path)
 
 
+def checksum(path: str) -> str:
+    """Return the checksum of a file of latency models; nothing where there is none that can be read."""
+    try:
+        return _models(path, _age(path)).checksum if path else ""
+    except PenstockError:
+        return ""
+
+
 def _age(path: str) -> int:
     return Path(path).stat().st_mtime_ns if Path(path).exists() else 0
 

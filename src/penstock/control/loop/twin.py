@@ -22,6 +22,10 @@ class TwinPlant:
         self._move_s = twin.costs.move_s
         self._unread: list[TwinSpan] = []
         self._epoch = 0
+        self._gone: set[str] = set()
+        self._disturbed = False  # since the last reading
+        sources = {component.name for component in twin.application.sources}
+        self._sources = [task for task, name in enumerate(self._names) if name.rpartition("[")[0] in sources]
 
     def now(self) -> float:
         """Return the virtual time."""
@@ -45,8 +49,10 @@ class TwinPlant:
     def reading(self) -> Reading:
         """Return what was seen since the last reading."""
         spans, self._unread = self._unread, []
+        steady, self._disturbed = not self._disturbed, False
+        gone = tuple(sorted(self._gone))
         if not spans:
-            return Reading(at=self.now(), seconds=0.0, epoch=self._epoch)
+            return Reading(at=self.now(), seconds=0.0, epoch=self._epoch, steady=steady, gone=gone)
         last, seconds = spans[-1], sum(span.seconds for span in spans)
         latencies = np.concatenate([span.latencies for span in spans])
         cpu = np.average([span.machine_cpu for span in spans], axis=0, weights=[span.seconds for span in spans])
@@ -59,8 +65,10 @@ class TwinPlant:
             rates=self._rates(spans, seconds),
             cpu={machine.name: float(used) for machine, used in zip(self.cluster.machines, cpu, strict=True)},
             queue=int(last.queue.sum() + last.waiting_out.sum()),
-            blocked=sum(span.offered - span.emitted for span in spans) / max(sum(s.offered for s in spans), 1),
+            blocked=float(np.sum([span.blocked_s for span in spans], axis=0)[self._sources].max()) / seconds,
             epoch=self._epoch,
+            steady=steady,
+            gone=gone,
         )
 
     def apply(self, plan: Plan) -> list[Outcome]:
@@ -76,12 +84,14 @@ class TwinPlant:
     def fail(self, machine: str) -> None:
         """Have a machine fail."""
         self._run.fail(machine)
-        self._epoch += 1
+        self._gone.add(machine)
+        self._epoch, self._disturbed = self._epoch + 1, True
 
     def restore(self, machine: str) -> None:
         """Have a machine come back."""
         self._run.restore(machine)
-        self._epoch += 1
+        self._gone.discard(machine)
+        self._epoch, self._disturbed = self._epoch + 1, True
 
     def scale(self, factor: float) -> None:
         """Have all sources get so many times as much."""

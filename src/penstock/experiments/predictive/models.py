@@ -12,6 +12,7 @@ import numpy as np
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, Prediction
 from penstock.experiments.predictive.visits import Site
 from penstock.experiments.predictive.windows import Key, Tables, Window
+from penstock.model.taskgraph import Floats
 from penstock.pipeline.fitting import Wanted, fit
 from penstock.sim.events import TwinSpan
 
@@ -77,3 +78,12 @@ def accuracies(pairs: Iterable[tuple[Times, Times]]) -> dict[Key, float]:
         for key, seconds in actual.items():
             found.setdefault(key, []).append(1.0 - abs(predicted[key] - seconds) / seconds)
     return {key: float(np.mean(values)) for key, values in found.items()}
+
+
+def rank_correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> float:
+    """Return Spearman's rank correlation; 0 where one of them does not vary, but for rounding."""
+    from scipy.stats import spearmanr
+
+    if any(np.ptp(values) <= 1e-12 * np.abs(values).max() for values in (one, other)):
+        return 0.0
+    return float(spearmanr(one, other).statistic)

@@ -7,7 +7,6 @@ measured on the same arrivals, which none of the training had.
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from penstock.control.planner import Planner
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads
@@ -21,6 +20,7 @@ from penstock.experiments.predictive.models import (
     from_placement,
     measured,
     observed_loads,
+    rank_correlation,
     train,
 )
 from penstock.experiments.predictive.settings import (
@@ -85,15 +85,8 @@ def _judged(
         about: Row = {"load": site.load, "given": given, "scheme": scheme}
         for (of, name), accuracy in accuracies(zip(times, actual, strict=True)).items():
             yield {**about, "what": "accuracy", "of": of, "name": name, "value": accuracy}
-        rank = _rank([one[PATHS] for one in times], [one[PATHS] for one in actual])
+        rank = rank_correlation([one[PATHS] for one in times], [one[PATHS] for one in actual])
         yield {**about, "what": "rank", "of": PATHS[0], "name": PATHS[1], "value": rank}
-
-
-def _rank(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the rank correlation; 0 where one of them does not vary."""
-    if np.ptp(one) <= 1e-12 * max(one) or np.ptp(other) <= 1e-12 * max(other):
-        return 0.0
-    return float(spearmanr(one, other).statistic)
 
 
 def _decided(site: Site, model: LatencyModel, amounts: Amounts, seeds: Sequence[int]) -> Iterator[Row]:

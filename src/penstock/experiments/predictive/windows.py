@@ -32,7 +32,7 @@ class Window(NamedTuple):
     span: TwinSpan
     tasks: Floats  # [T, 5] features
     edges: Floats  # [E, 9]
-    used: Floats  # [T, 2] share of the cores of each task's machine, memory there (MB)
+    used: Floats  # [T] share of the cores of each task's machine
 
     @property
     def processing_s(self) -> Floats:
@@ -59,7 +59,6 @@ class Tables:
         instance, placed = self.instance, np.asarray(slots, dtype=np.int32)
         machine, machines = instance.slots.machine[placed], instance.slots.machines
         load = span.processed / span.seconds
-        memory = np.bincount(machine, instance.tasks.memory_mb, machines)
         together = np.bincount(machine, load, machines)
         colocated = np.bincount(machine, minlength=machines) - 1.0
         has = instance.slots.machine_cpu[machine], instance.slots.machine_memory_mb[machine]
@@ -67,8 +66,8 @@ class Tables:
         source, target = instance.edges.source, instance.edges.target
         same = (machine[source] == machine[target]).astype(np.float64)
         tasks = np.column_stack([end, colocated[machine]])
-        used = np.column_stack([span.machine_cpu[machine], memory[machine]])
-        return Window(placed, span, tasks, np.column_stack([end[source], end[target], same]), used)
+        edges = np.column_stack([end[source], end[target], same])
+        return Window(placed, span, tasks, edges, span.machine_cpu[machine])
 
     def rows(self, windows: Iterable[Window]) -> dict[Key, Rows]:
         """Return what regressions learn from: by component or stream, all windows; each is a placement of its own."""
@@ -130,8 +129,7 @@ class Tables:
                     "component": [self.names[component] for component in tasks.component[seen]],
                     "task": [names[task] for task in seen],
                     "machine": self._machines(window.slots[seen]),
-                    "used_cpu": window.used[seen, 0],
-                    "used_memory": window.used[seen, 1],
+                    "used_cpu": window.used[seen],
                     "count": window.span.processed[seen],
                     "processing_s": window.processing_s[seen],
                 },
@@ -145,17 +143,14 @@ class Tables:
         for number, window in enumerate(windows):
             count = window.span.edge_tuples
             seen = np.flatnonzero(count > 0)
-            sent = np.bincount(edges.stream, count, len(self.labels))
             _extend(columns, {"run": [run] * len(seen), "window": [number] * len(seen)})
             _extend(columns, dict(zip(EDGE_FEATURES, window.edges[seen].T, strict=True)))
             _extend(columns, {"stream": [self.labels[stream] for stream in edges.stream[seen]]})
             for end, tasks in (("source", edges.source[seen]), ("target", edges.target[seen])):
                 machines = self._machines(window.slots[tasks])
                 _extend(columns, {end: [names[task] for task in tasks], f"{end}_machine": machines})
-            for name, used in zip(("cpu", "memory"), window.used[edges.source[seen]].T, strict=True):
-                _extend(columns, {f"source_used_{name}": used})
-            share = count[seen] / sent[edges.stream[seen]]
-            _extend(columns, {"count": count[seen], "share": share, "transfer_s": window.transfer_s[seen]})
+            _extend(columns, {"source_used_cpu": window.used[edges.source[seen]], "count": count[seen]})
+            _extend(columns, {"transfer_s": window.transfer_s[seen]})
         return _table(columns)
 
     def _machines(self, slots: Ints) -> list[str]:

@@ -23,6 +23,7 @@ from penstock.experiments.figure import Case, Claim, Figure, Row, Value
 from penstock.experiments.live.running import live_session, silent
 from penstock.experiments.live.trial import temporary
 from penstock.experiments.pictures import COLOURS, label
+from penstock.experiments.predictive.models import rank_correlation
 from penstock.experiments.predictive_live.claims import LATE, emulated_truly, judged, percent
 from penstock.experiments.predictive_live.placements import places
 from penstock.experiments.predictive_live.settings import APPLICATIONS, LOAD, Phases, Raised, Setting
@@ -181,14 +182,6 @@ def fitted(estimate: Floats, measured: Floats) -> Floats:
 def deviation(estimate: Floats, measured: Floats) -> float:
     """Return the mean absolute deviation of estimates, relative to what was measured."""
     return float(np.mean(np.abs(estimate - measured) / measured))
-
-
-def rank_correlation(estimate: Floats, measured: Floats) -> float:
-    """Return Spearman's; not a number where one of them is the same throughout."""
-    from scipy.stats import rankdata
-
-    a, b = rankdata(estimate), rankdata(measured)
-    return float(np.corrcoef(a, b)[0, 1]) if np.ptp(a) and np.ptp(b) else float("nan")
 
 
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:

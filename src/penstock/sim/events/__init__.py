@@ -12,6 +12,6 @@ telemetry.
 
 from penstock.sim.events.run import TwinRun
 from penstock.sim.events.span import TwinSpan
-from penstock.sim.events.twin import Sweep, Twin
+from penstock.sim.events.twin import Twin
 
-__all__ = ["Sweep", "Twin", "TwinRun", "TwinSpan"]
+__all__ = ["Twin", "TwinRun", "TwinSpan"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from penstock.model.errors import InvalidInput, UnknownName, choices
 from penstock.model.instance import Instance
 from penstock.model.placement import Hop, Placement
 from penstock.model.routes import hop_bits
-from penstock.model.taskgraph import Floats, Ints
 from penstock.model.topology import Application
 from penstock.sim.events.ground import Ways
 from penstock.sim.events.run import Setup, TwinRun
@@ -25,16 +23,6 @@ STEADY = 0.01  # relative; throughputs of spans no further apart are taken for e
 SPAN_TUPLES = 5_000  # source tuples that a span of `maximum_tps` sees
 SPANS = 60
 LAST_SPANS = 6
-TRIALS = 20
-STEP = 1.25  # between rates that are tried before one is too high
-GROWTH = 0.01  # of what falls due, that a backlog may grow by where it does so by chance alone
-
-
-class Sweep(NamedTuple):
-    """What many placements gave; B of them."""
-
-    mean_s: Floats  # [B] mean latency; not a number where nothing ended
-    throughput_tps: Floats  # [B]
 
 
 class Twin:
@@ -78,15 +66,6 @@ class Twin:
         setup = Setup(self.instance, self._system, self.costs, routes, self._processes(rates))
         return TwinRun(setup, slots, seed, records, name)
 
-    def many(self, placements: Ints, seconds: float, warm_up: float = 0.0, seed: int = 0) -> Sweep:
-        """Run many placements [B, T] on the same arrivals; what happens in the warm-up does not count."""
-        spans = []
-        for slots in placements:
-            run = self.start(slots.tolist(), seed=seed)
-            run.advance(warm_up)
-            spans.append(run.advance(seconds))
-        return Sweep(np.array([span.mean_s for span in spans]), np.array([span.throughput_tps for span in spans]))
-
     def maximum_tps(
         self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
     ) -> float:
@@ -108,37 +87,6 @@ class Twin:
                 break
             before = span.throughput_tps
         return run.advance(LAST_SPANS * length).throughput_tps  # credits come in lumps: a longer look evens them out
-
-    def sustained_tps(
-        self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
-    ) -> float:
-        """Return the largest rate of source tuples, over all sources, at which the backlog does not grow.
-
-        Found by trying rates, every source having its share, until two that are 1 % apart differ. It may be less than
-        `maximum_tps`, which comes with full queues.
-        """
-        even = self._even_tps(slots, seed, routes)
-        if not np.isfinite(even):
-            return float("inf")
-        low, high, tried = 0.0, float("inf"), even
-        for _ in range(TRIALS):
-            if self._keeps_up(slots, tried, seed, routes):
-                low = tried
-            else:
-                high = tried
-            if high - low <= STEADY * high:
-                break
-            tried = low * STEP if high == float("inf") else max((low + high) / 2, high / STEP)
-        return low
-
-    def _keeps_up(
-        self, slots: Sequence[int], tps: float, seed: int, routes: Mapping[Hop, tuple[int, ...]] | None
-    ) -> bool:
-        """Say whether no more than a little of what falls due is added to the backlog."""
-        run = self.start(slots, rates=self._shared(tps), seed=seed, routes=routes)
-        first = run.advance(SPAN_TUPLES / tps)
-        last = run.advance(LAST_SPANS * SPAN_TUPLES / tps)
-        return last.in_flight + last.waiting - first.in_flight - first.waiting <= GROWTH * last.offered
 
     def _even_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
         """Return the rate at which something is used up when streams split evenly."""

@@ -1,0 +1,122 @@
+"""What latency models predict of decisions, for `penstock plan`: which load they are asked about, and what they say."""
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.control.planner import Decision, Planner
+    from penstock.estimate.latency import LatencyModel, Prediction
+    from penstock.model.cluster import Cluster
+    from penstock.model.topology import Application
+
+SHOWN_PATHS = 5
+
+
+def latency_of(
+    application: "Application",
+    cluster: "Cluster",
+    model: Path | None,
+    rate: float | None,
+    tables: Path | None = None,
+    run: str | None = None,
+) -> "LatencyModel | None":
+    """Return what predicts latencies, where models are given, under what is declared or what tables show.
+
+    A rate is shared evenly by the sources; with tables, as they show it.
+    """
+    from penstock.control.planner import latency_model, observed_latency_model
+    from penstock.estimate.latency import load_models
+    from penstock.model.errors import InvalidInput
+
+    told = "only latency models look at it"
+    for name, value in (("rate", rate), ("tables", tables)):
+        if value is not None and model is None:
+            raise InvalidInput(name, f"{told}, got {value} without them; add --model FILE")
+    if run is not None and tables is None:
+        raise InvalidInput("run", f"it is one of the runs in tables, got {run!r} without them; add --tables DIR")
+    if model is None:
+        return None
+    if rate is not None and not 0 < rate < float("inf"):
+        raise InvalidInput("rate", f"expected tuples a second > 0, got {rate:g}")
+    if tables is not None:
+        return observed_latency_model(load_models(model), application, cluster, tables, run=run, rate=rate)
+    sources = [source.name for source in application.sources]
+    if rate is None and not application.rate_tps:
+        problem = f"a latency depends on the load, and {application.name!r} declares none; give --rate"
+        raise InvalidInput("rate", f"{problem}, in tuples a second of all sources, or --tables")
+    rates = None if rate is None else {name: rate / len(sources) for name in sources}
+    return latency_model(load_models(model), application, cluster, rates)
+
+
+def print_cautions(planner: "Planner", decision: "Decision") -> None:
+    """Say where a prediction is of something that the models have not seen, or was stretched."""
+    from penstock.cli.output import console, number
+
+    predicted = planner.predict(decision)
+    if predicted is None:
+        return
+    if predicted.far:
+        far = f"{predicted.excess:.0%} beyond the most that the models were trained on; don't rely on it"
+        console.print(f"[yellow]{decision.policy}: a load is {far}[/]", soft_wrap=True)
+    if predicted.expected_s > predicted.total_s:
+        full = f"its fullest machine, slot or link needs {predicted.busiest:.0%} of what it has"
+        alone = f"the longest path alone takes {number(1e3 * predicted.total_s)} ms"
+        console.print(f"[yellow]{decision.policy}: {full}; {alone}[/]", soft_wrap=True)
+
+
+def print_training(planner: "Planner") -> None:
+    """Say where models were trained on other numbers of tasks than are planned for."""
+    from penstock.cli.output import console
+
+    if planner.latency is None:
+        return
+    seen = planner.latency.models.parallelism
+    others = [one for one in planner.topology.components if seen.get(one.name, one.parallelism) != one.parallelism]
+    if others:
+        told = ", ".join(f"{one.name} with {seen[one.name]} tasks, not {one.parallelism}" for one in others)
+        console.print(f"[yellow]the models were trained on {told}[/]", soft_wrap=True)
+
+
+def print_paths(predicted: "Prediction") -> None:
+    """List the slowest paths of a placement with their predicted times."""
+    from penstock.cli.output import console, number
+    from penstock.model.errors import InvalidInput
+
+    try:
+        paths = predicted.paths()
+    except InvalidInput as problem:
+        slowest = " → ".join(predicted.worst_path)
+        console.print(f"  slowest path: {slowest}; {problem}", soft_wrap=True, markup=False)
+        return
+    more = f" of {len(paths):,}" if len(paths) > SHOWN_PATHS else ""
+    console.print(f"  slowest paths{more}, as predicted:")
+    for path, seconds in islice(paths.items(), SHOWN_PATHS):
+        console.print(f"    {number(1e3 * seconds)} ms  {' → '.join(path)}", soft_wrap=True, markup=False)
+
+
+def latency_record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
+    """Return what is predicted of a decision's latency, where there are models, for JSON."""
+    predicted = planner.predict(decision)
+    if predicted is None:
+        return {}
+    found = {
+        "longest_path_s": predicted.total_s,
+        "worst_path": predicted.worst_path,
+        "processing_s": dict(predicted.processing),
+        "transfer_s": dict(predicted.transfer),
+        "busiest": predicted.busiest,
+        "beyond_training": predicted.excess,
+    }
+    return {"latency_ms": 1e3 * predicted.expected_s, "latency": found}
+
+
+def paths_record(predicted: "Prediction") -> list[dict[str, Any]]:
+    """Return the slowest paths of a placement with their predicted times, for JSON; none where there are too many."""
+    from penstock.model.errors import InvalidInput
+
+    try:
+        slowest = islice(predicted.paths().items(), SHOWN_PATHS)
+    except InvalidInput:
+        return []
+    return [{"path": path, "seconds": seconds} for path, seconds in slowest]

@@ -1,0 +1,84 @@
+"""The windows of one run, read from the pipeline's tables without Spark, as a planner wants a few minutes of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.model.errors import FileProblem, InvalidInput, UnknownName, choices
+from penstock.model.features import EDGE_WINDOW, TASK_WINDOW, WINDOW_S
+from penstock.pipeline.manifest import Manifest, read_manifest, run_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RunWindows(NamedTuple):
+    """What the windows of a run show."""
+
+    run: str
+    tasks: "pa.Table"  # `task_windows`
+    edges: "pa.Table"  # `edge_windows`
+    window_s: float
+
+
+def read_run(tables: Path, run: str | None = None) -> RunWindows:
+    """Return the windows of a run in a pipeline's output folder; of the only one, where none is named.
+
+    A folder without a manifest has a folder of Parquet for each table.
+    """
+    manifest = read_manifest(tables)
+    names = {"task_windows": TASK_WINDOW, "edge_windows": EDGE_WINDOW}
+    if manifest is not None:
+        chosen = _chosen(tables, manifest.derived, run)
+        tasks, edges = (_part(tables, name, manifest, chosen, columns) for name, columns in names.items())
+    else:
+        both = [_standing(tables, name, columns) for name, columns in names.items()]
+        chosen = _chosen(tables, dict.fromkeys(both[0]["run"].to_pylist()), run)
+        tasks, edges = (table.filter([one == chosen for one in table["run"].to_pylist()]) for table in both)
+    if not len(tasks) or not len(edges):
+        raise FileProblem(f"{tables}: the windows of run {chosen!r} show no tuples; record a longer run")
+    return RunWindows(chosen, tasks, edges, WINDOW_S if manifest is None else manifest.window_s)
+
+
+def _chosen(tables: Path, runs: dict[str, str] | dict[str, None], run: str | None) -> str:
+    if not runs:
+        raise FileProblem(f"{tables}: its tables hold no run; record one with telemetry")
+    if run is None and len(runs) > 1:
+        raise InvalidInput("run", f"{tables} holds {len(runs)} runs, {choices(runs)}; name one with --run")
+    if run is not None and run not in runs:
+        raise UnknownName("run", f"{tables} holds no run {run!r}; there are {choices(runs)}")
+    return next(iter(runs)) if run is None else run
+
+
+def _part(tables: Path, name: str, manifest: Manifest, run: str, columns: tuple[str, ...]) -> "pa.Table":
+    """Return a run's rows of a table, from the part that is valid."""
+    import pyarrow as pa
+
+    folders = [path for path in (tables / name / manifest.derived[run]).glob("run=*") if run_of(path) == run]
+    files = [file for folder in folders for file in sorted(folder.glob("*.parquet"))]
+    if not files:
+        return pa.table({column: [] for column in columns})
+    rows = _read(tables, name, files, tuple(column for column in columns if column != "run"))
+    return rows.append_column("run", pa.array([run] * len(rows), pa.string()))
+
+
+def _standing(tables: Path, name: str, columns: tuple[str, ...]) -> "pa.Table":
+    files = sorted((tables / name).glob("*.parquet"))
+    if not files:
+        problem = f"expected the output of penstock pipeline run, there is no table {name}"
+        raise FileProblem(f"{tables}: {problem}; choose another folder")
+    return _read(tables, name, files, columns)
+
+
+def _read(tables: Path, name: str, files: list[Path], columns: tuple[str, ...]) -> "pa.Table":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        whole = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
+    except (OSError, pa.ArrowException) as error:
+        why = str(error).splitlines()[0]
+        raise FileProblem(f"{tables}: table {name} cannot be read, {why}; run the pipeline anew") from None
+    if missing := [column for column in columns if column not in whole.column_names]:
+        problem = f"table {name} has no column {missing[0]}, as of a version before this"
+        raise FileProblem(f"{tables}: {problem}; run the pipeline anew into another folder")
+    return whole.select(list(columns))

@@ -1,0 +1,80 @@
+"""A run's windows are read without Spark: those that the manifest names, and nothing else."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.model.errors import FileProblem, InvalidInput, UnknownName
+from penstock.pipeline.manifest import MANIFEST, Manifest
+from penstock.pipeline.reading import read_run
+from tests.pipeline.latency_tables import write_tables
+
+NAMES = ("task_windows", "edge_windows")
+
+
+def store(folder: Path, parts: dict[str, list[str]], derived: dict[str, str]) -> dict[str, dict[str, pa.Table]]:
+    """Write a store by hand: the runs of which each part has rows, and which part is valid for each run."""
+    made: dict[str, dict[str, pa.Table]] = {}
+    for number, (part, runs) in enumerate(parts.items()):
+        for run in runs:
+            written = write_tables(folder / f"_{part}{number}{quote(run, safe='')}", seed=number, places=1)
+            for name in NAMES:
+                rows = pq.ParquetFile(written / name / "part-0.parquet").read().drop_columns("run")
+                place = folder / name / part / f"run={quote(run, safe='')}"
+                place.mkdir(parents=True)
+                pq.write_table(rows, place / "a.parquet")
+                made.setdefault(f"{part} {run}", {})[name] = rows
+    manifest = Manifest(mode="batch", input="", window_s=5.0, lateness_s=0.0, derived=derived)
+    (folder / MANIFEST).write_bytes(msgspec.json.encode(manifest))
+    return made
+
+
+def test_reads_the_valid_part_of_a_run_alone(tmp_path: Path) -> None:
+    made = store(tmp_path, {"000001": ["a b/c", "other"], "000002": ["a b/c"]}, {"a b/c": "000002", "other": "000001"})
+    found = read_run(tmp_path, "a b/c")
+    assert (found.run, found.window_s) == ("a b/c", 5.0)
+    for name, table in zip(NAMES, (found.tasks, found.edges), strict=True):
+        assert set(table["run"].to_pylist()) == {"a b/c"}
+        own = table.drop_columns("run")
+        assert own.to_pylist() == made["000002 a b/c"][name].select(own.column_names).to_pylist()
+    other = read_run(tmp_path, "other").edges
+    assert other["transfer_s"].to_pylist() == made["000001 other"]["edge_windows"]["transfer_s"].to_pylist()
+
+
+def test_asks_which_run_where_there_are_several(tmp_path: Path) -> None:
+    store(tmp_path, {"000001": ["a", "b"]}, {"a": "000001", "b": "000001"})
+    with pytest.raises(InvalidInput, match="holds 2 runs, a, b; name one with --run"):
+        read_run(tmp_path)
+    with pytest.raises(UnknownName, match="no run 'c'; there are a, b"):
+        read_run(tmp_path, "c")
+
+
+def test_reads_tables_that_stand_alone(tmp_path: Path) -> None:
+    found = read_run(write_tables(tmp_path / "tables", seed=3, places=1))
+    assert (found.run, found.window_s) == ("imaginary-20250101-000000", 30.0)
+    assert len(found.tasks) == 15
+    assert len(found.edges) == 36
+
+
+def test_refuses_what_holds_no_windows(tmp_path: Path) -> None:
+    with pytest.raises(FileProblem, match="expected the output of penstock pipeline run"):
+        read_run(tmp_path)
+    store(tmp_path, {}, {})
+    with pytest.raises(FileProblem, match="hold no run"):
+        read_run(tmp_path)
+    store(tmp_path, {}, {"a": "000001"})
+    with pytest.raises(FileProblem, match="the windows of run 'a' show no tuples"):
+        read_run(tmp_path)
+    folder = write_tables(tmp_path / "old", seed=3, places=1)
+    path = folder / "task_windows" / "part-0.parquet"
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.drop_columns("used_cpu"), path)
+    with pytest.raises(FileProblem, match="task_windows has no column used_cpu"):
+        read_run(folder)
+    path.write_bytes(b"PAR1 nothing")
+    with pytest.raises(FileProblem, match="table task_windows cannot be read"):
+        read_run(folder)
