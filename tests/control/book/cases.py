@@ -61,3 +61,12 @@ def application(
 def book(fails: float = 0.0, link_fails: float = 0.0) -> Book:
     """Return an empty book of the network."""
     return Book(cluster=diamond(fails, link_fails))
+
+
+def fan(ways: int, fails: float) -> Book:
+    """Return an empty book of two ends and many ways between them, each over a machine that often fails."""
+    middle = [f"m{number}" for number in range(ways)]
+    links = [Link(source=u, target=v, bandwidth_mbps=10.0) for name in middle for u, v in (("a", name), (name, "d"))]
+    machines = [Machine(name=name, speed=10.0, failure_probability=fails) for name in middle]
+    ends = [Machine(name=name, speed=10.0) for name in ("a", "d")]
+    return Book(cluster=Cluster(name="fan", machines=(*ends, *machines), links=tuple(links)))

@@ -16,7 +16,7 @@ from penstock.model.errors import DuplicateName, InvalidInput, UnknownMachine, U
 from penstock.model.plan import to_placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.policies.registry import PolicyKind, names
-from tests.control.book.cases import application, book, diamond
+from tests.control.book.cases import application, book, diamond, fan
 from tests.sparcle_cases import build, instances
 
 CANONICAL = "sparcle:ties=lowest,together=false"
@@ -249,9 +249,33 @@ def test_refuses_a_second_admission() -> None:
         admit(before, application(rate=1.0))
 
 
-@pytest.mark.parametrize("paths", [0, 13])
+def test_more_paths_than_an_exact_availability_has_are_for_those_who_accept_an_estimate() -> None:
+    wide, wanted = fan(24, 0.7), application(availability=0.998)  # 17.4 independent paths would do
+    exact = refused(wide, wanted, paths=16, advise=False)
+    assert f"{1 - 0.7**16:.6g} of the time with 16 paths" in exact.reason
+    with pytest.raises(InvalidInput, match="paths: expected at most 16, of which the availability is exact, got 24"):
+        admit(wide, wanted, paths=24)
+    found = admitted(wide, wanted, paths=24, estimate=True, seed=3)
+    number = len(found.booking.paths)
+    assert number > 17  # as the estimate might be too high by chance, its lower bound counts
+    assert 0.998 <= found.booking.achieved_availability < 1 - 0.7**number < (found.at_most or 0.0)
+    assert admitted(wide, wanted, paths=24, estimate=True, seed=3).at_most == found.at_most
+    assert "an estimated 0.99" in refused(wide, application(availability=0.9995), paths=20, estimate=True).reason
+
+
+def test_a_guarantee_of_many_paths_may_be_estimated_too() -> None:
+    wide = fan(24, 0.7)
+    found = admitted(wide, application(rate=1.0, availability=0.998), paths=24, estimate=True)
+    assert found.at_most is not None
+    assert found.booking.achieved_availability >= 0.998
+    few = admitted(wide, application(rate=1.0, availability=0.9), paths=24, estimate=True)
+    assert few.at_most is None
+    assert few.booking.achieved_availability == pytest.approx(1 - 0.7 ** len(few.booking.paths))
+
+
+@pytest.mark.parametrize("paths", [0, 65])
 def test_refuses_a_senseless_number_of_paths(paths: int) -> None:
-    with pytest.raises(InvalidInput, match=f"paths: expected a number from 1 to 12, got {paths}"):
+    with pytest.raises(InvalidInput, match=f"paths: expected a number from 1 to 16, got {paths}"):
         admit(book(), application(), paths=paths)
 
 

@@ -12,12 +12,13 @@ from penstock.control.book.changes import RateChange, rate_changes
 from penstock.control.book.paths import Request
 from penstock.control.book.remedies import Remedy, remedies
 from penstock.control.book.sharing import settled
+from penstock.estimate.availability import MOST_PATHS
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, Booking
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application
 
-MOST_PATHS = 12
-"""That an application may have; its availability is computed exactly."""
+MOST_ESTIMATED = 64
+"""Paths that an application may have where its availability may be estimated; else those of an exact one."""
 
 
 class Admitted(NamedTuple):
@@ -26,6 +27,7 @@ class Admitted(NamedTuple):
     book: Book
     booking: Booking
     rates: tuple[RateChange, ...]  # of the others
+    at_most: float | None = None  # the availability, where it was estimated: the booking has the least that it is
 
 
 class Refused(NamedTuple):
@@ -46,21 +48,32 @@ def admit(
     seed: int = 0,
     given: str = "",
     advise: bool = True,
+    estimate: bool = False,
+    surest: bool = True,
 ) -> Admitted | Refused:
     """Let an application in: with a guarantee if it has `guaranteed_tps`, else best effort by its priority.
 
     `paths` is how many it may have at most, each placed by `policy`; `given` is how a person named it. Without
-    `advise` no remedies are looked for, which takes most of the time of a refusal. Raises `DuplicateName` for an
-    application that is in the book, `InvalidInput` for one that cannot be anywhere.
+    `advise` no remedies are looked for, which takes most of the time of a refusal. With `estimate` it may have more
+    paths than an exact availability can be computed of; this is then estimated by draws from `seed`, and the lower
+    bound of a 99 % interval has to meet what was asked. With `surest`, of all routes by which a path has its rate
+    the surest are taken; without it, the policy's own. Raises `DuplicateName` for an application that is in the book,
+    `InvalidInput` for one that cannot be anywhere.
     """
     book.refuse_booked(application.name)
-    _refuse_nonsense(application, paths)
-    request = Request(application, policy, paths, seed, application.priority)
+    _refuse_nonsense(application, paths, estimate)
+    request = Request(application, policy, paths, seed, application.priority, surest)
     return _decided(book, book, len(book.bookings), request, given, advise)
 
 
 def replan(
-    book: Book, name: str, *, policy: str | None = None, paths: int = 8, advise: bool = True
+    book: Book,
+    name: str,
+    *,
+    policy: str | None = None,
+    paths: int = 8,
+    advise: bool = True,
+    estimate: bool = False,
 ) -> Admitted | Refused:
     """Find an application's paths anew, on what works now and all others leave; a refusal leaves it as it is.
 
@@ -68,8 +81,8 @@ def replan(
     """
     booking, position = book[name], book.index[name]
     others = tuple(other for other in book.bookings if other is not booking)
-    _refuse_nonsense(booking.application, paths)
-    request = Request(booking.application, policy or booking.policy, paths, booking.seed, booking.priority)
+    _refuse_nonsense(booking.application, paths, estimate)
+    request = Request(booking.application, policy or booking.policy, paths, booking.seed, booking.priority, True)
     return _decided(book, replace(book, bookings=others), position, request, booking.given, advise)
 
 
@@ -98,6 +111,7 @@ def _decided(
         after,
         after[application.name],
         tuple(c for c in rate_changes(before, after) if c.application != application.name),
+        found.at_most,
     )
 
 
@@ -122,13 +136,20 @@ def _why(book: Book, request: Request, found: Attempt) -> tuple[str, str]:
     weakest = by_gain(book, request, found.paths, None if wanted is None else found.rates)
     binding = weakest[0] if weakest else ""
     what = "a path works" if wanted is None else f"{wanted:g}/s are carried"
-    share = f"{found.achieved:.6g} of the time with {number}, not for {asked:g}"
+    often = f"{found.achieved:.6g}"
+    if found.at_most is not None:
+        often = f"an estimated {often} to {found.at_most:.6g}"
+    share = f"{often} of the time with {number}, not for {asked:g}"
     return f"{what} for {share}; {binding} fails too often", binding
 
 
-def _refuse_nonsense(application: Application, paths: int) -> None:
-    if not 1 <= paths <= MOST_PATHS:
-        raise InvalidInput("paths", f"expected a number from 1 to {MOST_PATHS}, got {paths}")
+def _refuse_nonsense(application: Application, paths: int, estimate: bool) -> None:
+    if not 1 <= paths <= (MOST_ESTIMATED if estimate else MOST_PATHS):
+        if MOST_PATHS < paths <= MOST_ESTIMATED:
+            problem = f"expected at most {MOST_PATHS}, of which the availability is exact, got {paths}"
+            raise InvalidInput("paths", f"{problem}; have it estimated (--estimate), or allow fewer")
+        most = MOST_ESTIMATED if estimate else MOST_PATHS
+        raise InvalidInput("paths", f"expected a number from 1 to {most}, got {paths}")
     for position, component in enumerate(application.components):
         for name in (CPU, BANDWIDTH, SENDING, RECEIVING):
             if name in component.resources:

@@ -13,6 +13,9 @@ give up, though paths are wanted for the time when others do not work. So there 
 looked for on what is left when no path is kept for more than R (guaranteed), or when elements are divided evenly over
 the paths that use them (best effort), and it has to avoid an element of the earlier paths: the one that would raise the
 availability most if it never failed, or else the next few after it.
+
+The availability of more than 16 paths is estimated, where that was allowed, and only its lower bound counts; the paths
+of such a guarantee are not cut down.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,13 +26,26 @@ import numpy as np
 
 from penstock.control.book.paths import Found, Request, Shortage, next_path
 from penstock.control.book.room import Room, room_of
-from penstock.estimate.availability import REACHED, any_works, carries
+from penstock.estimate.availability import (
+    MOST_PATHS,
+    REACHED,
+    Estimate,
+    any_works,
+    carried,
+    carries,
+    estimate_carries,
+    failed_sets,
+)
 from penstock.model.book import Book
 from penstock.model.cluster import check_pins
 from penstock.policies.allocation.prediction import predicted
 
 ROUNDING = 1e-12  # by which a probability may fall short of what was asked
+DRAWS = 20_000  # of an estimate
 AVOIDED = 6  # elements that a further path is asked to avoid, one at a time
+
+
+NONE = Estimate(0.0, 0.0, 0.0)  # the availability of no path
 
 
 class Attempt(NamedTuple):
@@ -37,9 +53,10 @@ class Attempt(NamedTuple):
 
     paths: tuple[Found, ...]
     rates: tuple[float, ...]  # kept for each path, of a guaranteed application; else what is predicted
-    achieved: float  # availability
+    achieved: float  # availability; where it was estimated, the least that it is
     met: bool
     shortage: Shortage | None = None
+    at_most: float | None = None  # where the availability was estimated
 
 
 def attempt(book: Book, request: Request, room: Room | None = None) -> Attempt:
@@ -68,7 +85,7 @@ def _guaranteed(book: Book, request: Request, wanted: float, room: Room) -> Atte
     tight = wide = room
     paths: list[Found] = []
     rates: list[float] = []
-    achieved, shortage = 0.0, None
+    found_to_be, shortage = NONE, None
     for _ in range(request.paths):
         found = next_path(request, tight, book.cluster)
         if isinstance(found, Shortage) and sum(rates) >= wanted * (1 - REACHED):
@@ -78,19 +95,36 @@ def _guaranteed(book: Book, request: Request, wanted: float, room: Room) -> Atte
             break
         paths.append(found)
         rates.append(min(found.rate_tps, wanted))
-        achieved = carries([path.load for path in paths], rates, wanted, fails)
-        if _holds(rates, wanted, achieved, asked):
-            return _kept(paths, _cut_down(paths, rates, wanted, asked, fails), wanted, fails)
+        found_to_be = _available(request, paths, fails, rates)
+        if _holds(rates, wanted, found_to_be.low, asked):
+            return _kept(request, paths, _cut_down(paths, rates, wanted, asked, fails), fails)
         tight = tight.less(found.load, found.rate_tps, found.memory_mb)
         wide = wide.less(found.load, rates[-1], found.memory_mb)
-    return Attempt(tuple(paths), tuple(rates), achieved, False, shortage)
+    return Attempt(tuple(paths), tuple(rates), found_to_be.low, False, shortage, _at_most(found_to_be))
 
 
-def _kept(paths: list[Found], rates: list[float], wanted: float, fails: Mapping[str, float]) -> Attempt:
+def _kept(request: Request, paths: list[Found], rates: list[float], fails: Mapping[str, float]) -> Attempt:
     """Return what is booked: the paths of which anything is kept."""
     used = [number for number, rate in enumerate(rates) if rate > 0]
-    achieved = carries([path.load for path in paths], rates, wanted, fails)
-    return Attempt(tuple(paths[number] for number in used), tuple(rates[number] for number in used), achieved, True)
+    there = _available(request, paths, fails, rates)
+    kept = (tuple(paths[number] for number in used), tuple(rates[number] for number in used))
+    return Attempt(*kept, there.low, True, at_most=_at_most(there))
+
+
+def _available(
+    request: Request, paths: Sequence[Found], fails: Mapping[str, float], rates: Sequence[float] | None = None
+) -> Estimate:
+    """Return for how much of the time the rate asked for is there, without `rates` any path: exactly, if it can be."""
+    elements, wanted = [path.load for path in paths], request.application.guaranteed_tps or 0.0
+    if len(paths) <= MOST_PATHS:
+        exact = any_works(elements, fails) if rates is None else carries(elements, rates, wanted, fails)
+        return Estimate(exact, exact, exact)
+    own, enough = ([1.0] * len(paths), 1.0) if rates is None else (rates, wanted)
+    return estimate_carries(elements, own, enough, fails, DRAWS, np.random.default_rng(request.seed))
+
+
+def _at_most(availability: Estimate) -> float | None:
+    return None if availability.low == availability.high else availability.high
 
 
 def _holds(rates: list[float], wanted: float, achieved: float, asked: float) -> bool:
@@ -102,7 +136,10 @@ def _cut_down(
     paths: list[Found], rates: list[float], wanted: float, asked: float, fails: Mapping[str, float]
 ) -> list[float]:
     """Return the least rates that keep a guarantee, the last path's first."""
-    cut, elements = list(rates), [path.load for path in paths]
+    cut = list(rates)
+    if len(paths) > MOST_PATHS:
+        return cut
+    failed = failed_sets([path.load for path in paths], fails)
     for number in reversed(range(len(cut))):
         others = cut[:number] + cut[number + 1 :]
         sums = {sum(some) for some in chain.from_iterable(combinations(others, k) for k in range(len(others) + 1))}
@@ -111,7 +148,7 @@ def _cut_down(
         while low < high:
             middle = (low + high) // 2
             trial = [*cut[:number], steps[middle], *cut[number + 1 :]]
-            if _holds(trial, wanted, carries(elements, trial, wanted, fails), asked):
+            if _holds(trial, wanted, carried(failed, trial, wanted), asked):
                 high = middle
             else:
                 low = middle + 1
@@ -124,7 +161,7 @@ def _best_effort(book: Book, request: Request, there_is: Room) -> Attempt:
     expected = there_is.times(_predicted_shares(book, request))  # (6)
     room = expected
     paths: list[Found] = []
-    achieved, shortage = 0.0, None
+    found_to_be, shortage = NONE, None
     while len(paths) < request.paths:
         found = next_path(request, room, book.cluster)
         if isinstance(found, Shortage) and paths:
@@ -133,12 +170,13 @@ def _best_effort(book: Book, request: Request, there_is: Room) -> Attempt:
             shortage = found
             break
         paths.append(found)
-        achieved = any_works([path.load for path in paths], fails)
-        if achieved >= asked - ROUNDING:
+        found_to_be = _available(request, paths, fails)
+        if found_to_be.low >= asked - ROUNDING:
             break
         room = room.less(found.load, found.rate_tps, found.memory_mb)
     rates = tuple(path.rate_tps for path in paths)
-    return Attempt(tuple(paths), rates, achieved, bool(paths) and achieved >= asked - ROUNDING, shortage)
+    met = bool(paths) and found_to_be.low >= asked - ROUNDING
+    return Attempt(tuple(paths), rates, found_to_be.low, met, shortage, _at_most(found_to_be))
 
 
 def _divided(expected: Room, paths: list[Found]) -> Room:
@@ -168,14 +206,12 @@ def by_gain(book: Book, request: Request, paths: Sequence[Found], rates: Sequenc
 
     With `rates` that of the rate asked for, else that of any path.
     """
-    fails, elements = dict(book.failure_probabilities), [path.load for path in paths]
-    wanted = request.application.guaranteed_tps or 0.0
+    fails = dict(book.failure_probabilities)
 
     def without_failures_of(name: str) -> float:
-        perfect = fails | {name: 0.0}
-        return any_works(elements, perfect) if rates is None else carries(elements, rates, wanted, perfect)
+        return _available(request, paths, fails | {name: 0.0}, rates).value
 
-    names = dict.fromkeys(name for load in elements for name in load if fails[name] > 0)
+    names = dict.fromkeys(name for path in paths for name in path.load if fails[name] > 0)
     return sorted(names, key=without_failures_of, reverse=True)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from penstock.control.book.room import Room
+from penstock.control.book.surest import surest
 from penstock.control.planner import Decision, Planner
 from penstock.estimate.bottleneck import Element
 from penstock.estimate.evaluator import Objective
@@ -30,6 +31,7 @@ class Request(NamedTuple):
     paths: int = 8  # at most
     seed: int = 0
     priority: float = 1.0
+    surest: bool = False  # whether routes that make no difference to the rate are the surest, not the policy's own
 
 
 class Found(NamedTuple):
@@ -80,6 +82,8 @@ def next_path(request: Request, room: Room, described: Cluster) -> Found | Short
     left = room.as_cluster()
     planner = Planner(request.application, left, Objective.RATE, request.seed)
     decision = planner.decide(request.policy)
+    if request.surest:
+        decision = surest(planner, decision)
     if isinstance(decision.result, Infeasible):
         cut = _cut_links(left) if decision.result.constraint is Constraint.ROUTE else ()
         return Shortage(decision.result.reason, cut)

@@ -6,6 +6,7 @@ one alone does not help, several are raised, each time the one that then stands 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from itertools import chain, combinations
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from penstock.control.book.attempts import ROUNDING, Attempt, attempt
 from penstock.control.book.paths import Request
 from penstock.control.book.room import Room, main_kind, room_of
-from penstock.estimate.availability import carries
+from penstock.estimate.availability import MOST_PATHS, carried, failed_sets
 from penstock.model.book import Book
 from penstock.model.remaining import capacities
 from penstock.model.routes import BITS
@@ -82,7 +83,7 @@ def remedies(book: Book, request: Request, refused: Attempt) -> tuple[Remedy, ..
     found = [_best_availability(request, refused)]
     if request.application.guaranteed_tps is not None:
         trials = Trials(book, request)
-        rate = _best_rate(trials, refused)
+        rate = _best_rate(trials, refused) if len(refused.paths) <= MOST_PATHS else None
         more = [_more_of(trials, element) for element in _in_the_way(request, refused)[:MOST_ALONE]]
         alone = sorted((remedy for remedy in more if remedy is not None), key=_increase)
         several = None if alone else _more_of_several(trials, refused)
@@ -115,8 +116,9 @@ def _best_rate(trials: Trials, refused: Attempt) -> Remedy | None:
     wanted, asked = application.guaranteed_tps or 0.0, application.availability or 0.0
     elements, rates = [path.load for path in refused.paths], refused.rates
     sums = {sum(some) for some in chain.from_iterable(combinations(rates, k) for k in range(1, len(rates) + 1))}
-    enough = (r for r in sorted(sums, reverse=True) if carries(elements, rates, r, fails) >= asked - ROUNDING)
-    rate = next((rate for rate in enough if rate < wanted), 0.0)
+    lower, failed = sorted(some for some in sums if some < wanted), failed_sets(elements, fails)
+    enough = bisect_left(lower, True, key=lambda some: carried(failed, rates, some) < asked - ROUNDING)
+    rate = lower[enough - 1] if enough else 0.0  # the availability falls with the rate
     best = _largest(_floor(rate), lambda some: trials.met(trials.room, _with_rate(trials.request, some)))
     return Remedy(RemedyKind.RATE, "", wanted, best, f"a rate of {best:g}/s can be had") if best > 0 else None
 

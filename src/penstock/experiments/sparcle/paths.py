@@ -6,17 +6,20 @@ share one, so that the links are taken to be full-duplex, each direction failing
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from penstock.control.book.paths import Request, paths_in_turn
+from penstock.control.book.room import room_of
 from penstock.estimate.availability import any_works, carries
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.pictures import COLOURS, label, look
-from penstock.experiments.sparcle.runs import POLICIES, QUICK_INSTANCES, planner_of
+from penstock.experiments.sparcle.runs import APART, POLICIES, QUICK_INSTANCES
 from penstock.experiments.sparcle.summaries import where
-from penstock.model.remaining import Amounts, add_up, remaining
+from penstock.model.book import Book
 from penstock.workloads.sparcle import Scarcity, Setting, draw
 
 if TYPE_CHECKING:
@@ -74,20 +77,11 @@ def run_paths(one: Case) -> Sequence[Row]:
 
 def _paths(setting: Setting, policy: str, seed: int) -> tuple[list[frozenset[str]], list[float]]:
     """Return the links of each path and its rate."""
-    paths: list[frozenset[str]] = []
-    rates: list[float] = []
-    loads: list[Amounts] = []
-    left = setting.cluster
-    for _ in range(MOST):
-        decision = planner_of(Setting(setting.application, left), seed).decide(policy)
-        found = decision.evaluation
-        if found is None or found.rate_tps <= EXHAUSTED * (rates[0] if rates else 0.0):
-            break
-        paths.append(frozenset(limit.name for limit in found.limits if limit.kind == "link"))
-        rates.append(found.rate_tps)
-        loads.append({limit.name: {limit.kind: limit.load} for limit in found.limits})
-        left = remaining(setting.cluster, add_up(zip(loads, rates, strict=True)))
-    return paths, rates
+    cluster, request = setting.cluster, Request(setting.application, policy, seed=seed + APART)
+    found = list(islice(paths_in_turn(request, room_of(Book(cluster=cluster)), cluster), MOST))
+    some = [path for path in found if path.rate_tps > EXHAUSTED * found[0].rate_tps]
+    links = {link.label for link in cluster.links}
+    return [frozenset(links & path.load.keys()) for path in some], [path.rate_tps for path in some]
 
 
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:

@@ -1,12 +1,17 @@
-"""Ours: how near `sparcle` and `sparcle-refined` come to the optimum with joint routing where there is most to gain."""
+"""Ours: how near `sparcle` and `sparcle-refined` come to the optimum with joint routing where there is most to gain.
+
+Here `sparcle-refined` is the one that users get, which looks at the clock: its rates and the time that it took are of
+the same runs. Other figures have it without a clock, so that they do not depend on how busy the host is.
+"""
 
 from collections.abc import Callable, Sequence
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.sparcle.rates import STAR
 from penstock.experiments.sparcle.runs import (
     BALANCED,
@@ -21,9 +26,13 @@ from penstock.experiments.sparcle.runs import (
     cases,
     given_cases,
     instances,
+    planner_of,
+    rate,
     run_rates,
+    setting_of,
 )
 from penstock.experiments.sparcle.summaries import boxes, column, finish, percentiles, ratios, where
+from penstock.model.taskgraph import Floats
 from penstock.workloads.sparcle import Reference, references
 
 if TYPE_CHECKING:
@@ -37,11 +46,20 @@ ABSENT = "the data with independent answers (../shared/data/sparcle) is not besi
 
 
 def _cases(quick: bool) -> list[Case]:
-    """Return balanced stars and lines, of which two are figures' own, and the given instances."""
+    """Return balanced stars and lines, and the given instances."""
     balanced = {BALANCED: BOTTLENECKS[BALANCED]}
     number = instances(quick)
-    drawn = [one for own in DRAWN for one in cases(own, balanced, "all" if own is STAR else "ratio", number)]
-    return [*drawn, *given_cases(quick)]
+    return [*(one for own in DRAWN for one in cases(own, balanced, "ratio", number)), *given_cases(quick)]
+
+
+def run_refined(one: Case) -> Sequence[Row]:
+    """Run a case and return its row: rates, `sparcle-refined` as it is by default, and what that took."""
+    (row,) = run_rates(one)  # first, so that kernels are ready
+    planner = planner_of(setting_of(one), int(one.get("seed", 0)))
+    began, worked = perf_counter(), process_time()
+    found = rate(planner.decide("sparcle-refined"))
+    took = {"refined_ms": 1e3 * (perf_counter() - began), "refined_cpu_ms": 1e3 * (process_time() - worked)}
+    return [{**row, "unhurried": row[REFINED], REFINED: found, **took}]
 
 
 def _groups(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -72,8 +90,8 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
                 percentiles(found),
                 f"mean ≥ {MEAN:g}, p5 ≥ {LOW:g}",
                 bool(found.mean() >= MEAN and np.percentile(found, 5) >= LOW),
-                f"of {len(own)}; SPARCLE {percentiles(ratios(own, CANONICAL))}; our default "
-                f"{percentiles(ratios(own, SPARCLE))}",
+                f"of {len(own)}; without a clock {percentiles(ratios(own, 'unhurried'))}; SPARCLE "
+                f"{percentiles(ratios(own, CANONICAL))}; our default {percentiles(ratios(own, SPARCLE))}",
             )
         )
     if "given instances" not in groups:
@@ -136,19 +154,23 @@ def _never_worse(rows: pd.DataFrame) -> Claim:
 
 
 def _time(rows: pd.DataFrame) -> Claim:
-    spent = column(rows, "refined_ms")
-    usual, late = float(np.median(spent)), float(np.percentile(spent, 95))
+    wall, worked = column(rows, "refined_ms"), column(rows, "refined_cpu_ms")
     return Claim(
         "refined",
-        "ours: sparcle-refined takes 50 ms an instance at most",
+        f"ours: sparcle-refined takes {MOST_MS:g} ms an instance at most, in the runs judged above",
         "-",
-        f"median {usual:.0f} ms, p95 {late:.0f} ms",
-        f"median ≤ {MOST_MS:g} ms",
-        usual <= MOST_MS,
-        "processor time; searched for as long as its budget of evaluations lasts",
+        f"wall time {_times(wall)}",
+        f"p99 ≤ {MOST_MS:g} ms",
+        bool(np.percentile(wall, 99) <= MOST_MS),
+        f"on a shared host; processor time {_times(worked)}",
     )
 
 
+def _times(spent: Floats) -> str:
+    median, p95, p99 = np.percentile(spent, [50, 95, 99])
+    return f"median {median:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms, most {spent.max():.0f} ms"
+
+
 FIGURES: Sequence[Figure] = (
-    Figure("refined", "Rate over the optimum: SPARCLE and its refinement", _cases, run_rates, _draw, _claims),
+    Figure("refined", "Rate over the optimum: SPARCLE and its refinement", _cases, run_refined, _draw, _claims),
 )
