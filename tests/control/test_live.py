@@ -15,7 +15,7 @@ from penstock.control.live import NoPlacement, discover, places
 from penstock.control.resuming import AtItsEnd
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError, UnknownMachine, UnknownName
 from penstock.pipeline.session import NoSpark, running_session
-from penstock.runtime.folder import Taken, load
+from penstock.runtime.folder import RunInfo, Taken, load
 from penstock.runtime.spark.executors import Executor
 from tests.runtime.words import last_counts, truth, words
 
@@ -61,6 +61,17 @@ def test_a_plan_for_another_application_or_cluster_is_refused(tmp_path: Path) ->
     duo = ps.Cluster(name="duo", machines=TRIO.machines[:2])
     told = refused(InvalidInput, tmp_path, emulate=TRIO, plan=plan_for(words(rate=10), duo))
     assert told == "cluster: the plan is for 'duo', not for 'trio'; plan again"
+
+
+def test_a_run_is_noted_with_its_folder_before_spark_is_asked_and_is_none_where_that_fails(tmp_path: Path) -> None:
+    found = []
+
+    def note(info: RunInfo) -> None:
+        found.append(load(info.path).application)
+        raise PenstockError("the disk is full")
+
+    assert refused(PenstockError, tmp_path, emulate=TRIO, noted=note) == "the disk is full"
+    assert found == ["words"]
 
 
 def test_a_plan_with_an_unknown_slot_is_refused(tmp_path: Path) -> None:

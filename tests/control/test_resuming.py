@@ -17,7 +17,7 @@ from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.session import running_session
 from penstock.runtime import checkpoints
 from penstock.runtime.checkpoints import UnknownFormat
-from penstock.runtime.folder import RunInfo, RunLock, Taken, create, load
+from penstock.runtime.folder import RunInfo, RunLock, Taken, create, keep, load
 from tests.kept_run import damage, keep_checkpoint, keep_journal, kept_run, place
 from tests.runtime.words import words
 
@@ -168,6 +168,17 @@ def test_a_run_that_another_driver_has_is_refused(tmp_path: Path) -> None:
         ps.run(words(), resume=info.path)
     lock.release()
     assert load(info.path) == info
+
+
+def test_a_path_that_was_given_up_is_refused_also_where_that_has_just_happened(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 1)
+    found = find_resumable(info.path)
+    keep(msgspec.structs.replace(info, given_up=True))
+    told = "resume: run .* was a path that was given up, its tuples are with the application's other paths"
+    with pytest.raises(InvalidInput, match=told):
+        take(*found, words())
+    assert "penstock operate" in refused(InvalidInput, info)
 
 
 def test_a_run_of_an_earlier_version_is_refused(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from penstock.runtime.controller import Controller
 from penstock.runtime.driver import Driver, listen_for_workers
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
+from penstock.runtime.machine import Worker
 from penstock.runtime.recording import Recorder
 from penstock.runtime.run import Run, _FromOutside
 from penstock.runtime.shell import Shell, WorkerSettings
@@ -221,6 +222,30 @@ def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypat
     assert [text for text in heard if text.startswith("line ")] == [f"line {number}" for number in range(10)]
     assert any(text.startswith("5 lines of log were dropped") for text in heard)
     assert "the last words" in heard
+
+
+class Breaking(Shell):
+    """A shell with a defect that shows as soon as its worker runs."""
+
+    def _carry(self, worker: Worker) -> None:
+        super()._carry(worker)
+        if worker.phase == "running":
+            raise RuntimeError("a defect")
+
+
+def test_a_worker_lets_go_of_everything_when_its_shell_breaks() -> None:
+    one = driver(start_s=1e9)
+    one.start()
+    host, port = one.address
+    settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
+    shell = Breaking(layout().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    with pytest.raises(RuntimeError, match="a defect"):
+        shell.serve()
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    one.end_log()
+    assert shell.worker is not None
+    assert (shell.worker.phase, shell.worker.tasks) == ("stopped", {})
 
 
 class Faked:

@@ -8,6 +8,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.telemetry import Record, RecordKind
+from penstock.runtime.emulation import scale_machines
 from penstock.testing import Captured, TestCluster, tiny_cluster
 
 STEP_S = 0.001
@@ -57,6 +58,18 @@ def test_two_runs_have_half_a_machine_each_and_one_has_all_of_it(tmp_path: Path)
     second.controller.stop(second.clock())
     second.settle()
     assert together([first], 1.0) == [pytest.approx(100, abs=3)]
+
+
+def test_a_machine_that_becomes_faster_does_so_in_all_runs_that_go_on_and_that_come(tmp_path: Path) -> None:
+    one = Cluster(name="one", machines=(Machine(name="m0", cores=1, slots=3),))
+    first = started(tmp_path, "first", flow(), one)
+    assert together([first], 1.0) == [pytest.approx(100, abs=2)]
+    scale_machines(tmp_path, {"m0": 3.0}, first.clock())
+    assert together([first], 1.0) == [pytest.approx(300, abs=3)]
+    assert first.workers[0].execution.capacity() == (3.0, one.machines[0].memory_mb)
+    second = started(tmp_path, "second", flow(), one)
+    second.clock.now = first.clock.now
+    assert together([first, second], 1.0) == [pytest.approx(150, abs=4), pytest.approx(150, abs=4)]
 
 
 def test_two_runs_share_a_link(tmp_path: Path) -> None:

@@ -64,8 +64,7 @@ class Emulated(Runner):
         self._name = assigned.peers[worker.me].name
         machine = cluster.machines[cluster.machine_index[self._name]]
         self._cores = machine.cores
-        self._speed = machine.speed
-        self._capacity = (machine.cpu, machine.memory_mb)
+        self._memory_mb = machine.memory_mb
         self._workers = {peer.name: number for number, peer in enumerate(assigned.peers)}
         self._slots = {f"{self._name}/{number}": number for number in range(machine.slots)}
         self._commons: list[Commons] = []  # what it has a part in with other runs
@@ -311,9 +310,13 @@ class Emulated(Runner):
         seed = (self.worker.assigned.seed, task.number, task.counted)
         self._services[task.number] = ServiceTimes(task.component.cpu, task.component.service, seed)
         self._polled.setdefault(task.number, deque())
-        busiest = max(one.component.cpu for one in self.worker.tasks.values())
-        self._truth.mean_service = busiest / self._speed
+        self._note_service()
         self._at(self._time, lambda at: self._start(task.slot, at))
+
+    def _note_service(self) -> None:
+        """Have lateness judged by how long the busiest task's tuples take, at the machine's speed of now."""
+        busiest = max((one.component.cpu for one in self.worker.tasks.values()), default=0.0)
+        self._truth.mean_service = busiest / self._cpu.speed
 
     def _start_soon(self, task: Task) -> None:
         """Let the task's slot go on; one that serves does so by itself when it is done."""
@@ -357,12 +360,13 @@ class Emulated(Runner):
         except Displaced:  # the next event finds that out, too, and ends the epoch for this worker
             used = self._used
         share, self._used = (used - self._used) / (interval * self._cores), used
+        self._note_service()
         verdict = self._truth.verdict(cpu)
         return share, self._truth.worst, verdict or ""
 
     def capacity(self) -> tuple[float, float]:
-        """Return what the machine is described to have."""
-        return self._capacity
+        """Return what the machine has: as described, times what its speed was changed by since."""
+        return self._cores * self._cpu.speed, self._memory_mb
 
 
 def _size(frame: Data | Marker | State) -> int:

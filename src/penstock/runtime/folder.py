@@ -98,6 +98,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: str = "telemetry"  # below the folder, or elsewhere
     setup: Setup | None = None  # None: it was started by a version that could not take runs over
     resumed: int = 0  # how often another driver has taken it over
+    given_up: bool = False  # it was a path of an application, whose tuples are with other paths now
     folder: str = "."  # where it was found, whatever the file says
 
     @property

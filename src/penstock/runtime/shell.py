@@ -81,8 +81,10 @@ class Shell:
             with self._speech.heard():
                 self._register()
                 if self.worker is not None:
-                    self._loop(self.worker)
-                    self.worker.command(wire.Stop())  # closes what is open where the controller has gone
+                    try:
+                        self._loop(self.worker)
+                    finally:  # closes what is open, and leaves what other runs have too: the process may be used again
+                        self.worker.command(wire.Stop())
                     if not self._gone:
                         self._carry(self.worker)  # its last report, before telemetry takes its time
                     self._end_telemetry(self.worker)

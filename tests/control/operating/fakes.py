@@ -1,6 +1,6 @@
 """What the operator's tests share: a small network, its book, and runs that only pretend."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
 
@@ -11,7 +11,7 @@ from penstock.api.sinks.discard import Discard
 from penstock.api.sources.generated import Generated
 from penstock.api.sources.split_log import SplitLog
 from penstock.control.book import Admitted, BookFile, admit
-from penstock.control.operating.launching import Launch
+from penstock.control.operating.launching import Flows, Launch
 from penstock.control.operating.operator import Operator
 from penstock.model.book import Book
 from penstock.model.cluster import NEAR, Cluster, Link, Machine
@@ -20,6 +20,7 @@ from penstock.model.limits import Limits
 from penstock.model.status import ComponentStatus, Status
 from penstock.model.topology import Application
 from penstock.runtime import checkpoints
+from penstock.runtime.folder import Setup, create
 from penstock.runtime.messages import Entry
 from penstock.runtime.storage import Posix
 from penstock.testing.cluster import ManualClock
@@ -59,10 +60,11 @@ def admitted(book: Book, application: Application, paths: int = 2, **promised: f
 class FakeRun:
     """A run that goes on until it is told to end; it has a folder and nothing else."""
 
-    def __init__(self, launch: Launch, folder: Path) -> None:
-        folder.mkdir(parents=True)
+    def __init__(self, launch: Launch, runs: Path) -> None:
+        self.info = create(launch.flow.name, runs, setup=Setup())
         self.launch = launch
-        self.folder = folder
+        self.folder = self.info.path
+        launch.noted(self.folder)
         self.limits = dict(launch.limits)
         self.limited: list[dict[str, float]] = []
         self.calls: list[str] = []
@@ -134,12 +136,21 @@ class Bench:
         self.runs: list[FakeRun] = []
         self.work: list[Callable[[], None]] = []  # that other threads would do
         self.refusal = ""  # of the next starts
+        self.broken: Callable[[FakeRun], None] = lambda _: None  # done to a run that has its folder; what that raises
+        self.capacities: dict[str, float] = {}  # what runs were told of
         self.operator = self.new_operator()
 
-    def new_operator(self) -> Operator:
+    def new_operator(self, book: Path | None = None, flows: Flows | None = None) -> Operator:
         """Return an operator that knows nothing but what is on disk."""
         return Operator(
-            self.book, self.flows, self._start, tell=self.told.append, clock=self.clock, spawn=self.work.append
+            book or self.book,
+            flows or self.flows,
+            self._start,
+            tell=self.told.append,
+            clock=self.clock,
+            spawn=self.work.append,
+            scale=self._scale,
+            stop_s=0.05,
         )
 
     def save(self, book: Book) -> Book:
@@ -166,15 +177,21 @@ class Bench:
 
     def log(self, application: str) -> SplitLog:
         """Return the split log of an application's source."""
-        found = SplitLog(self.folder / "operator" / f"{application}-1" / "in.jsonl")
+        found = SplitLog(self.folder / "book.operator" / f"{application}-1" / "in.jsonl")
         found.look()
         return found
 
     def _start(self, launch: Launch) -> FakeRun:
         if self.refusal:
             raise PenstockError(self.refusal)
-        self.runs.append(FakeRun(launch, self.folder / "runs" / f"run-{len(self.runs)}"))
-        return self.runs[-1]
+        run = FakeRun(launch, self.folder / "runs")
+        self.broken(run)
+        self.runs.append(run)
+        return run
+
+    def _scale(self, cluster: Cluster, factors: Mapping[str, float]) -> None:
+        assert cluster == two_ways()
+        self.capacities |= factors
 
 
 def checkpointed(run: FakeRun, counted: int, position: object) -> None:

@@ -58,6 +58,14 @@ def measured(operating: Operating, seconds: float) -> dict[str, float]:
     return {name: (after[name] - before[name]) / took for name in after}
 
 
+def limits(operating: Operating) -> dict[str, float]:
+    """Return the limits that the runs themselves say are in force."""
+    applications = list(operating.operator.applications.values())
+    return {
+        each.name: sum(path.run.status().limits.values()) for each in applications for path in each.paths if path.run
+    }
+
+
 def late(operating: Operating) -> str:
     """Return what is said of an emulation that is not true; empty where nothing is."""
     return next((path.note for path in operating.state().paths if "emulation" in path.note), "")
@@ -75,16 +83,24 @@ def test_two_applications_share_a_bottleneck_by_priority_until_one_leaves(tmp_pa
         wait_until(lambda: [path.phase for path in operating.state().paths] == [Phase.RUNNING] * 2)
         with pytest.raises(PenstockError, match="another operator"):
             ps.operate(file.path, flows)
+        promised = {booking.name: booking.rate_tps for booking in book.bookings}
+        assert limits(operating) == pytest.approx(promised)
+        assert promised["alpha"] / promised["beta"] == pytest.approx(2.0, rel=1e-3)
         sleep(3.0)
         both = measured(operating, 12.0)
         warned = late(operating)
-        file.save(release(book, "beta"), book.version)
+        after = release(book, "beta")
+        file.save(after, book.version)
         sleep(4.0)
+        wait_until(lambda: [path.application for path in operating.state().paths] == ["alpha"])
+        assert limits(operating) == pytest.approx({"alpha": after["alpha"].rate_tps})
+        assert after["alpha"].rate_tps == pytest.approx(CAPACITY, rel=1e-3)
         alone = measured(operating, 6.0)["alpha"]  # so that it has the rest within 10 s
         warned = warned or late(operating)
-        assert [path.application for path in operating.state().paths] == ["alpha"]
     assert any("beta: released" in text for text in told)
     assert len(list((tmp_path / "runs").iterdir())) == 2, "no path was restarted"
+    assert both.keys() == {"alpha", "beta"}
+    assert min(*both.values(), alone) > 0
     if warned:
         pytest.skip(f"the host is too busy to emulate truly: {warned}; measured {both}, then {alone:.1f}/s")
     assert both["alpha"] / both["beta"] == pytest.approx(2.0, rel=0.1)

@@ -92,9 +92,9 @@ def test_gives_back_the_tuples_of_a_path_whose_machine_failed_only_when_its_run_
     book = bench.save(two_paths())
     bench.settle()
     log = bench.log("alpha")
-    log.take("p0/0", 100)
-    log.take("p1/0", 50)
-    log.take("p0/0", 100)
+    log.take("p0/0", 100, 0)
+    log.take("p1/0", 50, 0)
+    log.take("p0/0", 100, 1)
     checkpointed(bench.runs[0], 130, {"done": 1, "within": 30, "readers": {"-1": (180, None)}})
     machine = next(name for name in ("w1", "w2") if name in book["alpha"].paths[0].elements)
     after = bench.save(fail(book, machine).book)
@@ -112,7 +112,7 @@ def test_gives_back_the_tuples_of_a_path_whose_machine_failed_only_when_its_run_
     assert bench.phases() == {"alpha/p0": "down", "alpha/p1": "running"}
     assert bench.runs[1].calls == []
     assert any("given back: 70 tuples" in text for text in bench.told)
-    taken = log.take("p1/0", 1000)
+    taken = log.take("p1/0", 1000, 1)
     assert taken is not None
     assert (taken.start, taken.stop) == (180, 250)
 
@@ -133,7 +133,7 @@ def test_starts_a_restored_path_under_another_name(bench: Bench) -> None:
 def test_gives_up_a_run_that_fails_and_starts_it_again_after_a_rest(bench: Bench) -> None:
     book = bench.save(two_paths())
     bench.settle()
-    bench.log("alpha").take("p0/0", 10)
+    bench.log("alpha").take("p0/0", 10, 0)
     bench.runs[0].end("worker w1 was lost")
     bench.settle()
     assert bench.phases()["alpha/p0"] == "resting"
@@ -229,8 +229,8 @@ def test_tries_again_when_a_run_does_not_start(bench: Bench) -> None:
 def test_does_not_start_a_path_again_that_has_read_all_there_was_unless_something_comes_back(bench: Bench) -> None:
     book = bench.save(two_paths())
     bench.settle()
-    bench.log("alpha").take("p0/0", 10)
-    bench.log("alpha").take("p1/0", 10)
+    bench.log("alpha").take("p0/0", 10, 0)
+    bench.log("alpha").take("p1/0", 10, 0)
     bench.log("alpha").end(20)
     down = next(number for number, path in enumerate(book["alpha"].paths) if "w1" in path.elements)
     checkpointed(bench.runs[1 - down], 10, None)
@@ -258,8 +258,8 @@ def test_drains_a_path_that_is_released_while_it_starts(bench: Bench) -> None:
 def test_gives_back_what_a_dead_operator_left_and_goes_on_with_its_sources(bench: Bench) -> None:
     bench.save(two_paths())
     bench.settle()
-    bench.log("alpha").take("p0/0", 100)
-    bench.log("alpha").take("p1/0", 100)
+    bench.log("alpha").take("p0/0", 100, 0)
+    bench.log("alpha").take("p1/0", 100, 0)
     checkpointed(bench.runs[0], 40, {"done": 0, "within": 40, "readers": {"-1": (40, None)}})
     bench.operator = bench.new_operator()
     bench.settle()
@@ -322,7 +322,7 @@ def test_drains_the_old_paths_and_starts_the_new_ones_when_an_application_is_pla
 def test_drains_a_path_that_gets_no_rate_and_starts_it_when_it_has_one(bench: Bench) -> None:
     book = bench.save(two_paths())
     bench.settle()
-    bench.log("alpha").take("p1/0", 10)
+    bench.log("alpha").take("p1/0", 10, 0)
     bench.save(with_rates(book, 50.0, 0.0))
     bench.settle()
     assert bench.phases() == {"alpha/p0": "running", "alpha/p1": "standby"}

@@ -14,6 +14,7 @@ from penstock.api.sources.split import split
 from penstock.control.operating.covered import settle
 from penstock.control.operating.splits import Splits
 from penstock.model.errors import FileProblem
+from penstock.runtime.folder import RunLock, Setup, Taken, create, keep, load
 from penstock.testing.cluster import TestCluster
 
 TOTAL = 1500
@@ -26,8 +27,15 @@ def flow() -> Dataflow:
     return made
 
 
+def run_folder(folder: Path, path: str) -> Path:
+    """Make a run's folder, named as its path."""
+    made = create("numbers", folder, setup=Setup())
+    keep(msgspec.structs.replace(made, run=path))
+    return made.path.rename(folder / path)
+
+
 def cluster(folder: Path, path: str, seed: int = 0) -> TestCluster:
-    (folder / path).mkdir()
+    run_folder(folder, path)
     own = split(flow(), folder / "logs", path)
     return TestCluster(own, capture=False, folder=str(folder / path), checkpoint_s=0.5, seed=seed).start()
 
@@ -94,6 +102,42 @@ def test_refuses_to_give_back_where_checkpoints_are_damaged(tmp_path: Path) -> N
         settle(tmp_path / "p0")
 
 
+def test_nothing_of_a_run_is_settled_that_a_process_drives(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "p0")
+    lock = RunLock(load(folder))
+    with pytest.raises(Taken, match="run p0 is being run by"):
+        settle(folder)
+    assert not load(folder).given_up
+    lock.release()
+    assert settle(folder) == {}
+    assert load(folder).given_up
+
+
+def test_the_run_that_was_noted_says_what_a_path_has_left(tmp_path: Path) -> None:
+    splits = Splits(tmp_path / "logs", ["in"])
+    splits.note_run("p0", tmp_path / "p0")
+    first = cluster(tmp_path, "p0")
+    first.advance(1.2)
+    assert Splits(tmp_path / "logs", ["in"]).unfinished() == ["p0"]
+    assert 0 < splits.give_up("p0") < TOTAL
+    cluster(tmp_path, "p0.2").finish()
+    assert published(tmp_path) == list(range(TOTAL))
+
+
+def test_a_noted_run_whose_folder_is_gone_gives_nothing_back_but_what_it_never_took(tmp_path: Path) -> None:
+    splits = Splits(tmp_path / "logs", ["in"])
+    splits.note_run("p0", tmp_path / "gone")
+    assert splits.name(0) == "p0", "it came to nothing"
+    cluster(tmp_path, "p0").advance(0.3)
+    with pytest.raises(FileProblem, match="gone: the run's folder is gone"):
+        splits.give_up("p0")
+    assert splits.unfinished() == ["p0"]
+    splits.note_run("p1", tmp_path / "gone")
+    assert splits.give_up("p1") == 0
+    splits.note_run("p2", run_folder(tmp_path, "p2"))
+    assert splits.name(2) == "p2.2", "it may still begin"
+
+
 def test_a_path_is_never_named_as_one_that_took_tuples_or_was_given_up(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     assert splits.name(0) == "p0"
@@ -112,7 +156,7 @@ def test_every_source_of_an_application_has_a_log_of_its_own(tmp_path: Path) -> 
     made.sink("out", JsonLines("output/numbers"), low, high)
     splits = Splits(tmp_path / "logs", ["low", "high"])
     for name in ("p0", "p1"):
-        (tmp_path / name).mkdir()
+        run_folder(tmp_path, name)
     first = TestCluster(
         split(made, tmp_path / "logs", "p0"), capture=False, folder=str(tmp_path / "p0"), checkpoint_s=0.3
     )

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import FileProblem, InvalidInput
-from penstock.runtime.emulation import SharedCpu, SharedLink, VirtualCpu, VirtualLink
+from penstock.runtime.emulation import SharedCpu, SharedLink, VirtualCpu, VirtualLink, scale_links, scale_machines
 from penstock.runtime.emulation.commons import LOOK_S, OWNERS, ROOM, Displaced
 
 quarters = st.integers(0, 40).map(lambda quarter: quarter / 4)  # coarse, so that events often coincide
@@ -247,6 +247,39 @@ def test_a_link_in_common_serves_the_frames_of_all_in_turn(tmp_path: Path) -> No
     assert [link.transmit(size, at) for link, size, at in frames] == expected
     assert a.leeway(0.01, 0.05) == b.leeway(0.01, 0.05) == alone.leeway(0.01, 0.05)
     assert a.used(1.0) == b.used(1.0) == alone.used(1.0)
+
+
+def test_a_machine_that_changes_its_speed_does_so_for_all_from_then_on(tmp_path: Path) -> None:
+    a: SharedCpu[str] = SharedCpu(tmp_path, "m", "a", 2, 1.0, 1)
+    b: SharedCpu[str] = SharedCpu(tmp_path, "m", "b", 2, 1.0, 1)
+    a.submit(0, 1.0, 0.0, "x")
+    b.submit(0, 3.0, 0.0, "y")
+    scale_machines(tmp_path, {"m": 0.5}, 0.5)
+    assert a.complete() == (1.5, 0, "x")
+    assert b.next_completion() == 5.5
+    scale_machines(tmp_path, {"m": 2.0}, 3.5)
+    assert b.complete() == (4.0, 0, "y")
+    assert a.speed == 0.5, "it has not looked since"
+    assert a.used(10.0) == 1.5 + 4.0
+    assert a.speed == b.speed == 2.0
+
+
+def test_a_worker_that_comes_later_finds_the_speed_that_a_machine_has_now(tmp_path: Path) -> None:
+    scale_machines(tmp_path, {"m": 4.0}, 100.0)
+    first: SharedCpu[str] = SharedCpu(tmp_path, "m", "first", 1, 1.0, 1)
+    assert first.speed == 4.0
+    first.commons.close()
+    second: SharedCpu[str] = SharedCpu(tmp_path, "m", "second", 1, 1.0, 1)
+    second.submit(0, 2.0, 1.0, "x")
+    assert second.complete() == (1.5, 0, "x")
+
+
+def test_a_link_that_changes_its_bandwidth_does_so_for_frames_from_then_on(tmp_path: Path) -> None:
+    a, b = (SharedLink(tmp_path, "x--y", role, 8.0, 0.0) for role in ("a", "b"))
+    assert a.transmit(1000, 0.0) == 0.001
+    scale_links(tmp_path, {"x--y": 0.5})
+    assert b.transmit(1000, 0.0) == 0.003
+    assert a.leeway(0.003, 0.01)[0] == pytest.approx(5000.0)
 
 
 def test_refuses_a_machine_that_another_run_describes_otherwise(tmp_path: Path) -> None:

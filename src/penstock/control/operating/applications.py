@@ -1,15 +1,15 @@
 """An application while it is operated: its dataflow, its paths, and how they share its sources."""
 
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.api.dataflow import Dataflow
-from penstock.control.operating.covered import Covered, settle
-from penstock.control.operating.paths import Goal, LivePath
+from penstock.control.operating.paths import Goal, LivePath, in_a_line
+from penstock.control.operating.remembering import Key
 from penstock.control.operating.splits import Splits
-from penstock.control.operating.state import PathState, Phase, SharedSources
+from penstock.control.operating.state import Phase, SharedSources
 from penstock.model.book import Book, BookedPath, Booking
-from penstock.model.errors import FileProblem, PenstockError
+from penstock.model.errors import PenstockError
 
 IDLE = 1e-3  # of an application's rate: a path that gets less is not worth its workers
 
@@ -28,6 +28,11 @@ class LiveApplication:
     def name(self) -> str:
         """Its name."""
         return self.booking.name
+
+    @property
+    def key(self) -> Key:
+        """What its split logs are found by."""
+        return self.name, self.digest
 
     @property
     def gone(self) -> bool:
@@ -64,21 +69,30 @@ class LiveApplication:
         """Return a name for the next run of a path."""
         return self.splits.name(path.number, [each.name for each in self.paths if each.run is not None or each.busy])
 
+    def exhausted(self) -> bool:
+        """Return whether its sources have come to their end and nothing of them is left; False where nobody knows."""
+        with suppress(OSError, PenstockError):
+            return self.splits.exhausted()
+        return False
+
     def revive(self) -> None:
         """Have paths that had read all there was start again: something has come back."""
         for path in self.paths:
             if path.phase is Phase.ENDED:
                 path.phase = Phase.WAITING
 
-    def take_over(self, before: Sequence[PathState]) -> list[str]:
-        """Give back what the paths of an operator that has died left undone; return what to tell of that."""
+    def take_over(self) -> list[str]:
+        """Give back what the paths of an operator before left undone; return what to tell of that.
+
+        Which run each of them was is in the split logs, from before it took anything.
+        """
         told = []
-        runs = {path.path: path.run for path in before if path.run}
         for name in self.splits.unfinished():
             try:
-                returned = self.splits.give_back(name, _left(runs.get(name)))
-            except (PenstockError, OSError) as problem:
-                told.append(f"{self.name}: path {name} of the operator before gives nothing back: {problem}")
+                returned = self.splits.give_up(name)
+            except Exception as problem:  # whatever its folder holds, the other paths must not suffer
+                why = in_a_line(problem)
+                told.append(f"warning: {self.name}: path {name} of the operator before gives nothing back: {why}")
                 continue
             told.append(f"{self.name}: path {name} of the operator before has ended; tuples given back: {returned:,}")
         return told
@@ -93,11 +107,3 @@ def goal(book: Book, booking: Booking, path: BookedPath) -> Goal:
     if not book.works(path):
         return Goal.DOWN
     return Goal.RUN if path.rate_tps > IDLE * booking.rate_tps else Goal.STANDBY
-
-
-def _left(run: str | None) -> dict[str, Covered]:
-    if run is None:  # it had only just been started: nothing of it can have been published
-        return {}
-    if not Path(run).is_dir():
-        raise FileProblem(f"{run}: the run's folder is gone; put it back, or release the application")
-    return settle(Path(run))

@@ -12,7 +12,7 @@ from penstock.model.errors import FileProblem
 from penstock.model.topology import Kind
 from penstock.runtime import checkpoints
 from penstock.runtime.checkpoints import Manifest, Saved
-from penstock.runtime.folder import CHECKPOINTS
+from penstock.runtime.folder import CHECKPOINTS, RunLock, keep, load
 from penstock.runtime.storage import Posix, below
 
 
@@ -26,9 +26,27 @@ class Covered(NamedTuple):
 def settle(folder: Path) -> dict[str, Covered]:
     """Publish what the last complete checkpoint of a run has ready, and return what it covers, by source task.
 
-    The run must have ended. What comes after the checkpoint is removed, published or not; without any checkpoint
-    nothing is covered. Raises `FileProblem` where there were checkpoints and none is whole.
+    The run must have ended, and cannot be resumed after that. What comes after the checkpoint is removed, published or
+    not; without any checkpoint nothing is covered. Raises `FileProblem` where there were checkpoints and none is whole,
+    and `Taken` where a process drives the run: nobody else may while this goes on.
     """
+    lock = RunLock(load(folder))
+    try:
+        covered = _settled(folder)
+        keep(msgspec.structs.replace(load(folder), given_up=True))
+        return covered
+    finally:
+        lock.release()
+
+
+def left_by(folder: Path) -> dict[str, Covered]:
+    """Settle a run whose operator is gone, where its folder is still there; `settle` says what that returns."""
+    if not folder.is_dir():
+        raise FileProblem(f"{folder}: the run's folder is gone; put it back, or release the application")
+    return settle(folder)
+
+
+def _settled(folder: Path) -> dict[str, Covered]:
     disk, place = Posix(), str((folder / CHECKPOINTS).absolute())
     manifest, damaged = checkpoints.find_latest(disk, place)
     if manifest is None and damaged:

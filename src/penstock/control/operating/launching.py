@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as with_parts
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.split import split
+from penstock.control.operating.splits import Splits
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import InvalidInput, UnknownName
@@ -31,6 +33,7 @@ class Launch:
     cluster: Cluster  # the part that the path uses
     plan: Plan
     limits: Mapping[str, float]  # tuples a second, by source
+    noted: Callable[[Path], None]  # to be called with the run's folder before anything of it can run
 
 
 class PathRun(Protocol):
@@ -94,11 +97,15 @@ def shape(application: Application) -> str:
     return digest(replace(application, priority=1.0, guaranteed_tps=None, availability=None))
 
 
-def launch(book: Book, booking: Booking, path: BookedPath, flow: Dataflow, folder: Path, name: str) -> Launch:
-    """Return how a path is started: by which name it takes its part of the sources from the logs in a folder."""
+def launch(book: Book, booking: Booking, path: BookedPath, flow: Dataflow, splits: Splits, name: str) -> Launch:
+    """Return how a path is started: by which name it takes its part of the sources.
+
+    The cluster is as described: what the book says of its capacities now, all runs that share it are told at once.
+    """
     cluster, plan = part_of(book.cluster, booking.application, path.plan)
     plan = replace(plan, application_digest=digest(flow.application))  # the plan was made with what it is promised
-    return Launch(split(flow, folder, name), cluster, plan, limits_of(booking, path))
+    noted = partial(splits.note_run, name)
+    return Launch(split(flow, splits.folder, name), cluster, plan, limits_of(booking, path), noted)
 
 
 def limits_of(booking: Booking, path: BookedPath) -> dict[str, float]:

@@ -4,7 +4,7 @@ import fcntl
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,10 @@ from threading import Event, Lock, Thread
 
 from penstock.control.book.file import BookFile
 from penstock.control.operating.launching import Flows, Launch, PathRun, Start, workers_of
-from penstock.control.operating.operator import DRAIN_S, LOGS, REST_S, Operator
-from penstock.control.operating.state import OperatorState
+from penstock.control.operating.operator import DRAIN_S, REST_S, Operator, Scale
+from penstock.control.operating.state import OperatorState, logs_folder, state_file
 from penstock.control.sessions import session
+from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError
 
 STEP_S = 0.1  # between two steps of the operator
@@ -122,7 +123,8 @@ def operate(
         say("starting Spark")
         stack.enter_context(session(room))
         start = _starter(Path(runs), machines, checkpoint_s, telemetry)
-        operator = Operator(path, flows, start, tell=say, drain_s=drain_s, rest_s=rest_s)
+        scale = _scaler(machines)
+        operator = Operator(path, flows, start, tell=say, scale=scale, drain_s=drain_s, rest_s=rest_s)
         return Operating(operator, stack.pop_all())
     raise AssertionError("the stack holds nothing that hides an exception")
 
@@ -141,11 +143,10 @@ def _room(needed: int, workers: int | None) -> int:
 def _lock(book: Path, stack: ExitStack) -> None:
     """See that no other operator follows the book, until this one has ended or its process has."""
     try:
-        lock = stack.enter_context(book.with_name(".operator.lock").open("w"))
+        lock = stack.enter_context(book.with_name(f".{state_file(book).stem}.lock").open("w"))
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        problem = f"another operator works in {book.absolute().parent}"
-        raise PenstockError(f"book: {problem}; stop it first, or keep each book in a folder of its own") from None
+        raise PenstockError(f"book: another operator follows {book}; stop it first, or give another book") from None
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise FileProblem(f"{book.parent}: cannot be written, {why}; keep the book elsewhere") from None
@@ -153,8 +154,12 @@ def _lock(book: Path, stack: ExitStack) -> None:
 
 def _shared_folder(book: Path, stack: ExitStack) -> Path:
     """Make the folder by which all runs share the emulated machines, a new one for every operator."""
-    parent = book.absolute().parent / LOGS
-    parent.mkdir(exist_ok=True)
+    parent = logs_folder(book.absolute())
+    try:
+        parent.mkdir(exist_ok=True)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise FileProblem(f"{parent}: cannot be made, {why}; keep the book elsewhere") from None
     made = Path(tempfile.mkdtemp(prefix="machines-", dir=parent))
     stack.callback(shutil.rmtree, made, ignore_errors=True)
     return made
@@ -169,6 +174,24 @@ def _starter(runs: Path, machines: Path, checkpoint_s: float | None, telemetry: 
 
     def started(launch: Launch) -> PathRun:
         with turn:
-            return begin(launch.flow, emulate=launch.cluster, plan=launch.plan, limits=launch.limits)
+            return begin(
+                launch.flow,
+                emulate=launch.cluster,
+                plan=launch.plan,
+                limits=launch.limits,
+                noted=lambda info: launch.noted(info.path),
+            )
 
     return started
+
+
+def _scaler(machines: Path) -> Scale:
+    """Return what has the emulated machines and links of all runs give more or less than they are described to."""
+    from penstock.runtime.emulation import scale_links, scale_machines
+
+    def scale(cluster: Cluster, factors: Mapping[str, float]) -> None:
+        known = cluster.machine_index
+        scale_machines(machines, {name: each for name, each in factors.items() if name in known}, time.monotonic())
+        scale_links(machines, {name: each for name, each in factors.items() if name not in known})
+
+    return scale

@@ -7,15 +7,14 @@ again.
 
 A path whose elements have failed is stopped, and what its last checkpoint does not cover is given to the other paths
 only when its run has ended. A run that fails by itself is given up the same way and started again after a rest under
-another name: the book is left as it is, as its elements are not known to have failed.
+another name: the book is left as it is, as its elements are not known to have failed. A run that does not end is kept
+hold of and stopped again: nothing of it is given to others, and its path is not started beside it.
 """
 
 import os
-import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -23,20 +22,23 @@ from threading import Thread
 from penstock.control.book.file import BookFile
 from penstock.control.operating.applications import LiveApplication
 from penstock.control.operating.launching import Flows, PathRun, Start, find_flow, launch, limits_of, machines_of, shape
-from penstock.control.operating.paths import Begun, Goal, LivePath, Manner, Over, begin, finish
-from penstock.control.operating.state import OperatorState, PathState, Phase, SharedSources, read_state, write_state
+from penstock.control.operating.paths import Begun, Goal, LivePath, Manner, Over, begin, finish, in_a_line, stop
+from penstock.control.operating.remembering import Key, Remembered
+from penstock.control.operating.state import OperatorState, Phase
 from penstock.model.book import Book, Booking
+from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError
 
 DRAIN_S = 30.0  # for a path that is not wanted any more to process what is in flight
+STOP_S = 30.0  # for a run that was stopped to end; after that it is stuck
 REST_S = 5.0  # before a run that has failed is started again; twice as long each time that it fails again
 LONGEST_REST_S = 120.0
 SOUND_S = 60.0  # a run that went on for so long has not failed again
 LOOK_S = 1.0  # between two looks at the runs' figures
-LOGS = "operator"  # the folder of split logs, beside the book
 
 Spawn = Callable[[Callable[[], None]], None]
-Key = tuple[str, str]  # an application's name and fingerprint
+Scale = Callable[[Cluster, Mapping[str, float]], None]
+"""Has elements give so many times what a cluster describes them to have, in all runs that there are or will be."""
 
 
 def in_thread(work: Callable[[], None]) -> None:
@@ -49,6 +51,7 @@ class Operator:
 
     book: its file. flows: the applications' dataflows. start: starts a run of a path and returns when tuples flow.
     tell: called with a line for everything that a person should know. spawn: calls a function, in another thread.
+    scale: called with elements whose capacity has changed in the book.
     """
 
     def __init__(
@@ -60,33 +63,40 @@ class Operator:
         tell: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         spawn: Spawn = in_thread,
+        scale: Scale = lambda *_: None,
         drain_s: float = DRAIN_S,
+        stop_s: float = STOP_S,
         rest_s: float = REST_S,
     ) -> None:
         self.path = Path(book)
         self.book: Book | None = None  # as it was read last
         self.applications: dict[Key, LiveApplication] = {}
         self._flows, self._start = flows, start
-        self._tell, self._clock, self._spawn = tell, clock, spawn
-        self._drain_s, self._rest_s = drain_s, rest_s
+        self._tell, self._clock, self._spawn, self._scale = tell, clock, spawn, scale
+        self._drain_s, self._stop_s, self._rest_s = drain_s, stop_s, rest_s
         self._done: SimpleQueue[tuple[LivePath, Begun | Over]] = SimpleQueue()
         self._signature: tuple[int, ...] = ()  # of the file that was read
         self._problem = ""  # with the book
-        self._left: list[SharedSources] = []  # of applications that were ended with the operator, for the next one
-        self._left_alone: set[Key] = set()  # applications that cannot be run
+        self._scaled: Mapping[str, float] = {}  # the capacities that runs have been told of
+        self._wanted: set[Key] = set()  # applications in the book
+        self._left_alone: set[Key] = set()  # of these, those that cannot be run
         self._ending = self._at_once = False
+        self._last = float("inf")  # when what has not ended by then is left to itself
         self._told: set[str] = set()  # problems with files, once each
         self._looked = -LOOK_S
         self._written: OperatorState | None = None
-        self._before = read_state(self.path)  # of an operator that may have died
+        self._remembered = Remembered(self.path)
 
     def step(self) -> None:
         """Do all that can be done at once, and begin what takes longer."""
         self._hear()
         if not self._ending:
             self._read()
+            self._set_capacities()
         for application in list(self.applications.values()):
             self._tend(application)
+        if self._clock() >= self._last:
+            self._abandon()
         self._look()
 
     @property
@@ -96,12 +106,14 @@ class Operator:
 
     def end(self, now: bool = False) -> None:
         """Have everything drained, or stopped at once, from the next step on; the book is not followed any more."""
+        if now and not self._at_once:
+            self._last = self._clock() + self._stop_s
         self._ending, self._at_once = True, self._at_once or now
         for application in self.applications.values():
             application.follow(self._book, None)
             for path in application.paths:
                 if now and path.busy and path.run is not None:
-                    self._spawn(partial(_stop, path.run))  # who drains it hears that it has ended
+                    stop(path.run, 0.0)  # who drains it hears that it has ended
 
     def state(self) -> OperatorState:
         """Return what runs; quick, and from any thread."""
@@ -111,7 +123,7 @@ class Operator:
             at=time.time(),
             version=0 if self.book is None else self.book.version,
             paths=tuple(path.state() for application in applications for path in list(application.paths)),
-            sources=(*self._left, *(application.shared() for application in applications)),
+            sources=self._remembered.sources,
             problem=self._problem,
         )
 
@@ -143,41 +155,45 @@ class Operator:
 
     def _follow(self, book: Book) -> None:
         wanted = {(booking.name, shape(booking.application)): booking for booking in book.bookings}
+        self._wanted = set(wanted)
         for key, application in self.applications.items():
             if key not in wanted and any(path.goal is not Goal.GONE for path in application.paths):
                 self._tell(f"{application.name}: released")
             application.follow(book, wanted.get(key))
         self._left_alone &= wanted.keys()
+        self._remembered.forget(self._wanted | self.applications.keys())
         for key, booking in wanted.items():
             if key not in self.applications and key not in self._left_alone:
                 self._take_on(key, booking)
-        self._before = None
+        self._keep()
 
     def _take_on(self, key: Key, booking: Booking) -> None:
         """Begin to operate an application, going on where an operator before had come to."""
         try:
             flow = find_flow(booking, self._flows)
-            application = LiveApplication(booking, key[1], flow, self._folder(key))
-        except PenstockError as problem:
+            application = LiveApplication(booking, key[1], flow, self._remembered.folder(key))
+            told = application.take_over()
+        except Exception as error:  # users' code finds dataflows; others must not suffer from it
             self._left_alone.add(key)
-            self._tell(f"warning: {booking.name}: cannot be run and is left: {problem}")
+            self._tell(f"warning: {booking.name}: cannot be run and is left: {in_a_line(error)}")
             return
-        if self._before is not None:
-            for text in application.take_over(self._before.of(booking.name)):
-                self._tell(text)
+        for text in told:
+            self._tell(text)
         self.applications[key] = application
+        self._remembered.add(application.shared())
         application.follow(self._book, booking)
 
-    def _folder(self, key: Key) -> Path:
-        """Return the folder of an application's split logs: that of the operator before, or a new one."""
-        for kept in () if self._before is None else self._before.sources:
-            if (kept.application, kept.digest) == key:
-                return Path(kept.folder)
-        plain = re.sub(r"[^\w.-]+", "-", key[0]).strip("-.") or "application"
-        number = 1
-        while (folder := self.path.parent / LOGS / f"{plain}-{number}").exists():
-            number += 1
-        return folder
+    def _set_capacities(self) -> None:
+        """Have elements be as fast as the book says, in all runs at once."""
+        if self.book is None or self.book.capacities == self._scaled:
+            return
+        before, now = self._scaled, self.book.capacities
+        changed = {name: now.get(name, 1.0) for name in {**before, **now} if now.get(name) != before.get(name)}
+        with self._telling():
+            self._scale(self.book.cluster, changed)
+            self._scaled = now
+            for name, factor in changed.items():
+                self._tell(f"{name} is now at {factor:g} of what is described")
 
     # Paths
 
@@ -191,15 +207,17 @@ class Operator:
             if not path.busy:
                 application.paths.remove(path)
         if application.gone:
-            del self.applications[application.name, application.digest]
-            if self._ending and application.name in self._book.index:
-                self._left.append(application.shared())
+            del self.applications[application.key]
+            self._remembered.forget(self._wanted | self.applications.keys())
             self._tell(f"{application.name}: all of it has ended")
 
     def _act(self, application: LiveApplication, path: LivePath) -> None:
         """Do the next thing for a path for which nothing is being done."""
         if path.run is not None:
-            if path.run.wait(0):
+            if path.phase is Phase.STUCK:
+                if self._ending or path.run.wait(0) or self._clock() >= path.again_at:
+                    self._finish(application, path, Manner.STOP)
+            elif path.run.wait(0):
                 self._finish(application, path, Manner.COLLECT)
             elif path.goal is Goal.RUN:
                 self._limit(application, path, path.run)
@@ -210,21 +228,24 @@ class Operator:
             path.phase = Phase.DOWN
         elif path.goal is Goal.STANDBY:
             path.phase = Phase.STANDBY
-        elif path.goal is Goal.RUN and path.may_begin(self._clock()):
+        elif path.goal is Goal.RUN and path.may_begin(self._clock()) and self._remembered.safe(application.key):
             self._begin(application, path)
 
     def _begin(self, application: LiveApplication, path: LivePath) -> None:
         book, booking, booked = self._book, application.booking, path.booked
-        path.name = name = application.new_name(path)
-        path.busy, path.phase, path.seen = True, Phase.STARTING, None
+        splits, path.seen = application.splits, None
         try:
-            prepared = launch(book, booking, booked, application.flow, application.splits.folder, name)
+            path.name = name = application.new_name(path)
+            prepared = launch(book, booking, booked, application.flow, splits, name)
         except PenstockError as problem:
-            path.busy, path.phase, path.note = False, Phase.IMPOSSIBLE, str(problem)
-            self._tell(f"warning: {application.name}: path {name} cannot be run: {problem}")
+            path.phase, path.note = Phase.IMPOSSIBLE, str(problem)
+            self._tell(f"warning: {application.name}: path {path.called} cannot be run: {problem}")
             return
-        path.limits = prepared.limits
-        self._spawn(lambda: self._done.put((path, begin(self._start, prepared))))
+        except Exception as error:  # of users' sources, or of the disk: others must not suffer from it
+            self._does_not_start(application, path, in_a_line(error))
+            return
+        path.busy, path.phase, path.limits = True, Phase.STARTING, prepared.limits
+        self._spawn(lambda: self._done.put((path, begin(self._start, prepared, splits, name))))
 
     def _limit(self, application: LiveApplication, path: LivePath, run: PathRun) -> None:
         """Have a run keep to the rate that its path has in the book."""
@@ -234,19 +255,19 @@ class Operator:
         before, path.limits = sum(path.limits.values()), limits
         try:
             run.limit(limits)
-        except PenstockError as problem:  # it has just ended, which the next step will see
-            self._tell(f"warning: {application.name}: path {path.name} keeps its rate: {problem}")
+        except Exception as error:  # it has just ended, which the next step will see
+            self._tell(f"warning: {application.name}: path {path.name} keeps its rate: {in_a_line(error)}")
             return
         self._tell(f"{application.name}: path {path.name} now at {_tps(path.booked.rate_tps)}, was {_tps(before)}")
 
     def _finish(self, application: LiveApplication, path: LivePath, manner: Manner) -> None:
-        run, name, splits, within = path.run, path.name, application.splits, self._drain_s
+        run, name, splits, within, patience = path.run, path.name, application.splits, self._drain_s, self._stop_s
         assert run is not None, "it is ended because it runs"
-        path.busy, path.phase = True, Phase.DRAINING if manner is Manner.DRAIN else Phase.STOPPING
-        if path.goal is Goal.DOWN and manner is Manner.STOP:
+        if path.goal is Goal.DOWN and manner is Manner.STOP and path.phase is not Phase.STUCK:
             failed = ", ".join(element for element in path.booked.elements if element in self._book.failed)
             self._tell(f"{application.name}: path {name} uses {failed}, which has failed: it is given up")
-        self._spawn(lambda: self._done.put((path, finish(run, manner, within, splits, name))))
+        path.busy, path.phase = True, Phase.DRAINING if manner is Manner.DRAIN else Phase.STOPPING
+        self._spawn(lambda: self._done.put((path, finish(run, manner, within, patience, splits, name))))
 
     # What became of it
 
@@ -258,7 +279,9 @@ class Operator:
             except Empty:
                 return
             path.busy = False
-            application = next(each for each in self.applications.values() if path in each.paths)
+            application = next((each for each in self.applications.values() if path in each.paths), None)
+            if application is None:  # it was left to itself
+                continue
             if isinstance(result, Begun):
                 self._begun(application, path, result)
             else:
@@ -266,26 +289,23 @@ class Operator:
 
     def _begun(self, application: LiveApplication, path: LivePath, result: Begun) -> None:
         if result.run is None:
-            self._rest(path, result.problem)
-            if path.goal is Goal.RUN:
-                wait = f"it is tried again in {path.again_at - self._clock():.0f} s"
-                self._tell(f"warning: {application.name}: path {path.name} does not start, {wait}: {result.problem}")
+            self._does_not_start(application, path, result.problem)
+            if result.kept:
+                self._tell(f"warning: {application.name}: path {path.name} gives nothing back: {result.kept}")
+            if result.returned:
+                self._tell(f"{application.name}: path {path.name}: given back: {_tuples(result.returned)}")
+                application.revive()
             return
         path.run, path.phase, path.note, path.begun_at = result.run, Phase.RUNNING, "", self._clock()
         where, rate = ", ".join(machines_of(path.booked)), _tps(sum(path.limits.values()))
         self._tell(f"{application.name}: path {path.name} runs on {where} at {rate}, run {result.run.folder.name}")
 
     def _over(self, application: LiveApplication, path: LivePath, result: Over) -> None:
+        if result.stuck:
+            self._stuck(application, path, result.problem)
+            return
         path.run, path.seen = None, None
-        if result.manner is Manner.COLLECT and not result.error:
-            path.phase, told = Phase.ENDED, "has come to its end"
-        elif result.error:
-            if self._clock() - path.begun_at >= SOUND_S:
-                path.mishaps = 0
-            self._rest(path, result.error)
-            told = f"has failed, {result.error}"
-        else:
-            path.phase, told = Phase.WAITING, "was drained" if result.manner is Manner.DRAIN else "was stopped"
+        told = self._became(application, path, result)
         if result.problem:
             self._tell(
                 f"warning: {application.name}: path {path.name} {told}; nothing was given back: {result.problem}"
@@ -295,6 +315,49 @@ class Operator:
         self._tell(f"{application.name}: path {path.name} {told}{back}")
         if result.returned and path.phase is not Phase.ENDED:
             application.revive()
+
+    def _became(self, application: LiveApplication, path: LivePath, result: Over) -> str:
+        """Set what a path is about after its run, and return how that has ended."""
+        if self._clock() - path.begun_at >= SOUND_S:
+            path.mishaps = 0
+        if result.error:
+            self._rest(path, result.error)
+            return f"has failed, {result.error}"
+        if result.manner is not Manner.COLLECT:
+            path.phase = Phase.WAITING
+            return "was drained" if result.manner is Manner.DRAIN else "was stopped"
+        if application.exhausted():
+            path.phase = Phase.ENDED
+            return "has come to its end"
+        self._rest(path, "it was ended from outside")
+        return f"was ended from outside, though there is more to read; {self._again(path)}"
+
+    def _stuck(self, application: LiveApplication, path: LivePath, problem: str) -> None:
+        """Keep hold of a run that does not end; where all is to end, let go of it."""
+        if self._ending:
+            path.run = None
+            later = "it is left to itself, and the next operator gives back what it leaves undone"
+        else:
+            self._rest(path, problem)
+            path.phase = Phase.STUCK
+            later = self._again(path)
+        self._tell(f"warning: {application.name}: path {path.name} does not end, {problem}; {later}")
+
+    def _abandon(self) -> None:
+        """Leave what has not ended in time to itself: whoever hurries is to come to an end."""
+        for application in self.applications.values():
+            for path in application.paths:
+                self._tell(f"warning: {application.name}: path {path.called} has not ended and is left to itself")
+        self.applications.clear()
+
+    def _does_not_start(self, application: LiveApplication, path: LivePath, problem: str) -> None:
+        self._rest(path, problem)
+        if path.goal is Goal.RUN:
+            text = f"path {path.called} does not start, {self._again(path)}: {problem}"
+            self._tell(f"warning: {application.name}: {text}")
+
+    def _again(self, path: LivePath) -> str:
+        return f"it is tried again in {path.again_at - self._clock():.0f} s"
 
     def _rest(self, path: LivePath, problem: str) -> None:
         rest = min(self._rest_s * 2.0**path.mishaps, LONGEST_REST_S)
@@ -311,28 +374,27 @@ class Operator:
             for application in self.applications.values():
                 for path in application.paths:
                     if path.run is not None:
-                        path.seen = path.run.status()
-        elif self._written is not None and _standing(self.state()) == _standing(self._written):
+                        with self._telling():
+                            path.seen = path.run.status()
+        elif self._written is not None and self.state().standing == self._written.standing:
             return
         if self.book is not None:
-            self._written = self.state()
-            with self._telling():
-                write_state(self.path, self._written)
+            self._keep()
+
+    def _keep(self) -> None:
+        self._written = self.state()
+        with self._telling():
+            self._remembered.write(self._written)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Tell of a file that cannot be written, once, in place of ending all that runs."""
+        """Tell of what goes wrong, such as a file that cannot be written, once, in place of ending all that runs."""
         try:
             yield
-        except (PenstockError, OSError) as problem:
-            if str(problem) not in self._told:
-                self._told.add(str(problem))
+        except Exception as error:
+            if (problem := in_a_line(error)) not in self._told:
+                self._told.add(problem)
                 self._tell(f"warning: {problem}")
-
-
-def _stop(run: PathRun) -> None:
-    with suppress(PenstockError):  # it has ended by itself meanwhile
-        run.stop()
 
 
 def _signature(path: Path) -> tuple[int, ...]:
@@ -341,15 +403,6 @@ def _signature(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _standing(state: OperatorState) -> list[tuple[object, ...]]:
-    """Return what of a state is no figure."""
-    return [_path_standing(path) for path in state.paths] + [(state.version, state.problem)]
-
-
-def _path_standing(path: PathState) -> tuple[object, ...]:
-    return path.application, path.path, path.phase, path.run, path.booked_tps
 
 
 def _tuples(count: int) -> str:

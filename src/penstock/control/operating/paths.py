@@ -5,8 +5,11 @@ and the split logs, and return what became of it.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 from penstock.control.operating.covered import settle
@@ -55,6 +58,11 @@ class LivePath:
     note: str = ""
     seen: Status | None = None  # the last status of its run
 
+    @property
+    def called(self) -> str:
+        """What people know it by."""
+        return self.name or f"#{self.number}"
+
     def may_begin(self, now: float) -> bool:
         """Return whether it may be started, where that is wanted."""
         if self.phase in (Phase.ENDED, Phase.IMPOSSIBLE):
@@ -86,6 +94,8 @@ class Begun(NamedTuple):
 
     run: PathRun | None
     problem: str = ""
+    returned: int = 0  # tuples that a start which failed had taken, and that were given back
+    kept: str = ""  # why these could not be given back
 
 
 class Over(NamedTuple):
@@ -95,38 +105,71 @@ class Over(NamedTuple):
     error: str = ""  # of the run itself
     returned: int = 0  # tuples that were given back
     problem: str = ""  # why nothing could be given back
+    stuck: bool = False  # it has not ended, for all that is known
 
 
-def begin(start: Start, launch: Launch) -> Begun:
-    """Start a run."""
+def begin(start: Start, launch: Launch, splits: Splits, name: str) -> Begun:
+    """Start a run; where that fails, give back what it has taken by then."""
     try:
         return Begun(start(launch))
-    except PenstockError as problem:
-        return Begun(None, str(problem))
-    except Exception as error:  # of Spark, or a defect: the path must not hang, nor others with it
-        return Begun(None, f"{type(error).__name__}: {_first_line(error)}")
-
-
-def finish(run: PathRun, manner: Manner, within_s: float, splits: Splits, name: str) -> Over:
-    """End a run, and only when it has ended give back what its last complete checkpoint does not cover."""
+    except Exception as error:  # of a user, of Spark, or a defect: the path must not hang, nor others with it
+        problem = in_a_line(error)
     try:
-        if manner is Manner.DRAIN:
+        folder = splits.run_of(name)
+        if folder is None or not Path(folder).is_dir():  # it had come to nothing yet
+            return Begun(None, problem)
+        return Begun(None, problem, splits.give_up(name))
+    except Exception as error:
+        return Begun(None, problem, kept=in_a_line(error))
+
+
+def finish(run: PathRun, manner: Manner, within_s: float, patience_s: float, splits: Splits, name: str) -> Over:
+    """End a run, and only when it has ended give back what its last complete checkpoint does not cover.
+
+    within_s: to drain. patience_s: to end once it was stopped.
+    """
+    if manner is Manner.DRAIN:
+        with suppress(Exception):  # it is stopped then
             run.drain(within_s)
-        if not run.wait(0):
-            manner = Manner.STOP  # also where the time to drain is over
-            run.stop()
-        run.wait()
-        error = run.status().error
-    except Exception as problem:  # what has not ended for certain must not be given to others
-        return Over(manner, problem=_first_line(problem))
+    if not run.wait(0):
+        manner = Manner.STOP  # also where the time to drain is over
+        if problem := stop(run, patience_s):  # what has not ended for certain must not be given to others
+            return Over(manner, problem=problem, stuck=True)
+    error = _error(run)
     try:
         return Over(manner, error, splits.give_back(name, settle(run.folder)))
-    except (PenstockError, OSError) as problem:
-        return Over(manner, error, problem=_first_line(problem))
+    except Exception as problem:
+        return Over(manner, error, problem=in_a_line(problem))
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def stop(run: PathRun, patience_s: float) -> str:
+    """Stop a run and wait for its end, but not longer than that; return what stands in the way, empty: nothing."""
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            run.stop()
+        except Exception as error:  # it may have ended by itself meanwhile
+            said.append(in_a_line(error))
+
+    Thread(target=ask, name="penstock stop", daemon=True).start()
+    if run.wait(patience_s):
+        return ""
+    return said[0] if said else f"it has not ended within {patience_s:g} s"
+
+
+def in_a_line(error: BaseException) -> str:
+    """Say what is wrong: a mistake in its own words, anything else with its type."""
+    first = (str(error).splitlines() or [""])[0]
+    return first if isinstance(error, PenstockError) and first else f"{type(error).__name__}: {first}".rstrip(": ")
+
+
+def _error(run: PathRun) -> str:
+    """Return with what a run has ended."""
+    try:
+        return run.status().error
+    except Exception as error:
+        return f"how it went cannot be told, {in_a_line(error)}"
 
 
 def _rate(seen: Status | None, kind: Kind) -> float:

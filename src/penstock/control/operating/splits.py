@@ -1,7 +1,7 @@
 """The split logs of an application, one a source component, as its operator uses them.
 
-The operator weighs paths, gives names to paths and gives back what a path left undone; the blocks in between are taken
-by the paths themselves. Its methods may be called from any thread.
+The operator weighs paths, gives names to paths, notes which run each is and gives back what a path left undone; the
+blocks in between are taken by the paths themselves. Its methods may be called from any thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from penstock.api.sources.split_log import Block, SplitLog
-from penstock.control.operating.covered import Covered, component_of, number_of
+from penstock.api.sources.split_log import NEW, Block, SplitLog, without
+from penstock.control.operating.covered import Covered, component_of, left_by, number_of
 from penstock.model.errors import FileProblem
 
 
@@ -33,7 +33,7 @@ class Splits:
     def name(self, number: int, taken: Sequence[str] = ()) -> str:
         """Return a name that no path has had yet: `p0`, and when that was given up, `p0.2`."""
         with self._lock:
-            used = {*taken, *self._names()}
+            used = {*taken, *self._names(), *(path for path, folder in self._runs().items() if Path(folder).is_dir())}
             for log in self._logs.values():
                 used |= log.given_up
         life, name = 1, f"p{number}"
@@ -51,6 +51,26 @@ class Splits:
                 log.weigh(rates)
             self._weights = dict(rates)
 
+    def note_run(self, path: str, folder: Path) -> None:
+        """Note in all logs which run a path is, before it can take anything."""
+        with self._lock:
+            for log in self._logs.values():
+                log.note_run(path, str(folder.absolute()))
+
+    def run_of(self, path: str) -> str | None:
+        """Return the folder of a path's run; None: it was never begun, and has taken nothing."""
+        with self._lock:
+            return self._runs().get(path)
+
+    def give_up(self, path: str) -> int:
+        """Settle the run of a path that has ended, and return what it left undone; say how many tuples that is."""
+        folder = self.run_of(path)
+        with self._lock:
+            began = path in self._names()
+        if folder is None or not (began or Path(folder).is_dir()):  # such a start failed, and left nothing behind
+            return self.give_back(path, {})
+        return self.give_back(path, left_by(Path(folder)))
+
     def give_back(self, path: str, covered: Mapping[str, Covered]) -> int:
         """Return to the others what a path took and its last checkpoint does not cover; say how many tuples that is.
 
@@ -62,12 +82,27 @@ class Splits:
             )
 
     def unfinished(self) -> list[str]:
-        """Return the paths that have taken tuples and were never given up."""
+        """Return the paths that were begun and never given up, in all logs."""
         with self._lock:
-            return sorted({name for log in self._logs.values() for name in _takers(log) if name not in log.given_up})
+            names = self._names() | self._runs().keys()
+            return sorted(name for name in names if any(name not in log.given_up for log in self._logs.values()))
+
+    def exhausted(self) -> bool:
+        """Return whether all sources have come to their end, and nothing of them waits to be taken."""
+        with self._lock:
+            for log in self._logs.values():
+                log.look()
+            return all(log.ended is not None and not _waiting(log, log.ended) for log in self._logs.values())
 
     def _names(self) -> set[str]:
         return {name for log in self._logs.values() for name in _takers(log)}
+
+    def _runs(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for log in self._logs.values():
+            log.look()
+            found |= log.runs
+        return found
 
     def _positions(self, source: str, path: str, covered: Mapping[str, Covered]) -> dict[str, Any]:
         log = self._logs[source]
@@ -83,6 +118,16 @@ class Splits:
 def _takers(log: SplitLog) -> set[str]:
     log.look()
     return {taker.rpartition("/")[0] for taker in log.blocks}
+
+
+def _waiting(log: SplitLog, ended: int) -> bool:
+    """Return whether a log has numbers below the source's end that are with nobody."""
+    left = [[(start, min(stop, ended)) for start, stop in returned.spans] for returned in log.returns]
+    for blocks in log.blocks.values():
+        for block in blocks:
+            if block.of != NEW:
+                left[block.of] = without(left[block.of], block.start, block.stop)
+    return log.next < ended or any(start < stop for spans in left for start, stop in spans)
 
 
 def _after(counted: int, blocks: Sequence[Block], ended: int | None) -> dict[str, Any]:

@@ -9,8 +9,6 @@ import msgspec
 from penstock.model.errors import FileProblem
 from penstock.model.files import write_whole
 
-FILE = "operator.json"
-
 
 class Phase(StrEnum):
     """What a path is about."""
@@ -22,7 +20,8 @@ class Phase(StrEnum):
     STOPPING = "stopping"
     STANDBY = "standby"  # the book gives it no rate now
     DOWN = "down"  # one of its elements has failed
-    RESTING = "resting"  # its run has failed, it is started again in a while
+    RESTING = "resting"  # its run has failed or was ended by others, it is started again in a while
+    STUCK = "stuck"  # its run does not end, which is tried again
     ENDED = "ended"  # there is nothing more to read
     IMPOSSIBLE = "impossible"  # it cannot be run
 
@@ -42,6 +41,11 @@ class PathState(msgspec.Struct, frozen=True, kw_only=True):
     emitted: int = 0  # by its sources so far
     written: int = 0
     note: str = ""  # what is wrong with it, or with how it is emulated
+
+    @property
+    def standing(self) -> tuple[object, ...]:
+        """What of it is no figure."""
+        return self.application, self.path, self.phase, self.run, self.booked_tps
 
 
 class SharedSources(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,14 +77,29 @@ class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
             return True
         return True
 
+    @property
+    def standing(self) -> tuple[object, ...]:
+        """What of it is no figure: whoever reads it should know of a change at once."""
+        return self.version, self.problem, *(path.standing for path in self.paths)
+
     def of(self, application: str) -> tuple[PathState, ...]:
         """Return the paths of an application."""
         return tuple(path for path in self.paths if path.application == application)
 
 
 def state_file(book: Path | str) -> Path:
-    """Return where the operator of a book keeps its state."""
-    return Path(book).with_name(FILE)
+    """Return where the operator of a book keeps its state: `book.operator.json` beside `book.json`."""
+    return _beside(book, ".operator.json")
+
+
+def logs_folder(book: Path | str) -> Path:
+    """Return the folder of the split logs of all that is in a book, and of what else its operator needs."""
+    return _beside(book, ".operator")
+
+
+def _beside(book: Path | str, ending: str) -> Path:
+    """Return a file of a book's own: several books may be in one folder."""
+    return Path(book).with_name(Path(book).name.removesuffix(".json") + ending)
 
 
 def read_state(book: Path | str) -> OperatorState | None:
@@ -93,7 +112,8 @@ def read_state(book: Path | str) -> OperatorState | None:
     except OSError as error:
         raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
     except msgspec.DecodeError as error:
-        raise FileProblem(f"{path}: not what an operator writes, {error}; remove it") from None
+        meaning = "without it all sources begin anew, and what was published is published again"
+        raise FileProblem(f"{path}: not what an operator writes, {error}; restore a copy of it: {meaning}") from None
 
 
 def write_state(book: Path | str, state: OperatorState) -> None:

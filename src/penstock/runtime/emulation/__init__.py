@@ -9,7 +9,7 @@ from penstock.runtime.emulation.cpu import VirtualCpu
 from penstock.runtime.emulation.links import VirtualLink
 from penstock.runtime.emulation.network import VirtualNetwork, Way
 from penstock.runtime.emulation.service import ServiceTimes
-from penstock.runtime.emulation.shared import SharedCpu, SharedLink
+from penstock.runtime.emulation.shared import SharedCpu, SharedLink, scale_links, scale_machines
 from penstock.runtime.emulation.truth import Truth
 
 __all__ = [
@@ -21,4 +21,6 @@ __all__ = [
     "VirtualLink",
     "VirtualNetwork",
     "Way",
+    "scale_links",
+    "scale_machines",
 ]

@@ -19,14 +19,20 @@ from typing import NamedTuple, TypeVar
 
 from penstock.model.errors import FileProblem, InvalidInput
 
-FORMAT = 7001.0
+FORMAT = 7002.0
 OWNERS = 64  # workers that may have a part in one thing
 ROOM = 1000  # slots of all of them together
 LOOK_S = 0.5  # between two looks at whether the others live
 
 _NUMBERS = 8 + 5 * OWNERS + 8 + 2 * ROOM  # at most: the head, the owners, and what is kept for them
 _AREA = 1 + _NUMBERS
-_HEAD, _LOOKED = 4, 3  # numbers before the owners: two that describe the thing, the next owner's, when was looked
+_FACTOR, _LOOKED, _HEAD = (
+    2,
+    4,
+    5,
+)  # before the owners: two that describe the thing, its factor, the next owner's, when was looked
+
+_FRESH = (1.0, 1.0, -math.inf, 0.0)  # a factor of 1, the first owner's number, never looked, no owners
 
 T = TypeVar("T")
 
@@ -49,8 +55,8 @@ class State:
     """The numbers, taken apart: what describes the thing, its owners, and what is kept for them."""
 
     def __init__(self, numbers: Sequence[float]) -> None:
-        self.described = tuple(numbers[:2])
-        self.next, self.looked = int(numbers[2]), numbers[3]
+        self.described = (numbers[0], numbers[1])
+        self.factor, self.next, self.looked = numbers[2], int(numbers[3]), numbers[4]
         count, rest = int(numbers[_HEAD]), _HEAD + 1
         rows = (numbers[rest + 5 * row : rest + 5 * row + 5] for row in range(count))
         self.owners = [Owner(int(n), int(role), int(pid), born, int(slots)) for n, role, pid, born, slots in rows]
@@ -59,7 +65,8 @@ class State:
     def numbers(self) -> list[float]:
         """Put them together again."""
         owners = [float(value) for owner in self.owners for value in owner]
-        return [*self.described, float(self.next), self.looked, float(len(self.owners)), *owners, *self.kept]
+        head = [*self.described, self.factor, float(self.next), self.looked, float(len(self.owners))]
+        return [*head, *owners, *self.kept]
 
 
 class Commons:
@@ -67,6 +74,8 @@ class Commons:
 
     what: how to call it, for people. described: two numbers in which all who have a part must agree. empty: what is
     kept where nobody has a part. without: what is left of what is kept when owners are gone, by their numbers.
+
+    `factor` is how many times what is described it gives, as of the last look or change; `scale` changes that for all.
     """
 
     def __init__(
@@ -80,6 +89,7 @@ class Commons:
         without: Callable[[list[float], set[int]], list[float]] = lambda kept, _: kept,
     ) -> None:
         self.what = what
+        self.factor = 1.0
         self._file = _File(path)
         self._empty = list(empty)
         self._without = without
@@ -128,12 +138,13 @@ class Commons:
         begin = _HEAD + 1 + 5 * int(numbers[_HEAD])
         if self.number not in numbers[_HEAD + 1 : begin : 5]:
             raise Displaced(f"{self.what} has gone on without this worker")
+        self.factor = numbers[_FACTOR]
         return numbers, begin
 
     def _join(self, role: int, slots: int, described: tuple[float, float]) -> int:
         """Take a part; whoever had the same role before, or is dead, has none any more."""
-        found = self._file.read()
-        state = State(found or [*described, 1.0, -math.inf, 0.0, *self._empty])
+        state = State(self._file.read() or [*described, *_FRESH, *self._empty])
+        self.factor = state.factor
         self._sweep(state, role)
         if not state.owners:  # what is left is nobody's, and may be of a time before this host was started
             state.kept, state.described, state.looked = list(self._empty), described, -math.inf
@@ -156,6 +167,24 @@ class Commons:
         if gone:
             state.owners = [owner for owner in state.owners if owner.number not in gone]
             state.kept = self._without(state.kept, gone)
+
+
+def scale(path: Path, factor: float, step: Callable[[list[float], tuple[float, float], float], None]) -> None:
+    """Have a thing give so many times what it is described to have, from now on and for all who have a part in it.
+
+    step: brings what is kept to the present, in place; it has the description and the factor up to now.
+    """
+    file = _File(path)
+    file.lock()
+    try:
+        state = State(file.read() or [math.nan, math.nan, *_FRESH])
+        if state.owners:
+            step(state.kept, state.described, state.factor)
+        state.factor = factor
+        file.write(state.numbers())
+    finally:
+        file.unlock()
+        file.close()
 
 
 def _leave(

@@ -11,13 +11,13 @@ Jobs of a worker that has died vanish from processors; what it had sent stays on
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from penstock.runtime.emulation.commons import Commons, Displaced
+from penstock.runtime.emulation.commons import Commons, Displaced, scale
 from penstock.runtime.emulation.cpu import VirtualCpu
 from penstock.runtime.emulation.links import VirtualLink
 
@@ -33,9 +33,11 @@ class SharedCpu(VirtualCpu[Token]):
 
     def __init__(self, folder: Path, machine: str, role: str, cores: int, speed: float, slots: int) -> None:
         super().__init__(cores, speed, slots)
-        path = folder / f"{quote(machine, safe='')}.cpu"
+        self._described_speed = speed
         described, empty = (float(cores), speed), [-math.inf, 0.0, 0.0, 0.0]
+        path = _cpu_file(folder, machine)
         self.commons = Commons(path, f"machine {machine!r}", role, slots, described, empty, _without)
+        self.speed = speed * self.commons.factor
         self._tokens: dict[int, Token] = {}  # by slot, in the order of all
         self._first = self.commons.number * SLOTS
         self._known = -1.0  # the version whose state is here
@@ -112,18 +114,13 @@ class SharedCpu(VirtualCpu[Token]):
         """Have the state that is kept; tokens of others are not known, and nobody's concern."""
         if self.commons.version == self._known:
             return
-        self._now, self._attained, self._used, running = kept[0], kept[1], kept[2], int(kept[3])
-        keys = [int(key) for key in kept[5::2]]
-        jobs = [(end, key, self._tokens.get(key)) for end, key in zip(kept[4::2], keys, strict=True)]
-        self._running = jobs[:running]  # type: ignore[assignment]
-        heapify(self._running)
-        self._done = deque(jobs[running:])  # type: ignore[arg-type]
+        self.speed = self._described_speed * self.commons.factor
+        _load(self, kept, self._tokens)
         self._known, self._next = self.commons.version, self._own_end()
 
     def _keep(self, kept: list[float]) -> None:
         """Have the state that is here kept: it will be the next version."""
-        jobs = [float(value) for job in (*self._running, *self._done) for value in job[:2]]
-        kept[:] = [self._now, self._attained, self._used, float(len(self._running)), *jobs]
+        _keep(self, kept)
         self._known, self._next = self.commons.version + 1.0, self._own_end()
 
 
@@ -132,9 +129,9 @@ class SharedLink(VirtualLink):
 
     def __init__(self, folder: Path, label: str, role: str, bandwidth_mbps: float | None, latency_ms: float) -> None:
         super().__init__(bandwidth_mbps, latency_ms)
-        path = folder / f"{quote(label, safe='')}.link"
+        self._described_byte_s = self._byte_s
         described = (-1.0 if bandwidth_mbps is None else bandwidth_mbps, latency_ms)
-        self.commons = Commons(path, f"link {label}", role, 0, described, [-math.inf, 0.0])
+        self.commons = Commons(_link_file(folder, label), f"link {label}", role, 0, described, [-math.inf, 0.0])
 
     def transmit(self, size_bytes: float, at: float) -> float:
         """Return when a frame that is ready at `at` arrives at the other end."""
@@ -147,6 +144,7 @@ class SharedLink(VirtualLink):
         return arrival
 
     def _load(self, kept: list[float]) -> None:
+        self._byte_s = self._described_byte_s / self.commons.factor
         self._free, self._taken = kept
 
     def leeway(self, now: float, seconds: float) -> tuple[float, float]:
@@ -158,6 +156,49 @@ class SharedLink(VirtualLink):
         """Return for how many seconds up to `now` it has transmitted, whoever's frames."""
         self.commons.look(self._load)
         return super().used(now)
+
+
+def scale_machines(folder: Path, factors: Mapping[str, float], now: float) -> None:
+    """Have machines work so many times as fast as they are described, from now on; the folder must be there."""
+
+    def step(kept: list[float], described: tuple[float, float], factor: float) -> None:
+        cpu: VirtualCpu[None] = VirtualCpu(int(described[0]), described[1] * factor, 0)
+        _load(cpu, kept, {})
+        cpu._advance(now)  # what is under way has gone on as before until now
+        _keep(cpu, kept)
+
+    for machine, factor in factors.items():
+        scale(_cpu_file(folder, machine), factor, step)
+
+
+def scale_links(folder: Path, factors: Mapping[str, float]) -> None:
+    """Have links carry so many times as much as they are described to, by label: all frames that come from now on."""
+    for label, factor in factors.items():
+        scale(_link_file(folder, label), factor, lambda *_: None)
+
+
+def _cpu_file(folder: Path, machine: str) -> Path:
+    return folder / f"{quote(machine, safe='')}.cpu"
+
+
+def _link_file(folder: Path, label: str) -> Path:
+    return folder / f"{quote(label, safe='')}.link"
+
+
+def _load(cpu: VirtualCpu[Token], kept: Sequence[float], tokens: Mapping[int, Token]) -> None:
+    """Have a processor be as it is kept, with those tokens of its jobs that are known."""
+    cpu._now, cpu._attained, cpu._used, running = kept[0], kept[1], kept[2], int(kept[3])
+    keys = [int(key) for key in kept[5::2]]
+    jobs = [(end, key, tokens.get(key)) for end, key in zip(kept[4::2], keys, strict=True)]
+    cpu._running = jobs[:running]  # type: ignore[assignment]
+    heapify(cpu._running)
+    cpu._done = deque(jobs[running:])  # type: ignore[arg-type]
+
+
+def _keep(cpu: VirtualCpu[Token], kept: list[float]) -> None:
+    """Have what is kept be as a processor is."""
+    jobs = [float(value) for job in (*cpu._running, *cpu._done) for value in job[:2]]
+    kept[:] = [cpu._now, cpu._attained, cpu._used, float(len(cpu._running)), *jobs]
 
 
 def _without(kept: list[float], gone: set[int]) -> list[float]:

@@ -34,12 +34,24 @@ def hold(spark: SparkSession, places: Sequence[Executor]) -> Iterator[None]:
     with _lock:
         held = _held.setdefault(_id(spark), Counter())
         _refuse_too_many(spark, len(places), there, held.total())
+        _refuse_taken(wanted, there, held)
         held.update(wanted)
     try:
         yield
     finally:
         with _lock:
             held.subtract(wanted)
+
+
+def _refuse_taken(wanted: Counter[str], there: Sequence[Executor], held: Counter[str]) -> None:
+    """Refuse what an executor has no room for beside the core that it keeps free, though others may have."""
+    for executor in there:
+        number, room = wanted[executor.id], max(1, executor.cores - 1)  # one core alone is not kept free
+        if number and held[executor.id] + number > room:
+            raise NoSpark(
+                f"master: executor {executor.id} has room for {_count(room, 'worker')}, of which other runs of this "
+                f"process hold {held[executor.id]}; this one wants {number}, others were faster; start it again"
+            )
 
 
 def _id(spark: SparkSession) -> str:
