@@ -74,7 +74,7 @@ def _shares(rows: pd.DataFrame) -> Iterator[Claim]:
     )
     yield _claim(
         "when one leaves, the other takes the rest",
-        f"≥ 90 % of the machine after {_spread(took)} s; then {_spread(alone)}/s",
+        f"≥ 90 % of the machine after {_spread(np.round(took, 1))} s; then {_spread(alone)}/s",
         "within 10 s in every run",
         bool((took <= 10).all()),
     )
