@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from penstock.control.book import BookFile
 from tests.conftest import Ran
+from tests.control.book.cases import application, fan
 
 Penstock = Callable[..., Ran]
 
@@ -202,3 +204,33 @@ def test_a_change_made_by_somebody_else_in_between_is_not_lost(
     with pytest.raises(Exception, match="somebody else has written 4 since"):
         file.save(old, old.version)
     assert "two" not in rates(penstock, admitted)
+
+
+def test_the_cluster_may_be_an_option_but_not_twice(penstock: Penstock, book: Path) -> None:
+    ran = penstock("admit", *FACES, "--rate", 0.1, "--cluster", "field-and-cloud", "--book", book)
+    assert ran.code == 0, ran.err
+    twice = penstock("admit", *FACES, "field-and-cloud", "--cluster", "field-and-cloud", "--book", book)
+    assert twice.code == 2
+    assert "cluster: expected it once, got 'field-and-cloud' and --cluster 'field-and-cloud'" in twice.err
+
+
+def test_an_estimated_availability_is_said_to_be_one_with_its_bounds(penstock: Penstock, tmp_path: Path) -> None:
+    cluster, asked = tmp_path / "fan.json", tmp_path / "flow.json"
+    cluster.write_bytes(msgspec.json.encode(fan(24, 0.7).cluster))
+    asked.write_bytes(msgspec.json.encode(application(availability=0.998)))
+    common = ("admit", asked, "--cluster", cluster, "--paths", 24, "--book", tmp_path / "book.json")
+    refused = penstock(*common)
+    assert refused.code == 2
+    assert "have it estimated (--estimate)" in refused.err
+    told = json.loads(penstock(*common, "--estimate", "--dry-run", "--json").out)
+    assert told["estimated"] is True
+    assert 0.998 <= told["availability"] < told["availability_at_most"] <= 1
+    assert "(estimated, between 99.8" in penstock(*common, "--estimate").out
+
+
+def test_a_great_priority_is_nobody_elses_concern_and_brings_no_warnings(penstock: Penstock, admitted: Path) -> None:
+    ran = penstock("priority", "one", 1e9, "--book", admitted)
+    assert ran.code == 0, ran.err
+    assert "Warning" not in ran.out + ran.err
+    got = rates(penstock, admitted)
+    assert got["one"] == pytest.approx(1e9 / 2 * got["two"], rel=1e-6)

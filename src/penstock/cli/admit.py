@@ -35,6 +35,12 @@ def admit(
         str | None,
         typer.Argument(help="For the first: a cluster, as a file or a built-in name.", autocompletion=cluster_names),
     ] = None,
+    named: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", help="The cluster, where it is not the second argument.", autocompletion=cluster_names
+        ),
+    ] = None,
     rate: Annotated[
         float | None, typer.Option(help="Guarantee so many source tuples a second; without it, best effort.")
     ] = None,
@@ -59,7 +65,11 @@ def admit(
         ),
     ] = None,
     paths: Annotated[int, typer.Option(help="Paths that it may have at most.", min=1)] = 8,
-    seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Allow more than 16 paths, of which the availability can only be estimated."),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="For policies and estimates, which draw lots.", min=0)] = 0,
     again: Annotated[
         bool, typer.Option("--again", help="Find new paths for an application that is in the book, by its name there.")
     ] = False,
@@ -80,14 +90,17 @@ def admit(
     from penstock.control.book import admit as let_in
 
     file = BookFile(book)
+    cluster = _one_of(cluster, named)
     if again:
         _refuse_beside_again(cluster, rate, best_effort, priority, availability, pin, name)
         before = file.load()
-        result = replan(before, application, policy=policy, paths=paths)
+        result = replan(before, application, policy=policy, paths=paths, estimate=estimate)
     else:
         wanted = _wanted(application, rate, availability, best_effort, priority, pin, name)
         before = _book(file, cluster)
-        result = let_in(before, wanted, policy=policy or POLICY, paths=paths, seed=seed, given=application)
+        result = let_in(
+            before, wanted, policy=policy or POLICY, paths=paths, seed=seed, given=application, estimate=estimate
+        )
     if isinstance(result, Admitted) and not dry_run:
         file.save(result.book, before.version if file.exists() else None)
     if as_json:
@@ -96,6 +109,14 @@ def admit(
         _print(result, before, book, dry_run)
     if not isinstance(result, Admitted):
         raise typer.Exit(1)
+
+
+def _one_of(cluster: str | None, named: str | None) -> str | None:
+    from penstock.model.errors import InvalidInput
+
+    if cluster is not None and named is not None:
+        raise InvalidInput("cluster", f"expected it once, got {cluster!r} and --cluster {named!r}; leave one out")
+    return cluster if named is None else named
 
 
 def _wanted(
@@ -203,7 +224,10 @@ def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bo
     console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}")
     asked = "" if booking.availability is None else f", asked for {share(booking.availability)}"
     what = "the rate" if booking.guaranteed else "one of them" if len(booking.paths) > 1 else "it"
-    console.print(f"  {what} is there {share(booking.achieved_availability)} of the time{asked}")
+    often = share(booking.achieved_availability)
+    if result.at_most is not None:
+        often = f"at least {often} (estimated, between {often} and {share(result.at_most)}, seed {booking.seed})"
+    console.print(f"  {what} is there {often} of the time{asked}", soft_wrap=True)
     for position, path in enumerate(booking.paths):
         _print_path(position, path, booking)
     if result.rates:
@@ -243,6 +267,8 @@ def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
         "promise": booking.kind,
         "rate_tps": booking.rate_tps,
         "availability": booking.achieved_availability,
+        "availability_at_most": booking.achieved_availability if result.at_most is None else result.at_most,
+        "estimated": result.at_most is not None,
         "paths": booking.paths,
         "version": result.book.version,
         "others": changes_json(result.rates)["rates"],

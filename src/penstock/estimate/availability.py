@@ -4,8 +4,8 @@ A path works while all of its elements do, so paths that share elements do not f
 every set of failed paths is computed exactly: elements that the same paths use are as good as one, which works with
 the product of their probabilities; then these merged elements are taken one after another, each of which, when it
 fails, adds its paths to the set. All terms are sums and products of probabilities, so nothing cancels. That takes
-2^paths steps a merged element, which is why the number of paths is bounded; `estimate_carries` draws states instead, and
-says between which bounds the answer is.
+2^paths steps a merged element, which is why the number of paths is bounded; `estimate_carries` draws states instead
+and says between which bounds the answer is.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -24,7 +24,7 @@ def few(figure: Figure) -> list[Case]:
 
 
 def test_every_figure_of_the_paper_is_there() -> None:
-    assert figures_of("sparcle") == FIGURES
+    assert tuple(figure for figure in figures_of("sparcle") if not figure.live) == FIGURES
     assert {"6", "8", "9", "10", "11", "12", "13", "14", "ratio", "refined", "networks"} == set(BY_NUMBER)
 
 

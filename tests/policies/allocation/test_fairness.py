@@ -19,15 +19,23 @@ def reference_cases() -> list[dict[str, Any]]:
     return list(json.loads(path.read_text())["fairness"]) if path.exists() else []
 
 
-def random_case(rng: np.random.Generator) -> Case:
-    """Draw elements whose capacities differ by up to 10¹², and applications with one or several paths."""
+def random_case(rng: np.random.Generator, spread: float = 1.0) -> Case:
+    """Draw elements whose capacities differ by up to 10¹², and applications with one or several paths.
+
+    Priorities are from 10^-spread to 10^spread.
+    """
     elements, applications = int(rng.integers(1, 9)), int(rng.integers(1, 9))
     paths = applications + int(rng.integers(0, 6))
     load = rng.random((elements, paths)) * (rng.random((elements, paths)) < 0.5)
     load[rng.integers(0, elements, paths), np.arange(paths)] += 0.05
     capacity = 10.0 ** rng.uniform(-3, 9, elements)
     owner = np.concatenate([np.arange(applications), rng.integers(0, applications, paths - applications)])
-    return load * capacity[:, None], capacity, owner.astype(np.int32), 10.0 ** rng.uniform(-1, 1, applications)
+    return (
+        load * capacity[:, None],
+        capacity,
+        owner.astype(np.int32),
+        10.0 ** rng.uniform(-spread, spread, applications),
+    )
 
 
 @needs_shared
@@ -48,7 +56,7 @@ def test_meets_the_conditions_of_optimality() -> None:
     for number in range(60):
         load, capacity, owner, priority = random_case(rng)
         found = fair_rates(load, capacity, owner, priority)
-        assert conditions(load, capacity, owner, priority, found) < 1e-6, number
+        assert conditions(load, capacity, owner, priority, found) <= 1e-9, number
         # The same by hand, in the units given.
         use = load @ found.paths / capacity
         assert use.max() <= 1 + 1e-9
@@ -59,6 +67,53 @@ def test_meets_the_conditions_of_optimality() -> None:
         assert np.abs(margin * (found.paths / found.rates[owner])).max() <= 1e-6 * worth
         assert found.prices.min() >= 0
         assert found.paths.min() >= 0
+
+
+@pytest.mark.parametrize("spread", [3.0, 5.0])
+def test_meets_the_conditions_whatever_the_ratio_of_priorities(spread: float) -> None:
+    seed = 11
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    for number in range(60):
+        load, capacity, owner, priority = random_case(rng, spread)
+        found = fair_rates(load, capacity, owner, priority)
+        assert conditions(load, capacity, owner, priority, found) <= 1e-9, number
+        # The same by hand, relative to each application's own priority.
+        paid = (load.T @ found.prices) * found.rates[owner] / priority[owner]
+        assert paid.min() >= 1 - 1e-9
+        assert np.abs((paid - 1) * found.paths / found.rates[owner]).max() <= 1e-9
+        assert (load @ found.paths / capacity).max() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("great", [1.0, 1e2, 1e4, 1e6])
+def test_an_application_of_small_priority_gets_its_share_beside_a_great_one(great: float) -> None:
+    # Applications 0 and 1 share an element, 2 and 3 another; the fifth uses both, so that all are in one program.
+    load = np.array([[1.0, 1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 1.0, 1.0]])
+    priority = np.array([great, 1.0, 1.0, 1.0, 1.0])
+    case = (load, np.array([50.0, 50.0]), np.arange(5, dtype=np.int32), priority)
+    found = fair_rates(*case)
+    assert conditions(*case, found) <= 1e-9
+    # Each pays its priority, x × price = P, and both elements are full.
+    dear, cheap = found.prices
+    np.testing.assert_allclose(
+        found.rates, [great / dear, 1 / dear, 1 / cheap, 1 / cheap, 1 / (dear + cheap)], rtol=1e-9
+    )
+    np.testing.assert_allclose(load @ found.rates, 50.0, rtol=1e-9)
+
+
+def test_applications_that_share_nothing_do_not_know_of_each_other() -> None:
+    load = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+    for great in (1e4, 1e6, 1e9, 1e12):
+        priority = np.array([great, 3.0 * great, 1.0, 1.0])
+        found = fair_rates(load, np.array([50.0, 50.0]), np.arange(4, dtype=np.int32), priority)
+        np.testing.assert_allclose(found.rates, [12.5, 37.5, 25.0, 25.0], rtol=1e-12)
+
+
+def test_refuses_priorities_that_cannot_be_told_apart_from_nothing() -> None:
+    owner = np.array([0, 1, 2, 0, 1], dtype=np.int32)
+    load = np.array([[1.0, 1.0, 1.0, 0.3, 0.0], [0.2, 1.0, 0.5, 1.0, 1.0]])
+    with pytest.raises(InvalidInput, match=r"priority: the fair rates .* bring priorities nearer"):
+        fair_rates(load, np.ones(2), owner, np.array([1e300, 1.0, 1e-300]))
 
 
 def test_no_other_feasible_rates_have_a_higher_utility() -> None:

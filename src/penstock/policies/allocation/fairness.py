@@ -1,12 +1,15 @@
 """Weighted proportional fairness: the rates of applications that share elements (SPARCLE, eq. (4)).
 
 maximise Σ P log x subject to R w ≤ C, w ≥ 0, x being the sum of an application's path rates w. Capacities of cores
-and of links differ by a factor of 10⁹, so the program that is solved has every capacity 1 and every path's own limit 1.
-Clarabel solves it to about 10⁻⁶; Newton's method on the conditions of optimality, with the full elements and the
-used paths that it found, does the rest.
+and of links differ by a factor of 10⁹, so the program that is solved has every capacity 1 and every path's own limit 1;
+and applications that share nothing with each other, not even by way of others, have programs of their own, each with
+priorities that sum up to 1. Clarabel solves all of them at once to about 10⁻⁶ of that; Newton's method on the
+conditions of optimality (`optimality`) does the rest, and they are checked at the end. Where Clarabel has no answer, or
+one that is of no use as priorities are too far apart, the method sets out from anywhere.
 """
 
 import warnings
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -14,10 +17,10 @@ import numpy as np
 
 from penstock.model.errors import InvalidInput
 from penstock.model.taskgraph import Bools, Floats, Ints, sum_by
+from penstock.policies.allocation.optimality import Point, Program, even_point, improved, missed, polished
 
-NEWTON_STEPS = 8
-SHIFT = 1e-9  # far below the curvature of what matters, far above rounding
-GOOD = 1e-13  # of the conditions of optimality, in the scaled program
+EXACT = 1e-9  # by which the conditions of optimality may be missed
+NEARLY, ANYWHERE = 1e-7, 1e-3  # of all pairs of a point where Newton's method sets out: from a solver's, from any
 
 
 class Shares(NamedTuple):
@@ -28,17 +31,13 @@ class Shares(NamedTuple):
     prices: Floats  # [E] the multipliers of R w ≤ C
 
 
-class _Program(NamedTuple):
-    """The scaled program: maximise Σ weight log(total y), load y ≤ 1, y ≥ 0."""
+class _Scaled(NamedTuple):
+    """The program in units of its own, and the way back."""
 
-    load: Floats  # [E, P]
-    total: Floats  # [A, P]
-    weight: Floats  # [A] they sum up to 1
-
-
-class _Point(NamedTuple):
-    rate: Floats  # [P] y
-    price: Floats  # [E]
+    program: Program
+    limit: Floats  # [P] the rate of a path by itself
+    worth: Floats  # [E] the priorities of all who share with an element's users
+    part: tuple[Ints, Ints, Ints]  # of elements, paths and applications: which of the separate programs they are in
 
 
 def fair_rates(load: Floats, capacity: Floats, owner: Ints, priority: Floats) -> Shares:
@@ -47,7 +46,7 @@ def fair_rates(load: Floats, capacity: Floats, owner: Ints, priority: Floats) ->
     `load` [E, P] is what a path takes of an element for a source tuple, `owner` [P] the application of a path. A path
     that needs an element without capacity gets 0, and so does an application that has no other path. Rates of
     applications are unique, those of their paths need not be. Raises `InvalidInput` for a path that takes nothing of
-    anything, as its rate would be endless.
+    anything, as its rate would be endless, and for priorities too far apart to meet the conditions to 10⁻⁹.
     """
     _refuse_nonsense(load, capacity, priority)
     usable = _usable(load, capacity)
@@ -59,18 +58,14 @@ def fair_rates(load: Floats, capacity: Floats, owner: Ints, priority: Floats) ->
 
 
 def conditions(load: Floats, capacity: Floats, owner: Ints, priority: Floats, shares: Shares) -> float:
-    """Return by how much the conditions of optimality of (4) are missed at most, in the scaled program.
-
-    The conditions: no element is over its capacity, no price is negative, an element that has a price is full, and no
-    path's elements cost less than what its application would gain by it, those of a path in use not more either.
-    """
+    """Return by how much rates and prices miss the conditions of optimality of (4) at most, as `missed` measures it."""
     usable = _usable(load, capacity)
     if not usable.any():
         return 0.0
     found = np.flatnonzero((load[:, usable] > 0).any(axis=1))
-    program, limit, served = _scaled(load[np.ix_(found, usable)], capacity[found], owner[usable], priority)
-    price = shares.prices[found] * capacity[found] / priority[served].sum()
-    return _missed(program, _Point(shares.paths[usable] / limit, price))
+    scaled = _scaled(load[np.ix_(found, usable)], capacity[found], owner[usable], priority)
+    price = shares.prices[found] * capacity[found] / scaled.worth
+    return missed(scaled.program, Point(shares.paths[usable] / scaled.limit, price))
 
 
 def _usable(load: Floats, capacity: Floats) -> Bools:
@@ -79,85 +74,77 @@ def _usable(load: Floats, capacity: Floats) -> Bools:
 
 
 def _solve(load: Floats, capacity: Floats, owner: Ints, priority: Floats) -> tuple[Floats, Floats]:
-    program, limit, served = _scaled(load, capacity, owner, priority)
-    point = _polished(program, _first_point(program))
-    return point.rate * limit, point.price * priority[served].sum() / capacity
+    scaled = _scaled(load, capacity, owner, priority)
+    whole, (element_part, path_part, row_part) = scaled.program, scaled.part
+    near = _nearly(whole)
+    rate, price = np.zeros(load.shape[1]), np.zeros(len(capacity))
+    for part in range(int(path_part.max()) + 1):
+        rows, elements, paths = (np.flatnonzero(of == part) for of in (row_part, element_part, path_part))
+        program = Program(whole.load[np.ix_(elements, paths)], whole.total[np.ix_(rows, paths)], whole.weight[rows])
+        start = None if near is None else Point(near.rate[paths], near.price[elements])
+        rate[paths], price[elements] = _exact(program, start)
+    return rate * scaled.limit, price * scaled.worth / capacity
 
 
-def _scaled(load: Floats, capacity: Floats, owner: Ints, priority: Floats) -> tuple[_Program, Floats, Ints]:
-    """Return the scaled program, the limit of every path by itself, and the applications that have a path."""
+def _scaled(load: Floats, capacity: Floats, owner: Ints, priority: Floats) -> _Scaled:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     relative = load / capacity[:, None]
     limit = 1.0 / relative.max(axis=0)
     served, row = np.unique(owner, return_inverse=True)
     total = np.zeros((len(served), load.shape[1]))
     total[row, np.arange(load.shape[1])] = limit
     total /= total.max(axis=1, keepdims=True)
-    return _Program(relative * limit, total, priority[served] / priority[served].sum()), limit, served.astype(np.int32)
+    element, path = np.nonzero(load)
+    nodes = len(served) + len(capacity)  # an application is joined to every element that it uses
+    joined = coo_array((np.ones(len(path)), (row[path], len(served) + element)), shape=(nodes, nodes))
+    part = connected_components(joined, directed=False)[1].astype(np.int32)
+    row_part, element_part = part[: len(served)], part[len(served) :]
+    worth = sum_by(row_part, priority[served], int(part.max()) + 1)
+    program = Program(relative * limit, total, priority[served] / worth[row_part])
+    return _Scaled(program, limit, worth[element_part], (element_part, row_part[row], row_part))
 
 
-def _first_point(program: _Program) -> _Point:
-    """Return a nearly optimal point; one path alone fills its tightest element."""
+def _nearly(program: Program) -> Point | None:
+    """Return a point that is nearly optimal; None where the solver has none."""
     if program.load.shape[1] == 1:
-        full = program.load[:, 0] >= program.load[:, 0].max()  # 1, but for rounding
-        return _Point(np.ones(1), full / full.sum())
+        return None
     cvxpy: Any = import_module("cvxpy")  # takes seconds, which commands that share nothing need not wait for
     rate = cvxpy.Variable(program.load.shape[1], nonneg=True)
     within = program.load @ rate <= 1.0
     utility = program.weight @ cvxpy.log(program.total @ rate)  # (4)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the last digits are missing, which is what the polish is for
-        cvxpy.Problem(cvxpy.Maximize(utility), [within]).solve(solver=cvxpy.CLARABEL)
-    return _Point(np.maximum(rate.value, 0.0), np.maximum(within.dual_value, 0.0))
+        warnings.simplefilter("ignore")  # that the last digits are missing, which Newton's method finds
+        try:
+            cvxpy.Problem(cvxpy.Maximize(utility), [within]).solve(solver=cvxpy.CLARABEL)
+        except cvxpy.SolverError:
+            return None
+    if rate.value is None or not np.isfinite([*rate.value, *within.dual_value]).all():
+        return None
+    return Point(np.maximum(rate.value, 0.0), np.maximum(within.dual_value, 0.0))
 
 
-def _polished(program: _Program, point: _Point) -> _Point:
-    """Solve the conditions of optimality as equations, given which elements are full and which paths are used."""
-    full = point.price > 1.0 - program.load @ point.rate
-    used = point.rate > _excess(program, point)
-    best, missed = point, _missed(program, point)
-    for _ in range(NEWTON_STEPS):
-        if missed <= GOOD:
-            break
-        point = _newton(program, point, full, used)
-        if not (program.total @ point.rate > 0).all():
-            break
-        if (now := _missed(program, point)) < missed:
-            best, missed = point, now
-    return best
+def _points(program: Program, near: Point | None) -> Iterator[Point]:
+    """Yield what may be the optimum, what takes least time first."""
+    if near is not None:
+        yield polished(program, near)
+        yield improved(program, near, NEARLY)
+    yield improved(program, even_point(program), ANYWHERE)
 
 
-def _newton(program: _Program, point: _Point, full: Bools, used: Bools) -> _Point:
-    """Take one step towards: the full elements are full, the used paths pay what they are worth, the rest is 0."""
-    load, total = program.load[np.ix_(full, used)], program.total[:, used]
-    rate, price = point.rate[used], point.price[full]
-    sums = total @ rate
-    curvature = total.T @ ((program.weight / sums**2)[:, None] * total)
-    # Neither path rates nor prices need be unique: the shift keeps the step small in directions that do not matter.
-    curvature[np.diag_indices(len(rate))] += SHIFT
-    matrix = np.block([[curvature, load.T], [load, -SHIFT * np.eye(len(price))]])
-    gap = np.concatenate([total.T @ (program.weight / sums) - load.T @ price, 1.0 - load @ rate])
-    step = np.linalg.solve(matrix, gap)
-    rates, prices = np.zeros(len(used)), np.zeros(len(full))
-    rates[used] = np.maximum(rate + step[: len(rate)], 0.0)
-    prices[full] = np.maximum(price + step[len(rate) :], 0.0)
-    return _Point(rates, prices)
-
-
-def _excess(program: _Program, point: _Point) -> Floats:
-    """Return how much more a path's elements cost than one more tuple on it is worth: [P]."""
-    worth = program.total.T @ (program.weight / (program.total @ point.rate))
-    return np.asarray(program.load.T @ point.price - worth)
-
-
-def _missed(program: _Program, point: _Point) -> float:
-    room = 1.0 - program.load @ point.rate
-    return float(
-        max(
-            np.abs(np.minimum(room, point.price)).max(),  # feasibility, and complementary slackness of elements
-            np.abs(np.minimum(_excess(program, point), point.rate)).max(),  # stationarity, and that of paths
-            -min(point.rate.min(), point.price.min()),
-        )
-    )
+def _exact(program: Program, near: Point | None) -> Point:
+    """Return the optimum, from a point near it where there is one; refuse what is beyond the computer's numbers."""
+    if program.load.shape[1] == 1:  # one path alone fills its tightest element
+        full = program.load[:, 0] >= program.load[:, 0].max()  # 1, but for rounding
+        return Point(np.ones(1), full / full.sum())
+    gap = np.inf
+    with np.errstate(all="ignore"):  # what comes of an overflow is seen by what it misses
+        for found in _points(program, near):
+            if (gap := missed(program, found)) <= EXACT:
+                return found
+    problem = f"the fair rates of {len(program.weight)} applications that share elements are beyond this computer"
+    raise InvalidInput("priority", f"{problem}, found to {gap:.1g} and not to {EXACT:g}; bring priorities nearer")
 
 
 def _refuse_nonsense(load: Floats, capacity: Floats, priority: Floats) -> None:

@@ -1,7 +1,8 @@
 """SPARCLE's placement, improved: the rate that a greedy rule leaves on the table, for a few milliseconds more.
 
-The search sets out from what `sparcle` finds by both of its tie rules and from `greedy-sorted`, and is never worse
-than the best of these. It knows one goal, the bottleneck rate (1a), whatever the view's objective is.
+The search sets out from what `sparcle` finds by both of its tie rules and from `greedy-sorted`, as far as there is time
+for them, and is never worse than the best of these; `sparcle`'s own answer is always among them. It knows one goal, the
+bottleneck rate (1a), whatever the view's objective is.
 """
 
 import time
@@ -32,7 +33,10 @@ BOUND_S = 30.0  # to look for a bound
 class SparcleRefined:
     """Improve what `sparcle` finds by moves, swaps and new routes.
 
-    seconds: how long to search at most, the placements that it sets out from included, though these are always made;
+    With a bound on the time, as by default, the result depends on the clock wherever the time is over before the
+    evaluations are: on a slow or busy host another placement may be found, never one worse than `sparcle`'s.
+
+    seconds: how long to search at most, the placements that it sets out from included, though the first is always made;
         none: until `evaluations` are spent, so that the result depends on nothing but the seed.
     evaluations: how many placements to rate; none: as many as take about 20 ms at this size, 4000 at most.
     bound: look for a bound of the rate too, by a mixed-integer program, and tell the gap to it; takes up to 30 s.
@@ -51,11 +55,17 @@ class SparcleRefined:
         """Return the best placement found; `rng` draws what is tried."""
         began = time.perf_counter()
         with preparing() as prepared:
-            answers = [start.place(view, rng) for start in STARTS]
-            made = [answer for answer in answers if isinstance(answer, Placement)]
+            budget = _Budget(self, began, prepared)
+            answers: list[Placement | Infeasible] = []
+            made: list[Placement] = []
+            for start in STARTS:
+                if made and not budget.in_time():
+                    break
+                answers.append(start.place(view, rng))
+                made = [answer for answer in answers if isinstance(answer, Placement)]
             if not made:
                 return answers[0]
-            found = _Search(view, made).improve(_Budget(self, began, prepared), rng)
+            found = _Search(view, made).improve(budget, rng)
         return _with_gap(view, found) if self.bound else found
 
 
