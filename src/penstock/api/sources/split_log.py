@@ -4,7 +4,8 @@ Several runs of one application, its *paths*, share one source. Each takes the n
 numbers, as it needs them, by appending to a file under a lock; what is in the file is what was decided, whoever dies. A
 path that is given up has its unfinished numbers returned by whoever gave it up, and the others take those first.
 
-The file is text, an entry a line. A line that was torn by a crash is no entry, and is cut off by who writes next. All paths must see the same file.
+The file is text, an entry a line. A line that was torn by a crash is no entry, and is cut off by who writes next. All
+paths must see the same file.
 """
 
 import fcntl
