@@ -5,11 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyspark.errors import PySparkException
 
 from penstock.cli.evaluate import show
+from penstock.cli.train import telling_damage
 from penstock.estimate.latency import Loads
 from penstock.estimate.latency_models import LatencyModels, load_models, save_models
 from penstock.model.cluster import Cluster, Machine
+from penstock.model.errors import FileProblem
 from penstock.model.files import save
 from penstock.model.instance import Instance
 from penstock.model.topology import Application, Component, Kind, Stream
@@ -201,3 +204,13 @@ def test_shows_accuracy_beside_that_of_simpler_models(capsys: pytest.CaptureFixt
     assert "overall, whole tuples" in printed
     for share in ("90.0 %", "50.0 %", "0.0 %", "92.5 %"):
         assert share in printed
+
+
+def test_a_table_that_spark_cannot_read_is_told_of_in_a_line(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FileProblem, match=r"/t/edge_windows/part-0\.parquet cannot be read, it is damaged; run the"),
+        telling_damage(tmp_path),
+    ):
+        raise PySparkException("[FAILED_READ_FILE.NO_HINT] file:///t/edge_windows/part-0.parquet. SQLSTATE")
+    with pytest.raises(PySparkException), telling_damage(tmp_path):
+        raise PySparkException("something else")

@@ -144,7 +144,7 @@ def _print_others(episode: "Episode", again: "Decision", others: "list[Decision]
     from penstock.control.loop.replaying import likely_cause, model_changed
 
     if not same:
-        told = f"made again, it is another: {again.reason}, {len(again.moves)} moves"
+        told = f"made again, it is another: {again.reason}"
         cause = likely_cause(episode.decision)
         console.print(f"{told}; likely cause: {cause}", style="yellow", markup=False, soft_wrap=True)
     elif changed := model_changed(episode.decision):

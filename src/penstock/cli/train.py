@@ -1,5 +1,6 @@
 """`penstock train`: models from the pipeline's tables."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,12 +83,37 @@ def working(told: str, tables: Path, master: str | None, quiet: bool) -> Iterato
     from penstock.model.errors import FileProblem
     from penstock.pipeline.session import session
 
+    if not tables.is_dir():
+        raise FileProblem(f"{tables}: there is no such folder; check the path")
     if not (tables / "task_windows").is_dir():
         problem = "expected the output folder of penstock pipeline run, it has no task_windows"
         raise FileProblem(f"{tables}: {problem}; choose another")
-    with spinning("starting Spark", quiet) as tell, session("latency", master) as spark:
+    with (
+        spinning("starting Spark", quiet) as tell,
+        session("latency", master) as spark,
+        telling_damage(tables),
+    ):
         tell(f"{told} on {spark.sparkContext.master}")
         yield spark
+
+
+@contextmanager
+def telling_damage(tables: Path) -> Iterator[None]:
+    """Tell of a table's file that Spark cannot read in one line; its own text has a hundred."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from penstock.model.errors import FileProblem
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        text = str(error)
+        if "FAILED_READ_FILE" not in text and "is not a Parquet file" not in text:
+            raise
+        found = re.search(r"file:/+([^\s]+?\.parquet)", text)
+        damaged = f"/{found[1]}" if found else "one of its files"
+        raise FileProblem(f"{tables}: {damaged} cannot be read, it is damaged; run the pipeline anew") from None
 
 
 def _refuse(output: Path, kind: str) -> None:

@@ -162,7 +162,9 @@ def _read(path: Path) -> tuple[_Header, dict[str, Floats]]:
             arrays = {name: held[name] for name in held.files}
         header = msgspec.json.decode(arrays.pop(HEADER).tobytes(), type=_Header)
     except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, RuntimeError) as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        why = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        if "allow_pickle" in why:  # numpy's advice on a file that is none of its own
+            why = "it is not in numpy's format"
         raise FileProblem(f"{path}: is no file of latency models or is damaged, {why}; {AGAIN}") from None
     if header.format != FORMAT or header.version != VERSION:
         found = f"{header.format!r}, version {header.version}"

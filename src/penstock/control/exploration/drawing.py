@@ -36,7 +36,7 @@ class Drawing:
             raise InvalidInput("margin", f"expected a number from 0 to below 10, got {margin:g}")
         if not application.rate_tps:
             problem = f"{application.name!r} states no load, without which no placement can be judged"
-            raise InvalidInput("rate_tps", f"{problem}; give it rate_tps")
+            raise InvalidInput("rate_tps", f"{problem}; give --rates LOW:HIGH, or the application rate_tps")
         self.application = application
         self.cluster = cluster
         self.margin = margin

@@ -248,6 +248,9 @@ def read(path: Path) -> Book:
     """Read a ledger; lines that are torn are left out and told of."""
     try:
         data = path.read_bytes()
+    except FileNotFoundError:
+        kept = "decisions are kept by penstock run --autopilot, from its first reading on"
+        raise FileProblem(f"{path}: there are none; {kept}") from None
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise FileProblem(f"{path}: cannot be read, {why}; decisions are kept by penstock run --autopilot") from None
