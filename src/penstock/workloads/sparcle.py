@@ -10,7 +10,7 @@ and tuples as many times larger: a data unit is one tuple everywhere, and every 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -190,7 +190,7 @@ def references(folder: Path = FOLDER) -> tuple[Reference, ...]:
         return ()
     return tuple(
         Reference(
-            Setting(_given_application(one), _given_cluster(one)),
+            given(one),
             float(one["sparcle"]["rate"]),
             tuple(one["rates_under_ties"] or ()),
             _span(one),
@@ -200,12 +200,20 @@ def references(folder: Path = FOLDER) -> tuple[Reference, ...]:
     )
 
 
-def _span(one: dict[str, Any]) -> tuple[float, float]:
+def given(one: Mapping[str, Any]) -> Setting:
+    """Return an instance of cases.json: task `t3` is its task 3, node `m2` its machine 2.
+
+    A machine without any capacity is a switch, which changes the numbers of the machines after it.
+    """
+    return Setting(_given_application(one), _given_cluster(one))
+
+
+def _span(one: Mapping[str, Any]) -> tuple[float, float]:
     low, high = one["rate_range_under_ties"] if one["ambiguous"] else [one["sparcle"]["rate"]] * 2
     return float(low), float(high)
 
 
-def _given_application(one: dict[str, Any]) -> Application:
+def _given_application(one: Mapping[str, Any]) -> Application:
     needs = one["tasks"]
     kinds = {0: Kind.SOURCE, len(needs) - 1: Kind.SINK}
     pins = {int(task): f"m{machine}" for task, machine in one["pins"].items()}
@@ -225,7 +233,7 @@ def _given_application(one: dict[str, Any]) -> Application:
     )
 
 
-def _given_cluster(one: dict[str, Any]) -> Cluster:
+def _given_cluster(one: Mapping[str, Any]) -> Cluster:
     """Return the network of a given instance; a machine without any capacity is a switch."""
     capacities = one["machines"]
     return Cluster(

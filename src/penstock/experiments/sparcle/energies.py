@@ -28,6 +28,7 @@ from penstock.experiments.sparcle.runs import (
     POLICIES,
     RANDOM,
     REFINED,
+    SHOWN,
     SPARCLE,
     T_STORM,
     TITLES,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 LINE = Drawn("line", "linear")
-SHOWN = (CANONICAL, SPARCLE, REFINED, GS, GR, T_STORM, VNE, HEFT, RANDOM)
 SAID = {RANDOM: 1.26, T_STORM: 1.90, VNE: 0.59}  # SPARCLE's gain in the balanced case
 LEAST = 0.53  # its gain over GS and GR where links are scarce, at least
 LTE = Power(send_joules_a_megabit=0.43839, receive_joules_a_megabit=0.05197)  # Huang et al. 2012

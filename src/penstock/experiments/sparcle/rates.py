@@ -23,6 +23,7 @@ from penstock.experiments.sparcle.runs import (
     OPTIMUM,
     RANDOM,
     REFINED,
+    SHOWN,
     SPARCLE,
     T_STORM,
     TITLES,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 STAR = Drawn("star", "diamond")
-SHOWN = (CANONICAL, SPARCLE, REFINED, GS, GR, T_STORM, VNE, HEFT, RANDOM)
 SAID = {RANDOM: 0.82, T_STORM: 0.69, GS: 0.22, GR: 0.17, VNE: 0.08}  # SPARCLE's gain in the balanced case
 WEAK = (RANDOM, T_STORM, VNE)  # of which the paper says that they are always slow where links are scarce
 LEVEL = 0.01

@@ -52,6 +52,7 @@ TITLES: Mapping[str, str] = {
     OPTIMUM: "optimum",
 }
 OURS = (CANONICAL, SPARCLE, REFINED)
+SHOWN = (*OURS, GS, GR, T_STORM, VNE, HEFT, RANDOM)
 RIVALS = (GS, GR, GS_NEAR, GR_NEAR, T_STORM, VNE, HEFT, RANDOM)
 
 ASKED: Mapping[str, Sequence[str]] = {
