@@ -157,7 +157,7 @@ def _pair_claims(rows: pd.DataFrame) -> list[Claim]:
             f"in {(twice > 1 + 1e-9).mean():.0%} of instances; median {np.median(twice):.2f} times the other's",
             "in more than half of the instances",
             float((twice > 1 + 1e-9).mean()) > 0.5,
-            "each is placed where it finds room, so that they seldom share what limits both; where they do: figure live",
+            "each is placed where it finds room, so they seldom share what limits both; where they do: figure live",
         ),
     ]
 
