@@ -37,6 +37,9 @@ def test_writes_telemetry_and_an_index(penstock: Callable[..., Ran], inputs: tup
     assert sorted(index["runs"]) == ["explore-000", "explore-001"]
     assert all(50 <= one["rates"]["source"] <= 60 for one in index["runs"].values())
     assert sorted(path.name for path in out.glob("*.parquet")) == ["explore-000.parquet", "explore-001.parquet"]
+    again = penstock("explore", *inputs, *SHORT, "--output", out, "--rates", "50:60", "--seed", 5)
+    assert again.code == 2
+    assert "it has the runs of another exploration; choose another --output, or remove it" in again.err
 
 
 def test_charges_measured_costs(penstock: Callable[..., Ran], inputs: tuple[Path, Path], tmp_path: Path) -> None:

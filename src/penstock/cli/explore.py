@@ -79,6 +79,7 @@ def explore(
     from penstock.runtime.folder import refuse_unwritable
 
     refuse_unwritable(output, "--output")
+    _refuse_explored(output)
     settings: dict[str, Any] = _times(hold, settle, window)
     settings |= {"placements": placements, "margin": margin, "seed": seed, "tried": _Tried(placements, as_json)}
     known = Costs() if costs is None else load_costs(costs)
@@ -158,6 +159,15 @@ def _seconds(milliseconds: float | None) -> float | None:
         problem = f"expected a number > 0, got {milliseconds:g}; choose another --most-latency"
         raise InvalidInput("most_latency", problem)
     return None if milliseconds is None else milliseconds / 1e3
+
+
+def _refuse_explored(output: Path) -> None:
+    """Refuse a folder that holds another exploration, whose runs would be learnt from along with the new ones."""
+    from penstock.control.exploration.index import INDEX
+    from penstock.model.errors import FileProblem
+
+    if (output / INDEX).exists() or any(output.glob("explore-*.parquet")):
+        raise FileProblem(f"{output}: it has the runs of another exploration; choose another --output, or remove it")
 
 
 def _twin(
