@@ -39,7 +39,10 @@ print("ended", flush=True)
 
 
 def start_and_kill(came: Path, output: Path, mode: str, random: Random) -> list[str]:
-    """Start a job in a process of its own, and kill that while it is at some step; return the steps begun."""
+    """Start a job in a process of its own, kill it while it is at some step, and return the steps begun.
+
+    One that goes on where another was killed may have so little left that it ends by itself.
+    """
     steps: list[str] = []
     until, late = random.randint(1, FURTHEST), random.uniform(0, LONGEST_S)
     place = output.parent / "temporary"  # what a killed session cannot delete
@@ -58,7 +61,6 @@ def start_and_kill(came: Path, output: Path, mode: str, random: Random) -> list[
             time.sleep(late)
         finally:
             os.killpg(job.pid, signal.SIGKILL)
-    assert len(steps) == until, f"it ended by itself after {steps}"
     return steps
 
 
@@ -90,6 +92,7 @@ def test_a_job_whose_process_is_killed_gives_the_same_tables_when_it_is_started_
     random = Random(seed)
     output = tmp_path / "tables"
     begun = [start_and_kill(came.folder, output, mode, random) for _ in range(KILLS[mode])]
+    assert "ended" not in begun[0], f"seed {seed}: it ended by itself after {begun[0]}"
     summary = run(spark, came, output, mode)
     found = (summary.records, summary.quarantined)
     assert found == (came.records, came.quarantined), f"seed {seed}, killed after {begun}"

@@ -310,6 +310,44 @@ def test_stops_when_every_task_has_ended() -> None:
     assert one.wakeup() == math.inf
 
 
+def saved(one: Controller, worker: int, number: int, ended: bool) -> None:
+    entries = tuple(wire.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+    one.told(worker, wire.Saved(1, number, f"w{worker}.e1", 0, entries), 3.0)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(seen: bool) -> None:
+    one = running(checkpoint_s=1.0)
+    one.tick(3.0)
+    for task in range(4):
+        one.told(task // 2, wire.Ended(1, task, 5), 3.0)
+        one.tick(3.0)
+    for worker in range(2):
+        saved(one, worker, 1, seen)
+    one.tick(3.0)
+    if not seen:  # the first had its barriers before the ends
+        assert one.phase == "running"
+        one.tick(3.0)
+        for worker in range(2):
+            saved(one, worker, 2, True)
+        one.tick(3.0)
+    assert one.phase == "stopped"
+    begun = [command.number for worker, command in commands(one, wire.Checkpoint) if worker == 0]
+    assert begun == ([1] if seen else [1, 2])
+
+
+def test_a_checkpoint_that_is_due_twice_while_a_task_moves_is_taken_once() -> None:
+    one = running()
+    moving(one, (1, "w1/0"))
+    one.operations.checkpoint(2.0)
+    one.operations.checkpoint(2.0)
+    one.told(0, wire.Prepared(1, 1, "it cannot"), 2.0)
+    assert len(commands(one, wire.Checkpoint)) == 2  # one for each worker
+    for worker in range(2):
+        saved(one, worker, 1, False)
+    assert len(commands(one, wire.Checkpoint)) == 2
+
+
 def test_a_drain_before_the_start_stops() -> None:
     one = controller()
     one.drain(1.0)

@@ -52,11 +52,15 @@ class Checkpointing:
         self._next = now + every if every else math.inf
 
     def tick(self, now: float) -> None:
-        """Ask for a checkpoint when one is due: also for the last one, until it is complete."""
+        """Ask for a checkpoint when one is due: also for the last one, until it is complete.
+
+        One that is under way says when it has come to its end whether another is due: it may be the last.
+        """
         if now < self._next or self.controller.phase not in ("running", "draining"):
             return
         self._next = math.inf
-        self.controller.operations.checkpoint(now)
+        if not (self._active or self.writing):
+            self.controller.operations.checkpoint(now)
 
     @property
     def due(self) -> float:

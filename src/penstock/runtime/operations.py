@@ -65,7 +65,9 @@ class Operations:
             self._overdue(self._waiting[0])
 
     def checkpoint(self, now: float) -> None:
-        """Take a checkpoint, before all that waits but after what is under way."""
+        """Take a checkpoint, before all that waits but after what is under way, unless one waits already."""
+        if any(operation.saves and not operation.step for operation in self._waiting):
+            return
         operation = Operation(deque(), lambda _: None, "checkpoint", saves=True)
         self._waiting.insert(1 if self._waiting and self._waiting[0].step else 0, operation)
         self._next(now)

@@ -78,6 +78,8 @@ class Promises:
         given, all_of_them = self._given(manifest), self._known.sources
         if not drained and given != all_of_them:
             raise Violation(f"stopped when the sources had given {given} of {all_of_them}")
+        if checkpoints.PUBLISHED not in self._disk.listed(checkpoints.folder_of(self._checkpoints, manifest.number)):
+            raise Violation("stopped before its last checkpoint was published")
         self._compare(manifest, "at the end")
 
     def _given(self, manifest: checkpoints.Manifest) -> dict[str, int]:
