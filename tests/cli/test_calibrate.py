@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.control.calibration.network import VARIATION
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.files import load_application, load_cluster, load_costs, save
 from penstock.model.topology import Application, Component, Kind, Stream
@@ -61,15 +62,15 @@ def test_gives_back_what_emulated_machines_take(penstock: Callable[..., Ran], tm
     )
     for component in APP.components:
         assert application[component.name].cpu == pytest.approx(component.cpu, rel=0.03), component.name
-    assert application.rate_tps["in"] == pytest.approx(40.0, rel=0.1)
+    assert application.rate_tps["in"] == pytest.approx(40.0, rel=0.25)  # of five seconds, on a host that may be busy
     assert application.streams[0].tuple_bytes == pytest.approx(500.0, rel=0.02)
     for machine, known in zip(machines.machines, CLUSTER.machines, strict=True):
         assert machine.network_mbps == pytest.approx(known.network_mbps, rel=0.05)
     assert machines.distances.other_host_ms == pytest.approx(3.0, rel=0.05)
-    assert (costs.hop_cpu, costs.send_cpu) == (0.0, 0.0)
+    assert (costs.hop_cpu, costs.send_cpu, costs.delay_variation) == (0.0, 0.0, 0.0)
     assert 0 < costs.move_s < 5
     assert costs.applied(APP) == msgspec.structs.replace(application, rate_tps=APP.rate_tps)
-    assert "the engine's own costs" in {one["what"] for one in told["left"]}
+    assert {"the engine's own costs", VARIATION} <= {one["what"] for one in told["left"]}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,13 @@ def test_gives_back_what_emulated_machines_take(penstock: Callable[..., Ran], tm
         (
             ["word-count", "--emulate", "li-10", "--duration", 1],
             "duration: expected more than the 2 s that do not count",
+        ),
+        (["word-count", "--duration", "nan"], "duration: expected a number > 0, got nan; choose another --duration"),
+        (["word-count", "--duration", "inf"], "duration: expected a number > 0, got inf; choose another --duration"),
+        (["word-count", "--rate", 0], "rate: expected a number > 0, got 0; choose another --rate"),
+        (
+            ["word-count", "--master", "here"],
+            "master: expected local[n], spark://host:port, yarn or k8s://…, got 'here'",
         ),
         (["word-count", "--policy", "best"], "'best'"),
         (["word-count", "--application", "other"], "application: has no meaning for an application"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption, RunsOption, cluster_names, policy_names
+from penstock.cli.inputs import JsonOption, RunsOption, cluster_names, policy_names, refuse_master
 
 if TYPE_CHECKING:
     from penstock.control.calibration import Calibration, Measured
@@ -76,6 +76,7 @@ def calibrate(
     from penstock.control.calibration.measuring import Calibrator
     from penstock.runtime.folder import refuse_unwritable
 
+    refuse_master(master)
     refuse_unwritable(output, "--output")
     info = _found_run(what, runs)
     _refuse_beside(info, emulate=emulate, policy=policy, rate=rate)
@@ -171,8 +172,12 @@ def _of_application(
 ) -> "Calibration":
     from penstock.cli.given import Told
     from penstock.cli.inputs import cluster
+    from penstock.model.errors import InvalidInput
     from penstock.policies.registry import make
 
+    for name, value in (("rate", rate), ("duration", duration)):
+        if value is not None and not 0 < value < float("inf"):
+            raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name}")
     machines = None if emulate is None else cluster(emulate)
     if policy is not None:
         make(policy)

@@ -31,6 +31,7 @@ class Costs(Entity, frozen=True):
     receive_cpu: NonNegative = 0.0  # s a tuple that comes from another process, at the receiver
     receive_byte_cpu: NonNegative = 0.0  # and a byte of it
     frame_bytes: NonNegative = 0.0  # on the wire, beside the tuples
+    delay_variation: NonNegative = 0.0  # standard deviation over mean of the delay to another host, or on a link
     window: Count = 1024  # tuples that a channel may have under way
     in_flight: Count | None = None  # source tuples that a source task may have under way; None: no limit
     move_s: NonNegative = 0.0  # that a task stands still while it moves

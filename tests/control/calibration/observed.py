@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from penstock.control.calibration.observing import LOW, SHORTEST_S, Observed
+from penstock.control.calibration.observing import KEPT, LOW, SHORTEST_S, Observed
 from penstock.model.telemetry import Record, RecordKind
 
 
@@ -107,4 +107,5 @@ def _ways(hops: pd.DataFrame) -> pd.DataFrame:
     keys = ["source", "task", "source_worker", "worker", "bytes"]
     grouped = hops.groupby(keys)["transfer"]
     table = pd.DataFrame({"count": grouped.size(), "median": grouped.median(), "low": grouped.quantile(LOW)})
+    table["times"] = grouped.apply(lambda times: times.tolist()[:KEPT])
     return table.reset_index().rename(columns={"task": "target", "worker": "target_worker"})

@@ -1,12 +1,15 @@
 """The network probe measures delays and bandwidths of emulated machines as they are, whatever was described."""
 
 import msgspec
+import numpy as np
 import pytest
 
 import penstock as ps
 from penstock import testing
-from penstock.control.calibration.network import Sent, measure_network
-from penstock.control.calibration.probe import ends, network_flow, sent_between
+from penstock.control.calibration.findings import Left, Measured
+from penstock.control.calibration.measuring import combine
+from penstock.control.calibration.network import FEWEST, VARIATION, Sent, measure_network, measure_variation
+from penstock.control.calibration.probe import Probed, ends, network_flow, sent_between
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.placement import Hop
 from penstock.model.plan import to_plan
@@ -76,3 +79,69 @@ def test_sends_within_and_between_processes() -> None:
         machines=(Machine(name="a", slots=4, processes=2), msgspec.structs.replace(machines(None)[0], slots=1)),
     )
     assert ends(cluster) == ([0, 4], [0, 1, 3, 4])
+
+
+def timed(delay: float, variation: float, repeats: int, seed: int = 0) -> tuple[Cluster, list[Sent]]:
+    """Times of single tuples between three machines of 80 Mbit/s, as a probe would have them."""
+    cluster = Cluster(name="mesh", machines=machines(80.0, 80.0, 80.0), distances=Distances(other_host_ms=1e3 * delay))
+    rng, spread, sent = np.random.default_rng(seed), np.sqrt(np.log1p(variation**2)), []
+    for source, target in ((a, b) for a in (0, 2, 4) for b in range(6)):
+        for size in (32.0, 2_048.0, 16_384.0):
+            far = source // 2 != target // 2
+            travel = delay * np.exp(spread * rng.standard_normal(repeats) - spread**2 / 2) if far else 0.001
+            times = np.broadcast_to(travel + (2 * size * 1e-7 if far else 0.0), repeats)
+            sent.append(Sent(source, target, size, float(np.median(times)), repeats, tuple(times.tolist())))
+    return cluster, sent
+
+
+@pytest.mark.parametrize("variation", [0.0, 0.1, 0.3, 0.8])
+def test_recovers_how_delays_vary(variation: float) -> None:
+    """Within four standard errors of what quartiles tell."""
+    cluster, sent = timed(0.002, variation, repeats=200)
+    found = measure_variation(cluster, sent)
+    assert isinstance(found, Measured)
+    assert found.count == 12 * 3 * 200
+    assert found.value == pytest.approx(variation, abs=4 * found.spread + 1e-9)
+    assert found.spread < 0.02
+
+
+def test_tuples_that_the_host_held_up_hardly_count() -> None:
+    cluster, sent = timed(0.002, 0.2, repeats=200)
+    late = [one._replace(times=(*one.times[:-10], *(0.5 + time for time in one.times[-10:]))) for one in sent]
+    found = measure_variation(cluster, late)
+    assert isinstance(found, Measured)
+    assert found.value == pytest.approx(0.2, rel=0.12)  # where the standard deviation would be 50 times the mean
+    assert np.std([time for one in late for time in one.times]) > 0.1
+
+
+def test_clocks_that_are_further_off_than_delays_tell_no_variation() -> None:
+    cluster, sent = timed(1e-5, 0.2, repeats=50)
+    rng = np.random.default_rng(1)
+    off = [one._replace(times=tuple(time + 0.01 * rng.standard_normal() for time in one.times)) for one in sent]
+    found = measure_variation(cluster, off)
+    assert found == Left(what=VARIATION, why="clocks were further off than delays are long")
+
+
+def test_too_few_tuples_tell_no_variation() -> None:
+    cluster, sent = timed(0.002, 0.2, repeats=FEWEST)
+    near = [one for one in sent if one.source // 2 == one.target // 2]
+    found = measure_variation(cluster, near)
+    assert found == Left(what=VARIATION, why=f"0 tuples went to another host; it takes {FEWEST}")
+
+
+def test_variation_is_in_the_costs_of_real_machines_and_left_on_emulated_ones() -> None:
+    cluster, sent = timed(0.002, 0.3, repeats=200)
+    flow, placement, _ = network_flow(cluster)
+    plan = to_plan(flow.application, cluster, placement, policy="calibration", objective="throughput")
+    run = testing.TestCluster(flow, emulate=cluster, plan=plan, capture=False).start()
+    run.advance(3.0)
+    seen, probe = observed(run.result().records), Probed(sent, {}, [], [], 0.0)
+    real = combine(flow.application, cluster, seen._replace(emulated=False), probe)
+    assert real.costs.delay_variation == pytest.approx(0.3, rel=0.07)
+    assert real.costs.delay_variation in [one.value for one in real.measured if one.what == VARIATION]
+    emulated = combine(flow.application, cluster, seen, probe)
+    assert emulated.costs.delay_variation == 0.0
+    assert VARIATION not in {one.what for one in emulated.measured}
+    assert "constant" in next(one.why for one in emulated.left if one.what == VARIATION)
+    alone = combine(flow.application, cluster, seen._replace(emulated=False), None)
+    assert "no probe" in next(one.why for one in alone.left if one.what == VARIATION)

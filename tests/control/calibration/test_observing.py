@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
 from penstock import testing
-from penstock.control.calibration.observing import observe
+from penstock.control.calibration.observing import KEPT, observe
 from penstock.model.errors import FileProblem
 from penstock.model.telemetry import Record
 from penstock.pipeline.session import session
@@ -52,10 +53,14 @@ def test_sums_records_up(spark: SparkSession, records: Sequence[Record], tmp_pat
     expected = observed(records, 1.0)
     assert (found.run, found.emulated) == ("test", True)
     assert found.seconds == pytest.approx(expected.seconds)
+    singly = {name: one.ways.pop("times").tolist() for name, one in (("found", found), ("expected", expected))}
     for name in ("tasks", "workers", "services", "streams", "trees", "ways"):
         pd.testing.assert_frame_equal(
             _sorted(getattr(found, name)), _sorted(getattr(expected, name)), check_dtype=False, rtol=1e-6, atol=1e-9
         )
+    kept, known = ([time for times in singly[name] for time in times] for name in ("found", "expected"))
+    assert len(kept) == len(known) == found.ways["count"].clip(upper=KEPT).sum()
+    assert np.sort(kept) == pytest.approx(np.sort(known), abs=1e-6)
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:

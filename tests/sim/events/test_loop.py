@@ -34,9 +34,17 @@ def application() -> Application:
     return Application(name="mixed", components=tuple(components), streams=tuple(streams), rate_tps={"in": 60.0})
 
 
-def spans(plain: bool) -> list[TwinSpan]:
+def spans(plain: bool, delay_variation: float) -> list[TwinSpan]:
     machines = [Machine(name=f"m{number}", slots=3, cores=2, network_mbps=10.0) for number in range(3)]
-    costs = Costs(window=3, in_flight=20, hop_cpu=1e-5, send_cpu=1e-5, receive_cpu=1e-5, move_s=0.1)
+    costs = Costs(
+        window=3,
+        in_flight=20,
+        hop_cpu=1e-5,
+        send_cpu=1e-5,
+        receive_cpu=1e-5,
+        move_s=0.1,
+        delay_variation=delay_variation,
+    )
     run = Twin(application(), Cluster(name="c", machines=tuple(machines)), costs).start(
         [0, 1, 3, 4, 6, 7, 1, 3, 8, 0], seed=4, records=-1.0
     )
@@ -51,8 +59,9 @@ def spans(plain: bool) -> list[TwinSpan]:
     return found
 
 
-def test_compiled_events_are_those_of_plain_python() -> None:
-    for compiled, plain in zip(spans(plain=False), spans(plain=True), strict=True):
+@pytest.mark.parametrize("variation", [0.0, 1.5])
+def test_compiled_events_are_those_of_plain_python(variation: float) -> None:
+    for compiled, plain in zip(spans(False, variation), spans(True, variation), strict=True):
         assert compiled.completed > 0
         assert np.array_equal(compiled.latencies, plain.latencies)
         assert np.array_equal(compiled.edge_transfer_s, plain.edge_transfer_s)

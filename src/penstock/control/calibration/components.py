@@ -72,7 +72,7 @@ def scales(cluster: Cluster, observed: Observed) -> dict[str, float]:
     busy = observed.tasks.groupby("worker")["busy"].sum()
     found = {}
     for worker, used in zip(observed.workers["worker"], observed.workers["used"], strict=True):
-        name = worker.partition("/")[0]
+        name = _machine(worker)
         machine = cluster.machines[cluster.machine_index[name]] if name in cluster.machine_index else None
         cores = machine.cores if machine is not None and observed.emulated else 1
         spent = float(busy.get(worker, 0.0))
@@ -87,11 +87,13 @@ def works(cluster: Cluster, observed: Observed, scale: Mapping[str, float]) -> d
     sums = rows.groupby("component")[["work", "processed"]].sum()
     sums = sums[sums["processed"] > 0]
     direct = sums["work"] / sums["processed"]
-    alone = all(scale.get(machine.name, np.inf) >= ALONE * machine.speed for machine in cluster.machines)
-    if alone or not observed.emulated:
+    if not observed.emulated:
         return dict(direct)
-    machines = {machine.name: machine.cpu for machine in cluster.machines}
-    used = observed.workers.set_index("worker")["used"] * observed.workers["worker"].map(machines).to_numpy()
+    known, machines = cluster.machine_index, cluster.machines
+    on = {one: machines[known[_machine(one)]] for one in observed.workers["worker"] if _machine(one) in known}
+    if all(scale[worker] >= ALONE * machine.speed for worker, machine in on.items()):
+        return dict(direct)
+    used = observed.workers.set_index("worker")["used"][list(on)] * [machine.cpu for machine in on.values()]
     used = used[used > 0]
     done = rows.pivot_table(index="worker", columns="component", values="processed", aggfunc="sum", fill_value=0.0)
     done = done.reindex(index=used.index, columns=direct.index, fill_value=0.0)
@@ -99,6 +101,11 @@ def works(cluster: Cluster, observed: Observed, scale: Mapping[str, float]) -> d
     shares = done.to_numpy() * direct.to_numpy() / used.to_numpy()[:, None]  # of a machine's work, by component
     off, *_ = np.linalg.lstsq(shares * weight[:, None], (1.0 - shares.sum(axis=1)) * weight, rcond=TOLD)
     return dict(zip(direct.index, np.maximum(0.0, direct.to_numpy() * (1.0 + off)), strict=True))
+
+
+def _machine(worker: str) -> str:
+    """Return the machine of a worker: its name, or what is before a slash in it."""
+    return worker.partition("/")[0]
 
 
 def _measure_component(

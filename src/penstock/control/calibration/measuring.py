@@ -15,7 +15,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.control.calibration.components import Parts, measure_parts
 from penstock.control.calibration.engine import measure_engine
 from penstock.control.calibration.findings import Calibration, Left, Measured
-from penstock.control.calibration.network import MILLISECOND, Found, measure_network
+from penstock.control.calibration.network import MILLISECOND, VARIATION, Found, measure_network, measure_variation
 from penstock.control.calibration.observing import Observed, observe
 from penstock.control.calibration.probe import Probed, Site, probe
 from penstock.control.live import discover, start
@@ -123,8 +123,10 @@ def combine(
     measured += [*parts.measured, *network.measured, *of_engine]
     left += [*parts.left, *network.left, *_never(observed)]
     move_s = _moves(probed, measured, left)
+    delay_variation = _variation(cluster, observed, probed, measured, left)
     costs = msgspec.structs.replace(
         engine,
+        delay_variation=delay_variation,
         window=window or Terms.window,
         in_flight=in_flight,
         move_s=move_s,
@@ -215,6 +217,25 @@ def _network_without_probe(cluster: Cluster, observed: Observed) -> Found:
         described=cluster.distances.other_host_ms * MILLISECOND,
     )
     return Found(msgspec.structs.replace(cluster, distances=distances), [measured], left)
+
+
+def _variation(
+    cluster: Cluster, observed: Observed, probed: Probed | None, measured: list[Measured], left: list[Left]
+) -> float:
+    """Return how delays between machines vary, where that is the network's doing."""
+    if observed.emulated:
+        why = "on emulated machines delays are constant, and what varies is how late the host is: nothing"
+        left.append(Left(what=VARIATION, why=why))
+        return 0.0
+    if probed is None:
+        left.append(Left(what=VARIATION, why="no probe was run, and an application's tuples wait for one another"))
+        return 0.0
+    found = measure_variation(cluster, probed.sent, probed.routes)
+    if isinstance(found, Left):
+        left.append(found)
+        return 0.0
+    measured.append(found)
+    return found.value
 
 
 def _moves(probed: Probed | None, measured: list[Measured], left: list[Left]) -> float:

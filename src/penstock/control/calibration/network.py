@@ -3,9 +3,11 @@
 The time of a tuple is linear in what is not known: a delay by how far apart its slots are and, between machines, its
 bytes times what a byte takes on the sender's and on the receiver's card; on a routed network, delays and bytes add up
 over the links of its way. All times together give all of it by least squares. Where they do not tell two cards apart,
-as between two machines only, the answer is the one nearest to what was described.
+as between two machines only, the answer is the one nearest to what was described. How single tuples' times lie around
+the answer is how delays vary.
 """
 
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -17,11 +19,17 @@ from penstock.model.cluster import Cluster, Distances
 from penstock.model.placement import Hop
 from penstock.model.routes import BITS
 from penstock.model.slotgraph import MEGABIT, expand_slots
+from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 
 MILLISECOND = 1e-3
 SEEN_S = 1e-6  # by which a larger tuple must be slower for its bytes to count
 DISTANCES = ("same_slot_ms", "same_process_ms", "same_host_ms", "other_host_ms")
+OTHER_HOST = DISTANCES.index("other_host_ms")
+FEWEST = 30  # tuples between machines that must have been timed for their variation to be known
+QUARTILE = 0.67449  # of a standard normal distribution
+OF_QUARTILES = 1.17  # standard error of a deviation told from quartiles: so many times itself over √n
+VARIATION = "variation of delays between machines"
 
 
 class Sent(NamedTuple):
@@ -32,6 +40,7 @@ class Sent(NamedTuple):
     size: float  # bytes
     seconds: float  # on the way, as usual
     tuples: int
+    times: tuple[float, ...] = ()  # s of single ones
 
 
 class Found(NamedTuple):
@@ -50,11 +59,54 @@ class _Unknowns(NamedTuple):
     units: Floats  # by which they are multiplied to be of one size
 
 
+class _Fit(NamedTuple):
+    """The answer, and what it was found from."""
+
+    values: Floats  # of the unknowns
+    rows: Floats  # what of each unknown a time is made of, by `Sent`
+    used: Longs  # unknowns that some time is made of
+    told: Floats  # for each of those whether it is told apart
+
+
 def measure_network(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None) -> Found:
     """Return a cluster with measured delays and bandwidths; `routes` are the ways between machines that tuples took."""
     largest = max((one.size for one in sent), default=0.0)
     unknowns = _unknowns(cluster, largest)
-    rows = np.array([_row(cluster, one, routes or {}) for one in sent]).reshape(len(sent), len(unknowns.names))
+    return _written(cluster, unknowns, _fit(cluster, unknowns, sent, routes or {}), sent, largest)
+
+
+def measure_variation(
+    cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None
+) -> Measured | Left:
+    """Return the standard deviation over the mean of delays between hosts, as the interquartile range tells it.
+
+    Of a lognormal time that is (q3 - q1) / median = 2 sinh(0.674 σ), with σ the deviation of its logarithm. What is
+    longer than usual for the host's sake hardly counts so.
+    """
+    unknowns = _unknowns(cluster, max((one.size for one in sent), default=0.0))
+    fit = _fit(cluster, unknowns, sent, routes or {})
+    delays = len(DISTANCES) + (len(cluster.links) if cluster.routed else 0)
+    around = [np.empty(0)]
+    for row, one in zip(fit.rows, sent, strict=True):
+        part = (row * fit.values)[OTHER_HOST:delays]
+        alike = math.sqrt(float(part @ part))  # links' delays vary independently
+        if alike > 0:
+            around.append(1.0 + (np.array(one.times) - row @ fit.values) / alike)
+    found = np.concatenate(around)
+    if len(found) < FEWEST:
+        return Left(what=VARIATION, why=f"{len(found)} tuples went to another host; it takes {FEWEST}")
+    low, middle, high = np.quantile(found, [0.25, 0.5, 0.75])
+    if low <= 0:
+        return Left(what=VARIATION, why="clocks were further off than delays are long")
+    deviation = math.asinh((high - low) / (2.0 * middle)) / QUARTILE
+    value = math.sqrt(math.expm1(deviation**2))
+    spread = value * OF_QUARTILES / math.sqrt(len(found))
+    return Measured(what=VARIATION, value=value, unit="", spread=spread, count=len(found), described=0.0)
+
+
+def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Fit:
+    """Find the unknowns by least squares."""
+    rows = np.array([_row(cluster, one, routes) for one in sent]).reshape(len(sent), len(unknowns.names))
     used = np.flatnonzero(np.abs(rows).sum(axis=0) > 0)
     weight = np.sqrt([one.tuples for one in sent])
     times = np.array([one.seconds for one in sent])
@@ -63,9 +115,7 @@ def measure_network(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[
     change, *_ = np.linalg.lstsq(scaled * weight[:, None], off * weight, rcond=1e-9)  # nearest to what was described
     values = unknowns.described.copy()
     values[used] = np.maximum(0.0, values[used] + change / unknowns.units[used])
-    told = _told(scaled)
-    residual = times - rows @ values
-    return _written(cluster, unknowns, values, used, told, rows, residual, sent, largest)
+    return _Fit(values, rows, used, _told(scaled))
 
 
 def _unknowns(cluster: Cluster, largest: float) -> _Unknowns:
@@ -111,18 +161,10 @@ def _told(rows: Floats) -> Floats:
     return np.diag(np.linalg.pinv(rows, rcond=1e-9) @ rows)
 
 
-def _written(
-    cluster: Cluster,
-    unknowns: _Unknowns,
-    values: Floats,
-    used: "np.ndarray[tuple[int], np.dtype[np.int64]]",
-    told: Floats,
-    rows: Floats,
-    residual: Floats,
-    sent: list[Sent],
-    largest: float,
-) -> Found:
+def _written(cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Sent], largest: float) -> Found:
     """Put what was found into a cluster, and say what it is and how sure."""
+    values, rows, used, told = fit
+    residual = np.array([one.seconds for one in sent]) - rows @ values
     measured: list[Measured] = []
     left: list[Left] = []
     known: dict[int, float] = {}  # unknown -> ms or Mbps

@@ -19,6 +19,7 @@ from penstock.pipeline.ingest import ingest, read_telemetry
 
 SHORTEST_S = 1e-9  # that a time is taken to be at least, where its logarithm is wanted
 LOW = 0.05  # share of hops that were on their way for less
+KEPT = 64  # hops of a way whose single times are kept, at most
 
 
 class Observed(NamedTuple):
@@ -32,7 +33,9 @@ class Observed(NamedTuple):
     services: pd.DataFrame  # a row a component and worker: count, mean, deviation, log_mean, log_deviation; s
     streams: pd.DataFrame  # a row a stream: count, bytes (mean of those that have any), remote (share)
     trees: pd.DataFrame  # of complete trees, a row a stream and a row a component: followed (tuples)
-    ways: pd.DataFrame  # a row a pair of tasks and their workers, and number of bytes: count, median, low; s on the way
+    ways: (
+        pd.DataFrame
+    )  # a row a pair of tasks, their workers, and number of bytes: count; s on the way: median, low, times
 
 
 def observe(
@@ -168,4 +171,5 @@ def _ways(rows: DataFrame) -> DataFrame:
         sf.count("*").alias("count"),
         sf.percentile("transfer", 0.5).alias("median"),
         sf.percentile("transfer", LOW).alias("low"),
+        sf.slice(sf.collect_list("transfer"), 1, KEPT).alias("times"),
     )

@@ -177,7 +177,14 @@ def sent_between(flow: Dataflow, cluster: Cluster, placement: Placement, observe
     slot = dict(zip(names, placement.slots, strict=True))
     where = {name: machine_of(cluster.slot_names[number]) for name, number in slot.items()}
     return [
-        Sent(slot[row["source"]], slot[row["target"]], float(row["bytes"]), float(row[usual]), int(row["count"]))
+        Sent(
+            source=slot[row["source"]],
+            target=slot[row["target"]],
+            size=float(row["bytes"]),
+            seconds=float(row[usual]),
+            tuples=int(row["count"]),
+            times=tuple(float(seconds) for seconds in row["times"]),
+        )
         for row in observed.ways.to_dict("records")
         if row["source_worker"].partition("/")[0] == where[row["source"]]
         and row["target_worker"].partition("/")[0] == where[row["target"]]

@@ -137,6 +137,7 @@ def _lose_frames(system: System, state: State, pipe: int, dead: np.ndarray) -> N
         frame = following
     for place, frame in enumerate(kept):
         state.rows[frame, NEXT] = kept[place + 1] if place + 1 < len(kept) else NONE
+        state.before[frame] = kept[place - 1] if place > 0 else NONE
     state.lists[number, COUNT] = len(kept)
     if kept:
         state.lists[number, HEAD], state.lists[number, TAIL] = kept[0], kept[-1]

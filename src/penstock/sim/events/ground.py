@@ -1,10 +1,11 @@
 """What a placement makes of a cluster: which tasks share a slot, which pipes lead from a task to another.
 
-A *pipe* is anything that tuples leave in the order in which they entered it: a network card with the way to machines at
-one distance, a link, the short way inside a machine. So the time at which something leaves a pipe is known when it
-enters, and only the first in each pipe has to be watched. A *way* is a sequence of pipes.
+A *pipe* is a network card with the way to machines at one distance, a link, or the short way inside a machine. The time
+at which something leaves a pipe is known when it enters, so that only the first in each pipe has to be watched. Tuples
+leave in the order in which they entered; where delays vary, those of one lane do. A *way* is a sequence of pipes.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -43,7 +44,8 @@ class Ground(NamedTuple):
     pipes: Small  # ways one after another, each ended by END
     card: Small  # [P] what is busy while a tuple enters the pipe; -1: nothing is
     byte_s: Floats  # [P] s a byte
-    latency: Floats  # [P] s from then on
+    latency: Floats  # [P] s from then on, on average
+    spread: Floats  # [P] standard deviation of its logarithm; 0: it is constant
 
 
 class Ways:
@@ -56,8 +58,8 @@ class Ways:
         self._widest: dict[tuple[int, int], tuple[int, ...]] = {}
         self.pipes: list[int] = []
 
-    def tables(self) -> tuple[Small, Floats, Floats]:
-        """Return what every pipe keeps busy, for how long a byte, and its latency."""
+    def tables(self) -> tuple[Small, Floats, Floats, Bools]:
+        """Return what every pipe keeps busy, for how long a byte, its latency, and whether that may vary."""
         cluster, slots = self._instance.cluster, self._instance.slots
         machines, links = len(cluster.machines), len(cluster.links)
         delay = slots.delay_ms * MILLISECOND
@@ -68,6 +70,7 @@ class Ways:
             byte_s = np.divide(BITS, bandwidth, out=np.zeros(links), where=bandwidth > 0)
             latency = self._instance.links.latency_ms * MILLISECOND
             card = np.arange(links, dtype=np.int32)
+            far = np.ones(links, dtype=np.bool_)
         else:
             of_card = BITS / slots.machine_network  # 0 where it is never the limit
             out = np.where(of_card > 0, 2 * np.arange(machines), -1)
@@ -75,7 +78,9 @@ class Ways:
             card = np.concatenate([np.repeat(out, ABROAD), into]).astype(np.int32)
             byte_s = np.concatenate([np.repeat(of_card, ABROAD), of_card])
             latency = np.concatenate([np.tile([delay[2], delay[3]], machines), np.zeros(machines)])
-        return np.concatenate([nothing, card]), np.concatenate([np.zeros(len(inside)), byte_s]), np.r_[inside, latency]
+            far = np.concatenate([np.tile([False, True], machines), np.zeros(machines, dtype=np.bool_)])
+        near = np.zeros(len(inside))
+        return np.r_[nothing, card], np.r_[near, byte_s], np.r_[inside, latency], np.r_[near > 0, far]
 
     def find(self, stream: int, here: int, there: int) -> int:
         """Return where in `pipes` the way of a stream from slot to slot begins."""
@@ -122,7 +127,7 @@ def build_ground(instance: Instance, system: System, costs: Costs, ways: Ways, p
     here, there = slot[system.sender], slot[system.target]
     afar = slots.process[here] != slots.process[there]
     choice, near = _nearest(system, afar)
-    card, byte_s, latency = ways.tables()
+    card, byte_s, latency, far = ways.tables()
     return Ground(
         slot=slot,
         machine=slots.machine.astype(np.int32),
@@ -140,6 +145,8 @@ def build_ground(instance: Instance, system: System, costs: Costs, ways: Ways, p
         card=card,
         byte_s=byte_s,
         latency=latency,
+        # Lognormal: networks' delays have a long tail, and none are near 0, as gamma's of the same variation may be.
+        spread=np.where(far, math.sqrt(math.log1p(costs.delay_variation**2)), 0.0),
     )
 
 

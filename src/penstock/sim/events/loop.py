@@ -33,7 +33,7 @@ def run_events(system: System, ground: Ground, state: State, dues: Dues, until: 
     """Handle all events up to a time; return why it ended, before an event if not all are."""
     clocks = state.clocks
     machines = PIPES + len(ground.card)
-    touched, dealt, kicked = state.touched, state.dealt, state.kicked
+    touched, dealt, kicked, varied = state.touched, state.dealt, state.kicked, state.varied
     for _ in range(EVENTS):
         now = clocks[1]
         if now > until:
@@ -44,6 +44,7 @@ def run_events(system: System, ground: Ground, state: State, dues: Dues, until: 
         touched[0] = 0
         dealt[0] = 0
         kicked[0] = 0
+        varied[0] = 0
         ended, leaf = NONE, first_clock(clocks)
         if leaf >= machines:
             ended = leaf - machines
@@ -58,6 +59,7 @@ def run_events(system: System, ground: Ground, state: State, dues: Dues, until: 
             passing.bind(system, ground, state, dealt[place], rng)
         for place in range(1, touched[0] + 1):
             passing.send(system, ground, state, touched[place], now)
+        passing.vary(system, ground, state, rng)
         for place in range(1, kicked[0] + 1):
             started = serving.start_service(system, ground, state, kicked[place], now, rng)
             if started >= 0 and started != ended:

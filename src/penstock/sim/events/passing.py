@@ -43,6 +43,10 @@ def enter_pipe(system: System, ground: Ground, state: State, frame: int, pipe: i
         size = rows[frame, SIZE] * system.tuple_bytes[system.queue[rows[frame, LANE]]] + system.frame_bytes
         leaves = max(now, state.card[card]) + size * ground.byte_s[pipe]
         state.card[card] = leaves
+    if ground.spread[pipe] > 0.0:
+        state.times[frame, EXIT] = leaves
+        note(state.varied, frame)
+        return
     leaves += ground.latency[pipe]
     state.times[frame, EXIT] = leaves
     rows[frame, NEXT] = NONE
@@ -186,3 +190,46 @@ def send(system: System, ground: Ground, state: State, lane: int, now: float) ->
     rows[frame, STEP] = step
     state.times[frame, SENT] = now
     enter_pipe(system, ground, state, frame, ground.pipes[step], now)
+
+
+@lean
+def vary(system: System, ground: Ground, state: State, rng: np.random.Generator) -> None:
+    """Send off the frames whose latency varies."""
+    for place in range(1, state.varied[0] + 1):
+        _travel(system, ground, state, state.varied[place], rng)
+
+
+@lean
+def _travel(system: System, ground: Ground, state: State, frame: int, rng: np.random.Generator) -> None:
+    """Draw how long a frame travels once its card is free, and put it into its pipe by when it leaves.
+
+    The time is lognormal. A frame that would overtake another of its lane leaves with that.
+    """
+    rows, times, lists, before = state.rows, state.times, state.lists, state.before
+    pipe = ground.pipes[rows[frame, STEP]]
+    spread = ground.spread[pipe]
+    factor = np.exp(spread * (rng.standard_normal() - 0.5 * spread))  # its mean is 1
+    leaves = times[frame, EXIT] + ground.latency[pipe] * factor
+    number, passed = system.in_pipes + pipe, 0
+    count, ahead, behind = lists[number, COUNT], lists[number, TAIL], NONE
+    for _ in range(count):
+        if times[ahead, EXIT] <= leaves:
+            break
+        if rows[ahead, LANE] == rows[frame, LANE]:
+            leaves = times[ahead, EXIT]
+            break
+        behind, ahead = ahead, before[ahead]
+        passed += 1
+    times[frame, EXIT] = leaves
+    rows[frame, NEXT] = behind
+    before[frame] = ahead
+    if passed == count:
+        lists[number, HEAD] = frame
+        set_clock(state.clocks, PIPES + pipe, leaves)
+    else:
+        rows[ahead, NEXT] = frame
+    if passed == 0:
+        lists[number, TAIL] = frame
+    else:
+        before[behind] = frame
+    lists[number, COUNT] = count + 1

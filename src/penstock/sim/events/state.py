@@ -69,6 +69,7 @@ class State(NamedTuple):
 
     times: Floats  # [P, 4]
     rows: Small  # [P, 8]
+    before: Small  # [P] of a frame's first, in a pipe whose latency varies: the frame before it, if there is one
     kin: Longs  # [P, 2]
     due: Floats  # [R]
     roots: Small  # [R, 5]
@@ -91,6 +92,7 @@ class State(NamedTuple):
     touched: Small  # lanes that may send: their number, then they
     dealt: Small  # out-queues that may bind, likewise
     kicked: Small  # slots that may start, likewise
+    varied: Small  # frames whose latency is to be drawn, likewise
     latencies: Floats  # of trees that ended
     hop_times: Floats  # [H, 5]
     hop_numbers: Longs  # [H, 6]
@@ -126,6 +128,7 @@ def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Gen
     return State(
         times=np.zeros((rows, 4)),
         rows=_linked(rows, 8, AFTER, 0, NONE),
+        before=np.full(rows, NONE, dtype=np.int32),
         kin=np.zeros((rows, 2), dtype=np.int64),
         due=np.zeros(rows),
         roots=_linked(rows, 5, ONWARD, 0, NONE),
@@ -148,6 +151,7 @@ def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Gen
         touched=np.zeros(lanes + system.most + 8, dtype=np.int32),
         dealt=np.zeros(queues + 8, dtype=np.int32),
         kicked=np.zeros(tasks + slots + 8, dtype=np.int32),
+        varied=np.zeros(lanes + system.most + 9, dtype=np.int32),
         latencies=np.zeros(rows),
         hop_times=np.zeros((16, 5)),
         hop_numbers=np.zeros((16, 6), dtype=np.int64),
@@ -173,6 +177,7 @@ def more_rows(state: State) -> State:
     return state._replace(
         times=np.concatenate([state.times, np.zeros_like(state.times)]),
         rows=np.concatenate([state.rows, more]),
+        before=np.concatenate([state.before, np.full(size, NONE, dtype=np.int32)]),
         kin=np.concatenate([state.kin, np.zeros_like(state.kin)]),
     )
 
