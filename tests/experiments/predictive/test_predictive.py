@@ -23,7 +23,7 @@ from penstock.experiments.predictive.settings import (
     placed,
     setting,
 )
-from penstock.experiments.predictive.trial import DECIDING, run_trial
+from penstock.experiments.predictive.trial import CALIBRATED, DECIDING, TRUE, run_trial
 from penstock.experiments.predictive.visits import Site, seated
 from penstock.experiments.works import figures_of
 from penstock.workloads.storm_applications import word_count
@@ -117,7 +117,7 @@ def test_a_trial_judges_every_model_at_every_load_and_measures_what_was_decided(
     rows = pd.DataFrame(run_trial({**case, "tuples": 30}))
     judged = rows[(rows["what"] == "accuracy") & (rows["given"] == "placement")]
     assert set(judged["load"]) == {*LOADS, *NEW_LOADS}
-    assert set(judged["scheme"]) == {"svr", "linear", "mean", "twin"}
+    assert set(judged["scheme"]) == {"svr", "linear", "mean", CALIBRATED, TRUE}
     assert set(zip(judged["of"], judged["name"], strict=True)) == {*PARTS, *STREAMS, PATHS, TREES}
     times = rows[rows["what"] == "time"]
     assert set(times["scheme"]) == {"default", *DECIDING, "twin"}
@@ -158,7 +158,7 @@ def _rows(figure: Figure, rng: np.random.Generator) -> list[dict[str, object]]:
             if figure.number == "2.11":
                 rows += [{**about, "value": float(rng.uniform(1, 2))}] if load in LOADS else []
                 continue
-            for scheme in ("svr", "linear", "mean", "twin"):
+            for scheme in ("svr", "linear", "mean", CALIBRATED, TRUE):
                 for given in ("features", "placement"):
                     own = {**about, "scheme": scheme, "given": given}
                     rows += [

@@ -12,7 +12,7 @@ import pandas as pd
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.pictures import COLOURS, deviation, label
 from penstock.experiments.predictive.models import PATHS, TREES, measured
-from penstock.experiments.predictive.settings import DEFAULT, LOADS, SEEDS, cluster, placed
+from penstock.experiments.predictive.settings import COSTS, DEFAULT, LOADS, SEEDS, cluster, placed
 from penstock.experiments.predictive.summaries import joined
 from penstock.experiments.predictive.windows import Key, Tables
 from penstock.sim.events import Twin
@@ -37,9 +37,9 @@ def run_scenario(case: Case) -> list[Row]:
     machines, seed = cluster(), int(case["seed"])
     rng = np.random.default_rng(0)
     smallest = word_count(*SCENARIOS["C"])
-    most = Twin(smallest, machines).maximum_tps(placed(DEFAULT, smallest, machines, rng))
+    most = Twin(smallest, machines, COSTS).maximum_tps(placed(DEFAULT, smallest, machines, rng))
     application = word_count(*SCENARIOS[str(case["scenario"])])
-    twin = Twin(application, machines)
+    twin = Twin(application, machines, COSTS)
     slots = placed(DEFAULT, application, machines, rng)
     rows: list[Row] = []
     for load in LOADS:

@@ -53,6 +53,11 @@ def measured(tables: Tables, span: TwinSpan) -> dict[Key, float]:
     return {**times, PATHS: tables.longest(times), TREES: span.mean_s}
 
 
+def mean_of(several: Sequence[Times]) -> dict[Key, float]:
+    """Return the mean of times of several runs, key by key."""
+    return {key: float(np.mean([times[key] for times in several])) for key in several[0]}
+
+
 def from_features(tables: Tables, models: LatencyModels, window: Window) -> dict[Key, float]:
     """Return what models predict from the features of a window, as the dissertation does."""
     times: dict[Key, float] = {}

@@ -18,6 +18,7 @@ import numpy as np
 
 from penstock.experiments.figure import Case
 from penstock.model.cluster import Cluster, Distances
+from penstock.model.costs import Costs
 from penstock.model.placement import Infeasible
 from penstock.model.topology import Application
 from penstock.policies.api import PlacementPolicy, PlacementView
@@ -33,11 +34,14 @@ TOPOLOGIES: Mapping[str, Callable[[], Application]] = {
     "word-count-2": lambda: word_count(second_sources=6),
 }
 SCALE = 0.18  # of TATA's delays in ms
+DELAY_VARIATION = 0.25  # of delays between machines, standard deviation over mean: an assumption, fitted to nothing
 THREADS = 32  # a machine: so many tasks of 128 MB fit its 4 GB
 DEFAULT = "round-robin"  # Storm's default scheduler
 LOADS = (0.3, 0.6, 0.9)  # of what the default placement carries; trained on in turn
 NEW_LOADS = (0.45, 0.75)  # not trained on
 SEEDS = 3
+COSTS = Costs(delay_variation=DELAY_VARIATION)
+"""Of every twin that plays the real cluster."""
 SOME, ALL = "some machines", "all machines"
 """How random placements are drawn: each task's machine evenly among so many, a number drawn for each placement, as
 `penstock explore` does; or always among all ten, so that no machine is ever crowded. The dissertation says "randomly
@@ -52,9 +56,10 @@ class Amounts(NamedTuple):
     tuples: int  # a window has, a task of the widest component, on average
     measured: int  # windows over which a placement is measured
     known: int  # windows of the default placement from which loads are taken
+    repeats: int  # runs of a twin whose mean is what it predicts
 
 
-FULL, QUICK = Amounts(40, 8, 500, 8, 10), Amounts(6, 2, 100, 3, 2)
+FULL, QUICK = Amounts(40, 8, 500, 8, 10, 4), Amounts(6, 2, 100, 3, 2, 1)
 
 
 def cases(topology: str, quick: bool, training: str = SOME) -> list[Case]:
@@ -98,7 +103,7 @@ def setting(topology: str) -> Setting:
     """Return a topology with its default placement and what that carries."""
     application, machines = TOPOLOGIES[topology](), cluster()
     default = placed(DEFAULT, application, machines, np.random.default_rng(0))
-    return Setting(application, machines, default, Twin(application, machines).maximum_tps(default))
+    return Setting(application, machines, default, Twin(application, machines, COSTS).maximum_tps(default))
 
 
 def placed(policy: str, application: Application, machines: Cluster, rng: np.random.Generator) -> tuple[int, ...]:

@@ -5,12 +5,15 @@ measured on the same arrivals, which none of the training had.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from penstock.control.calibration import Calibration
 from penstock.control.planner import Planner
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads
 from penstock.experiments.figure import Case, Row
+from penstock.experiments.predictive.calibrated import calibrate, calibrated_twin
 from penstock.experiments.predictive.limits import best_found
 from penstock.experiments.predictive.models import (
     KINDS,
@@ -18,6 +21,7 @@ from penstock.experiments.predictive.models import (
     accuracies,
     from_features,
     from_placement,
+    mean_of,
     measured,
     observed_loads,
     rank_correlation,
@@ -31,12 +35,21 @@ from penstock.experiments.predictive.settings import (
     loads_in_turn,
     setting,
 )
-from penstock.experiments.predictive.visits import Site
+from penstock.experiments.predictive.visits import Site, Visit
 from penstock.experiments.predictive.windows import Key, Window
 from penstock.model.placement import Placement
 
 DECIDING = ("predictive", "predictive-search")
+CALIBRATED, TRUE = "calibrated twin", "true twin"
+"""The twin by what training has shown, and that of the true costs, which nobody knows: what calibration loses."""
 TRAINING, APART, AGAIN, KNOWN, AFTER, SCORED = range(6)  # what a seed is for
+
+
+class Learnt(NamedTuple):
+    """What is made of the training windows."""
+
+    models: Mapping[str, LatencyModels]  # by kind
+    calibration: Calibration
 
 
 def run_trial(case: Case) -> list[Row]:
@@ -49,11 +62,11 @@ def run_trial(case: Case) -> list[Row]:
     def seed(purpose: int, turn: int) -> int:
         return 1_000_000 * number + 10_000 * purpose + turn
 
-    windows = []
+    visits = []
     for turn, load in enumerate(loads_in_turn(amounts.windows)):
         slots = sites[load].draw(str(case["training"]), rng)
-        windows.append(sites[load].window(slots, seed(TRAINING, turn)))
-    models = train(sites[LOADS[0]].tables, windows, number)
+        visits.append(sites[load].visit(slots, seed(TRAINING, turn)))
+    learnt = learn(sites[LOADS[0]], visits, number)
     rows: list[Row] = []
     for turn, (load, site) in enumerate(sites.items()):
         known = site.following(base.default, seed(KNOWN, turn), amounts.known)
@@ -61,26 +74,41 @@ def run_trial(case: Case) -> list[Row]:
         visited = [site.draw(str(case["training"]), rng) for _ in range(amounts.apart)]
         first = turn * amounts.apart
         apart = [site.window(slots, seed(APART, first + n)) for n, slots in enumerate(visited)]
-        rows += _judged(site, models, loads, apart, [seed(AGAIN, first + n) for n in range(len(apart))])
+        again = [seed(AGAIN, first * amounts.repeats + n) for n in range(len(apart) * amounts.repeats)]
+        rows += _judged(site, learnt, loads, apart, np.reshape(again, (len(apart), -1)).tolist())
         if load in LOADS:
-            model = LatencyModel(site.instance, models["svr"], loads)
+            model = LatencyModel(site.instance, learnt.models["svr"], loads)
             rows += _decided(site, model, amounts, [seed(SCORED, 2 * turn), seed(AFTER, turn)])
     return rows
 
 
+def learn(site: Site, visits: Sequence[Visit], seed: int) -> Learnt:
+    """Fit models and calibrate the twin; the site, of any load, says what runs where."""
+    return Learnt(
+        train(site.tables, [visit.window for visit in visits], seed),
+        calibrate(site.application, site.setting.cluster, visits),
+    )
+
+
 def _judged(
-    site: Site, models: Mapping[str, LatencyModels], loads: Loads, apart: Sequence[Window], again: Sequence[int]
+    site: Site, learnt: Learnt, loads: Loads, apart: Sequence[Window], again: Sequence[Sequence[int]]
 ) -> Iterator[Row]:
-    """Yield how well each kind of model predicts windows that it was not trained on, and the twin with other seeds."""
-    tables = site.tables
+    """Yield how well each kind of model predicts windows that it was not trained on, and twins in runs of their own.
+
+    again: for each window the seeds of a twin's runs, of whose times the mean is its prediction.
+    """
+    tables, models = site.tables, learnt.models
     actual = [measured(tables, window.span) for window in apart]
     predicted: dict[tuple[str, str], list[dict[Key, float]]] = {}
     for kind in KINDS:
         model = LatencyModel(site.instance, models[kind], loads)
         predicted["features", kind] = [from_features(tables, models[kind], window) for window in apart]
         predicted["placement", kind] = [from_placement(model, window.slots) for window in apart]
-    runs = zip(apart, again, strict=True)
-    predicted["placement", "twin"] = [measured(tables, site.span(one.slots.tolist(), seed)) for one, seed in runs]
+    for name, twin in ((CALIBRATED, calibrated_twin(site, learnt.calibration, loads)), (TRUE, site.twin)):
+        predicted["placement", name] = [
+            mean_of([measured(tables, site.span(one.slots.tolist(), seed, twin=twin)) for seed in seeds])
+            for one, seeds in zip(apart, again, strict=True)
+        ]
     for (given, scheme), times in predicted.items():
         about: Row = {"load": site.load, "given": given, "scheme": scheme}
         for (of, name), accuracy in accuracies(zip(times, actual, strict=True)).items():

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from penstock.estimate.evaluator import Evaluator
-from penstock.experiments.predictive.settings import SOME, Setting, widest
+from penstock.experiments.predictive.settings import COSTS, SOME, Setting, widest
 from penstock.experiments.predictive.windows import Tables, Window
 from penstock.model.errors import InvalidInput
 from penstock.model.instance import Instance
@@ -15,12 +16,23 @@ from penstock.model.taskgraph import Ints
 from penstock.model.topology import Application
 from penstock.sim.events import Twin, TwinSpan
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 SETTLE = 0.5  # of a window's tuples that go before it
 MARGIN = 0.05  # that a placement must carry beyond the load, or its queues would grow all along
 TRIES = 400
+FOLLOWED = 5_000  # hops a window of tuples that are followed, about: so many that costs are known to some percent
 EACH = 8  # draws with a number of machines, before one more
 
 Slots = Sequence[int]
+
+
+class Visit(NamedTuple):
+    """A window, and what was recorded of tuples that were followed; also before it, so that trees are whole."""
+
+    window: Window
+    records: "pa.Table"
 
 
 class Site:
@@ -32,7 +44,7 @@ class Site:
         self.application: Application = setting.at(load)
         offered = sum(self.application.rate_tps.values())
         self.window_s = tuples * widest(self.application) / offered
-        self.twin = Twin(self.application, setting.cluster)
+        self.twin = Twin(self.application, setting.cluster, COSTS)
         self.tables = Tables(self.twin.instance)
 
     @property
@@ -45,15 +57,28 @@ class Site:
         """What says what a placement carries."""
         return Evaluator(self.application, self.setting.cluster)
 
-    def span(self, slots: Slots, seed: int, windows: float = 1.0) -> TwinSpan:
-        """Return what happens under a placement in so many windows, once it has settled."""
-        run = self.twin.start(slots, seed=seed)
+    def span(self, slots: Slots, seed: int, windows: float = 1.0, twin: Twin | None = None) -> TwinSpan:
+        """Return what happens under a placement in so many windows, once it has settled; `twin`: in another twin."""
+        run = (twin or self.twin).start(slots, seed=seed)
         run.advance(SETTLE * self.window_s)
         return run.advance(windows * self.window_s)
 
     def window(self, slots: Slots, seed: int) -> Window:
         """Return a window under a placement."""
         return self.tables.window(slots, self.span(slots, seed))
+
+    def visit(self, slots: Slots, seed: int) -> Visit:
+        """Return the same window, with records."""
+        run = self.twin.start(slots, seed=seed, records=self._followed_tps)
+        run.advance(SETTLE * self.window_s)
+        return Visit(self.tables.window(slots, run.advance(self.window_s)), run.records())
+
+    @cached_property
+    def _followed_tps(self) -> float:
+        """Source tuples a second and task that are followed, so that there are about so many hops."""
+        tasks = self.instance.tasks
+        hops = float(tasks.gain[~tasks.source].sum())  # a source tuple
+        return FOLLOWED / hops / self.window_s / int(tasks.source.sum())
 
     def following(self, slots: Slots, seed: int, number: int) -> list[Window]:
         """Return so many windows of one run."""
