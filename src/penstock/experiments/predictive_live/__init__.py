@@ -1,8 +1,9 @@
 """Predictive scheduling live: what the twin and a trained autopilot are worth on applications that run.
 
 Everything runs on embedded Spark, on emulated machines. `settings` is what runs, `visits` a run in which one placement
-follows another, `tables` what the pipeline says of it, `training` how latency models are had. Figures: `fidelity`, the
-calibrated twin beside a run; `piloted`, latency before and after an autopilot was on.
+follows another, `passes` one that policies steer in turn, `tables` what the pipeline says of them, `training` how
+latency models are had. Figures: `fidelity`, the calibrated twin beside a run; `piloted`, latency before and after an
+autopilot was on.
 """
 
 from penstock.experiments import predictive

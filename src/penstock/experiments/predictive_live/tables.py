@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 from pyspark.sql import SparkSession
 
+from penstock.experiments.predictive.windows import Key, Tables
 from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import each_once
 from penstock.pipeline.hops import hops as make_hops
@@ -15,6 +16,7 @@ from penstock.pipeline.tuples import tuples as make_tuples
 
 MILLISECOND = 1e-3
 COLUMNS = ("due", "finished", "latency", "complete")
+HOP_COLUMNS = ("stream", "target_component", "emitted", "started", "processing")
 
 
 class Stretch(NamedTuple):
@@ -64,6 +66,26 @@ def latencies(tuples: pd.DataFrame, start: float, end: float) -> Stretch:
         tuples=len(own),
         unfinished=len(own) - len(done),
     )
+
+
+def path_ms(tables: Tables, hops: pd.DataFrame, start: float, end: float) -> float:
+    """Return the longest path (2.5) of the mean times between two times; not a number where a stream had nothing."""
+    times = mean_times(hops, start, end)
+    if any(("stream", stream) not in times for stream in tables.labels):
+        return float("nan")
+    return tables.longest(times) / MILLISECOND
+
+
+def mean_times(hops: pd.DataFrame, start: float, end: float) -> dict[Key, float]:
+    """Return the mean time at each component (2.2) and over each stream (2.3), of tuples taken up between two times.
+
+    These are what the pipeline's windows hold for models to learn from, of a stretch of any length.
+    """
+    own = hops[(hops["started"] >= start) & (hops["started"] < end)]
+    at = own.groupby("target_component")["processing"].mean()
+    over = (own["started"] - own["emitted"]).groupby(own["stream"]).mean()
+    times: dict[Key, float] = {("component", str(name)): float(seconds) for name, seconds in at.items()}
+    return times | {("stream", str(name)): float(seconds) for name, seconds in over.items()}
 
 
 def carried_tps(ends: pd.DataFrame, gains: Mapping[str, float], start: float, end: float) -> float:
