@@ -1,6 +1,7 @@
 """Letting applications into a cluster on the command line: the book, and what each change to it says."""
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,10 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from penstock.cli.svg.elements import text_width
 from penstock.control.book import BookFile
+from penstock.model.book import BookedPath
+from penstock.model.cluster import Cluster, Link, Machine
 from tests.conftest import Ran
 from tests.control.book.cases import application, fan
 
@@ -166,8 +170,10 @@ def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admi
         (("admit", "one", "--again", "--priority", 3, "--book", admitted), "expected none beside --again"),
         (("release", "nobody", "--book", admitted), "the book has none named 'nobody'"),
         (("priority", "face-detection", 2, "--book", admitted), "is guaranteed a rate and has none"),
-        (("fail", "mars", "--book", admitted), "has no machine or link 'mars'"),
+        (("fail", "mars", "--book", admitted), "has no machine, switch or link 'mars'; there are cloud"),
+        (("fail", "field1--ruoter", "--book", admitted), "did you mean field1--router"),
         (("restore", "cloud", "--book", admitted), "has not failed"),
+        (("restore", "router", "--capacity", 0.5, "--book", admitted), "'router' is a switch"),
         (("restore", "cloud", "--capacity", 0, "--book", admitted), "capacity: expected a number > 0, got 0"),
         (("book", "--book", admitted, "--svg", tmp_path / "b.png"), "ends in .svg"),
     ):
@@ -180,7 +186,11 @@ def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admi
 
 
 def test_a_cluster_in_two_parts_and_a_link_without_bandwidth_are_refused(penstock: Penstock, tmp_path: Path) -> None:
-    for name, link in (("apart", ""), ("nothing", "[[links]]\nsource='b'\ntarget='a'\nbandwidth_mbps=0.0\n")):
+    dry = "[[links]]\nsource='b'\ntarget='a'\nbandwidth_mbps=0.0\n"
+    for name, link, why in (
+        ("apart", "", "no links with bandwidth lead there"),
+        ("nothing", dry, "link b--a has no bandwidth; any more of link b--a would let it in"),
+    ):
         cluster, book = tmp_path / f"{name}.toml", tmp_path / f"{name}.json"
         joined = "[[links]]\nsource='a'\ntarget='hub'\nbandwidth_mbps=1.0\n"
         cluster.write_text(
@@ -190,7 +200,7 @@ def test_a_cluster_in_two_parts_and_a_link_without_bandwidth_are_refused(penstoc
         ran = penstock("admit", *faces, cluster, "--best-effort", "--book", book)
         assert ran.code == 1
         assert "refused face-detection" in ran.out
-        assert "no links with bandwidth lead there" in ran.out
+        assert why in ran.out
         assert not book.exists()
 
 
@@ -234,3 +244,77 @@ def test_a_great_priority_is_nobody_elses_concern_and_brings_no_warnings(penstoc
     assert "Warning" not in ran.out + ran.err
     got = rates(penstock, admitted)
     assert got["one"] == pytest.approx(1e9 / 2 * got["two"], rel=1e-6)
+
+
+def test_a_switch_fails_and_returns_and_the_drawing_and_the_table_show_it(
+    penstock: Penstock, admitted: Path, tmp_path: Path
+) -> None:
+    before = rates(penstock, admitted)
+    ran = penstock("fail", "router", "--book", admitted)
+    assert "router has failed" in ran.out
+    over = [path for booking in BookFile(admitted).load().bookings for path in booking.paths if _over_router(path)]
+    assert over
+    assert all(path.rate_tps == 0 for path in over)
+    shown = penstock("book", "--book", admitted, "--svg", tmp_path / "b.svg").out
+    assert "failed: router" in shown
+    assert "field1--router ╳" in " ".join(shown.split())
+    tips = [element.text or "" for element in ElementTree.parse(tmp_path / "b.svg").iter()]
+    assert "router: switch; failed" in tips
+    penstock("fail", "router--field1", "--book", admitted)
+    early = penstock("restore", "router--field1", "--book", admitted)
+    assert "it stays unusable until router is restored, too" in early.out
+    assert "router works" in penstock("restore", "router", "--book", admitted).out
+    assert rates(penstock, admitted) == pytest.approx(before)
+
+
+def _over_router(path: BookedPath) -> bool:
+    return any("router" in element for element in path.elements)
+
+
+def test_a_drawing_of_a_large_network_names_what_is_in_use_and_nothing_overlaps(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    rng = random.Random(7)
+    names = [f"a-town-with-a-long-name-{number}" for number in range(60)]
+    pairs = [(names[rng.randrange(place)], names[place]) for place in range(1, 60)]
+    pairs += [tuple(rng.sample(names, 2)) for _ in range(40)]  # type: ignore[misc]
+    links = {frozenset(pair): Link(source=pair[0], target=pair[1], bandwidth_mbps=100.0) for pair in pairs}
+    large = Cluster(name="large", machines=tuple(Machine(name=name) for name in names), links=tuple(links.values()))
+    (tmp_path / "large.json").write_bytes(msgspec.json.encode(large))
+    book, drawing = tmp_path / "book.json", tmp_path / "large.svg"
+    assert penstock("admit", "face-detection", tmp_path / "large.json", "--rate", 0.05, "--book", book).code == 0
+    assert penstock("book", "--book", book, "--svg", drawing).code == 0
+    root = ElementTree.parse(drawing).getroot()
+    assert float(root.attrib["width"]) < 2000
+    dots = [element for element in root.iter() if element.get("class") == "machine"]
+    assert {(dot[0].text or "").partition(":")[0] for dot in dots} == set(names)
+    written = [element for element in root.iter() if element.tag.endswith("}text") and "…" in (element.text or "")]
+    used = {name for path in BookFile(book).load()["face-detection"].paths for name in path.load if name in names}
+    assert 0 < len(written) <= len(used) < len(names)
+    boxes = [[float(dot.attrib[key]) for key in ("x", "y", "width", "height")] for dot in dots]
+    boxes += [
+        [float(text.attrib["x"]), float(text.attrib["y"]) - 9, text_width(text.text or "", 10), 11] for text in written
+    ]
+    for place, (x, y, width, height) in enumerate(boxes):
+        for other_x, other_y, other_width, other_height in boxes[place + 1 :]:
+            beside = x + width <= other_x or other_x + other_width <= x
+            assert beside or y + height <= other_y or other_y + other_height <= y
+
+
+def test_a_description_that_changed_under_the_book_is_told_with_what_differs(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    cluster, book = tmp_path / "cell.toml", tmp_path / "book.json"
+    text = "name='cell'\n" + "".join(f"[[machines]]\nname='{name}'\nspeed=4\n" for name in ("a", "b"))
+    cluster.write_text(text)
+    asked = ("face-detection", cluster, "--book", book)
+    assert penstock("admit", *asked, "--rate", 0.01).code == 0
+    before = book.read_bytes()
+    cluster.write_text(text.replace("speed=4", "speed=5", 1) + "[[machines]]\nname='c'\n")
+    ran = penstock("admit", *asked, "--as", "more", "--rate", 0.01)
+    assert ran.code == 2
+    assert "is not as it was when" in ran.err
+    assert "a, c differ; name no cluster to go on with the book's own" in ran.err
+    assert ran.err.count("\n") == 1
+    assert book.read_bytes() == before
+    assert penstock("admit", "face-detection", "--book", book, "--as", "more", "--rate", 0.01).code == 0

@@ -1,11 +1,15 @@
 """`penstock limit` on a run that only pretends."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from penstock.control.operating.state import OperatorState, PathState, Phase, logs_folder, write_state
+from penstock.runtime.folder import Setup, keep
 from tests.conftest import Ran
 from tests.fake_run import Served
 
@@ -51,3 +55,17 @@ def test_refuses_what_is_no_limit(penstock: Penstock, run: Served, rates: list[s
     assert ran.code == 2
     assert problem in ran.err
     assert run.handle.limits == {}
+
+
+def test_says_what_a_limit_is_worth_where_a_book_says_the_rate(penstock: Penstock, run: Served, tmp_path: Path) -> None:
+    book = tmp_path / "cell.json"
+    machines = logs_folder(book) / "machines-x"
+    keep(msgspec.structs.replace(run.info, setup=Setup(share=str(machines))))
+    assert penstock("limit", run.info.path, "5").out == "in limited to 5.00/s\n"  # others share machines, too
+    path = PathState(application="words", number=0, phase=Phase.RUNNING, run=str(run.info.path), booked_tps=8.0)
+    write_state(book, OperatorState(pid=os.getpid(), at=0.0, version=1, paths=(path,)))
+    lower = penstock("limit", run.info.path, "5").out
+    assert "penstock operate runs this for words, booked 8.00/s: what is lower stands until this run ends" in lower
+    for rate in ("9", "none"):
+        assert "what is higher is taken back" in penstock("limit", run.info.path, rate).out
+    assert json.loads(penstock("limit", run.info.path, "5", "--json").out) == {"in": 5.0}

@@ -12,6 +12,7 @@ from penstock.cli.inputs import ApplicationArgument, JsonOption, cluster_names, 
 if TYPE_CHECKING:
     from penstock.control.book import Admitted, Refused
     from penstock.model.book import Book, BookedPath, Booking
+    from penstock.model.cluster import Cluster
     from penstock.model.topology import Application
 
 POLICY = "sparcle"
@@ -188,12 +189,27 @@ def _book(file: "object", cluster: str | None) -> "Book":
             raise FileProblem(f"{file.path}: there is no book yet; name the cluster too: penstock admit APP CLUSTER")
         return Book(cluster=find(cluster))
     there = file.load()
-    if cluster is not None and digest(find(cluster)) != digest(there.cluster):
-        problem = (
-            f"{file.path} is of {there.cluster.name!r}, which is another cluster; use another --book, or name none"
-        )
-        raise InvalidInput("cluster", problem)
+    if cluster is not None and digest(found := find(cluster)) != digest(there.cluster):
+        if found.name != there.cluster.name:
+            is_of = f"{file.path} is of {there.cluster.name!r}, which is another cluster"
+            raise InvalidInput("cluster", f"{is_of}; use another --book, or name none")
+        changed = f"{cluster} is not as it was when {file.path} was begun: {_differences(there.cluster, found)}"
+        remedy = "name no cluster to go on with the book's own, or begin another --book"
+        raise InvalidInput("cluster", f"{changed}; {remedy} (penstock restore ELEMENT --capacity changes one's)")
     return there
+
+
+def _differences(one: "Cluster", other: "Cluster") -> str:
+    """Name a few elements that two descriptions of a cluster do not have alike."""
+    parts = [
+        {**{m.name: m for m in each.machines}, **{k.label: k for k in each.links}, **{s: s for s in each.switches}}
+        for each in (one, other)
+    ]
+    names = [name for name in {**parts[0], **parts[1]} if parts[0].get(name) != parts[1].get(name)]
+    if not names:
+        return "its distances, or the order of what it has, differ"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} {'differs' if len(names) == 1 else 'differ'}"
 
 
 def _refuse_beside_again(*given: object) -> None:

@@ -62,11 +62,11 @@ def book(
 
 
 def fullness(book: "Book", used: "tuple[Usage, ...]") -> dict[str, float | None]:
-    """Return for every element the share of its fullest capacity that is in use; None where it has failed."""
+    """Return for every element the share of its fullest capacity that is in use; None where it cannot be used."""
     most: dict[str, float | None] = {}
     for one in used:
         most[one.element] = max(most.get(one.element) or 0.0, one.utilisation)
-    return most | dict.fromkeys(book.failed)
+    return most | dict.fromkeys(sorted(book.unusable))
 
 
 def _print(book: "Book", used: "tuple[Usage, ...]", state: "OperatorState | None", path: Path) -> None:

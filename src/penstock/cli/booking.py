@@ -49,7 +49,7 @@ def element_of(book: "Book", text: str) -> str:
     """Return the element that a text names; a link that both directions share may be named from either end."""
     source, arrow, target = text.partition("--")
     turned = f"{target}--{source}"
-    return turned if arrow and turned in book.failure_probabilities else text
+    return turned if arrow and turned in book.ends else text
 
 
 def print_changes(rates: "Sequence[RateChange]", unmet: "Sequence[Unmet]" = ()) -> None:

@@ -1,4 +1,4 @@
-"""`penstock fail` and `penstock restore`: tell the book what became of a machine or a link."""
+"""`penstock fail` and `penstock restore`: tell the book what became of a machine, a switch or a link."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,17 +17,18 @@ ElementArgument = Annotated[
     str,
     typer.Argument(
         metavar="ELEMENT",
-        help="A machine by its name, or a link by its label, such as m0--hub or 'a->b'; switches do not fail.",
+        help="A machine or a switch by its name, or a link by its label, such as m0--hub or 'a->b'.",
     ),
 ]
 
 
-@app.command(epilog="Examples: penstock fail field2; penstock fail m0--hub")
+@app.command(epilog="Examples: penstock fail field2; penstock fail hub; penstock fail m0--hub")
 def fail(element: ElementArgument, book: BookOption = BOOK, as_json: JsonOption = False) -> None:
-    """Mark a machine or a link as failed: paths over it rest, and what others can have is shared anew.
+    """Mark a machine, a switch or a link as failed: paths over it rest, and what others can have is shared anew.
 
-    No task moves. A guaranteed application that does not get its rate any more is named; admit it --again to find it
-    other paths. What penstock operate runs over the element is stopped, and its tuples go to the other paths.
+    Links of a machine or switch that has failed cannot be used either. No task moves. A guaranteed application that
+    does not get its rate any more is named; admit it --again to find it other paths. What penstock operate runs over
+    the element is stopped, and its tuples go to the other paths.
     """
     from penstock.control.book import fail as failed
 
@@ -43,9 +44,10 @@ def restore(
     book: BookOption = BOOK,
     as_json: JsonOption = False,
 ) -> None:
-    """Mark a machine or a link as working again, or change how much it can do; rates are shared anew.
+    """Mark a machine, a switch or a link as working again, or change how much it can do; rates are shared anew.
 
-    With --capacity it need not have failed: a link that has only half its bandwidth is restored at 0.5.
+    With --capacity it need not have failed: a link that has only half its bandwidth is restored at 0.5. Links of a
+    machine or switch are of use again with it, but for those that were named as failed themselves.
     """
 
     def working(found: "Book", name: str) -> "Book":
@@ -86,6 +88,10 @@ def _change(what: str, file: Path, as_json: bool, change: "Callable[[Book, str],
         print_json({"failed": after.failed, "version": after.version, **changes_json(rates, short)})
         return
     console.print(f"{what}; {file} is at version {after.version}", soft_wrap=True)
+    name = element_of(after, element)
+    if name not in after.failed and name in after.unusable:
+        ends = " and ".join(end for end in after.ends[name] if end in after.failed)
+        console.print(f"[yellow]it stays unusable until {ends} is restored, too[/]", soft_wrap=True)
     if not rates and not short:
         console.print("[dim]no rate changes[/]")
     print_changes(rates, short)

@@ -1,13 +1,16 @@
 """`penstock limit`: how many tuples a second the sources of a running application may give."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunsOption
+
+if TYPE_CHECKING:
+    from penstock.control.operating.state import PathState
 
 EXAMPLES = """Examples:
 
@@ -37,18 +40,36 @@ def limit(
     """Limit how many tuples a second the sources of a running application give, from now on; others keep theirs.
 
     Tuples that have to wait are late, and their latency shows it. Checkpoints, moves and the end go on as ever.
+
+    A run of penstock operate has the limit that is booked. It keeps to a lower one until it ends; a higher one is taken
+    back within a second or two, since others have been promised the rest: change its priority or guarantee instead.
     """
     from penstock.cli.live import limits_line
     from penstock.cli.output import console, print_json
+    from penstock.control.operating.state import path_of
     from penstock.runtime.folder import find_running
     from penstock.runtime.socket import LimitSources, ask
 
     wanted = parsed(rates)
-    found = ask(find_running(None if run == LATEST else run, runs), LimitSources(wanted))
+    info = find_running(None if run == LATEST else run, runs)
+    found = ask(info, LimitSources(wanted))
     if as_json:
         print_json(found)
-    else:
-        console.print(limits_line(found) or "no source has a limit", markup=False, soft_wrap=True)
+        return
+    console.print(limits_line(found) or "no source has a limit", markup=False, soft_wrap=True)
+    path = path_of(info.path, None if info.setup is None else info.setup.share)
+    if path is not None:
+        console.print(operated(path, found), markup=False, soft_wrap=True, style="yellow")
+
+
+def operated(path: "PathState", limits: Mapping[str, float]) -> str:
+    """Say what a limit is worth on a run whose rate a book says, and an operator sees to."""
+    from penstock.cli.output import number
+
+    booked = f"penstock operate runs this for {path.application}, booked {number(path.booked_tps)}/s"
+    if len(limits) and sum(limits.values()) < path.booked_tps:
+        return f"{booked}: what is lower stands until this run ends, also where the booked rate changes"
+    return f"{booked}: what is higher is taken back within seconds; change its priority, or admit it anew"
 
 
 def parsed(rates: Sequence[str]) -> dict[str, float | None] | float | None:

@@ -1,12 +1,14 @@
 """The book of a cluster: which applications were let in, what each was promised, where it runs and at which rate.
 
-An *element* is a machine, by its name, or a link, by its label. A *path* is one placement of all of an application's
-tasks with the routes of its streams (SPARCLE's task assignment path); an application may have several, to be there
-when one of them is not. A book is a value: letting an application in, releasing it or marking an element as failed
-gives another book, whose version is one higher. `control.book` makes them.
+An *element* is a machine or a switch, by its name, or a link, by its label. Nothing is placed on a switch and none is
+said to fail by chance; but it may have failed, and then its links cannot be used. A *path* is one placement of all of
+an application's tasks with the routes of its streams (SPARCLE's task assignment path); an application may have several,
+to be there when one of them is not. A book is a value: letting an application in, releasing it or marking an element as
+failed gives another book, whose version is one higher. `control.book` makes them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
 
@@ -100,17 +102,18 @@ class Book(Entity, frozen=True, dict=True):
 
     def _check(self) -> None:
         refuse_duplicates("bookings", [booking.name for booking in self.bookings])
-        if both := sorted(set(self.cluster.machine_index) & {link.label for link in self.cluster.links}):
-            raise InvalidInput("cluster", f"{both[0]!r} is a machine and a link; rename the machine")
+        if both := sorted(self.cluster.node_index.keys() & {link.label for link in self.cluster.links}):
+            thing = "machine" if both[0] in self.cluster.machine_index else "switch"
+            raise InvalidInput("cluster", f"{both[0]!r} is a {thing} and a link; rename the {thing}")
         for position, element in enumerate(self.failed):
             self.refuse_unknown(f"failed[{position}]", element)
         for element in self.capacities:
-            self.refuse_unknown(f"capacities.{element}", element)
+            self.refuse_incapable(f"capacities.{element}", element)
 
     def __getitem__(self, name: str) -> Booking:
         """Return an application's booking; raises `UnknownName`."""
         if name not in self.index:
-            there = f"there are {choices(self.index)}" if self.index else "it has none"
+            there = _nearest(name, self.index) if self.index else "it has none"
             raise UnknownName("application", f"the book has none named {name!r}; {there}")
         return self.bookings[self.index[name]]
 
@@ -125,18 +128,48 @@ class Book(Entity, frozen=True, dict=True):
         machines = {machine.name: machine.failure_probability for machine in self.cluster.machines}
         return machines | {link.label: link.failure_probability for link in self.cluster.links}
 
+    @cached_property
+    def ends(self) -> Mapping[str, tuple[str, str]]:
+        """The two ends of every link, by its label."""
+        return {link.label: (link.source, link.target) for link in self.cluster.links}
+
+    @cached_property
+    def unusable(self) -> frozenset[str]:
+        """What nothing can use now: what has failed, and all links of machines and switches that have."""
+        cut = (label for label, ends in self.ends.items() if any(end in self.failed for end in ends))
+        return frozenset((*self.failed, *cut))
+
     def works(self, path: BookedPath) -> bool:
-        """Return whether no element of a path has failed."""
-        return not any(element in self.failed for element in path.elements)
+        """Return whether all that a path needs works: its elements, and the switches that its links lead to."""
+        return self.unusable.isdisjoint(path.load)
+
+    def failed_of(self, path: BookedPath) -> tuple[str, ...]:
+        """Return what has failed of all that a path needs."""
+        needed = dict.fromkeys(part for name in path.elements for part in (name, *self.ends.get(name, ())))
+        return tuple(name for name in needed if name in self.failed)
 
     def refuse_unknown(self, field: str, element: str) -> None:
-        """Raise `UnknownName` for a name that is no machine and no link of the cluster."""
-        if element not in self.failure_probabilities:
-            known = choices(self.failure_probabilities)
-            raise UnknownName(field, f"{self.cluster.name!r} has no machine or link {element!r}; there are {known}")
+        """Raise `UnknownName` for a name that is no machine, switch or link of the cluster."""
+        if element not in self.cluster.node_index and element not in self.ends:
+            there = _nearest(element, [*self.cluster.node_index, *self.ends])
+            raise UnknownName(field, f"{self.cluster.name!r} has no machine, switch or link {element!r}; {there}")
+
+    def refuse_incapable(self, field: str, element: str) -> None:
+        """Raise for what is not there, and `InvalidInput` for a switch, which has no capacity of its own."""
+        self.refuse_unknown(field, element)
+        if element in self.cluster.switches:
+            problem = f"{element!r} is a switch and has no capacity of its own; name one of its links"
+            raise InvalidInput(field, problem)
 
     def refuse_booked(self, name: str) -> None:
         """Raise `DuplicateName` for an application that is in the book already."""
         if name in self.index:
             problem = f"{name!r} is in the book already; release it first, or rename the new one"
             raise DuplicateName("application", problem)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Say which names a wrong one could have been: those that look like it, or all."""
+    names = list(known)
+    close = get_close_matches(name, names)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {choices(names)}"

@@ -2,7 +2,8 @@
 
 Cores that are partly taken are described by fewer and slower ones: of 4 cores of which 1.5 are taken, 3 of speed 2.5/3
 are left, so that one thread can do nearly as much as before. A failed machine becomes a switch whose links carry
-nothing: it runs no task and relays nothing, and the network stays a routed one. On a full mesh it is left out.
+nothing: it runs no task and relays nothing, and the network stays a routed one. On a full mesh it is left out. Nor do
+the links of a switch that has failed carry anything.
 """
 
 import math

@@ -70,3 +70,14 @@ def fan(ways: int, fails: float) -> Book:
     machines = [Machine(name=name, speed=10.0, failure_probability=fails) for name in middle]
     ends = [Machine(name=name, speed=10.0) for name in ("a", "d")]
     return Book(cluster=Cluster(name="fan", machines=(*ends, *machines), links=tuple(links)))
+
+
+def switched() -> Book:
+    """Return an empty book of the same network with a switch between `a` and either machine in the middle.
+
+    a --(10 Mbit/s)-- east --(10)-- b --(10)-- d
+    a --( 4 Mbit/s)-- west --( 4)-- c --( 4)-- d
+    """
+    ends = (("a", "east", 10.0), ("east", "b", 10.0), ("b", "d", 10.0), ("a", "west", 4.0), ("west", "c", 4.0))
+    links = tuple(Link(source=u, target=v, bandwidth_mbps=width) for u, v, width in (*ends, ("c", "d", 4.0)))
+    return Book(cluster=Cluster(name="switched", machines=diamond().machines, switches=("east", "west"), links=links))

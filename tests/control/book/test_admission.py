@@ -351,7 +351,7 @@ def test_everything_failed_is_a_refusal() -> None:
         components=(Component(name="s", kind=Kind.SOURCE, cpu=1.0), Component(name="t", kind=Kind.SINK)),
         streams=(Stream(source="s", target="t"),),
     )
-    assert refused(dark, free).reason == "every machine has failed; restore one"
+    assert refused(dark, free).reason == "every machine has failed; restoring a would let it in"
 
 
 def test_release_returns_everything_that_a_guarantee_had() -> None:

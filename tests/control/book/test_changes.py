@@ -126,7 +126,7 @@ def test_usage_adds_up_to_what_paths_take() -> None:
 
 def test_refuses_what_is_not_there() -> None:
     start = book()
-    with pytest.raises(UnknownName, match="element: 'diamond' has no machine or link 'a--z'"):
+    with pytest.raises(UnknownName, match="element: 'diamond' has no machine, switch or link 'a--z'"):
         fail(start, "a--z")
     with pytest.raises(UnknownName, match="element"):
         restore(start, "z")

@@ -1,10 +1,12 @@
 """A book in a file: whole, checked, and safe from those who write at the same time."""
 
+import fcntl
 import json
 import threading
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.control.book import Admitted, BookFile, admit, fail, set_capacity
 from penstock.model.book import Book
@@ -110,7 +112,7 @@ def test_what_fits_its_checksum_but_is_no_book_is_refused(tmp_path: Path) -> Non
     raw = json.loads(kept.path.read_text())
     raw["book"]["failed"] = ["z"]
     kept.path.write_text(json.dumps(raw | {"checksum": _checksum(raw["book"])}))
-    with pytest.raises(FileProblem, match=r"failed\[0\]: 'diamond' has no machine or link 'z'"):
+    with pytest.raises(FileProblem, match=r"failed\[0\]: 'diamond' has no machine, switch or link 'z'"):
         kept.load()
 
 
@@ -119,3 +121,17 @@ def test_places_that_cannot_be_read_or_written_are_named(tmp_path: Path) -> None
         BookFile(tmp_path / "none.json").load()
     with pytest.raises(FileProblem, match="cannot be written, no such file"):
         BookFile(tmp_path / "none" / "book.json").save(book(), None)
+
+
+def test_a_book_that_somebody_else_keeps_locked_is_left_as_it_is(tmp_path: Path) -> None:
+    kept = BookFile(tmp_path / "book.json", patience_s=0.05)
+    kept.save(book(), None)
+    before = kept.path.read_bytes()
+    with (tmp_path / ".book.json.lock").open("w") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        with pytest.raises(FileProblem, match=r"another process has had .*\.book\.json\.lock locked for 0\.05 s"):
+            kept.save(replace(book(), version=1), 0)
+        assert kept.load() == book()
+    assert kept.path.read_bytes() == before
+    kept.save(replace(book(), version=1), 0)
+    assert kept.load().version == 1

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from penstock.control.book import Admitted, Refused, Remedy, RemedyKind, admit
+from penstock.control.book import Admitted, Refused, Remedy, RemedyKind, admit, fail, release
 from penstock.model.book import Book
+from penstock.model.cluster import Link, Machine
 from penstock.model.topology import Application
 from tests.control.book.cases import application, book
 
@@ -100,3 +101,85 @@ def test_without_advice_there_are_no_remedies() -> None:
     assert isinstance(found, Refused)
     assert found.remedies == ()
     assert "limited by" in found.reason
+
+
+def booked(*rates: float) -> Book:
+    """Return a book with guarantees that take so much of the two ways: 10/s of one, 4/s of the other."""
+    found = book()
+    for number, rate in enumerate(rates):
+        result = admit(found, application(f"gr{number}", rate=rate))
+        assert isinstance(result, Admitted)
+        found = result.book
+    return found
+
+
+def test_a_refusal_on_full_links_names_them_and_who_has_them_and_what_would_help() -> None:
+    full, wanted = booked(8.0, 6.0), application("late", rate=1.0)
+    found = refused(full, wanted)
+    assert (
+        "stream source->work has no way from 'a' to 'b': link a--b is fully booked (gr0 has 8, gr1 has 2 of 10 Mbit/s)"
+        in found.reason
+    )
+    assert found.binding == "a--b"
+    more = of_kind(found, RemedyKind.BANDWIDTH)
+    assert {one.element for one in (more, *more.also)} == {"a--b", "b--d", "a"}
+    assert lets_in(with_increase(full, more), wanted)
+    assert not lets_in(with_increase(full, more, 0.9), wanted)
+    less = of_kind(found, RemedyKind.RELEASE)
+    assert (less.element, less.before) == ("gr1", 6.0)
+    assert lets_in(release(full, less.element), wanted)
+
+
+def test_all_who_have_a_link_are_named_or_counted() -> None:
+    one_way = book()
+    links = tuple(k for k in one_way.cluster.links if "c" not in (k.source, k.target))
+    one_way = replace(one_way, cluster=replace(one_way.cluster, links=links))
+    for number, rate in enumerate((1.0, 4.0, 2.0, 1.0, 2.0)):
+        result = admit(one_way, application(f"gr{number}", rate=rate))
+        assert isinstance(result, Admitted)
+        one_way = result.book
+    found = refused(one_way, application("late", rate=1.0))
+    assert "gr1 has 4, gr2 has 2, gr4 has 2, 2 more have 2 of 10 Mbit/s" in found.reason
+
+
+def test_best_effort_on_full_links_is_told_that_any_more_would_do_or_who_would_have_to_go() -> None:
+    full, wanted = booked(8.0, 6.0), application("late")
+    found = refused(full, wanted)
+    assert "link a--b is fully booked (gr0 has 8, gr1 has 2 of 10 Mbit/s)" in found.reason
+    assert "any more of link a--b and of link b--d would let it in" in found.reason
+    assert lets_in(with_increase(full, found.remedies[0], 1e-3), wanted)
+    assert lets_in(release(full, of_kind(found, RemedyKind.RELEASE).element), wanted)
+
+
+def test_a_policy_that_only_proves_that_there_is_no_way_has_the_links_named_too() -> None:
+    found = admit(booked(8.0, 6.0), application("late", rate=1.0), policy="optimal")
+    assert isinstance(found, Refused)
+    assert "link a--b is fully booked" in found.reason
+
+
+def test_a_failed_link_far_from_the_way_is_not_what_binds() -> None:
+    far = Machine(name="far")
+    off = Link(source="far", target="a", bandwidth_mbps=1.0)
+    full = booked(8.0, 6.0)
+    cluster = replace(full.cluster, machines=(*full.cluster.machines, far), links=(off, *full.cluster.links))
+    found = refused(fail(replace(full, cluster=cluster), "far").book, application("late", rate=1.0))
+    assert found.binding == "a--b"
+    assert not [remedy for remedy in found.remedies if remedy.kind is RemedyKind.RESTORE]
+
+
+def test_what_has_failed_is_to_be_restored_where_that_is_enough() -> None:
+    dark = fail(fail(book(), "b").book, "c").book
+    little, much = refused(dark, application(rate=1.0)), refused(dark, application(rate=12.0))
+    assert little.reason.endswith("machine b has failed; restoring b would let it in")
+    both = of_kind(much, RemedyKind.RESTORE)
+    assert {one.element for one in (both, *both.also)} == {"b", "c"}
+    assert "restoring b and c would let it in" in much.reason
+
+
+def test_more_paths_are_offered_where_as_many_as_were_allowed_are_too_few() -> None:
+    found = admit(book(), application(rate=12.0), paths=1)
+    assert isinstance(found, Refused)
+    assert "1 path, as many as are allowed, carries 10/s of 12/s" in found.reason
+    remedy = of_kind(found, RemedyKind.PATHS)
+    assert (remedy.before, remedy.after) == (1, 2)
+    assert isinstance(admit(book(), application(rate=12.0), paths=2), Admitted)

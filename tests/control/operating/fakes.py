@@ -93,6 +93,7 @@ class FakeRun:
             latency=None,
             placement={},
             error=self.error,
+            limits=dict(self.limits),
         )
 
     def limit(self, limits: Limits) -> dict[str, float]:

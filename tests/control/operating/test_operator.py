@@ -8,7 +8,9 @@ from penstock.control.operating.launching import Launch
 from penstock.control.operating.operator import Operator
 from penstock.control.operating.state import Phase, read_state
 from penstock.model.book import Book
+from penstock.model.cluster import Cluster, Link
 from penstock.model.errors import PenstockError
+from penstock.model.limits import Limits
 from tests.control.operating.fakes import Bench, FakeRun, admitted, checkpointed, flow, two_ways
 
 ALPHA, BETA = flow("alpha"), flow("beta")
@@ -352,3 +354,81 @@ def with_rates(book: Book, *rates: float, version: int | None = None) -> Book:
     booking = book["alpha"]
     paths = tuple(replace(path, rate_tps=rate) for path, rate in zip(booking.paths, rates, strict=True))
     return replace(book, bookings=(replace(booking, paths=paths),), version=version or book.version + 1)
+
+
+def test_keeps_to_a_lower_limit_that_somebody_set_and_takes_a_higher_one_back(bench: Bench) -> None:
+    alone = bench.save(admitted(EMPTY, ALPHA.application, paths=1))
+    bench.settle()
+    (run,) = bench.runs
+    booked = alone["alpha"].rate_tps
+
+    def somebody_sets(**limits: float) -> None:
+        run.limits = limits
+        bench.clock.advance(1.0)
+        bench.settle()  # which sees it
+        bench.settle()  # and acts on it
+
+    somebody_sets(**{"in": booked / 5})
+    assert run.limited == []
+    assert "by somebody else" in bench.told[-1]
+    assert "what is lower stands while its run goes on" in bench.told[-1]
+    narrowed = bench.save(set_capacity(alone, "src--w1", 1e-5).book)
+    narrowed = bench.save(set_capacity(narrowed, "src--w2", 1e-5).book)
+    bench.settle()
+    assert narrowed["alpha"].rate_tps < booked / 5
+    assert run.limits == pytest.approx({"in": narrowed["alpha"].rate_tps})
+    bench.save(set_capacity(set_capacity(narrowed, "src--w1", 1.0).book, "src--w2", 1.0).book)
+    bench.settle()
+    assert run.limits == pytest.approx({"in": booked / 5})
+    assert f"{booked:.4g}/s booked" in bench.told[-1]
+    somebody_sets(**{"in": booked / 2})
+    assert run.limits == pytest.approx({"in": booked / 2})
+    for _ in range(2):
+        somebody_sets()
+        assert run.limits == pytest.approx({"in": booked})
+    somebody_sets(**{"in": booked * 10})
+    assert run.limits == pytest.approx({"in": booked})
+    assert any("that is taken back" in text for text in bench.told)
+
+
+def test_a_run_that_did_not_take_a_limit_is_not_taken_to_be_limited_by_somebody(bench: Bench) -> None:
+    alone = bench.save(admitted(EMPTY, ALPHA.application, paths=1))
+    bench.settle()
+    (run,) = bench.runs
+
+    def deaf(limits: Limits) -> dict[str, float]:
+        raise PenstockError("it does not hear")
+
+    taken, run.limit = run.limit, deaf  # type: ignore[method-assign]
+    bench.save(admitted(alone, BETA.application, paths=1))
+    bench.settle()
+    bench.clock.advance(1.0)
+    bench.settle()
+    run.limit = taken  # type: ignore[method-assign]
+    assert not any("by somebody else" in text for text in bench.told)
+    bench.save(alone)
+    bench.settle()
+    assert run.limits == pytest.approx({"in": alone["alpha"].rate_tps})
+
+
+def test_a_switch_that_fails_stops_the_paths_over_it_and_starts_them_when_it_returns(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ALPHA)
+    book = bench.save(admitted(Book(cluster=over_switches()), ALPHA.application, availability=0.98))
+    bench.settle()
+    assert bench.phases() == {"alpha/p0": "running", "alpha/p1": "running"}
+    (used,) = [name for name in ("s1", "s2") if any(name in link for link in book["alpha"].paths[0].load)]
+    broken = bench.save(fail(book, used).book)
+    bench.settle()
+    assert bench.phases() == {"alpha/p0": "down", "alpha/p1": "running"}
+    assert f"alpha: path p0 uses {used}, which has failed: it is given up" in bench.told
+    bench.save(restore(broken, used).book)
+    bench.settle()
+    assert bench.phases() == {"alpha/p0.2": "running", "alpha/p1": "running"}
+
+
+def over_switches() -> Cluster:
+    """Return the network of two ways with a switch between the source's machine and either of the two."""
+    plain = two_ways()
+    ends = [("src", "s1"), ("s1", "w1"), ("src", "s2"), ("s2", "w2"), ("w1", "dst"), ("w2", "dst")]
+    links = tuple(Link(source=a, target=b, bandwidth_mbps=100.0) for a, b in ends)
+    return replace(plain, switches=("s1", "s2"), links=links)

@@ -4,7 +4,7 @@ from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process
 from penstock.cli.output import number, size
 from penstock.cli.svg.elements import FAINT, INK, MARGIN, MUTED, PAPER, Page, shortened, text_width, widest
 from penstock.cli.svg.fullness import Fullness, draw_legend, in_use, paint
-from penstock.cli.svg.network import MACHINE, draw_network, machine_tip
+from penstock.cli.svg.network import DETAILED, MACHINE, draw_network, machine_tip
 from penstock.model.cluster import Cluster, Machine
 
 TOP = 64  # the title's room
@@ -26,6 +26,8 @@ def cluster_svg(cluster: Cluster, used: Fullness | None = None) -> bytes:
     if used is not None:
         bottom = draw_legend(page, MARGIN, bottom + 18)
     scale = ["the wider a line, the higher its bandwidth (by the square root)"] if cluster.routed else []
+    if cluster.routed and used is not None and len(cluster.node_index) > DETAILED:
+        scale.append("names are those of what is in use or has failed; a pointer shows all")
     page.facts(bottom + 36, [*facts_in_words(cluster), *scale])
     return page.finish()
 

@@ -9,9 +9,9 @@ Fullness = Mapping[str, float | None]
 
 FAILED = "#c4c9cf"
 STEPS = (  # from a share on
-    (0.0, "#eef3f8", "idle"),
-    (1e-9, "#cfe8d5", "below 50 %"),
-    (0.5, "#8fcf9f", "50 to 80 %"),
+    (0.0, "#e3e9f0", "idle"),
+    (1e-9, "#b4dfbe", "below 50 %"),
+    (0.5, "#6fc184", "50 to 80 %"),
     (0.8, "#f5c96b", "80 to 100 %"),
     (0.999, "#e8785f", "full"),
 )

@@ -1,30 +1,39 @@
-"""A routed network as SVG: machines and switches as nodes, links as lines as wide as their bandwidth allows."""
+"""A routed network as SVG: machines and switches as nodes, links as lines as wide as their bandwidth allows.
 
+Where it is large and only some of it is in use, that is what matters: everything else is a dot or a thin line, whose
+name a pointer shows, and names are written where they hide nothing.
+"""
+
+from collections.abc import Mapping, Sequence
 from math import hypot, sqrt
 
 from penstock.cli.output import size
 from penstock.cli.svg.elements import INK, MUTED, Page, shortened, text_width, widest
-from penstock.cli.svg.fullness import Fullness, has_failed, in_use, paint, words_of
+from penstock.cli.svg.fullness import FAILED, Fullness, has_failed, in_use, paint, words_of
 from penstock.cli.svg.layout import Point, lay_out
 from penstock.cli.words import bandwidth, plural
 from penstock.model.cluster import Cluster, Link, Machine
+
+Box = tuple[float, float, float, float]  # left, top, width, height
 
 MACHINE, SWITCH = ("#e6f1fb", "#2f76b5"), ("#fff4d9", "#b7791f")  # fill, edge
 LINK = "#a3aebb"
 DETAILED = 24  # nodes; of more, only the names are written
 LABELLED = 24  # links; of more, only a pointer shows the bandwidth
-NAME_WIDTH = 150
+NAME_WIDTH, CROWDED_NAME = 150, 110
 THINNEST, THICKEST = 1.0, 7.0  # lines; where there are many, the thickest are thinner
+CROWDED = (8.0, 8.0)  # of a dot in a large network; the layout keeps as much again between two
+DOT, LINE = 12.0, 13.0  # what is drawn for it, and the height of a line of text
 ASIDE = 18  # how far a directed link keeps from the straight line, for its counterpart
 
 
 def draw_network(page: Page, cluster: Cluster, left: float, top: float, used: Fullness | None = None) -> float:
     """Put a network on the page, coloured by how full everything is where that is given; return where it ends."""
     detailed = len(cluster.node_index) <= DETAILED
+    if not detailed and used is not None:
+        return _draw_crowd(page, cluster, left, top, used)
     width, height = _node_size(cluster, detailed)
-    at = lay_out(cluster, width, height)
-    x0, y0 = min(x for x, _ in at.values()) - width / 2, min(y for _, y in at.values()) - height / 2
-    at = {name: (x - x0 + left, y - y0 + top) for name, (x, y) in at.items()}
+    at = _places(cluster, (width, height), left, top)
     labelled = len(cluster.links) <= min(LABELLED, 2 * len(at))
     for link in cluster.links:
         _draw_link(page, cluster, link, at, used)
@@ -34,8 +43,71 @@ def draw_network(page: Page, cluster: Cluster, left: float, top: float, used: Fu
     for machine in cluster.machines:
         _draw_machine(page, machine, at[machine.name], (width, height), detailed, used)
     for switch in cluster.switches:
-        _draw_switch(page, switch, at[switch], width, 22 if detailed else height)
+        _draw_switch(page, switch, at[switch], width, 22 if detailed else height, used)
     return max(y for _, y in at.values()) + height / 2
+
+
+def _places(cluster: Cluster, room: tuple[float, float], left: float, top: float) -> dict[str, Point]:
+    """Return the middle of every node on the page, where each needs so much room."""
+    at, (width, height) = lay_out(cluster, *room), room
+    x0, y0 = min(x for x, _ in at.values()) - width / 2, min(y for _, y in at.values()) - height / 2
+    return {name: (x - x0 + left, y - y0 + top) for name, (x, y) in at.items()}
+
+
+def _draw_crowd(page: Page, cluster: Cluster, left: float, top: float, used: Fullness) -> float:
+    """Put a large network on the page: dots and lines, and the names of what is in use or has failed."""
+    at = _places(cluster, CROWDED, left + CROWDED_NAME / 2, top)
+
+    def amount(name: str) -> float:
+        share = used.get(name, 0.0)
+        return 2.0 if share is None else share  # what has failed comes before what is full
+
+    for link in sorted(cluster.links, key=lambda one: amount(one.label)):  # what is in use on top
+        _draw_link(page, cluster, link, at, used, directions=amount(link.label) > 0)
+    for machine in cluster.machines:
+        tip = machine_tip(machine) + in_use(machine.name, used)
+        _draw_dot(page, at[machine.name], (paint(machine.name, used, MACHINE[0]), MACHINE[1]), tip, "machine")
+    for switch in cluster.switches:
+        fill, tip = _switch(switch, used)
+        _draw_dot(page, at[switch], (fill, SWITCH[1]), tip, "switch")
+    busy = sorted((name for name in at if amount(name) > 0), key=lambda name: -amount(name))
+    _draw_names(page, busy, at)
+    return max(y for _, y in at.values()) + CROWDED[1]
+
+
+def _draw_dot(page: Page, at: Point, colours: tuple[str, str], tip: str, kind: str) -> None:
+    x, y = at[0] - DOT / 2, at[1] - DOT / 2
+    page.rectangle(x, y, DOT, DOT, fill=colours[0], stroke=colours[1], round_by=DOT / 4, tip=tip, kind=kind)
+
+
+def _draw_names(page: Page, names: Sequence[str], at: Mapping[str, Point]) -> None:
+    """Write names beside their nodes, each on the first side where it hides no node and no other name, if any."""
+    taken = [(x - DOT / 2, y - DOT / 2, DOT, DOT) for x, y in at.values()]
+    for name in names:
+        x, y = at[name]
+        words = _without_middle(name, 10, CROWDED_NAME)
+        width, gap = text_width(words, 10), DOT / 2 + 2
+        sides = [(x - width / 2, y + gap), (x - width / 2, y - gap - LINE), (x + gap, y - LINE / 2)]
+        for side in [*sides, (x - gap - width, y - LINE / 2)]:
+            place = (*side, width, LINE)
+            if not any(_overlap(place, other) for other in taken):
+                taken.append(place)
+                page.text(side[0], side[1] + LINE - 3, words, points=10, halo=True)
+                break
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    across = one[0] < other[0] + other[2] and other[0] < one[0] + one[2]
+    return across and one[1] < other[1] + other[3] and other[1] < one[1] + one[3]
+
+
+def _without_middle(words: str, points: float, width: float) -> str:
+    """Return a text that fits into a width, its middle left out where it must be: names often differ at their ends."""
+    most = int(width / text_width("n", points))
+    if len(words) <= most:
+        return words
+    kept = (most - 1) // 2
+    return f"{words[: most - 1 - kept]}…{words[-kept:]}"
 
 
 def _node_size(cluster: Cluster, detailed: bool) -> tuple[float, float]:
@@ -74,7 +146,7 @@ def _draw_machine(
     fill, tip = paint(machine.name, used, MACHINE[0]), machine_tip(machine) + in_use(machine.name, used)
     page.rectangle(x - width / 2, y - height / 2, width, height, fill=fill, stroke=edge, tip=tip, kind="machine")
     if not detailed:
-        page.text(x, y + 4, shortened(machine.name, 10, width - 8), points=10, anchor="middle")
+        page.text(x, y + 4, _without_middle(machine.name, 10, width - 8), points=10, anchor="middle")
         return
     page.text(x, y - 9, shortened(machine.name, 12, width - 8, bold=True), bold=True, anchor="middle")
     words = _words(machine)
@@ -83,14 +155,26 @@ def _draw_machine(
         page.text(x, y + 6 + 13 * place, line, points=10, anchor="middle", colour=MUTED)
 
 
-def _draw_switch(page: Page, name: str, at: Point, width: float, height: float) -> None:
-    (x, y), (fill, edge) = at, SWITCH
+def _draw_switch(page: Page, name: str, at: Point, width: float, height: float, used: Fullness | None) -> None:
+    (x, y), (fill, tip) = at, _switch(name, used)
     place = (x - width / 2, y - height / 2, width, height)
-    page.rectangle(*place, fill=fill, stroke=edge, round_by=height / 2, tip=f"{name}: switch", kind="switch")
-    page.text(x, y + 4, shortened(name, 10, width - 8), points=10, anchor="middle", colour=INK)
+    page.rectangle(*place, fill=fill, stroke=SWITCH[1], round_by=height / 2, tip=tip, kind="switch")
+    page.text(x, y + 4, _without_middle(name, 10, width - 8), points=10, anchor="middle", colour=INK)
 
 
-def _draw_link(page: Page, cluster: Cluster, link: Link, at: dict[str, Point], used: Fullness | None) -> None:
+def _switch(name: str, used: Fullness | None) -> tuple[str, str]:
+    """Return a switch's colour, and what a pointer over it shows."""
+    return (FAILED, f"{name}: switch; failed") if has_failed(name, used) else (SWITCH[0], f"{name}: switch")
+
+
+def _draw_link(
+    page: Page,
+    cluster: Cluster,
+    link: Link,
+    at: dict[str, Point],
+    used: Fullness | None,
+    directions: bool = True,
+) -> None:
     most = max(other.bandwidth_mbps for other in cluster.links)
     share = link.bandwidth_mbps / most if most else 0.0
     (x1, y1), (x2, y2) = at[link.source], at[link.target]
@@ -107,7 +191,7 @@ def _draw_link(page: Page, cluster: Cluster, link: Link, at: dict[str, Point], u
     thick = THINNEST + (thickest - THINNEST) * sqrt(share)
     dashed = share == 0 or has_failed(link.label, used)
     page.path(way, stroke=paint(link.label, used, LINK), width=thick, dashed=dashed, tip=tip, kind="link")
-    if link.directed:
+    if link.directed and directions:
         _draw_direction(page, link, at)
 
 

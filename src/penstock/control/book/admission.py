@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from penstock.control.book.attempts import Attempt, attempt, by_gain
 from penstock.control.book.changes import RateChange, rate_changes
-from penstock.control.book.paths import Request
+from penstock.control.book.obstacles import explained, fully_booked, told
+from penstock.control.book.paths import POLICY, Request
 from penstock.control.book.remedies import Remedy, remedies
 from penstock.control.book.sharing import settled
 from penstock.estimate.availability import MOST_PATHS
@@ -43,7 +44,7 @@ def admit(
     book: Book,
     application: Application,
     *,
-    policy: str = "sparcle",
+    policy: str = POLICY,
     paths: int = 8,
     seed: int = 0,
     given: str = "",
@@ -116,6 +117,8 @@ def _decided(
 
 
 def _refusal(book: Book, request: Request, found: Attempt, advise: bool) -> Refused:
+    if found.shortage is not None:
+        found = found._replace(shortage=explained(request, found.shortage))
     offers = remedies(book, request, found) if advise else ()
     why, binding = _why(book, request, found)
     would = f"; {offers[0].text}" if offers else ""
@@ -128,18 +131,22 @@ def _why(book: Book, request: Request, found: Attempt) -> tuple[str, str]:
     wanted, asked = application.guaranteed_tps, application.availability
     if not found.paths:
         assert shortage is not None, "no path without a reason"
-        return shortage.reason, shortage.elements[0] if shortage.elements else ""
+        gone = f": {told(book, shortage.elements)}" if shortage.gone else ""
+        return f"{shortage.reason}{gone}", shortage.elements[0] if shortage.elements else ""
     number, verb = ("1 path", "carries") if len(found.paths) == 1 else (f"{len(found.paths)} paths", "carry")
+    if len(found.paths) == request.paths:
+        number += ", as many as are allowed,"
     if wanted is not None and sum(found.rates) < wanted * (1 - 1e-9):
         binding = shortage.elements[0] if shortage and shortage.elements else found.paths[-1].limit
-        return f"{number} {verb} {sum(found.rates):.4g}/s of {wanted:g}/s, limited by {binding}", binding
+        full = f" ({who})" if (who := fully_booked(book, binding)) else ""
+        return f"{number} {verb} {sum(found.rates):.4g}/s of {wanted:g}/s, limited by {binding}{full}", binding
     weakest = by_gain(book, request, found.paths, None if wanted is None else found.rates)
     binding = weakest[0] if weakest else ""
     what = "a path works" if wanted is None else f"{wanted:g}/s are carried"
     often = f"{found.achieved:.6g}"
     if found.at_most is not None:
         often = f"an estimated {often} to {found.at_most:.6g}"
-    share = f"{often} of the time with {number}, not for {asked:g}"
+    share = f"{often} of the time with {number.rstrip(',')}, not for {asked:g}"
     return f"{what} for {share}; {binding} fails too often", binding
 
 

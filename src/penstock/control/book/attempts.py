@@ -76,7 +76,7 @@ def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
             where = f"component {component.name!r} is pinned to machine {component.pinned!r}, which has failed"
             return Shortage(f"{where}; restore it or pin the component to another", (component.pinned,))
     if all(machine.name in book.failed for machine in book.cluster.machines):
-        return Shortage("every machine has failed; restore one")
+        return Shortage("every machine has failed")
     return None
 
 

@@ -59,7 +59,10 @@ def reprioritise(book: Book, name: str, priority: float) -> Book:
 
 
 def fail(book: Book, element: str) -> Changed:
-    """Mark a machine or a link as failed; raises `UnknownName`, and `InvalidInput` where it is marked already."""
+    """Mark a machine, a switch or a link as failed: nothing can use it then, nor the links of the former two.
+
+    Raises `UnknownName`, and `InvalidInput` where it is marked already.
+    """
     book.refuse_unknown("element", element)
     if element in book.failed:
         raise InvalidInput("element", f"{element!r} has failed already; restore it first")
@@ -67,16 +70,20 @@ def fail(book: Book, element: str) -> Changed:
 
 
 def restore(book: Book, element: str) -> Changed:
-    """Mark a failed machine or link as working again."""
+    """Mark what has failed as working again; a link is of use only when its ends work, too."""
     book.refuse_unknown("element", element)
     if element not in book.failed:
-        raise InvalidInput("element", f"{element!r} has not failed; there is nothing to restore")
+        ends = " and ".join(end for end in book.ends.get(element, ()) if end in book.failed)
+        why = (
+            f"has not failed itself, but {ends} has; restore that" if ends else "has not failed; nothing is to restore"
+        )
+        raise InvalidInput("element", f"{element!r} {why}")
     return _changed(book, replace(book, failed=tuple(other for other in book.failed if other != element)))
 
 
 def set_capacity(book: Book, element: str, factor: float) -> Changed:
     """Multiply what the description says of a machine's speed or a link's bandwidth; 1 is as described."""
-    book.refuse_unknown("element", element)
+    book.refuse_incapable("element", element)
     if not (math.isfinite(factor) and factor > 0):
         raise InvalidInput("factor", f"expected a number > 0, got {factor}; an element that does nothing has failed")
     others = {name: given for name, given in book.capacities.items() if name != element}

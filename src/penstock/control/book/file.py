@@ -7,10 +7,11 @@ nothing is lost. A lock file beside it covers the moment between looking and wri
 
 import fcntl
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -19,16 +20,20 @@ from penstock.model.entity import explain
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text, write_whole
 
+PATIENCE_S = 10.0
+PACE_S = 0.02  # between two tries to lock it
+
 
 class Outdated(FileProblem):
     """Somebody else has saved the book since it was read."""
 
 
 class BookFile:
-    """Where a book is kept."""
+    """Where a book is kept; `patience_s` is for how long saving waits for others who are about to."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, patience_s: float = PATIENCE_S) -> None:
         self.path = Path(path)
+        self._patience_s = patience_s
 
     def exists(self) -> bool:
         """Return whether there is a book."""
@@ -84,8 +89,22 @@ class BookFile:
             why = (error.strerror or str(error)).lower()
             raise FileProblem(f"{self.path}: cannot be written, {why}; choose another place") from None
         with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # freed when the file is closed
+            self._wait_for(lock)  # freed when the file is closed
             yield
+
+    def _wait_for(self, lock: IO[str]) -> None:
+        """Take the lock; raise `FileProblem` where somebody has had it for far longer than saving takes."""
+        end = time.monotonic() + self._patience_s
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    problem = f"another process has had {lock.name} locked for {self._patience_s:g} s"
+                    raise FileProblem(f"{self.path}: {problem}; see what it is about, and try again") from None
+                time.sleep(PACE_S)
+            else:
+                return
 
 
 def _checksum(body: Any) -> str:

@@ -17,10 +17,11 @@ from penstock.model.errors import InvalidInput
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.plan import Plan, digest
 from penstock.model.remaining import EXHAUSTED, capacities
-from penstock.model.routes import fewest_links
-from penstock.model.slotgraph import expand_links
 from penstock.model.taskgraph import sum_by
 from penstock.model.topology import Application
+
+POLICY = "sparcle"
+"""The policy by which paths are found where none is named."""
 
 
 class Request(NamedTuple):
@@ -58,10 +59,15 @@ class Found(NamedTuple):
 
 
 class Shortage(NamedTuple):
-    """Why there is no further path: one line, and the elements of which more would help."""
+    """Why there is no further path: one line, and the elements of which more would help, or that have failed.
+
+    Where a stream has no way, what cuts it off takes a while to find: `obstacles.explained` does.
+    """
 
     reason: str
     elements: tuple[str, ...] = ()
+    gone: bool = False  # nothing is left of these; the reason goes on with what became of it
+    cut_off: Room | None = None  # what was left where a stream has no way
 
 
 def paths_in_turn(request: Request, room: Room, described: Cluster) -> Iterator[Found]:
@@ -85,8 +91,8 @@ def next_path(request: Request, room: Room, described: Cluster) -> Found | Short
     if request.surest:
         decision = surest(planner, decision)
     if isinstance(decision.result, Infeasible):
-        cut = _cut_links(left) if decision.result.constraint is Constraint.ROUTE else ()
-        return Shortage(decision.result.reason, cut)
+        cut_off = decision.result.constraint is Constraint.ROUTE
+        return Shortage(decision.result.reason, cut_off=room if cut_off else None)
     assert decision.evaluation is not None, "a placement has been evaluated"
     limit = decision.evaluation.bottleneck
     if limit is None:
@@ -95,7 +101,7 @@ def next_path(request: Request, room: Room, described: Cluster) -> Found | Short
     element, kind = element_of(limit)
     there_is = capacities(room.cluster)[element][kind]
     if limit.capacity <= EXHAUSTED * there_is:
-        return Shortage(f"nothing is left of {element}, which every path would need", (element,))
+        return Shortage("every path would need what is gone", (element,), gone=True)
     plan = replace(planner.plan(decision), cluster_digest=digest(described))
     return Found(plan, *_needs(planner, decision, decision.result, room.cluster), limit.rate_tps, element, kind)
 
@@ -138,14 +144,3 @@ def _needs(
         name: float(w) for name, w in zip(cluster.slot_names, work, strict=True) if w and machine_of(name) in wide
     }
     return load, threads, {name: amount for name, amount in memory.items() if amount}
-
-
-def _cut_links(left: Cluster) -> tuple[str, ...]:
-    """Return the links without bandwidth that have no way round them."""
-    links = expand_links(left)
-    node = left.node_index
-    return tuple(
-        link.label
-        for link in left.links
-        if link.bandwidth_mbps == 0 and np.isinf(fewest_links(links, node[link.source])[node[link.target]])
-    )

@@ -1,4 +1,4 @@
-"""What would let a refused application in: the best rate or availability to be had, or more of one element.
+"""What would let a refused application in: more of an element, another one gone, or the best to be had as it is.
 
 Every remedy has been tried: the application was let into the same book with just that changed. How much more of an
 element is enough is found by bisection over its capacity, for the few elements that stood in the way; where more of
@@ -15,10 +15,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from penstock.control.book.attempts import ROUNDING, Attempt, attempt
+from penstock.control.book.obstacles import explained
 from penstock.control.book.paths import Request
 from penstock.control.book.room import Room, main_kind, room_of
 from penstock.estimate.availability import MOST_PATHS, carried, failed_sets
-from penstock.model.book import Book
+from penstock.model.book import Book, Booking
 from penstock.model.remaining import capacities
 from penstock.model.routes import BITS
 from penstock.model.slotgraph import MEGABIT
@@ -27,6 +28,7 @@ from penstock.model.topology import Application
 
 MOST_ALONE = 4  # elements of which more is tried alone
 MOST_TOGETHER = 6
+MOST_RELEASED = 4  # applications without which it is tried
 LEAST = 1e-6  # of the most that an element could need; less than that is not looked for
 HALVINGS = 11  # between the least and the most, as ratios: to 0.7 % of the increase
 PLACEMENTS = 300  # about; then what is known to be enough by then is the answer
@@ -40,14 +42,17 @@ class RemedyKind(StrEnum):
     AVAILABILITY = "availability"
     BANDWIDTH = "bandwidth"
     CPU = "cpu"
+    RELEASE = "release"
+    RESTORE = "restore"
+    PATHS = "paths"
 
 
 class Remedy(NamedTuple):
     """One change with which the application would have been let in."""
 
     kind: RemedyKind
-    element: str  # machine or link; empty where the application itself would ask for less
-    before: float  # tuples a second, a share of the time, Mbit/s, or core-seconds a second
+    element: str  # machine, switch or link, or an application to release; empty where it would ask for less itself
+    before: float  # tuples a second, a share of the time, Mbit/s, core-seconds a second, or a number
     after: float
     text: str  # for a person
     also: tuple["Remedy", ...] = ()  # what else would have to be different at the same time
@@ -61,11 +66,11 @@ class Trials:
         self.room = room_of(book)
         self._left = PLACEMENTS
 
-    def attempt(self, room: Room, request: Request | None = None) -> Attempt | None:
-        """Try with another room or another request; None when there has been enough trying."""
+    def attempt(self, room: Room | None, request: Request | None = None, book: Book | None = None) -> Attempt | None:
+        """Try with another room, request or book; None when there has been enough trying."""
         if self._left <= 0:
             return None
-        found = attempt(self.book, request or self.request, room)
+        found = attempt(book or self.book, request or self.request, room)
         self._left -= len(found.paths) + 1
         return found
 
@@ -74,32 +79,104 @@ class Trials:
         found = self.attempt(room, request)
         return found is not None and found.met
 
+    def met_in(self, book: Book) -> bool:
+        """Return whether another book would have let the application in."""
+        found = self.attempt(None, book=book)
+        return found is not None and found.met
+
 
 def remedies(book: Book, request: Request, refused: Attempt) -> tuple[Remedy, ...]:
-    """Return what would let a guaranteed application in, the smallest increase of an element first.
+    """Return what would let an application in: restored elements or more paths, the smallest increases, then the rest.
 
-    For best effort there is only the availability to change: any capacity at all is enough for a rate.
+    For best effort, where there is no path, any capacity at all is enough for a rate.
     """
-    found = [_best_availability(request, refused)]
+    trials = Trials(book, request)
+    found = [_restored(trials, refused)]
     if request.application.guaranteed_tps is not None:
-        trials = Trials(book, request)
+        # First what takes few trials, as they are limited.
+        found.append(_more_paths(trials, refused))
+        released = _released(trials, refused)
         rate = _best_rate(trials, refused) if len(refused.paths) <= MOST_PATHS else None
-        more = [_more_of(trials, element) for element in _in_the_way(request, refused)[:MOST_ALONE]]
+        more = [_more_of(trials, element) for element in _in_the_way(trials, refused)[:MOST_ALONE]]
         alone = sorted((remedy for remedy in more if remedy is not None), key=_increase)
         several = None if alone else _more_of_several(trials, refused)
-        found = [*alone, several, rate, *found]
-    return tuple(remedy for remedy in found if remedy is not None)
+        found += [*alone, several, released, rate]
+    elif not refused.paths:
+        found += [_any_more(trials, refused), _released(trials, refused)]
+    return tuple(remedy for remedy in [*found, _best_availability(request, refused)] if remedy is not None)
+
+
+def _restored(trials: Trials, refused: Attempt) -> Remedy | None:
+    """Return what has failed and would be enough if it worked: what stands in the way, one of the others, or all."""
+    failed, short = trials.book.failed, refused.shortage.elements if refused.shortage is not None else ()
+    if not refused.paths and refused.shortage is not None and short and not refused.shortage.gone:
+        return None  # a pin to what has failed: the reason says it
+    first = [name for name in short if name in failed]
+    for names in [first, *([name] for name in failed[:MOST_ALONE]), list(failed)]:
+        if names and trials.met_in(replace(trials.book, failed=tuple(name for name in failed if name not in names))):
+            text = f"restoring {' and '.join(names)} would let it in"
+            found = [Remedy(RemedyKind.RESTORE, name, 0.0, 1.0, text) for name in names]
+            return found[0]._replace(also=tuple(found[1:]))
+    return None
+
+
+def _released(trials: Trials, refused: Attempt) -> Remedy | None:
+    """Return the guaranteed application of the lowest rate without which there would be room; None: no single one.
+
+    First are those that use what stands in the way.
+    """
+    book, way = trials.book, set(_in_the_way(trials, refused))
+
+    def last(booking: Booking) -> tuple[bool, float]:
+        return all(way.isdisjoint(path.load) for path in booking.paths), booking.wanted_tps or 0.0
+
+    for booking in sorted((one for one in book.bookings if one.guaranteed), key=last)[:MOST_RELEASED]:
+        if trials.met_in(replace(book, bookings=tuple(other for other in book.bookings if other is not booking))):
+            rate = booking.wanted_tps or 0.0
+            text = f"releasing {booking.name}, which is guaranteed {rate:.{DIGITS}g}/s, would make room"
+            return Remedy(RemedyKind.RELEASE, booking.name, rate, 0.0, text)
+    return None
+
+
+def _more_paths(trials: Trials, refused: Attempt) -> Remedy | None:
+    """Return how many paths would be enough, where as many as were allowed are not."""
+    request = trials.request
+    if len(refused.paths) < request.paths or request.paths >= MOST_PATHS:
+        return None
+    found = trials.attempt(trials.room, request._replace(paths=MOST_PATHS))
+    if found is None or not found.met:
+        return None
+    number = len(found.paths)
+    return Remedy(RemedyKind.PATHS, "", request.paths, number, f"{number} paths instead of {request.paths} would do")
+
+
+def _any_more(trials: Trials, refused: Attempt) -> Remedy | None:
+    """Return the elements of which any more than there is would let a best-effort application in."""
+    more = _enough_of(trials, refused)
+    if not more:
+        return None
+    found = []
+    for element, amount in more.items():
+        kind, unit, thing, _ = _measure(trials.room, element)
+        now = _capacity(trials.room, element)
+        found.append(Remedy(kind, element, now / unit, (now + amount) / unit, f"{thing} {element}"))
+    text = f"any more of {' and of '.join(remedy.text for remedy in found)} would let it in"
+    return found[0]._replace(text=text, also=tuple(found[1:]))
 
 
 def _increase(remedy: Remedy) -> float:
     return remedy.after / remedy.before if remedy.before > 0 else math.inf
 
 
-def _in_the_way(request: Request, refused: Attempt) -> list[str]:
-    """Return the elements that limit the paths found to less than is wanted, or prevent another one."""
-    wanted = request.application.guaranteed_tps or 0.0
-    short = refused.shortage.elements if refused.shortage is not None else ()
-    return list(dict.fromkeys([*(path.limit for path in refused.paths if path.rate_tps < wanted), *short]))
+def _in_the_way(trials: Trials, refused: Attempt) -> list[str]:
+    """Return the elements that limit the paths found to less than is wanted, or prevent another one.
+
+    Not those that have failed: more of these is of no use.
+    """
+    wanted = trials.request.application.guaranteed_tps or 0.0
+    short = explained(trials.request, refused.shortage).elements if refused.shortage is not None else ()
+    names = dict.fromkeys([*(path.limit for path in refused.paths if path.rate_tps < wanted), *short])
+    return [name for name in names if name not in trials.book.failed]
 
 
 def _best_availability(request: Request, refused: Attempt) -> Remedy | None:
@@ -142,15 +219,9 @@ def _more_of(trials: Trials, element: str) -> Remedy | None:
 
 def _more_of_several(trials: Trials, refused: Attempt) -> Remedy | None:
     """Return the least capacities of several elements that are enough together; None where they would be too many."""
-    more: dict[str, float] = {}
-    tried: Attempt | None = refused
-    while tried is None or not tried.met:
-        way = _in_the_way(trials.request, tried) if tried is not None else []
-        element = next((name for name in way if name not in more), None)
-        if element is None or len(more) == MOST_TOGETHER:
-            return None
-        more[element] = _plenty(trials, element)
-        tried = trials.attempt(_all_raised(trials.room, more))
+    more = _enough_of(trials, refused)
+    if not more:
+        return None
     # First all by the same share of what each could need, then each by itself: else the first would shift the whole
     # application to the elements of which there is still plenty.
     share = _smallest(lambda part: trials.met(_all_raised(trials.room, more, part)))
@@ -160,6 +231,20 @@ def _more_of_several(trials: Trials, refused: Attempt) -> Remedy | None:
         remedy, enough = _least(trials, enough, element)
         found.append(remedy)
     return found[0]._replace(text=" and ".join(remedy.text for remedy in found), also=tuple(found[1:]))
+
+
+def _enough_of(trials: Trials, refused: Attempt) -> dict[str, float]:
+    """Return how much more of which elements is more than enough together; none where they would be too many."""
+    more: dict[str, float] = {}
+    tried: Attempt | None = refused
+    while tried is None or not tried.met:
+        way = _in_the_way(trials, tried) if tried is not None else []
+        element = next((name for name in way if name not in more), None)
+        if element is None or len(more) == MOST_TOGETHER:
+            return {}
+        more[element] = _plenty(trials, element)
+        tried = trials.attempt(_all_raised(trials.room, more))
+    return more
 
 
 def _all_raised(room: Room, more: Mapping[str, float], share: float = 1.0) -> Room:
@@ -173,15 +258,12 @@ def _least(trials: Trials, plenty: Room, element: str) -> tuple[Remedy, Room]:
     now, most = _capacity(trials.room, element), _capacity(plenty, element)
     share = _smallest(lambda part: trials.met(plenty.raised(element, (part - 1.0) * (most - now))))
     enough = now + share * (most - now)
-    machine = element in trials.room.cluster.machine_index
-    unit = 1.0 if machine else MEGABIT
+    kind, unit, thing, measure = _measure(trials.room, element)
     rounded = _ceiling(enough / unit)
     if trials.met(plenty.raised(element, rounded * unit - most)):  # a little more is enough, too, but has to be tried
         enough = rounded * unit
     after, before = enough / unit, now / unit
-    thing, measure = ("machine", "cores' worth of cpu") if machine else ("link", "Mbit/s")
     text = f"{thing} {element} would need {after:.{DIGITS}g} {measure} instead of {before:.{DIGITS}g}"
-    kind = RemedyKind.CPU if machine else RemedyKind.BANDWIDTH
     return Remedy(kind, element, before, after, text), plenty.raised(element, enough - most)
 
 
@@ -194,19 +276,27 @@ def _smallest(enough: Callable[[float], bool]) -> float:
     return high
 
 
+def _measure(room: Room, element: str) -> tuple[RemedyKind, float, str, str]:
+    """Return of which kind more of an element is, its unit in ours, what the element is called, and its unit's name."""
+    if element in room.cluster.machine_index:
+        return RemedyKind.CPU, 1.0, "machine", "cores' worth of cpu"
+    return RemedyKind.BANDWIDTH, MEGABIT, "link", "Mbit/s"
+
+
 def _capacity(room: Room, element: str) -> float:
     """Return an element's capacity, in bits or core-seconds a second."""
     return capacities(room.cluster)[element][main_kind(room.cluster, element)]
 
 
 def _plenty(trials: Trials, element: str) -> float:
-    """Return how much more of an element is enough for all paths, each at the rate asked for."""
+    """Return how much more of an element is enough for all paths, each at the rate asked for; best effort: at 1/s."""
     application, room = trials.request.application, trials.room
     tasks = expand_tasks(application)
     machine = element in room.cluster.machine_index
     load = float((tasks.cpu * tasks.gain).sum()) if machine else _bits(application)
     missing = min(room.left[element][main_kind(room.cluster, element)], 0.0)
-    return load * (application.guaranteed_tps or 0.0) * trials.request.paths - missing
+    wanted = 1.0 if application.guaranteed_tps is None else application.guaranteed_tps
+    return load * wanted * trials.request.paths - missing
 
 
 def _bits(application: Application) -> float:

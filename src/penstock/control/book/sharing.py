@@ -33,7 +33,7 @@ class Usage(NamedTuple):
 
     element: str
     kind: str  # machine (core-seconds), link (bits), or a resource
-    capacity: float  # now; 0 when it has failed
+    capacity: float  # now; 0 when it cannot be used
     guaranteed: float  # kept for guaranteed applications
     best_effort: float
 
@@ -98,7 +98,7 @@ def _paths(book: Book, guaranteed: bool) -> list[tuple[PathKey, BookedPath]]:
 def _capacities(book: Book) -> dict[str, dict[str, float]]:
     """Return what every element can do now."""
     return {
-        element: {kind: 0.0 if element in book.failed else amount for kind, amount in kinds.items()}
+        element: {kind: 0.0 if element in book.unusable else amount for kind, amount in kinds.items()}
         for element, kinds in capacities(scaled(book.cluster, book.capacities)).items()
     }
 
@@ -111,7 +111,7 @@ def _kept(book: Book) -> tuple[dict[PathKey, float], dict[str, dict[str, float]]
         rooms = [
             left[element][kind] / amount
             for element, kinds in path.load.items()
-            if element not in book.failed
+            if element not in book.unusable
             for kind, amount in kinds.items()
             if amount > 0
         ]

@@ -245,26 +245,30 @@ class Operator:
             self._does_not_start(application, path, in_a_line(error))
             return
         path.busy, path.phase, path.limits = True, Phase.STARTING, prepared.limits
+        path.heard, path.lower = True, {}
         self._spawn(lambda: self._done.put((path, begin(self._start, prepared, splits, name))))
 
     def _limit(self, application: LiveApplication, path: LivePath, run: PathRun) -> None:
-        """Have a run keep to the rate that its path has in the book."""
-        limits = limits_of(application.booking, path.booked)
+        """Have a run keep to the rate that its path has in the book, or to less where somebody has set that."""
+        limits = path.allowed(limits_of(application.booking, path.booked))
         if limits == path.limits:
             return
-        before, path.limits = sum(path.limits.values()), limits
+        before, path.limits, path.heard = _limit(path.limits), limits, False
         try:
             run.limit(limits)
+            path.heard = True
         except Exception as error:  # it has just ended, which the next step will see
             self._tell(f"warning: {application.name}: path {path.name} keeps its rate: {in_a_line(error)}")
             return
-        self._tell(f"{application.name}: path {path.name} now at {_tps(path.booked.rate_tps)}, was {_tps(before)}")
+        booked, now = path.booked.rate_tps, sum(limits.values())
+        limited = f" of the {_tps(booked)} booked" if path.lower and now < booked else ""
+        self._tell(f"{application.name}: path {path.name} now at {_tps(now)}{limited}, was {before}")
 
     def _finish(self, application: LiveApplication, path: LivePath, manner: Manner) -> None:
         run, name, splits, within, patience = path.run, path.name, application.splits, self._drain_s, self._stop_s
         assert run is not None, "it is ended because it runs"
         if path.goal is Goal.DOWN and manner is Manner.STOP and path.phase is not Phase.STUCK:
-            failed = ", ".join(element for element in path.booked.elements if element in self._book.failed)
+            failed = ", ".join(self._book.failed_of(path.booked))
             self._tell(f"{application.name}: path {name} uses {failed}, which has failed: it is given up")
         path.busy, path.phase = True, Phase.DRAINING if manner is Manner.DRAIN else Phase.STOPPING
         self._spawn(lambda: self._done.put((path, finish(run, manner, within, patience, splits, name))))
@@ -373,13 +377,19 @@ class Operator:
             self._looked = now
             for application in self.applications.values():
                 for path in application.paths:
-                    if path.run is not None:
-                        with self._telling():
-                            path.seen = path.run.status()
+                    with self._telling():
+                        if path.look(limits_of(application.booking, path.booked)):
+                            self._limited(application, path)
         elif self._written is not None and self.state().standing == self._written.standing:
             return
         if self.book is not None:
             self._keep()
+
+    def _limited(self, application: LiveApplication, path: LivePath) -> None:
+        """Tell of a limit that was set by others; one that is too high is taken back by the next step."""
+        what = f"was set to {_limit(path.limits)} by somebody else, where {_tps(path.booked.rate_tps)} is booked"
+        said = "what is lower stands while its run goes on" if path.lower else "that is taken back"
+        self._tell(f"{application.name}: path {path.name} {what}; {said}")
 
     def _keep(self) -> None:
         self._written = self.state()
@@ -407,6 +417,10 @@ def _signature(path: Path) -> tuple[int, ...]:
 
 def _tuples(count: int) -> str:
     return "1 tuple" if count == 1 else f"{count:,} tuples"
+
+
+def _limit(limits: Mapping[str, float]) -> str:
+    return _tps(sum(limits.values())) if limits else "no limit"
 
 
 def _tps(rate: float) -> str:

@@ -4,6 +4,7 @@ Starting a run and ending it are functions of their own, to be called in another
 and the split logs, and return what became of it.
 """
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ class LivePath:
     run: PathRun | None = None
     busy: bool = False  # something is being done to it in another thread
     limits: Mapping[str, float] = field(default_factory=dict)  # in force
+    heard: bool = True  # whether its run took the limits that it was told last
+    lower: Mapping[str, float] = field(default_factory=dict)  # those of them that somebody else has set, by source
     again_at: float = 0.0  # when it may be started again
     begun_at: float = 0.0
     mishaps: int = 0  # failures in a row
@@ -68,6 +71,28 @@ class LivePath:
         if self.phase in (Phase.ENDED, Phase.IMPOSSIBLE):
             return False
         return self.phase is not Phase.RESTING or now >= self.again_at
+
+    def look(self, booked: Mapping[str, float]) -> bool:
+        """Ask its run how it is; return whether somebody else has changed its limits since.
+
+        What they set stands where it is lower than what is booked; what is higher does not, as others have been
+        promised the rest.
+        """
+        if self.run is None:
+            return False
+        self.seen = self.run.status()
+        now, had = self.seen.limits, self.limits
+        if self.busy or not self.heard or now == had:
+            return False
+        changed = {source: now.get(source, math.inf) for source in had if now.get(source) != had[source]}
+        lower = {source: rate for source, rate in changed.items() if rate < booked.get(source, math.inf)}
+        self.lower = {source: rate for source, rate in self.lower.items() if source not in changed} | lower
+        self.limits = dict(now)
+        return True
+
+    def allowed(self, booked: Mapping[str, float]) -> dict[str, float]:
+        """Return the limits that its run ought to have, where these are booked: lower where somebody wants it so."""
+        return {source: min(rate, self.lower.get(source, rate)) for source, rate in booked.items()}
 
     def state(self) -> PathState:
         """Return what is to be said of it now, without asking its run."""

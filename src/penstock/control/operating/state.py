@@ -116,6 +116,19 @@ def read_state(book: Path | str) -> OperatorState | None:
         raise FileProblem(f"{path}: not what an operator writes, {error}; restore a copy of it: {meaning}") from None
 
 
+def path_of(run: Path, machines: str | None) -> PathState | None:
+    """Return the path that a run belongs to, where an operator runs it; `machines` is the folder that it shares."""
+    if machines is None:
+        return None
+    folder = Path(machines).parent
+    try:
+        state = msgspec.json.decode(folder.with_name(f"{folder.name}.json").read_bytes(), type=OperatorState)
+    except (OSError, msgspec.DecodeError):  # the machines are shared by others than an operator
+        return None
+    mine = (path for path in state.paths if path.run and Path(path.run).absolute() == run.absolute())
+    return next(mine, None) if state.alive else None
+
+
 def write_state(book: Path | str, state: OperatorState) -> None:
     """Keep a state, as a whole or not at all."""
     write_whole(state_file(book), msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
