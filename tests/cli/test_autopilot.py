@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.autopilot import line
+from penstock.model.status import PilotStatus
 from tests.conftest import Ran
 from tests.fake_run import Served
 
@@ -26,6 +28,12 @@ def test_asks_and_steers_the_autopilot_of_a_run(penstock: Penstock, run: Served)
     assert penstock("autopilot", "off", "--act", *where).code == 0
     assert json.loads(penstock("autopilot", "status", *where, "--json").out)["policy"] is None
     assert run.handle.steered == [(None, None), ("local-search:seconds=1", True), ("off", False), (None, None)]
+
+
+def test_says_of_one_that_is_put_off_what_it_still_ends() -> None:
+    still = PilotStatus(policy=None, state="measuring after decision 2")
+    assert line(still, put_off=True) == "autopilot off; first it ends what is under way: measuring after decision 2"
+    assert line(PilotStatus(policy=None), put_off=True) == "autopilot off"
 
 
 def test_refuses_a_policy_that_nobody_knows_before_asking(penstock: Penstock, run: Served) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 import penstock as ps
 from penstock.cli.explore import _conclude
-from penstock.control.exploration.index import Index
+from penstock.control.exploration.index import Explored, Index
+from penstock.control.exploration.twin import explore_twin
 from penstock.model.costs import ComponentCosts, Costs
+from penstock.model.errors import InvalidInput
 from penstock.model.files import save
 from tests.conftest import Ran
 
@@ -58,6 +60,8 @@ def test_charges_measured_costs(penstock: Callable[..., Ran], inputs: tuple[Path
         (["word-count"], "app: expected APP and CLUSTER, or --run RUN"),
         (["word-count", "li-10", "--hold", 45], "hold: expected a multiple of the window of 30 s"),
         (["word-count", "li-10", "--window", 0], "window: expected a number > 0"),
+        (["word-count", "li-10", "--settle", "inf"], "settle: expected a number ≥ 0, got inf; choose another --settle"),
+        (["word-count", "li-10", "--rates", "1e6:1e7"], "rates: none of 200 random placements"),
         (["word-count", "li-10", "--rates", "9:3"], "rates: expected LOW:HIGH, tuples a second, such as 500:2000"),
         (["word-count", "li-10", "--run", "latest"], "run: expected APP and CLUSTER or --run"),
         (["word-count", "li-10", "--most-latency", 9], "--most-latency: is for --run"),
@@ -76,6 +80,38 @@ def test_refuses_in_one_line(
     assert ran.code == 2
     assert problem in ran.err
     assert len(ran.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (InvalidInput("rates", "nothing carries it"), "rates: nothing carries it"),
+        (KeyboardInterrupt(), "it was stopped"),
+    ],
+)
+def test_one_that_ends_early_has_an_index_of_what_was_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], problem: BaseException, told: str
+) -> None:
+    def tried(name: str, _: Explored) -> None:
+        if name == "explore-001":
+            raise problem
+
+    application = msgspec.structs.replace(ps.application("word-count"), rate_tps={"source": 100.0})
+    machines, out = ps.cluster("homogeneous-8"), tmp_path / "out"
+    index = explore_twin(application, machines, out, placements=9, settle_s=0.0, hold_s=1.0, window_s=1.0, tried=tried)
+    assert index.stopped == told
+    assert sorted(index.runs) == sorted(path.stem for path in out.glob("*.parquet")) == ["explore-000", "explore-001"]
+    _conclude(index, out / "placements.json")
+    assert capsys.readouterr().out.splitlines()[-1] == f"it ended early: {told}"
+
+
+def test_says_how_to_go_on_with_the_windows_that_placements_were_held_for(
+    penstock: Callable[..., Ran], inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    ran = penstock("explore", *inputs, *SHORT, "--placements", 1, "--output", tmp_path / "out")
+    assert "1 placement of word-count" in ran.out
+    assert f"next: penstock pipeline run --input {tmp_path / 'out'} --output TABLES --window 1" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -92,7 +128,8 @@ def test_says_truly_whether_tasks_are_where_they_were(
     index = Index(
         application="a", cluster="c", live=True, runs={}, stopped="the run has ended", left=left, **times
     )  # fmt: skip
-    _conclude(index, tmp_path / "placements.json")
+    _conclude(index, None)
     printed = capsys.readouterr().out
+    assert "0 placements of a on c, live; nothing is written\n" in printed
     assert told in printed
     assert ("tasks are where they were" in printed) == (not left)

@@ -48,6 +48,16 @@ def test_history_draws_latency_over_time(penstock: Penstock, folder: Path, tmp_p
     assert penstock("history", folder, "--plot", tmp_path / "h.doc").code == 2
 
 
+def test_the_picture_says_what_its_lines_and_marks_are(penstock: Penstock, folder: Path, tmp_path: Path) -> None:
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        penstock("history", folder, "--plot", tmp_path / "h.svg")
+    drawn = (tmp_path / "h.svg").read_text()
+    for text in ("latency (ms)", "time since the run began (s)", "mean", "p99", "kept", "bound, while judged", "held"):
+        assert drawn.count(f">{text}<") == 1, text
+
+
 def test_history_of_a_run_without_an_autopilot_says_so(penstock: Penstock, tmp_path: Path) -> None:
     info = create("chain", tmp_path / "runs")
     ran = penstock("history", info.path)

@@ -75,6 +75,44 @@ def test_machines_have_a_bar_and_their_tasks(status: Status) -> None:
     assert row(lines, "m1") == ["m1", "3", "██████████", "97%", "0.400", "split[1,3]", "out[0]"]
 
 
+def spread_out(status: Status) -> tuple[Status, set[str]]:
+    """Return it with tasks whose numbers make no ranges, and what is to be read of those on one machine."""
+    tasks = {f"{name}[{number}]": f"m{number % 2}/0" for name in ("split", "a-longer-name") for number in range(80)}
+    return msgspec.structs.replace(status, placement=tasks), {str(number) for number in range(0, 80, 2)}
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_all_tasks_of_a_machine_can_be_read_however_many_there_are(status: Status, width: int) -> None:
+    many_tasks, even = spread_out(status)
+    lines = drawn(many_tasks, width)
+    start = next(place for place, line in enumerate(lines) if line.startswith("m0"))
+    end = next(place for place, line in enumerate(lines) if line.startswith("m1"))
+    listed = " ".join(line[lines[start].index("split[") :] for line in lines[start:end])
+    for name in ("split", "a-longer-name"):
+        numbers = listed.partition(f"{name}[")[2].partition("]")[0]
+        assert {number.strip() for number in numbers.split(",")} == even
+    assert max(map(len, lines)) <= width
+    assert "…" not in listed
+
+
+def test_tasks_are_shortened_only_where_a_terminal_is_too_low_for_all(status: Status) -> None:
+    many_tasks, _ = spread_out(status)
+    low = drawn(many_tasks, height=24)
+    assert len(low) <= 24
+    assert row(low, "m0")[:5] == ["m0", "3", "██████░░░░", "62%", "0.400"]
+    assert [line for line in low if line.endswith("…") and line.startswith(("m0", "m1"))]
+    assert drawn(many_tasks, height=60) == drawn(many_tasks)
+
+
+def test_a_long_name_of_a_machine_and_what_is_said_of_it_are_folded(status: Status) -> None:
+    name, why = "a-machine-with-a-name-of-34-letters", "in quarantine until 14:25:01, lost 3 times in 60 s"
+    odd = MachineStatus(name=name, host="h", tasks=0, cpu=0.5, alive=False, note=why)
+    lines = drawn(msgspec.structs.replace(status, machines=[odd]), width=80)
+    start = next(place for place, line in enumerate(lines) if line.startswith(name[:20]))
+    assert lines[start + 1].startswith(name[20:])
+    assert " ".join(line[54:].strip() for line in lines[start : start + 3]) == why
+
+
 def test_what_there_is_to_say_is_below(status: Status) -> None:
     busy = msgspec.structs.replace(status, operation="moving split[2] to m2/0")
     assert drawn(busy, note="draining; Ctrl-C again stops at once")[-3:] == [

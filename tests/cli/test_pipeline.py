@@ -64,5 +64,10 @@ def test_mistakes_are_told_in_one_line(penstock: Callable[..., Ran], tmp_path: P
     empty = penstock("pipeline", "run", "--input", tmp_path, "--output", tmp_path / "tables")
     assert "holds no telemetry (*.parquet); run an application first" in empty.err
     window = penstock("pipeline", "run", "--input", tmp_path, "--output", tmp_path, "--window", 0)
-    assert "window: expected seconds, more than 0, found 0" in window.err
+    assert "window: expected seconds, more than 0, got 0" in window.err
+    (tmp_path / "file").write_text("")
+    taken = penstock("pipeline", "run", "--input", tmp_path, "--output", tmp_path / "file")
+    assert "is not a folder; choose another --output" in taken.err
+    master = penstock("pipeline", "run", "--input", tmp_path, "--output", tmp_path / "tables", "--master", "here")
+    assert "master: expected local[n], spark://host:port, yarn or k8s://…, got 'here'" in master.err
     assert not (tmp_path / "tables").exists()

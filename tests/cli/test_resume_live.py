@@ -9,7 +9,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from penstock.runtime.checkpoints import numbers
+from penstock.runtime.checkpoints import numbers, read_manifest
 from penstock.runtime.folder import RunInfo, latest, load
 from penstock.runtime.storage import Posix
 from tests.cli.test_run_live import Terminal
@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_one_that_was_stopped_at_once_go
     assert f"has ended; next: penstock run --resume {info.path}" in ran.out
     assert "goes on from checkpoint" in run.end().out
     last = max(numbers(Posix(), str(info.checkpoints_path)))
-    damage(info, last, "w0.e1")
+    damage(info, last, read_manifest(Posix(), str(info.checkpoints_path), last).tasks[0].file)
 
     again = terminal("run", "--resume", info.path, "--duration", 1)
     ended = again.end()

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock.pipeline.session import session
-from penstock.runtime.folder import latest
+from penstock.runtime import socket as control
+from penstock.runtime.folder import RunInfo, latest
 from penstock.runtime.spark.executors import embedded_master, spark_settings
 from tests.conftest import Ran
 from tests.runtime.words import Count, last_counts, truth, words
@@ -52,7 +53,7 @@ def spark(tmp_path: Path) -> Iterator[SparkSession]:
 
 def test_it_runs_moves_ends_and_fails_as_it_says(penstock: Penstock, spark: SparkSession, tmp_path: Path) -> None:
     runs = ("--runs", tmp_path / "runs")
-    ran = penstock("run", FLOW, "--rate", 200, "--duration", 1, *runs, "--sample", 50, "--in-flight", 100)
+    ran = penstock("run", FLOW, "--rate", 200, "--duration", 3, *runs, "--sample", 50, "--in-flight", 100)
     assert ran.code == 0, ran.err
     assert "the time is up, draining" in ran.err
     info = latest(tmp_path / "runs")
@@ -83,15 +84,20 @@ def test_it_runs_moves_ends_and_fails_as_it_says(penstock: Penstock, spark: Spar
 
 MODULE = """
 import penstock as ps
-from valve_parts import Many, sentence, split
+from valve_parts import Many, Slow, sentence, split
 
-flow = ps.Dataflow("valves")
-lines = flow.source("lines", ps.Generated(sentence, rate=300))
-words = flow.flat_map("split", split, lines, parallelism=2)
-counts = flow.operator("count", Many, words.fields(ps.Named("word")))
-flow.sink("out", ps.JsonLines("output"), counts)
+def make(operator):
+    flow = ps.Dataflow("valves")
+    lines = flow.source("lines", ps.Generated(sentence, rate=300))
+    words = flow.flat_map("split", split, lines, parallelism=2)
+    counts = flow.operator("count", operator, words.fields(ps.Named("word")))
+    flow.sink("out", ps.JsonLines("output"), counts)
+    return flow
+
+flow, slow = make(Many), make(Slow)
 """
 PARTS = """
+import time
 import penstock as ps
 
 def sentence(number: int) -> str:
@@ -108,6 +114,11 @@ class Many(ps.Operator[str, tuple[str, int]]):
     def process(self, value):
         self.counts[value] = self.counts.get(value, 0) + 1
         return [(value, self.counts[value])]
+
+class Slow(Many):
+    def open(self, context):
+        time.sleep(8)
+        super().open(context)
 """
 
 
@@ -157,7 +168,7 @@ class Terminal:
         return found
 
     def wait_until_alone(self) -> None:
-        deadline = monotonic() + 30
+        deadline = monotonic() + LIMIT_S
         while left := self.descendants():
             assert monotonic() < deadline, left
             sleep(0.1)
@@ -180,6 +191,14 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         each.process.communicate()
 
 
+def wait_for_output(info: RunInfo) -> None:
+    """Wait until tuples have gone all the way."""
+    deadline = monotonic() + LIMIT_S
+    while not control.ask(info, control.GetStatus()).written:
+        assert monotonic() < deadline
+        sleep(0.05)
+
+
 def counted(folder: Path) -> dict[str, int]:
     """Return the last count of every word, and see that none is missing."""
     rows = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
@@ -196,6 +215,7 @@ def test_ctrl_c_drains_an_application_of_the_users_own_and_leaves_no_process(
     run = terminal("run", "valve_app:flow")
     run.until("running:")
     assert any("java" in line for line in run.descendants())
+    wait_for_output(latest(tmp_path / "runs"))
     run.interrupt()
     ran = run.end()
     assert ran.code == 0, ran.err
@@ -215,7 +235,7 @@ def test_ctrl_c_drains_an_application_of_the_users_own_and_leaves_no_process(
 def test_ctrl_c_while_it_starts_ends_it_in_one_line_and_leaves_no_process(
     terminal: Callable[..., Terminal], tmp_path: Path, moment: str
 ) -> None:
-    run = terminal("run", "valve_app:flow", "--emulate", "hetero-small")
+    run = terminal("run", "valve_app:slow", "--emulate", "hetero-small")  # slow, so that it surely still starts
     run.until(moment)
     sleep(0.5)
     run.interrupt()

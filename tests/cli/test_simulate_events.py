@@ -44,7 +44,7 @@ def test_a_plan_a_picture_and_telemetry(penstock: Penstock, tmp_path: Path) -> N
     plan, picture, kept = tmp_path / "plan.toml", tmp_path / "twin.png", tmp_path / "kept"
     assert penstock("plan", "word-count", "li-10", "--policy", "r-storm", "--save", plan).code == 0
     costs = tmp_path / "costs.toml"
-    save(Costs(hop_cpu=1e-5, window=64), costs)
+    save(Costs(hop_cpu=1e-5, window=64, delay_variation=0.3), costs)
     ran = penstock(
         "simulate", "word-count", "li-10", *SHORT, "--plan", plan, "--plot", picture, "--records", kept,
         "--costs", costs,
@@ -67,3 +67,31 @@ def test_what_only_events_have_is_refused_without_them(penstock: Penstock, optio
     ran = penstock("simulate", "word-count", "li-10", *option)
     assert ran.code != 0
     assert "expected --events beside it" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--rate", "0"], "rate: expected tuples a second > 0, got 0; choose another --rate, or leave it out"),
+        (["--rate", "inf"], "rate: expected tuples a second > 0, got inf; choose another --rate"),
+        (["--duration", "0"], "duration: expected a number of seconds > 0, got 0; choose another --duration"),
+        (["--look-ahead", "0"], "look-ahead: expected none beside --events"),
+        (["--slot-ms", "0"], "slot-ms: expected none beside --events"),
+        (["--check"], "check: expected none beside --events"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_and_not_passed_over(
+    penstock: Penstock, arguments: list[str], problem: str
+) -> None:
+    ran = penstock("simulate", "word-count", "li-10", "--events", *arguments)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert problem in ran.err
+
+
+def test_a_folder_for_telemetry_that_cannot_be_made_is_told_before_anything_is_simulated(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    ran = penstock("simulate", "word-count", "li-10", "--events", "--duration", "1e5", "--records", tmp_path / "file")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "is not a folder; choose another --records" in ran.err

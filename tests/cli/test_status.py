@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,14 @@ def test_shows_the_latest_run_with_rates_times_machines_and_tasks(penstock: Pens
     assert ran.code == 0
     for text in ("emulated on trio (3 machines)", "1,233", "p99 12.3 ms", "97%", "split[1,3]", "warning: 2 cores"):
         assert text in ran.out
+
+
+def test_no_task_is_cut_off_when_it_is_piped(penstock: Penstock, run: Served) -> None:
+    run.handle.placement = {f"split[{number}]": f"m{number % 2}/0" for number in range(200)}
+    out = penstock("status", run.info.path).out
+    for number in range(200):
+        assert re.search(rf"[\[, ]{number}[\],]", out), number
+    assert "…" not in out
 
 
 def test_a_run_can_be_named_or_its_folder_given(penstock: Penstock, run: Served) -> None:

@@ -111,6 +111,28 @@ def test_refuses_tables_that_are_not_there_or_of_another_application(
         assert told in ran.err
 
 
+def test_says_that_a_prediction_was_stretched_only_where_it_was(penstock: Penstock, models: Path) -> None:
+    policies = [part for name in ("round-robin", "r-storm", "t-heron", "random") for part in ("--policy", name)]
+    ran = penstock("plan", "word-count", "li-10", *policies, "--model", models, "--rate", 100)
+    assert ran.code == 0, ran.err
+    assert "longest path alone" not in ran.out
+    full = penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 15_000)
+    assert "its fullest machine, slot or link needs 97% of what it has; the longest path alone takes" in full.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--rate", 0], "rate: expected tuples a second > 0, got 0; choose another --rate"),
+        (["--tables", "pyproject.toml"], "pyproject.toml: there is no such folder; check --tables"),
+    ],
+)
+def test_refuses_a_load_that_is_none(penstock: Penstock, models: Path, arguments: list[object], problem: str) -> None:
+    ran = penstock("plan", "word-count", "li-10", "--policy", "predictive", "--model", models, *arguments)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert problem in ran.err
+
+
 def test_explains_the_slowest_paths(penstock: Penstock, models: Path) -> None:
     asked = ("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100, "--explain")
     ran = penstock(*asked, "--json")
@@ -190,6 +212,22 @@ def test_trains_and_evaluates(penstock: Penstock, tmp_path: Path) -> None:
     assert rows["paths"]["windows"] == 18
     assert rows["in->split"]["accuracy"]["model"] > rows["in->split"]["accuracy"]["mean"]
     assert plot.stat().st_size > 10_000
+
+
+def test_the_picture_of_accuracy_names_its_axes_their_unit_and_its_colours(tmp_path: Path) -> None:
+    import matplotlib
+
+    from penstock.cli.evaluate_plots import plot_accuracy
+
+    kinds = [("component", "split"), ("stream", "split->count"), ("overall", "paths"), ("overall", "trees")]
+    predicted = {"model": [0.001, 0.002], "linear": [0.001, 0.003], "mean": [0.0015, 0.0015]}
+    compared = [Compared(of, name, [0.001, 0.0021], predicted) for of, name in kinds]
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        plot_accuracy(compared, "word-count", tmp_path / "accuracy.svg")
+    drawn = (tmp_path / "accuracy.svg").read_text()
+    assert drawn.count("measured (ms)") == drawn.count("predicted (ms)") == len(kinds)
+    for text in ("model, of the whole", "mean predictor", "predicted = measured"):
+        assert text in drawn
 
 
 def test_shows_accuracy_beside_that_of_simpler_models(capsys: pytest.CaptureFixture[str]) -> None:

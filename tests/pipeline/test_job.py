@@ -175,7 +175,7 @@ def test_what_a_job_cannot_go_on_with_is_refused(
     _, output = batch
     with pytest.raises(FileProblem, match="holds the tables of a batch; choose another folder for a stream"):
         run_stream(spark, came.folder, output)
-    with pytest.raises(InvalidInput, match="window: expected seconds, more than 0, found 0"):
+    with pytest.raises(InvalidInput, match="window: expected seconds, more than 0, got 0"):
         run_pipeline(spark, came.folder, output, window_s=0)
     with pytest.raises(FileProblem, match="holds no telemetry"):
         run_pipeline(spark, tmp_path, tmp_path / "out", stream=True)

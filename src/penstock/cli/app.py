@@ -5,6 +5,7 @@ but the answer is no (nothing could be placed, something is missing), 2 a mistak
 """
 
 import errno
+import logging
 import os
 import sys
 from typing import Annotated, Any, NoReturn
@@ -68,6 +69,7 @@ def main() -> None:
     """Run the command line; a user's mistake ends in one line and exit code 2."""
     from penstock.cli import commands  # noqa: F401  registers them
 
+    logging.getLogger().addFilter(worth_telling)
     try:
         code = app(prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
@@ -87,6 +89,11 @@ def main() -> None:
             _end("error: output: no space is left where it goes; make room", 2)
         raise
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def worth_telling(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is for the user: of Ctrl-C Spark's gateway tells in a traceback, `main` in a word."""
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
 def _end(message: str, code: int) -> NoReturn:

@@ -60,8 +60,11 @@ def autopilot(
     if as_json:
         print_json(found)
     else:
-        console.print(_line(found), markup=False, soft_wrap=True)
+        console.print(line(found, put_off=wanted == "off"), markup=False, soft_wrap=True)
 
 
-def _line(status: "PilotStatus") -> str:
+def line(status: "PilotStatus", put_off: bool = False) -> str:
+    """Say how an autopilot stands; of one that was put off, what it still ends first."""
+    if put_off and status.text:
+        return f"autopilot off; first it ends what is under way: {status.text}"
     return f"autopilot {status.text or 'off'}"

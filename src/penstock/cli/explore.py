@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SAMPLE_TPS = 20.0  # on the twin, unless said
 MOVES = 3  # live, unless said
+USUAL_WINDOW_S = 30.0  # of the pipeline, too
 EXAMPLES = """Examples:
 
   penstock explore word-count li-10 --rates 500:3000 --sample 2 --output explored
@@ -44,7 +45,7 @@ def explore(
     settle: Annotated[
         float | None, typer.Option(help="Seconds before, that do not count; a window unless said.", min=0)
     ] = None,
-    window: Annotated[float, typer.Option(help="Seconds of the pipeline's windows.")] = 30.0,
+    window: Annotated[float, typer.Option(help="Seconds of the pipeline's windows.")] = USUAL_WINDOW_S,
     rates: Annotated[
         str | None,
         typer.Option(metavar="LOW:HIGH", help="Tuples a second of all sources, drawn for each; the APP's own."),
@@ -85,12 +86,14 @@ def explore(
     known = Costs() if costs is None else load_costs(costs)
     if run is not None:
         _refuse_live(application, cluster, rates, sample)
-        index = _live(run, runs, output, known, Limits(moves or MOVES, _seconds(most_latency)), settings)
+        index = _live(
+            run, runs, output, known, Limits(MOVES if moves is None else moves, _seconds(most_latency)), settings
+        )
     else:
         _refuse_twin(application, cluster, most_latency, moves)
-        followed = {"sample_tps": sample or SAMPLE_TPS}
+        followed = {"sample_tps": SAMPLE_TPS if sample is None else sample}
         index = _twin(application or "", cluster or "", output, known, rates, settings | followed)
-    path = index.save(output)
+    path = index.save(output) if index.runs else None
     if as_json:
         print_json(index)
     else:
@@ -105,6 +108,8 @@ def _times(hold: float, settle: float | None, window: float) -> dict[str, float]
     for name, value in (("window", window), ("hold", hold)):
         if not 0 < value < float("inf"):
             raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name}")
+    if settle is not None and not 0 <= settle < float("inf"):
+        raise InvalidInput("settle", f"expected a number ≥ 0, got {settle:g}; choose another --settle")
     if abs(hold / window - round(hold / window)) > 1e-9 or hold < window:
         problem = f"expected a multiple of the window of {window:g} s, so that none holds two placements, got {hold:g}"
         raise InvalidInput("hold", f"{problem}; choose another --hold")
@@ -183,7 +188,6 @@ def _twin(
         share = {source.name: 1.0 / len(wanted.sources) for source in wanted.sources}
         wanted = msgspec.structs.replace(wanted, rate_tps=share)
     factors = _factors(rates, wanted.offered_tps)
-    output.mkdir(parents=True, exist_ok=True)
     return explore_twin(wanted, machines, output, costs=costs, factors=factors, **settings)
 
 
@@ -222,17 +226,19 @@ class _Tried:
         errors.print(text, markup=False, soft_wrap=True)
 
 
-def _conclude(index: "Index", path: Path) -> None:
+def _conclude(index: "Index", path: Path | None) -> None:
     from penstock.cli.output import console
+    from penstock.cli.words import plural
 
     way = "live" if index.live else "on the twin"
-    told = f"{len(index.runs)} placements of {index.application} on {index.cluster}, {way}; written: {path}"
+    told = f"{plural(len(index.runs), 'placement')} of {index.application} on {index.cluster}, {way}"
+    told += "; nothing is written" if path is None else f"; written: {path}"
     console.print(told, markup=False, soft_wrap=True)
     early = f"it ended early: {index.stopped}" if index.stopped else ""
-    back = index.left or ("tasks are where they were" if early else "")
+    back = index.left or ("tasks are where they were" if early and index.live else "")
     if early or back:
         console.print("; ".join(filter(None, (early, back))), markup=False, soft_wrap=True)
-    else:
-        console.print(
-            f"next: penstock pipeline run --input {path.parent} --output TABLES", markup=False, soft_wrap=True
-        )
+    elif path is not None:
+        window = "" if index.window_s == USUAL_WINDOW_S else f" --window {index.window_s:g}"
+        told = f"next: penstock pipeline run --input {path.parent} --output TABLES{window}"
+        console.print(told, markup=False, soft_wrap=True)

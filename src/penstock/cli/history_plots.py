@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from penstock.control.loop.ledger import Book
 
 COLOURS = {"kept": "#3a8f5c", "rolled back": BEST, "shadow": GREY}
-QUIET = ("held",)  # decisions to leave all as it is, marked below the axis only
+QUIET = ("held",)  # decisions to leave all as it is, marked on the axis only
+BOUND = "bound, while judged"
 
 
 def plot_history(book: "Book", title: str, path: Path) -> None:
@@ -24,18 +25,21 @@ def plot_history(book: "Book", title: str, path: Path) -> None:
     named: set[str] = set()
     for episode in book.episodes:
         decision, verdict = episode.decision, episode.verdict
-        if verdict in QUIET:
-            axis.plot([decision.at], [0], marker="|", color=GREY, clip_on=False, zorder=3)
-            continue
-        label = None if verdict in named else verdict
+        label = "" if verdict in named else verdict  # an empty one is not in the legend
         named.add(verdict)
+        if verdict in QUIET:
+            axis.plot([decision.at], [0], "|", color=GREY, clip_on=False, zorder=3, label=label)
+            continue
         colour = COLOURS.get(verdict, "#444444")
         axis.axvline(decision.at, color=colour, linewidth=1.0, linestyle="--", label=label)
         axis.text(decision.at, 1.01, f" {decision.number}", transform=axis.get_xaxis_transform(), fontsize=8)
         if episode.outcome is not None and episode.outcome.at > decision.at:
-            axis.hlines(1e3 * decision.bound_s, decision.at, episode.outcome.at, color=colour, linewidth=1.0)
+            bound = "" if BOUND in named else BOUND
+            named.add(BOUND)
+            at = (decision.at, episode.outcome.at)
+            axis.hlines(1e3 * decision.bound_s, *at, color=colour, linewidth=1.0, label=bound)
     axis.set_ylim(bottom=0)
-    axis.set_xlabel("seconds since the run began (level lines: the bound while a change is judged)")
+    axis.set_xlabel("time since the run began (s)")
     axis.set_ylabel("latency (ms)")
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis="y", linewidth=0.4, alpha=0.6)

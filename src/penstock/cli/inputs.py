@@ -1,5 +1,6 @@
 """What the user names on the command line: files, or built-in applications and clusters."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.model.topology import Application, Topology
 
 PICTURES = (".png", ".svg", ".pdf")
+MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 RunArgument = Annotated[str | None, typer.Argument(metavar="RUN", help="Its name or folder; without it, the latest.")]
@@ -212,6 +214,15 @@ def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
             raise FileProblem(f"{path}: is what you plan for; choose another name")
         if path is not None and not path.absolute().parent.is_dir():
             raise FileProblem(f"{path}: cannot be written, {path.parent} is not a folder; choose another place")
+
+
+def refuse_master(master: str | None) -> None:
+    """Refuse a Spark master that is no URL of one, before Spark is started for nothing."""
+    from penstock.model.errors import InvalidInput
+
+    if master is not None and not re.match(MASTERS, master):
+        problem = f"expected local[n], spark://host:port, yarn or k8s://…, got {master!r}"
+        raise InvalidInput("master", f"{problem}; choose another --master, or leave it out")
 
 
 def chosen_objective(text: str) -> "Objective":

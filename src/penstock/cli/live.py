@@ -1,5 +1,6 @@
 """The state of a run as a person sees it: the live table, one line for a log, and the summary at the end."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -31,7 +32,8 @@ STYLES = {
 NAMES = 12  # cells that components' names get at least
 GAP = 2  # cells between columns
 STEADY = 6  # cells of a column of figures at least, so that it does not jump as they change
-NAME_WIDTH = 20  # of a machine's name, at most, before all else in its row gives way
+NAME_WIDTH = 20  # cells that machines' names may take before they are folded, and more where there is room
+FIGURE = 5  # cells of a figure of a machine
 LATE = "late"  # the note of a machine whose emulation is
 SPARED = ("machines", "out", "tasks", "blocked", "processing", "p50")  # columns that give way to others, in this order
 WINDOWED = ("rate", "queue", "out", "blocked")  # columns of the moment: they say nothing of a run that is over
@@ -45,7 +47,7 @@ def view(status: "Status", width: int, height: int | None = None, note: str = ""
         len(status.components) + 11 + bool(status.tuples.texts) + bool(status.limits) + bool(status.autopilot)
     )  # headings, empty lines, end to end
     taken += sum(1 + len(line) // width for line in [*below, *safety])
-    rows = len(status.machines) if height is None else max(height - taken, FEWEST_MACHINES)
+    rows = None if height is None else max(height - taken, FEWEST_MACHINES)
     return Group(
         *headline(status),
         Text(),
@@ -54,7 +56,7 @@ def view(status: "Status", width: int, height: int | None = None, note: str = ""
         *_end_to_end(status, width),
         *safety,
         Text(),
-        _machines(status, rows),
+        _machines(status, width, rows),
         *below,
     )
 
@@ -257,34 +259,69 @@ def age(seconds: float) -> str:
     return f"{max(seconds, 0.0):.1f} s" if seconds < 10 else clock(seconds)
 
 
-def _machines(status: "Status", most: int) -> Group:
-    """Draw the machines; where there are too many, those of which there is something to say, then the busiest."""
-    shown, left = status.machines, ""
-    if len(shown) > most:
+def _machines(status: "Status", width: int, most: int | None) -> Group:
+    """Draw the machines with all that is on them; in so many lines at most, where a number is given.
+
+    Where it is too small for that, every machine has one line, and those have one of which there is something to say,
+    then the busiest.
+    """
+    what, shown, left = "slot" if status.emulated is None else "machine", status.machines, ""
+    tasks, names = tasks_on(status), _name_width(status, what, width)
+    listed = {machine.name: _listed(machine, tasks[machine.name]) for machine in shown}
+    lags = max((len(milliseconds(machine.lag_ms)) for machine in shown), default=0)
+    room = max(width - names - BAR - 2 * FIGURE - max(lags, FIGURE) - 6 * GAP, NAMES)
+    folded = {name: _folded(text, room) for name, text in listed.items()}
+    whole = most is None or sum(1 + text.plain.count("\n") for text in folded.values()) <= most
+    if most is not None and not whole and len(shown) > most:
         order = sorted(shown, key=lambda machine: (machine.alive, not machine.note, -machine.cpu))
-        names = {machine.name for machine in order[: most - 1]}
-        shown = [machine for machine in shown if machine.name in names]
+        first = {machine.name for machine in order[: most - 1]}
+        shown = [machine for machine in shown if machine.name in first]
         left = f"{len(status.machines) - len(shown)} less busy ones not shown"
-    tasks = tasks_on(status)
-    what = "slot" if status.emulated is None else "machine"
     rows = table(what, "tasks", "cpu", "", "late\nms", "on it", left=("cpu", "on it"))
-    for column in rows.columns[:5]:
-        column.no_wrap = True
-        column.min_width = max(len(column.header) if isinstance(column.header, str) else 0, 5)
-    widest = max((len(machine.name) for machine in shown), default=0)
-    rows.columns[0].min_width = max(len(what), min(widest, NAME_WIDTH))
-    rows.columns[2].min_width = BAR
-    rows.columns[5].no_wrap, rows.columns[5].overflow = True, "ellipsis"
+    for column, least in zip(rows.columns, (names, FIGURE, BAR, FIGURE, FIGURE, None), strict=True):
+        column.no_wrap, column.min_width = True, least
+    rows.columns[0].max_width, rows.columns[0].no_wrap, rows.columns[5].no_wrap = names, not whole, not whole
     for machine in shown:
-        listed = escape(task_list(tasks[machine.name]))
-        why = machine.note if machine.note != LATE else ""
-        if why or not machine.alive:
-            listed = f"[{'yellow' if machine.alive else 'red'}]{escape(why or 'does not answer')}[/] {listed}"
-        lag = milliseconds(machine.lag_ms)
-        name = escape(machine.name) if machine.alive else f"[red]{escape(machine.name)}[/]"
-        lag = f"[yellow]{lag}[/]" if machine.note else lag
-        rows.add_row(name, str(machine.tasks), _bar(machine), _share(machine.cpu), lag, listed)
+        text = listed[machine.name]
+        text.truncate(room, overflow="ellipsis")
+        rows.add_row(*_machine_cells(machine), folded[machine.name] if whole else text)
     return Group(rows, *([Text(left, style="dim")] if left else []))
+
+
+def _name_width(status: "Status", what: str, width: int) -> int:
+    """Return the cells that machines' names get: those of the longest, up to a quarter of the terminal."""
+    widest = max((len(machine.name) for machine in status.machines), default=0)
+    return max(len(what), min(widest, max(NAME_WIDTH, width // 4)))
+
+
+def _machine_cells(machine: "MachineStatus") -> tuple[str, ...]:
+    """Return what a machine's row has before its tasks."""
+    lag = milliseconds(machine.lag_ms)
+    name = escape(machine.name) if machine.alive else f"[red]{escape(machine.name)}[/]"
+    lag = f"[yellow]{lag}[/]" if machine.note else lag
+    return name, str(machine.tasks), _bar(machine), _share(machine.cpu), lag
+
+
+def _listed(machine: "MachineStatus", tasks: Sequence[str]) -> Text:
+    """Return what there is to say of a machine, and the tasks on it."""
+    why = machine.note if machine.note != LATE else ""
+    why = why or ("" if machine.alive else "does not answer")
+    gap = " " if why and tasks else ""
+    return Text.assemble((why, "yellow" if machine.alive else "red"), gap, task_list(tasks))
+
+
+def _folded(text: Text, room: int) -> Text:
+    """Return a text in lines of so many cells, broken at blanks and between the numbers of tasks."""
+    starts, used = [], 0
+    for part in re.finditer(r"[^ ,]*(?:, *| +|$)", text.plain):
+        if used and used + len(part[0].rstrip()) > room:
+            starts.append(part.start())
+            used = 0
+        used += len(part[0])
+    lines = text.divide(starts)
+    for line in lines:
+        line.rstrip()
+    return Text("\n").join(lines)
 
 
 def _share(cpu: float) -> str:

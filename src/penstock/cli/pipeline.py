@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption
+from penstock.cli.inputs import JsonOption, refuse_master
 
 if TYPE_CHECKING:
     from penstock.pipeline.job import Summary
@@ -77,7 +77,10 @@ def _run(
     from penstock.cli.output import errors
     from penstock.pipeline.job import SETTINGS, check, run_pipeline
     from penstock.pipeline.session import session
+    from penstock.runtime.folder import refuse_unwritable
 
+    refuse_master(master)
+    refuse_unwritable(output, "--output")
     check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
     with spinning("starting Spark", quiet) as tell, session("pipeline", master, settings=SETTINGS) as spark:
         if not quiet and not errors.is_terminal:

@@ -78,9 +78,9 @@ def _tidy(axis: Axes) -> None:
     axis.set_axisbelow(True)
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as its name says, as a whole or not at all."""
-    figure.tight_layout()
+def save_figure(figure: Figure, path: Path, below: float = 0.0) -> None:
+    """Write a figure as its name says, as a whole or not at all; so many inches below the axes stay free."""
+    figure.tight_layout(rect=(0.0, below / figure.get_figheight(), 1.0, 1.0))
     drawn = BytesIO()
     figure.savefig(drawn, dpi=140, format=path.suffix.lstrip(".").lower())
     pyplot.close(figure)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from penstock.model.topology import Application
 
 SHOWN_PATHS = 5
+ROUNDING = 1e-6  # by which two ways of adding up the same times may differ
 
 
 def latency_of(
@@ -27,7 +28,7 @@ def latency_of(
     """
     from penstock.control.planner import latency_model, observed_latency_model
     from penstock.estimate.latency import load_models
-    from penstock.model.errors import InvalidInput
+    from penstock.model.errors import FileProblem, InvalidInput
 
     told = "only latency models look at it"
     for name, value in (("rate", rate), ("tables", tables)):
@@ -38,8 +39,10 @@ def latency_of(
     if model is None:
         return None
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidInput("rate", f"expected tuples a second > 0, got {rate:g}")
+        raise InvalidInput("rate", f"expected tuples a second > 0, got {rate:g}; choose another --rate")
     if tables is not None:
+        if not tables.is_dir():
+            raise FileProblem(f"{tables}: there is no such folder; check --tables")
         return observed_latency_model(load_models(model), application, cluster, tables, run=run, rate=rate)
     sources = [source.name for source in application.sources]
     if rate is None and not application.rate_tps:
@@ -59,7 +62,7 @@ def print_cautions(planner: "Planner", decision: "Decision") -> None:
     if predicted.far:
         far = f"{predicted.excess:.0%} beyond the most that the models were trained on; don't rely on it"
         console.print(f"[yellow]{decision.policy}: a load is {far}[/]", soft_wrap=True)
-    if predicted.expected_s > predicted.total_s:
+    if predicted.expected_s > (1 + ROUNDING) * predicted.total_s:
         full = f"its fullest machine, slot or link needs {predicted.busiest:.0%} of what it has"
         alone = f"the longest path alone takes {number(1e3 * predicted.total_s)} ms"
         console.print(f"[yellow]{decision.policy}: {full}; {alone}[/]", soft_wrap=True)

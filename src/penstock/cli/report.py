@@ -49,8 +49,10 @@ def report(
     A phase begins where a plan was applied, a task moved, tuple policies were switched, or the run said so. Hops and
     tuples (Parquet), the report (JSON) and a picture are kept.
     """
+    from penstock.cli.inputs import refuse_master
     from penstock.runtime.folder import refuse_unwritable
 
+    refuse_master(master)
     folder = _found(run, runs)
     target = output or (folder.parent if folder.name == "telemetry" else folder) / "report"
     refuse_unwritable(target, "--output")

@@ -1,6 +1,5 @@
 """`penstock run`: run an application, watch it, and end it well."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +17,7 @@ from penstock.cli.inputs import (
     cluster_names,
     objective_names,
     policy_names,
+    refuse_master,
 )
 from penstock.cli.piloting import (
     AutopilotOption,
@@ -56,7 +56,6 @@ EXAMPLES = """Examples:
 
   penstock run --resume word-count-20250131-142501
 """
-MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
 STOPPED = 130  # exit code after Ctrl-C, as of other programs
 
 
@@ -301,11 +300,10 @@ def _report(handle: "Run", as_json: bool) -> None:
 
 def _refuse_places(master: str | None, source: Path | None, folders: dict[str, Path | None]) -> None:
     """Refuse a master that is no URL of one, an input that is not there and folders that cannot be written."""
-    from penstock.model.errors import FileProblem, InvalidInput
+    from penstock.model.errors import FileProblem
     from penstock.runtime.folder import refuse_unwritable
 
-    if master is not None and not re.match(MASTERS, master):
-        raise InvalidInput("master", f"expected local[n], spark://host:port, yarn or k8s://…, got {master!r}")
+    refuse_master(master)
     if source is not None and not source.exists():
         raise FileProblem(f"{source}: cannot be read, there is no such file or folder; choose another --input")
     for option, folder in folders.items():

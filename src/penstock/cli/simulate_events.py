@@ -44,9 +44,10 @@ def refuse_slotted(given: Mapping[str, object]) -> None:
     from penstock.model.errors import InvalidInput
 
     for name, value in given.items():
-        if value:
+        if value is not None and value is not False:
+            told = "" if value is True else f", got {value if not isinstance(value, list) else ', '.join(value)}"
             problem = "expected none beside --events, which follows the groupings of streams and knows no slots of time"
-            raise InvalidInput(name, f"{problem}; leave one out")
+            raise InvalidInput(name, f"{problem}{told}; leave one out")
 
 
 def refuse_evented(given: Mapping[str, object]) -> None:
@@ -55,7 +56,7 @@ def refuse_evented(given: Mapping[str, object]) -> None:
 
     for name, value in given.items():
         if value is not None:
-            raise InvalidInput(name, "expected --events beside it; add it, or leave this out")
+            raise InvalidInput(name, f"expected --events beside it, got {value} without; add it, or leave this out")
 
 
 def simulate_by_events(case: Case, asked: Asked) -> None:
@@ -63,7 +64,10 @@ def simulate_by_events(case: Case, asked: Asked) -> None:
     from penstock.control.twinning import USUAL_SECONDS, simulate_events
     from penstock.model.costs import Costs
     from penstock.model.files import load_costs
+    from penstock.runtime.folder import refuse_unwritable
 
+    if asked.records is not None:
+        refuse_unwritable(asked.records, "--records")  # not only when all has been simulated
     found = simulate_events(
         case.application,
         case.cluster,

@@ -35,6 +35,7 @@ def plot_events(found: "Twinned", case: "Case", path: Path) -> None:
     right.bar(names, used, color=[BEST if share > FULL else BAR for share in used])
     right.axhline(1.0, color=GREY, linewidth=0.8)
     right.set_ylim(0.0, 1.05)
+    right.set_xlabel("machine")
     right.set_ylabel("share of the machine's cores in use")
     right.tick_params(axis="x", labelrotation=90 if len(names) > 10 else 0)
     for axis in (left, right):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption
+from penstock.cli.inputs import JsonOption, refuse_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ EXAMPLES = """Examples:
 
   penstock pipeline run --input telemetry --output tables
 
-  penstock train latency tables --output word-count.npz
+  penstock train latency tables --application word-count --output word-count.npz
 
   penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz --rate 2000
 """
@@ -83,6 +83,7 @@ def working(told: str, tables: Path, master: str | None, quiet: bool) -> Iterato
     from penstock.model.errors import FileProblem
     from penstock.pipeline.session import session
 
+    refuse_master(master)
     if not tables.is_dir():
         raise FileProblem(f"{tables}: there is no such folder; check the path")
     if not (tables / "task_windows").is_dir():

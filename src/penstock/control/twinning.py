@@ -101,7 +101,7 @@ def simulate_events(
     """
     before = seconds / 10 if warm_up is None else warm_up
     if not 0 < seconds < np.inf:
-        raise InvalidInput("duration", f"expected a number of seconds > 0, got {seconds:g}")
+        raise InvalidInput("duration", f"expected a number of seconds > 0, got {seconds:g}; choose another --duration")
     twin = Twin(application, cluster, costs)
     load, processes = _load(twin, placement, rate, arrivals)
     hops = load.offered_tps * float(twin.instance.tasks.gain.sum()) * (seconds + before)
@@ -131,6 +131,9 @@ def _load(
     even = limits[0].rate_tps if limits else np.inf
     limit = f"{limits[0].kind} {limits[0].name}" if limits else ""
     own = twin.application.rate_tps
+    if rate is not None and not 0 < rate < np.inf:
+        problem = f"expected tuples a second > 0, got {rate:g}"
+        raise InvalidInput("rate", f"{problem}; choose another --rate, or leave it out for the usual one")
     if arrivals is None:
         offered = rate or twin.application.offered_tps or USUAL_SHARE * even
         if not np.isfinite(offered):

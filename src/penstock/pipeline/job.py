@@ -299,9 +299,9 @@ def check(folder: Path, window_s: float, lateness_s: float, follow: bool = False
     That is a folder, and which folders below it where it is one of many runs. Only what is followed may still be empty.
     """
     if not 0 < window_s < float("inf"):
-        raise InvalidInput("window", f"expected seconds, more than 0, found {window_s:g}")
+        raise InvalidInput("window", f"expected seconds, more than 0, got {window_s:g}; choose another --window")
     if not lateness_s >= 0:
-        raise InvalidInput("lateness", f"expected seconds, 0 or more, found {lateness_s:g}")
+        raise InvalidInput("lateness", f"expected seconds, 0 or more, got {lateness_s:g}; choose another --lateness")
     place = telemetry_folder(folder)
     many = place == folder and not files_below(folder, "*.parquet") and any(folder.glob("*/telemetry"))
     where = (folder, "*/telemetry") if many else (place, "")
