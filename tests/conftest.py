@@ -2,14 +2,26 @@
 
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Kernels compile on their first call, which is no reason to fail an example.
-settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Kernels compile on their first call, which is no reason to fail an example. Examples are the same every time, so that
+# no change is refused by chance, for what was wrong before it; `--hypothesis-profile=search` looks for others.
+GENERAL: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("penstock", derandomize=True, **GENERAL)
+settings.register_profile("search", max_examples=1000, **GENERAL)
 settings.load_profile("penstock")
+
+
+@pytest.fixture(autouse=True)
+def _patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have real runs wait longer for their processes, which a busy machine may hold up."""
+    if request.node.get_closest_marker("spark"):
+        from tests.patience import PATIENT, wait_as
+
+        wait_as(PATIENT, monkeypatch)
 
 
 class Ran(NamedTuple):

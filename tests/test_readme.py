@@ -16,6 +16,7 @@ from penstock.api.dataflow import Outlet
 from penstock.model.files import load_application, load_cluster, load_plan
 from penstock.model.telemetry import REQUIRED, Record
 from penstock.model.topology import Grouping
+from penstock.pipeline.session import session
 from penstock.policies.registry import REGISTRY
 from penstock.runtime.emulation import Truth
 from tests.conftest import Ran
@@ -91,6 +92,8 @@ def test_its_application_counts_words_and_its_tasks_move(words: ModuleType) -> N
 def test_its_run_in_python_runs_on_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with session("readme"):  # a process keeps its Java process, and so where that began: not in a folder of this test
+        pass
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "words", raising=False)

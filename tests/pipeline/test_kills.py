@@ -19,7 +19,7 @@ from tests.pipeline.test_job import FILES, WINDOW_S, assert_same_tables
 
 pytestmark = pytest.mark.spark
 KILLS = {"stream": 2, "batch": 1}
-FURTHEST = 20  # steps until a kill, at most: a stream has that many until its first tables are made
+FURTHEST = 15  # steps until a kill, at most: fewer than any job has
 LONGEST_S = 0.5  # from the beginning of a step until the kill, at most
 
 JOB = f"""

@@ -17,7 +17,7 @@ from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
 from penstock.runtime.spark.slot import UNLOADABLE
 from penstock.runtime.terms import Site, Terms
-from tests.runtime.test_driver import PATIENCE, SECRET, layout
+from tests.runtime.test_driver import PATIENCE, SECRET, layout, wait_for
 
 A, B, C, D = (Executor("one", "0", 2), Executor("two", "1", 2), Executor("one", "2", 2), Executor("three", "3", 3))
 SITES = (Site("w0", ("w0",)), Site("w1", ("w1",)))
@@ -160,7 +160,7 @@ def test_a_worker_that_hangs_is_replaced_without_waiting() -> None:
     with scene() as one:
         controller = one.driver.controller
         one.driver.ask(lambda now: controller.drop(0, "it gave no sign of life", now))
-        one.driver.ask(lambda _: None)  # by now the controller's thread has hung up
+        wait_for(one.driver, lambda: one.driver.hung_up)  # at the end of the controller's turn
         first = one.last("w0")
         one.tend()
         assert first.cancelled
@@ -232,8 +232,7 @@ def test_an_executor_that_comes_back_takes_its_worker_home() -> None:
         first.where = B.id  # Spark has started it there
         one.executors = [B, C]
         one.tend(FOLLOW_S)
-        told = one.driver.ask(lambda _: list(one.driver.controller.out))
-        assert not told  # it has been told to stop, and the controller's thread has carried that away
+        wait_for(one.driver, lambda: not one.driver.controller.out)  # it has been told to stop, which is carried away
         one.go("w0")
         first.end()
         one.tend()

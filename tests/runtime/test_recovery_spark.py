@@ -12,8 +12,20 @@ from threading import Thread
 
 import pytest
 from benchmarks import driven
-from benchmarks.counted import Verdict, check
-from benchmarks.faults import MOMENTS, SmallDisk, below, command, cut, kill, links, stopped, wait_until, workers
+from benchmarks.counted import Verdict, check, given
+from benchmarks.faults import (
+    MOMENTS,
+    Link,
+    SmallDisk,
+    below,
+    command,
+    cut,
+    kill,
+    links,
+    stopped,
+    wait_until,
+    workers,
+)
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import PenstockError
@@ -21,6 +33,7 @@ from penstock.pipeline.session import session
 from penstock.runtime import socket as control
 from penstock.runtime.folder import RunInfo, load
 from penstock.runtime.spark.executors import embedded_master, spark_settings
+from tests.patience import PATIENT
 from tests.runtime.trial import CHECKPOINT_S, Trial, trials
 
 pytestmark = pytest.mark.spark
@@ -68,12 +81,18 @@ def test_several_workers_may_be_killed_at_once(embedded: SparkSession, trial: Ca
 def test_a_connection_that_is_cut_between_two_living_workers_is_a_new_epoch(
     embedded: SparkSession, trial: Callable[..., Trial]
 ) -> None:
-    one = trial(slots=3)
+    one = trial(slots=3, terms=PATIENT)
     pids = set(one.alive().values())
 
     def cut_one(spared: int) -> None:
-        wait_until(lambda: links(sorted(pids)), what="a connection")
-        cut(one.rng.choice([link for link in links(sorted(pids)) if link.pid != spared]))
+        found: list[Link] = []
+
+        def there() -> bool:
+            found[:] = [link for link in links(sorted(pids)) if link.pid != spared]
+            return bool(found)
+
+        wait_until(there, what="a connection")
+        cut(one.rng.choice(found))
 
     for moment in MOMENTS * 7:
         _, _, spared = one.drawn()
@@ -101,7 +120,7 @@ def test_a_worker_that_was_given_up_and_wakes_again_does_no_harm(
 def test_a_full_disk_stops_checkpoints_and_not_the_application(
     embedded: SparkSession, trial: Callable[..., Trial]
 ) -> None:
-    one = trial(slots=3)
+    one = trial(slots=3, terms=PATIENT)
     try:
         disk = SmallDisk(one.run.folder / "checkpoints")
     except PermissionError as refused:
@@ -134,37 +153,32 @@ def test_a_full_disk_stops_checkpoints_and_not_the_application(
 
 
 def test_a_run_whose_driver_or_session_is_killed_again_and_again_is_resumed_to_its_end(tmp_path: Path) -> None:
-    log, count = tmp_path / "driver.log", 2600
-    options: tuple[object, ...] = ("--count", count, "--rate", 400, "--checkpoint", CHECKPOINT_S)
-    driver = driven.start(tmp_path, log, *options)
+    log = tmp_path / "driver.log"
+    driver = driven.start(tmp_path, log, "--rate", 400, "--checkpoint", CHECKPOINT_S)
     try:
         for moment in MOMENTS:
             name = _kill(tmp_path, driver, moment, log)
-            driver = driven.start(tmp_path, log, *options[:4], "--resume", name)
-        wait_until(lambda: driven.answering(tmp_path, driver.pid), 120, "the start of a driver")
+            driver = driven.start(tmp_path, log, "--rate", 400, "--resume", name)
+        _answering(tmp_path, driver, log)
         kill(next(pid for pid in below(driver.pid) if "java" in command(pid).partition(" ")[0]))
         assert driver.wait(120) == 1, log.read_text()
         way = f"go on from its last checkpoint by penstock run --resume {tmp_path / name}"
         assert log.read_text().endswith(f"the Spark session has ended, its Java process has gone; {way}\n")
-        driver = driven.start(tmp_path, log, *options[:4], "--resume", name)
+        driver = driven.start(tmp_path, log, "--rate", 400, "--resume", name)
+        control.ask(_answering(tmp_path, driver, log), control.Drain(), timeout=120)
         assert driver.wait(120) == 0, log.read_text()
     finally:
         driver.kill()
         driver.wait(30)
     assert log.read_text().count(f"run {name} goes on from checkpoint") == len(MOMENTS) + 1
-    assert check(tmp_path / name, count) == Verdict(lost=0, doubled=0)
+    sentences = given(tmp_path / name)
+    assert sentences > 0
+    assert check(tmp_path / name, sentences) == Verdict(lost=0, doubled=0)
 
 
 def _kill(runs: Path, driver: "subprocess.Popen[bytes]", moment: str, log: Path) -> str:
     """Kill a driver some checkpoints after its start; return the name of its run."""
-
-    def answers() -> bool:
-        assert driver.poll() is None, log.read_text()
-        return driven.answering(runs, driver.pid) is not None
-
-    wait_until(answers, 120, "the start of a driver")
-    info = driven.answering(runs, driver.pid)
-    assert info is not None
+    info = _answering(runs, driver, log)
     first = max(_checkpoints(info), default=0)
     wait_until(lambda: max(_checkpoints(info), default=0) > first + 1, what="two checkpoints")
     wait_until(lambda: len(workers(driver.pid)) == 3, what="three workers")
@@ -179,6 +193,20 @@ def _kill(runs: Path, driver: "subprocess.Popen[bytes]", moment: str, log: Path)
         driver.wait(30)
     assert load(info.path).ended is None
     return info.run
+
+
+def _answering(runs: Path, driver: "subprocess.Popen[bytes]", log: Path) -> RunInfo:
+    """Return the run of a driver, once it can be asked."""
+    found: list[RunInfo] = []
+
+    def answers() -> bool:
+        assert driver.poll() is None, log.read_text()
+        if (info := driven.answering(runs, driver.pid)) is not None:
+            found.append(info)
+        return bool(found)
+
+    wait_until(answers, 300, "the start of a driver")
+    return found[0]
 
 
 def _checkpoints(info: RunInfo) -> list[int]:

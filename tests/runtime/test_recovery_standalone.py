@@ -6,11 +6,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from benchmarks.faults import MOMENTS, below, executors, kill, wait_until
+from benchmarks import faults
+from benchmarks.faults import MOMENTS, below, kill, wait_until
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.session import session
-from penstock.runtime.spark.executors import spark_settings
+from penstock.runtime.spark import cores
+from penstock.runtime.spark.executors import executors, spark_settings
+from tests.patience import PATIENT
 from tests.runtime.trial import Trial, trials
 from tests.standalone import SETTINGS, another_worker, standalone
 
@@ -30,6 +33,7 @@ def spark(folder: Path) -> Iterator[SparkSession]:
         standalone(folder / "spark") as master,
         session("tests", master, settings={**spark_settings(2, False), **SETTINGS}, folder=folder / "driver") as made,
     ):
+        assert len(executors(made, cores=4)) == 2  # the second may be late
         yield made
 
 
@@ -40,16 +44,16 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Trial]) -> None:
-    one = trial()
+    one = trial(terms=PATIENT)
 
     def homes() -> dict[int, set[int]]:
         """Return the workers of every executor."""
         alive = set(one.alive().values())
-        return {java: alive & set(below(java)) for java in executors(ME)}
+        return {java: alive & set(below(java)) for java in faults.executors(ME)}
 
-    def home() -> bool:
+    def home(workers: dict[int, set[int]]) -> bool:
         """Whether both executors have a worker, and that a task."""
-        return [len(pids) for pids in homes().values()] == [1, 1] and one.is_home()
+        return [len(pids) for pids in workers.values()] == [1, 1] and one.is_home()
 
     def kill_with_worker(java: int) -> None:
         kill(java)
@@ -58,23 +62,40 @@ def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Tria
 
     def drawn() -> tuple[int, int]:
         """Return an executor, and the worker that it does not have."""
-        wait_until(home, what="a worker on each executor")
-        java, other = one.rng.sample(sorted(homes().items()), 2)
+        found: dict[int, set[int]] = {}
+
+        def there() -> bool:
+            found.clear()
+            found.update(homes())
+            return home(found)
+
+        wait_until(there, what="a worker on each executor")
+        java, other = one.rng.sample(sorted(found.items()), 2)
         return java[0], min(other[1])
 
     for moment in MOMENTS:
         java, spared = drawn()
         one.do(partial(kill, java), moment, spared)
     one.do(partial(kill_with_worker, drawn()[0]))
-    wait_until(home, what="a worker on each executor")
+    wait_until(lambda: home(homes()), what="a worker on each executor")
     assert any("takes the place of" in line.text for line in one.heard)
+    one.end()
+
+
+def test_an_executor_that_came_while_a_run_was_planned_is_used_as_a_new_one(
+    trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = cores.need_cores
+    monkeypatch.setattr(cores, "need_cores", lambda spark, workers: found(spark, workers)[:1])
+    one = trial(terms=PATIENT)
+    wait_until(lambda: len(one.alive()) == 2, what="a worker on the other executor")
     one.end()
 
 
 def test_an_executor_that_is_new_is_used_and_nothing_is_lost_when_it_goes(
     trial: Callable[..., Trial], spark: SparkSession, folder: Path
 ) -> None:
-    one = trial(cpu=0.02)  # more than two machines could do, if it were true
+    one = trial(cpu=0.02, terms=PATIENT)  # more than two machines could do, if it were true
     before = set(one.alive())
     with another_worker(folder / "spark", str(spark.sparkContext.master)):
         wait_until(lambda: len(one.alive()) == 3, what="a third worker")

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import random
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    deadline = monotonic() + 30
+    deadline = monotonic() + 60
     while not true():
         assert monotonic() < deadline
         sleep(0.02)
@@ -350,17 +349,21 @@ def test_what_cannot_be_sent_to_the_executors_is_told_of_and_nothing_is_left(tmp
 
 def test_a_killed_worker_is_replaced_and_the_counts_are_the_truth(start: Callable[..., Run]) -> None:
     heard: list[LogLine] = []
-    run = start(words(rate=500, count=1500), slots=3)
+    run = start(words(rate=500), slots=3, checkpoint_s=0)  # none before the last: it has to begin anew
     run.on_log(heard.append)
     killed = run._driver.controller.members[1]
     before, pid = killed.incarnation, killed.pid
     os.kill(pid, signal.SIGKILL)
-    assert run.wait(60)
+    wait_until(lambda: killed.incarnation > before and run.status().phase == "running")
+    written = run.status().written
+    wait_until(lambda: run.status().written > written)
+    run.drain()
     assert (run.status().phase, run.status().error) == ("stopped", "")
-    assert not alive(pid)
-    assert killed.incarnation > before
+    wait_until(lambda: not alive(pid))
     assert any("going back to the beginning" in line.text for line in heard)
-    assert last_counts(run.folder) == truth(1500)
+    counts = last_counts(run.folder)
+    assert counts
+    assert counts == truth(sum(counts.values()) // 5)  # sentences that came again after the failure count once
 
 
 # Telemetry
@@ -399,7 +402,7 @@ def test_a_telemetry_folder_that_vanishes_is_told_of_and_the_run_goes_on(
     heard: list[LogLine] = []
     run = start(words(rate=200), slots=2, telemetry=tmp_path / "telemetry")
     run.on_log(heard.append)
-    shutil.rmtree(tmp_path / "telemetry")
+    (tmp_path / "telemetry").rename(tmp_path / "gone")  # at once, whatever is being written there
     wait_until(lambda: {"local/0", "local/1", "controller"} <= {line.worker for line in heard})
     run.drain()
     assert all(line.text.startswith("telemetry: records are lost") and line.level == "warning" for line in heard)

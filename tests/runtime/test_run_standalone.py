@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock.pipeline.session import NoSpark, session
-from penstock.runtime.spark.executors import spark_settings
+from penstock.runtime.spark.executors import executors, spark_settings
 from tests.runtime.words import last_counts, truth, words
 from tests.standalone import SETTINGS, standalone
 
@@ -26,6 +26,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         standalone(folder / "spark") as master,
         session("tests", master, settings={**spark_settings(2, False), **SETTINGS}, folder=folder / "driver") as made,
     ):
+        assert len(executors(made, cores=4)) == 2  # the second may be late
         yield made
 
 

@@ -33,6 +33,7 @@ from penstock.runtime.transport import (
 )
 
 SECRET = b"s" * 32
+PATIENCE = 20.0  # s, for what should take none
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
         listen("127.0.0.1") as listener,
         socket.create_connection(listener.getsockname()[:2]) as one,
     ):
-        select.select([listener], [], [], 5)
+        select.select([listener], [], [], PATIENCE)
         other, _ = listener.accept()
         with other:
             yield one, other
@@ -64,19 +65,18 @@ def opened() -> Iterator[tuple[Connection, Connection]]:
 
 
 def exchange(*ends: Connection, until: int | None = None) -> list[list[bytes]]:
-    """Let both ends read and write until neither has anything to do, or the second has got so many frames."""
+    """Let both ends read and write until both are open, or the second has got so many frames."""
     got: list[list[bytes]] = [[] for _ in ends]
     while True:
         writing = [end for end in ends if end.wants_to_write]
-        readable, writable, _ = select.select(ends, writing, [], 0.05 if until is None else 5.0)
+        readable, writable, _ = select.select(ends, writing, [], PATIENCE)
+        assert readable or writable, "nothing came"
         for end in writable:
             end.flush()
         for number, end in enumerate(ends):
             if end in readable:
                 got[number] += end.read()
-        if until is not None and len(got[1]) >= until:
-            return got
-        if until is None and not readable and not writing:
+        if all(end.opened for end in ends) if until is None else len(got[1]) >= until:
             return got
 
 
@@ -86,7 +86,7 @@ def frame(content: bytes, number: int) -> bytes:
 
 def read(end: Connection) -> list[bytes]:
     """Read once something has come."""
-    select.select([end], [], [], 5)
+    select.select([end], [], [], PATIENCE)
     return end.read()
 
 
@@ -130,7 +130,7 @@ def test_frames_survive_any_splitting(frames: list[bytes], cuts: list[int]) -> N
         other = Connection(two, SECRET)
         one.sendall(frame(wire.encode(hello("run", 0, 0)), 0))
         read(other)
-        one.settimeout(5)
+        one.settimeout(PATIENCE)
         welcome = wire.decode_greeting(one.recv(4096)[HEADER.size :])
         assert isinstance(welcome, wire.Welcome)
         prover = Connection(one.dup(), SECRET)
@@ -195,7 +195,7 @@ def test_the_answer_to_a_call_is_no_proof_of_a_caller() -> None:
         other = Connection(two, SECRET)
         one.sendall(frame(wire.encode(hello("run", 0, 0)), 0))
         read(other)
-        one.settimeout(5)
+        one.settimeout(PATIENCE)
         welcome = wire.decode_greeting(one.recv(4096)[HEADER.size :])
         assert isinstance(welcome, wire.Welcome)
         one.sendall(frame(wire.encode(wire.Proof(welcome.proof)), 1))
@@ -313,7 +313,7 @@ def test_sockets_of_a_large_number_are_waited_for_with_those_of_a_small_one() ->
         watch.add(large)
         assert watch.wait(0.0) == []
         other.send(b"!")
-        assert {ready for ready, _ in watch.wait(5.0)} == {one, large}
+        assert {ready for ready, _ in watch.wait(PATIENCE)} == {one, large}
 
 
 def test_callers_that_never_prove_who_they_are_are_few_and_do_not_stay() -> None:
@@ -322,19 +322,20 @@ def test_callers_that_never_prove_who_they_are_are_few_and_do_not_stay() -> None
         for _ in range(STRANGERS + 1):
             stack.enter_context(socket.create_connection(listener.getsockname()[:2]))
         let_in: list[Connection] = []
-        while watch.wait(0.2) == [(listener, selectors.EVENT_READ)]:
+        while len(let_in) < STRANGERS:
+            assert watch.wait(PATIENCE) == [(listener, selectors.EVENT_READ)]
             caller = strangers.accept(now=10.0)
             assert caller is not None
             let_in.append(caller)
             stack.callback(caller.close)
-        assert len(let_in) == STRANGERS
+        assert watch.wait(0.05) == [], "the last one waits to be let in"
         assert strangers.late(10.0 + PROOF_S) == []
         watch.remove(let_in[0])
         let_in[0].close()
         let_in[1].opened = True
         assert strangers.late(10.1 + PROOF_S) == let_in[2:]
         assert strangers.late(10.1 + PROOF_S) == []
-        assert (listener, selectors.EVENT_READ) in watch.wait(5.0)
+        assert (listener, selectors.EVENT_READ) in watch.wait(PATIENCE)
 
 
 def test_a_call_that_cannot_be_taken_is_nobody() -> None:

@@ -19,12 +19,11 @@ from benchmarks.faults import MOMENTS, amid, wait_until
 import penstock as ps
 from penstock.model.errors import PenstockError
 from penstock.runtime import members
-from penstock.runtime import run as run_module
 from penstock.runtime.handle import LogLine
 from penstock.runtime.run import Run
 from penstock.runtime.terms import Terms
+from tests.patience import IMPATIENT, wait_as
 
-IMPATIENT = partial(Terms, lease_s=2.0, silent_s=2.5)  # so that a worker that was stopped is given up soon
 CHECKPOINT_S = 0.5
 
 
@@ -97,8 +96,14 @@ class Trial:
 
     def drawn(self) -> tuple[int, int, int]:
         """Return the processes of three workers, in any order."""
-        wait_until(lambda: len(self.alive()) == 3 and self.is_home(), what="three workers, with tasks each")
-        one, two, three = self.rng.sample(sorted(self.alive().values()), 3)
+        found: list[int] = []
+
+        def there() -> bool:
+            found[:] = sorted(self.alive().values())
+            return len(found) == 3 and self.is_home()
+
+        wait_until(there, what="three workers, with tasks each")
+        one, two, three = self.rng.sample(found, 3)
         return one, two, three
 
     def is_home(self) -> bool:
@@ -119,12 +124,12 @@ class Trial:
 @contextmanager
 def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Trial]]:
     """Give a function that starts a run to do faults to; it is stopped in the end."""
-    monkeypatch.setattr(run_module, "Terms", IMPATIENT)
     monkeypatch.setattr(members, "FAILURES", math.inf)  # nobody is left out, though all of them keep failing
     monkeypatch.setattr(members, "LATES", math.inf)
     started: list[Run] = []
 
-    def start(cpu: float | None = None, **settings: Any) -> Trial:
+    def start(cpu: float | None = None, terms: Callable[..., Terms] = IMPATIENT, **settings: Any) -> Trial:
+        wait_as(terms, monkeypatch)
         settings = {"checkpoint_s": CHECKPOINT_S, **settings}
         started.append(ps.run(counted(rate=300, cpu=cpu), runs=folder / "runs", **settings))
         return Trial(started[-1])

@@ -261,6 +261,7 @@ def _launch(
         msgspec.structs.replace(begun.plan(cluster, complete), tuples=begun.tuples),
         placed,
         stack,
+        found=executors,
         emulated=emulate is not None,
         telemetry=info.telemetry_path if setup.telemetry else None,
         info=info,

@@ -319,7 +319,7 @@ class Run:
                 if self._unused:
                     self._use_new()
                 return
-        except (Py4JError, OSError) as error:
+        except (Py4JError, OSError, AttributeError) as error:  # the last: it was stopped in the middle of this
             if not (problem := self._jobs.why_ended()):
                 self._driver.warn(f"Spark does not do what it should for the workers: {str(error).splitlines()[0]}")
                 return
@@ -388,6 +388,7 @@ def launch(
     places: Sequence[tuple[Site, Executor]],
     stack: ExitStack,
     *,
+    found: Sequence[Executor],
     emulated: bool,
     telemetry: Path | None,
     info: folders.RunInfo,
@@ -398,9 +399,9 @@ def launch(
 ) -> Run:
     """Start the workers of a run and return when tuples flow.
 
-    `places` are the workers and the executor of each. What `stack` holds is taken over, and closed when the run has
-    ended. `listener` is where workers call; None: an address that every executor should reach. `extend` is asked when
-    Spark has got a machine beyond those.
+    `places` are the workers and the executor of each, chosen from those that were `found`: one that has come since is
+    new. What `stack` holds is taken over, and closed when the run has ended. `listener` is where workers call; None: an
+    address that every executor should reach. `extend` is asked when Spark has got a machine beyond those.
     """
     layout = Layout(flow)
     placement = to_placement(plan, layout.application, cluster)
@@ -440,7 +441,9 @@ def launch(
         if is_local(spark):
             crew = Crew(driver, start, [(site, None) for site, _ in places])
         else:
-            grown = run.grow if not emulated and _takes_all(places, registered(spark)) else None
+            known = {executor.id for executor in found}
+            there = [executor for executor in registered(spark) if executor.id in known]
+            grown = run.grow if not emulated and _takes_all(places, there) else None
             crew = Crew(driver, start, places, partial(registered, spark), grown)
         crew.begin(time.monotonic())
         run.crew = crew

@@ -78,7 +78,7 @@ def test_it_is_a_figure_of_the_work() -> None:
 @pytest.mark.spark
 def test_a_guaranteed_application_is_told_of_beside_one_that_floods() -> None:
     told: list[str] = []
-    found = run_live({"story": "flood", "repetition": 0, "seconds": 2.0}, told.append)
+    found = run_live({"story": "flood", "repetition": 0, "seconds": 4.0}, told.append)
     assert [(one["phase"], one["application"]) for one in found] == [
         ("alone", "firm"),
         ("flooded", "firm"),
