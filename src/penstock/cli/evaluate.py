@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption
-from penstock.cli.train import MasterOption, TablesArgument, percent, working
+from penstock.cli.inputs import JsonOption, MasterOption
+from penstock.cli.train import TablesArgument, percent, working
 
 if TYPE_CHECKING:
     from penstock.estimate.latency_models import LatencyModels

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.flows import arrival_process, find_flow, flow_names
-from penstock.cli.inputs import is_file
+from penstock.cli.inputs import chosen_objective, is_file
+from penstock.cli.inputs import cluster as find_cluster
 from penstock.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.api.dataflow import Dataflow
+    from penstock.estimate.evaluator import Objective
     from penstock.model.cluster import Cluster
     from penstock.model.topology import Topology
     from penstock.model.tuples import TuplePolicies
@@ -85,6 +87,30 @@ def find_resumed(told: Told, run: str, runs: Path) -> Resumed:
         seed=setup.seed,
     )
     return Resumed(info, setup, was, emulated_cluster(info))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to run and where: as it is told now, or as a run that is resumed had it."""
+
+    told: Told
+    cluster: "Cluster | None"  # to be emulated
+    objective: "Objective | None"
+    resume: Path | None = None  # the folder of the run to go on with
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What `start` is to be given of it: a run that is resumed has its cluster already."""
+        return {"resume": self.resume, **({"emulate": self.cluster} if self.resume is None else {})}
+
+
+def want(told: Told, emulate: str | None, objective: "Objective | None", resume: str | None, runs: Path) -> Wanted:
+    """Return what is to run: a new application, or the run that is named."""
+    if resume is None:
+        return Wanted(told, None if emulate is None else find_cluster(emulate), objective)
+    found = find_resumed(told, resume, runs)
+    goal = objective or chosen_objective(found.setup.objective)
+    return Wanted(found.told, found.cluster, goal, found.info.path)
 
 
 def refuse_kept(**options: object) -> None:

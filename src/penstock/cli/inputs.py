@@ -18,6 +18,7 @@ PICTURES = (".png", ".svg", ".pdf")
 MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+MasterOption = Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")]
 RunArgument = Annotated[str | None, typer.Argument(metavar="RUN", help="Its name or folder; without it, the latest.")]
 RunOption = Annotated[str | None, typer.Option("--run", help="A run's name or folder; without it, the latest.")]
 RunsOption = Annotated[Path, typer.Option(help="Where run folders are.")]

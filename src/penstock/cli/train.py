@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption, refuse_master
+from penstock.cli.inputs import JsonOption, MasterOption, refuse_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,6 @@ EXAMPLES = """Examples:
 """
 
 TablesArgument = Annotated[Path, typer.Argument(metavar="TABLES", help="The output folder of penstock pipeline run.")]
-MasterOption = Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")]
 
 train = typer.Typer(help="Train models on the pipeline's tables.", no_args_is_help=True)
 app.add_typer(train, name="train")

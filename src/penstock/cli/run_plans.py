@@ -1,0 +1,135 @@
+"""The plans that `penstock run` goes by: a file's, or what policies make of it, at first and while it runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.cli.given import Wanted
+
+if TYPE_CHECKING:
+    from penstock.api.dataflow import Dataflow
+    from penstock.estimate.evaluator import Objective
+    from penstock.estimate.latency_models import LatencyModels
+    from penstock.model.cluster import Cluster
+    from penstock.model.plan import Plan
+    from penstock.runtime.run import Run
+
+Maker = Callable[["Cluster"], "Plan"]  # from the cluster that it turns out to run on
+
+
+class Plans(NamedTuple):
+    """What says where tasks are."""
+
+    first: "Plan | None"  # None: the policy's, once it is known what there is
+    policy: str | None
+    later: list[tuple[str, Maker]]  # policies to change to, in order
+
+
+def find_plans(
+    wanted: Wanted,
+    flow: "Dataflow",
+    policy: str | None,
+    file: Path | None,
+    then: list[str],
+    duration: float | None,
+    model: Path | None,
+) -> Plans:
+    """Return the plans as options have them, each checked before anything is started."""
+    cluster, goal, seed = wanted.cluster, wanted.objective, wanted.told.seed
+    first = _planned(wanted.told.text or "", flow, cluster, policy, file)
+    models = _models(model, policy, cluster)
+    if models is not None and policy is not None and cluster is not None:
+        ((_, make),) = _makers(flow, cluster, [policy], goal, seed, models)
+        first, policy = make(cluster), None
+    return Plans(first, policy, _makers(flow, cluster, _changes(then, duration), goal, seed, models))
+
+
+def change_to(handle: "Run", policy: str, make: Maker) -> Callable[[], str]:
+    """Return what has a policy place a running application's tasks anew."""
+
+    def change() -> str:
+        moved = handle.apply(make(handle.cluster))
+        if not moved:
+            return f"{policy} leaves all tasks where they are"
+        held = max(outcome.seconds for outcome in moved)
+        return f"{policy} moved {len(moved)} tasks; none was held up longer than {1e3 * held:.3g} ms"
+
+    return change
+
+
+def _planned(
+    text: str, flow: "Dataflow", cluster: "Cluster | None", policy: str | None, file: Path | None
+) -> "Plan | None":
+    """Return the plan to run by, refusing one that does not fit; check the policy where there is none."""
+    from penstock.cli.inputs import check_policies_in, naming, plan_file, refuse_pins
+    from penstock.model.errors import InvalidInput
+    from penstock.model.plan import to_placement
+    from penstock.policies.registry import make
+
+    topology = flow.application  # refuses what is no application, such as one without a sink
+    if cluster is not None:
+        refuse_pins(text, topology, cluster)
+    if policy is not None and file is not None:
+        raise InvalidInput("policy", f"expected --policy or --plan, got {policy!r} and {file}; leave one out")
+    if policy is not None:
+        make(policy)
+    if file is None:
+        return None
+    plan = plan_file(file)
+    if cluster is None and plan.cluster not in ("embedded", "spark"):
+        problem = f"{file} is a plan for cluster {plan.cluster!r}; give --emulate {plan.cluster} beside it"
+        raise InvalidInput("emulate", problem)
+    if plan.application != topology.name:
+        problem = f"{file} is a plan for {plan.application!r}, not for {topology.name!r}; plan again"
+        raise InvalidInput("application", problem)
+    check_policies_in(plan, file, topology)
+    if cluster is not None:
+        with naming(file):
+            to_placement(plan, topology, cluster)
+    return plan
+
+
+def _models(file: Path | None, policy: str | None, cluster: "Cluster | None") -> "LatencyModels | None":
+    """Return the latency models that policies go by; refuse a policy that would have to before machines are known."""
+    from penstock.estimate.latency_models import load_models
+    from penstock.model.errors import InvalidInput
+
+    if file is not None and policy is not None and cluster is None:
+        problem = f"a policy that goes by them must know the machines beforehand, got {policy!r} without --emulate"
+        raise InvalidInput("model", f"{problem}; add it, or leave --policy out")
+    return None if file is None else load_models(file)
+
+
+def _changes(policies: list[str], duration: float | None) -> list[str]:
+    """Return the policies to change to, refusing those that nobody knows, or that would never have their turn."""
+    from penstock.model.errors import InvalidInput
+    from penstock.policies.registry import make
+
+    for name in policies:
+        make(name)
+    if policies and duration is None:
+        raise InvalidInput("then", f"expected --duration beside it, which says when to change to {policies[0]}")
+    return policies
+
+
+def _makers(
+    flow: "Dataflow",
+    cluster: "Cluster | None",
+    policies: list[str],
+    objective: "Objective | None",
+    seed: int,
+    models: "LatencyModels | None",
+) -> list[tuple[str, Maker]]:
+    """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
+
+    def maker(policy: str) -> Maker:
+        from penstock.control.live import plan_by
+        from penstock.estimate.evaluator import Objective
+
+        goal = objective or Objective.THROUGHPUT
+        if cluster is None:
+            return lambda found: plan_by(policy, flow.application, found, goal, seed, models)
+        made = plan_by(policy, flow.application, cluster, goal, seed, models)
+        return lambda _: made
+
+    return [(policy, maker(policy)) for policy in policies]
