@@ -1,10 +1,8 @@
 """`penstock simulate`: which way should tuples go in my application, and which queue should send first?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.cli.app import app
 from penstock.cli.inputs import (
@@ -15,13 +13,34 @@ from penstock.cli.inputs import (
     check_policies_in,
     naming,
     plan_file,
-    policy_names,
     refuse_outputs,
+)
+from penstock.cli.simulate_options import (
+    USUAL_POLICY,
+    ArrivalsOption,
+    CheckOption,
+    CostsOption,
+    DurationOption,
+    EventsOption,
+    ForecasterOption,
+    LinkOption,
+    LookAheadOption,
+    PlanOption,
+    PlotOption,
+    PolicyOption,
+    RateOption,
+    RecordsOption,
+    RoutingsOption,
+    SeedsOption,
+    SendingOption,
+    SlotOption,
+    SlotsOption,
+    WarmUpOption,
 )
 
 if TYPE_CHECKING:
     from penstock.cli.simulate_tables import Told
-    from penstock.control.simulating import Look, Setting
+    from penstock.control.simulating import Look, Setting, Simulation
     from penstock.model.cluster import Cluster
     from penstock.model.placement import Placement
     from penstock.model.plan import Plan
@@ -42,103 +61,31 @@ EXAMPLES = """Examples:
 
   penstock simulate word-count li-10 --events --policy t-storm --rate 5000 --duration 60
 """
-USUAL_POLICY = "t-heron"
-
-
-def _completer(kind: str, *more: str) -> Callable[[str], list[str]]:
-    """Return what completes the name of a policy of a kind."""
-
-    def complete(incomplete: str) -> list[str]:
-        from penstock.policies.registry import PolicyKind, names
-
-        return [name for name in (*names(PolicyKind(kind)), *more) if name.startswith(incomplete)]
-
-    return complete
 
 
 @app.command(epilog=EXAMPLES)
 def simulate(
     application: ApplicationArgument,
     cluster: ClusterArgument,
-    routing: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Which way tuples go: NAME or NAME:PARAMETER=VALUE; repeat to compare; all: every other one. Without "
-            "it the plan's, or all.",
-            autocompletion=_completer("routing", "all"),
-        ),
-    ] = None,
-    sending: Annotated[
-        str | None,
-        typer.Option(
-            help="Which out-queue of a machine sends first; with --link. Without it the plan's, or fifo.",
-            autocompletion=_completer("sending"),
-        ),
-    ] = None,
-    arrivals: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROCESS",
-            help="What comes to all sources together: a trace (FILE or FILE:rate=900,speed=300), or constant, poisson, "
-            "on-off (on, burst), self-similar (hurst, cv), diurnal (amplitude, period, phase), step (factor, at), each "
-            "with rate=, tuples a second: on-off:rate=900,burst=2. Without it, Poisson at the application's own rate, "
-            "or at 80 % of what it can carry.",
-        ),
-    ] = None,
-    slots: Annotated[int | None, typer.Option(help="How many slots of time; 10,000 unless said.", min=1)] = None,
-    slot_ms: Annotated[
-        float | None, typer.Option("--slot-ms", help="A slot's length in milliseconds; the plan's, or 10, unless said.")
-    ] = None,
-    warm_up: Annotated[
-        int | None,
-        typer.Option(
-            "--warm-up", help="Slots (with --events: seconds) at first that do not count; without it, a tenth.", min=0
-        ),
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(help=f"Who places the tasks; without it, {USUAL_POLICY}.", autocompletion=policy_names),
-    ] = None,
-    plan: Annotated[
-        Path | None,
-        typer.Option(help="Instead of --policy: a plan file that says where tasks are; its tuple policies are used."),
-    ] = None,
-    look_ahead: Annotated[
-        int | None, typer.Option("--look-ahead", metavar="SLOTS", help="How far ahead sources see.", min=0)
-    ] = None,
-    forecaster: Annotated[
-        str | None,
-        typer.Option(
-            help="What they see; without it, exactly what will come. Alone: one slot ahead.",
-            autocompletion=_completer("forecast"),
-        ),
-    ] = None,
-    link: Annotated[
-        int | None,
-        typer.Option(metavar="TUPLES", help="Tuples that may leave a machine a slot; without it, any number.", min=1),
-    ] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Repeat for means over several.", min=0)] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Verify in every slot that no tuple is lost or doubled; slower.")
-    ] = False,
-    events: Annotated[
-        bool, typer.Option("--events", help="Event by event in place of slot by slot: the twin of an emulated run.")
-    ] = False,
-    rate: Annotated[
-        float | None,
-        typer.Option(help="With --events: Poisson arrivals, tuples a second of all sources together.", min=0),
-    ] = None,
-    duration: Annotated[
-        float | None, typer.Option(help="With --events: seconds that count; 60 unless said.", min=0)
-    ] = None,
-    costs: Annotated[
-        Path | None,
-        typer.Option(help="With --events: a file of what an engine takes, as penstock calibrate writes it."),
-    ] = None,
-    records: Annotated[
-        Path | None, typer.Option(help="With --events: a folder for telemetry, which penstock report reads.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw backlogs and response times (.png, .svg, .pdf).")] = None,
+    routing: RoutingsOption = None,
+    sending: SendingOption = None,
+    arrivals: ArrivalsOption = None,
+    slots: SlotsOption = None,
+    slot_ms: SlotOption = None,
+    warm_up: WarmUpOption = None,
+    policy: PolicyOption = None,
+    plan: PlanOption = None,
+    look_ahead: LookAheadOption = None,
+    forecaster: ForecasterOption = None,
+    link: LinkOption = None,
+    seed: SeedsOption = None,
+    check: CheckOption = False,
+    events: EventsOption = False,
+    rate: RateOption = None,
+    duration: DurationOption = None,
+    costs: CostsOption = None,
+    records: RecordsOption = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate an application slot by slot, and compare ways of routing its tuples.
@@ -155,38 +102,63 @@ def simulate(
     With --events there are no slots: every tuple is served, sent and queued at its own time, as on emulated machines
     (shared cores, network cards, links, credits), and latency, throughput and where time goes are shown.
     """
-    from penstock.cli.counting import counting
+    from penstock.cli.simulate_events import Asked, Case, refuse_evented, refuse_slotted, simulate_by_events
     from penstock.cli.simulate_tables import Told
-    from penstock.control.simulating import USUAL_SLOTS, simulate_application
 
     refuse_outputs(None, plot, application, cluster)
     wanted, machines = both(application, cluster)
     process, look = _process(arrivals), _look(look_ahead, forecaster)
     seeds = list(dict.fromkeys(seed or [0]))
-    given = _given(plan, policy, wanted)
-    evented = {"rate": rate, "duration": duration, "costs": costs, "records": records}
+    tasks = _Tasks(wanted, machines, _given(plan, policy, wanted), plan, policy or USUAL_POLICY, seeds)
     if events:
-        from penstock.cli.simulate_events import Asked, Case, refuse_slotted, simulate_by_events
-
         slotted = {"routing": routing, "sending": sending, "slots": slots, "slot-ms": slot_ms, "link": link}
         refuse_slotted({**slotted, "look-ahead": look_ahead, "forecaster": forecaster, "check": check})
-        placement = _setting(wanted, machines, given, plan, policy or USUAL_POLICY, None, None, seeds[0]).placement
-        case = Case(wanted, machines, placement, str(plan or policy or USUAL_POLICY), seeds)
+        case = Case(wanted, machines, _setting(tasks, None, None).placement, tasks.placed_by, seeds)
         simulate_by_events(case, Asked(rate, process, duration, warm_up, costs, records, plot, as_json))
         return
-    from penstock.cli.simulate_events import refuse_evented
+    refuse_evented({"rate": rate, "duration": duration, "costs": costs, "records": records})
+    setting = _setting(tasks, slot_ms, link)
+    routings = _routings(setting, routing, tasks.given, plan)
+    sends = sending or (_planned_sending(tasks.given) if link is not None else None)
+    timed = {"slots": slots, "warm_up": warm_up, "look": look, "seeds": seeds, "check": check}
+    found = _simulated(setting, routings, sends, process, timed, quiet=as_json)
+    notes = _notes(setting, tasks.given, sends)
+    _show(Told(setting, found, tasks.placed_by, arrivals, look, seeds, notes), check, plot, as_json)
 
-    refuse_evented(evented)
-    setting = _setting(wanted, machines, given, plan, policy or USUAL_POLICY, slot_ms, link, seeds[0])
-    routings = _routings(setting, routing, given, plan)
-    sends = sending or (_planned_sending(given) if link is not None else None)
-    timed: dict[str, Any] = {"slots": slots or USUAL_SLOTS, "warm_up": warm_up, "look": look, "seeds": seeds}
-    with counting("simulating", len(routings) * len(seeds), quiet=as_json) as tell:
-        found = simulate_application(
-            setting, routings, sends=sends, arrivals=process, **timed, check=check, on_result=lambda spec: tell(spec, 1)
+
+class _Tasks(NamedTuple):
+    """The tasks to simulate, and who says where they are."""
+
+    application: "Application"
+    cluster: "Cluster"
+    given: "Plan | None"
+    file: Path | None  # of the plan
+    policy: str  # where there is none
+    seeds: list[int]
+
+    @property
+    def placed_by(self) -> str:
+        """Who says where they are."""
+        return str(self.file or self.policy)
+
+
+def _simulated(
+    setting: "Setting",
+    routings: list[str],
+    sends: str | None,
+    process: "ArrivalProcess | None",
+    timed: dict[str, Any],
+    quiet: bool,
+) -> "Simulation":
+    """Simulate each routing with each seed, counting along."""
+    from penstock.cli.counting import counting
+    from penstock.control.simulating import USUAL_SLOTS, simulate_application
+
+    timed = {**timed, "slots": timed["slots"] or USUAL_SLOTS}
+    with counting("simulating", len(routings) * len(timed["seeds"]), quiet=quiet) as tell:
+        return simulate_application(
+            setting, routings, sends=sends, arrivals=process, **timed, on_result=lambda spec: tell(spec, 1)
         )
-    notes = _notes(setting, given, sends)
-    _show(Told(setting, found, str(plan or policy or USUAL_POLICY), arrivals, look, seeds, notes), check, plot, as_json)
 
 
 def _show(told: "Told", check: bool, plot: Path | None, as_json: bool) -> None:
@@ -251,24 +223,16 @@ def _given(plan: Path | None, policy: str | None, application: "Application") ->
     return found
 
 
-def _setting(
-    application: "Application",
-    cluster: "Cluster",
-    given: "Plan | None",
-    file: Path | None,
-    policy: str,
-    slot_ms: float | None,
-    link: int | None,
-    seed: int,
-) -> "Setting":
+def _setting(tasks: _Tasks, slot_ms: float | None, link: int | None) -> "Setting":
     """Return the application in slots, its tasks where the plan or the policy has them."""
     from penstock.control.simulating import USUAL_SLOT_MS, Setting
     from penstock.model.plan import to_placement
 
+    application, cluster, given = tasks.application, tasks.cluster, tasks.given
     if given is None:
-        placement, own = _placed(application, cluster, policy, seed), None
+        placement, own = _placed(application, cluster, tasks.policy, tasks.seeds[0]), None
     else:
-        with naming(file or ""):
+        with naming(tasks.file or ""):
             placement, own = to_placement(given, application, cluster), given.tuples.slot_ms
     return Setting(application, cluster, placement, own or USUAL_SLOT_MS if slot_ms is None else slot_ms, link)
 
