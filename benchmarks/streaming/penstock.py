@@ -136,7 +136,7 @@ def measure(
 
 def _plan(flow: ps.Dataflow, workers: int) -> ps.Plan:
     """Put each component into a slot of its own, as far as there are any; the sink stays with the counter."""
-    from penstock.control.live import discover
+    from penstock.control.sites import discover
 
     cluster = discover([], local=True, slots=workers)
     slot = {name: min(number, workers - 1) for number, name in enumerate(("sentences", "split", "count"))}

@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
-from penstock.control.live import NoPlacement, discover, places
+from penstock.control.planner import NoPlacement
 from penstock.control.resuming import AtItsEnd
+from penstock.control.sites import discover, places
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError, UnknownMachine, UnknownName
 from penstock.pipeline.session import NoSpark, running_session
 from penstock.runtime.folder import RunInfo, Taken, load

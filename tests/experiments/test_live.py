@@ -111,7 +111,7 @@ def test_hone_s_busiest_card_is_nearly_full_at_the_highest_rate_and_less_so_with
 
 
 def _machines(setting: Setting) -> dict[str, dict[str, int]]:
-    from penstock.control.live import plan_by
+    from penstock.control.planner import plan_by
 
     flow = setting.flow(episodes())
     found: dict[str, dict[str, int]] = {}

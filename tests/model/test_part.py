@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from penstock.control.live import plan_by
+from penstock.control.planner import plan_by
 from penstock.estimate.evaluator import Evaluator, Objective
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownName

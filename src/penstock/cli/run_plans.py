@@ -123,7 +123,7 @@ def _makers(
     """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
 
     def maker(policy: str) -> Maker:
-        from penstock.control.live import plan_by
+        from penstock.control.planner import plan_by
         from penstock.estimate.evaluator import Objective
 
         goal = objective or Objective.THROUGHPUT

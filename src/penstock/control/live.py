@@ -1,10 +1,8 @@
 """Run an application: find where it can run, plan it, start it."""
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.dataflow import Dataflow
-from penstock.control.planner import Planner, latency_model
+from penstock.control.beginnings import Begun, begin, named_by, take_over
 from penstock.control.sessions import open_session
+from penstock.control.sites import discover, places
 from penstock.control.starting import (
     address,
     refuse_below_one,
@@ -23,42 +22,19 @@ from penstock.control.starting import (
     refuse_unwritable,
 )
 from penstock.estimate.evaluator import Objective
-from penstock.model.cluster import Cluster, Machine
-from penstock.model.errors import InvalidInput, PenstockError
-from penstock.model.files import save
+from penstock.model.cluster import Cluster
 from penstock.model.limits import Limits, changed_limits
-from penstock.model.plan import Plan, to_placement
+from penstock.model.plan import Plan
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
-from penstock.policies.streams import changed, check, kept_note, over
+from penstock.policies.streams import changed, check, kept_note
 
 if TYPE_CHECKING:
     import socket
 
     from penstock.control.resuming import Resumption
-    from penstock.estimate.latency_models import LatencyModels
     from penstock.runtime.folder import Given, RunInfo, Setup
     from penstock.runtime.run import Progress, Run
-    from penstock.runtime.spark.executors import Executor
-    from penstock.runtime.terms import Complete, Site
-
-POLICY = "round-robin"
-
-
-class NoPlacement(PenstockError):
-    """The policy found no place for the application's tasks."""
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """A run with its folder, its lock and what was asked of it, before Spark is looked for."""
-
-    info: "RunInfo"
-    setup: "Setup"
-    emulate: Cluster | None
-    plan: "Callable[[Cluster, Complete], Plan]"  # where its tasks begin, once it is known what there is
-    tuples: TuplePolicies
-    found: "Resumption | None" = None
 
 
 def start(
@@ -120,7 +96,6 @@ def start(
     noted: called as soon as a new run has its folder, before anything of it can run; where that raises, none does.
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
     """
-    from penstock.runtime.driver import listen_for_workers
     from penstock.runtime.folder import Setup
     from penstock.runtime.run import check_parts
 
@@ -135,107 +110,52 @@ def start(
     asked |= {"checkpoint_s": checkpoint_s, "guarantee": guarantee}
     asked |= {"share": None if share is None else str(Path(share).absolute())}
     stated = {name: value for name, value in asked.items() if value is not None}
-
-    def change(before: TuplePolicies) -> TuplePolicies:
-        after = changed(before, routing, sending, slot_ms)
-        check(after, flow.application)
-        if tell is not None and (note := kept_note(after, flow.application)):
-            tell(note)
-        return after
-
+    change = partial(_changed, flow.application, routing, sending, slot_ms, tell)
     with ExitStack() as stack:
-        listener = None if listen is None else listen_for_workers(*address(listen))
-        if listener is not None:
-            stack.callback(listener.close)
+        listener = _listening(listen, stack)
         if resume is None:
-            tuples = change(_named_by(plan, TuplePolicies()))
+            tuples = change(named_by(plan, TuplePolicies()))
             limited = changed_limits({}, limits, flow.application)
             setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples, limits=limited)
-            begun = _begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
+            begun = begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
             if noted is not None:
                 noted(begun.info)
         else:
             refuse_changed(emulate=emulate, seed=seed, telemetry=telemetry)
             if limits is not None:
                 stated["limits"] = changed_limits({}, limits, flow.application)
-            begun = _take_over(flow, resume, Path(runs), stated, plan, change, stack, tell or (lambda _: None))
+            begun = take_over(flow, resume, Path(runs), stated, plan, change, stack, tell or (lambda _: None))
         return _launch(flow, begun, stack, listener, progress or (lambda _: None))
 
 
-def _begin(
-    flow: Dataflow,
-    setup: "Setup",
-    emulate: Cluster | None,
-    plan: Plan | None,
-    runs: Path,
-    telemetry: Path | str | bool | None,
-    stack: ExitStack,
-) -> _Begun:
-    """Make the folder of a new run."""
-    from penstock.api.guarantees import require
-    from penstock.runtime import folder as folders
-
-    require(flow, setup.guarantee)
-    info = folders.create(  # before it is planned, which may take a while: who asks is to hear that it is starting
-        flow.name,
-        runs,
-        master=setup.master or "embedded",
-        emulated=None if emulate is None else emulate.name,
-        policy=plan.policy if plan is not None else setup.policy or POLICY,
-        telemetry=Path(telemetry) if isinstance(telemetry, Path | str) else None,
-        setup=setup,
-    )
-    stack.callback(folders.RunLock(info).release)
-    stack.push(partial(_leave, info))
-    known = _known_plan(flow, emulate, plan, setup)
-    if emulate is not None:
-        save(emulate, info.cluster_path)
-    return _Begun(info, setup, emulate, lambda cluster, _: known or _planned(flow, cluster, setup), setup.tuples)
+def _changed(
+    application: Application,
+    routing: str | Sequence[str] | None,
+    sending: str | None,
+    slot_ms: float | None,
+    tell: "Progress | None",
+    before: TuplePolicies,
+) -> TuplePolicies:
+    """Return tuple policies with those that are asked for in their place, checked; say what they leave as it is."""
+    after = changed(before, routing, sending, slot_ms)
+    check(after, application)
+    if tell is not None and (note := kept_note(after, application)):
+        tell(note)
+    return after
 
 
-def _take_over(
-    flow: Dataflow,
-    what: Path | str,
-    runs: Path,
-    stated: dict[str, Any],
-    plan: Plan | None,
-    change: Callable[[TuplePolicies], TuplePolicies],
-    stack: ExitStack,
-    tell: "Progress",
-) -> _Begun:
-    """Take a run over from a driver that has gone."""
-    from penstock.api.guarantees import require
-    from penstock.control.resuming import emulated_cluster, find_resumable, plan_of, take
-    from penstock.runtime import folder as folders
+def _listening(where: str | None, stack: ExitStack) -> "socket.socket | None":
+    """Return a socket on which workers are to call, where that is said."""
+    from penstock.runtime.driver import listen_for_workers
 
-    info, before = find_resumable(what, runs)
-    setup = msgspec.structs.replace(before, **stated)
-    require(flow, setup.guarantee)
-    emulate = emulated_cluster(info)
-    known = None
-    if plan is not None or "policy" in stated:
-        known = _known_plan(flow, emulate, plan, msgspec.structs.replace(setup, policy=stated.get("policy")))
-    found = take(info, before, flow)
-    stack.callback(found.lock.release)
-    policy = known.policy if known is not None else stated.get("policy", found.policy)
-    tuples = change(_named_by(plan, found.tuples))
-    setup = msgspec.structs.replace(setup, tuples=tuples, limits=stated.get("limits", found.limits))
-    info = folders.taken_over(info, setup=setup, master=setup.master or "embedded", policy=policy)
-    stack.callback(folders.ended, info)
-    found.tell(tell)
-    found.clear()
-
-    def place(cluster: Cluster, complete: "Complete") -> Plan:
-        if known is not None or "policy" in stated:
-            return known or _planned(flow, cluster, setup)
-        return plan_of(found, flow, cluster, setup.objective, complete) or _planned(flow, cluster, setup)
-
-    return _Begun(info, setup, emulate, place, tuples, found)
+    if where is None:
+        return None
+    listener = listen_for_workers(*address(where))
+    stack.callback(listener.close)
+    return listener
 
 
-def _launch(
-    flow: Dataflow, begun: _Begun, stack: ExitStack, listener: "socket.socket | None", say: "Progress"
-) -> "Run":
+def _launch(flow: Dataflow, begun: Begun, stack: ExitStack, listener: "socket.socket | None", say: "Progress") -> "Run":
     """Find out where it can run, plan it where that is not done, and start its workers."""
     from penstock.control.completing import additions, completion
     from penstock.runtime.run import launch
@@ -279,118 +199,3 @@ def _terms(info: "RunInfo", setup: "Setup", found: "Resumption | None") -> dict[
     terms |= {"limits": setup.limits, "share": setup.share or ""}
     terms |= {"checkpoint_s": setup.checkpoint_s, "checkpoints": str(info.checkpoints_path.absolute())}
     return terms if found is None else terms | {"resumed": found.manifest, "epoch": found.epoch}
-
-
-def _known_plan(flow: Dataflow, emulate: Cluster | None, plan: Plan | None, setup: "Setup") -> Plan | None:
-    """Return the plan to run by where it can be known before Spark has started, refusing one that does not fit."""
-    if setup.policy is not None and plan is not None:
-        raise InvalidInput("policy", f"expected a policy or a plan, got {setup.policy!r} and a plan; leave one out")
-    if emulate is None:
-        return plan
-    if plan is None:
-        return _planned(flow, emulate, setup)
-    to_placement(plan, flow.application, emulate)
-    return plan
-
-
-def _named_by(plan: Plan | None, before: TuplePolicies) -> TuplePolicies:
-    """Return tuple policies with those that a plan names in their place."""
-    return before if plan is None else over(before, plan.tuples)
-
-
-def _planned(flow: Dataflow, cluster: Cluster, setup: "Setup") -> Plan:
-    return plan_by(setup.policy or POLICY, flow.application, cluster, Objective(setup.objective), setup.seed)
-
-
-def plan_by(
-    policy: str,
-    application: Application,
-    cluster: Cluster,
-    objective: Objective = Objective.THROUGHPUT,
-    seed: int = 0,
-    models: "LatencyModels | None" = None,
-) -> Plan:
-    """Return what a policy does with an application on a cluster; raise `NoPlacement` where it finds none.
-
-    With the `application` and `cluster` of a run, the plan is for `Run.apply`. With latency models it is for the least
-    latency that they predict, not for the objective.
-    """
-    latency = None if models is None else latency_model(models, application, cluster)
-    planner = Planner(application, cluster, objective, seed, latency=latency)
-    decision = planner.decide(policy)
-    if not decision.placed:
-        reason = getattr(decision.result, "reason", "it gave none")
-        raise NoPlacement(f"policy: {policy} finds no placement on {cluster.name!r}: {reason}")
-    return planner.plan(decision)
-
-
-def discover(executors: Sequence["Executor"], local: bool, slots: int | None = None) -> Cluster:
-    """Describe Spark's executors as a cluster: a machine each, of which one core is kept free.
-
-    So many `slots` are dealt to the executors in turn; None: as many as they have cores for.
-    """
-    if local:
-        cores = os.cpu_count() or 1
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
-        machine = Machine(name="local", cores=cores, slots=slots or cores, memory_mb=memory)
-        return Cluster(name="embedded", machines=(machine,))
-    return Cluster(
-        name="spark",
-        machines=tuple(
-            Machine(
-                name=_machine_name(executor),
-                host=executor.host,
-                cores=max(1, executor.cores - 1),
-                slots=share,
-                memory_mb=1e6,  # Spark does not limit what Python processes take
-            )
-            for executor, share in zip(executors, _shares(executors, slots), strict=True)
-            if share
-        ),
-    )
-
-
-def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) -> list[tuple["Site", "Executor"]]:
-    """Say which worker processes there are, and on which executor each: a machine each, or a slot each."""
-    from penstock.runtime.terms import Site
-
-    if not emulated:
-        named = {_machine_name(executor): executor for executor in executors}
-        return [
-            (Site(slot, (slot,)), named.get(machine.name, executors[0]))
-            for machine in cluster.machines
-            for slot in (f"{machine.name}/{number}" for number in range(machine.slots))
-        ]
-    free = {executor: executor.cores - 1 for executor in executors}
-    found = []
-    for machine in cluster.machines:
-        executor = max(free, key=lambda each: free[each])
-        free[executor] -= 1
-        slots = tuple(f"{machine.name}/{number}" for number in range(machine.slots))
-        found.append((Site(machine.name, slots), executor))
-    return found
-
-
-def _machine_name(executor: "Executor") -> str:
-    return f"{executor.host}-{executor.id}"
-
-
-def _shares(executors: Sequence["Executor"], slots: int | None) -> list[int]:
-    """Return how many slots each executor has."""
-    room = [max(1, executor.cores - 1) for executor in executors]
-    if slots is None:
-        return room
-    shares = [0] * len(room)
-    for _ in range(min(slots, sum(room))):
-        shares[min((number for number, most in enumerate(room) if shares[number] < most), key=shares.__getitem__)] += 1
-    return shares
-
-
-def _leave(info: "RunInfo", failure: type[BaseException] | None, *_: object) -> None:
-    """Write down that a run has ended; one that never began leaves no folder."""
-    from penstock.runtime.folder import ended
-
-    if failure is None or any(info.checkpoints_path.glob("*")):  # it began, whatever has failed at its end
-        ended(info)
-    else:
-        shutil.rmtree(info.path, ignore_errors=True)

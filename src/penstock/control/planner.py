@@ -12,7 +12,7 @@ from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
 from penstock.estimate.flow import PLANNING, FlowEstimate, FlowModel
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, Prediction
 from penstock.model.cluster import Cluster
-from penstock.model.errors import InvalidInput
+from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.instance import Instance
 from penstock.model.kernel import preparing
 from penstock.model.placement import Infeasible, Placement
@@ -23,6 +23,10 @@ from penstock.policies.checks import violations
 from penstock.policies.registry import make
 
 REFERENCES = ("i-storm", "flink")  # what TATA's reward is relative to
+
+
+class NoPlacement(PenstockError):
+    """The policy found no place for the application's tasks."""
 
 
 class InvalidResult(RuntimeError):
@@ -203,3 +207,25 @@ def _rank(decision: Decision) -> tuple[float, float, float]:
     assert evaluation is not None, "only placed decisions are ranked"
     measures = (-evaluation.throughput_tps, evaluation.delay_ms, evaluation.traffic.machines)
     return tuple(float(f"{measure:.9g}") for measure in measures)  # type: ignore[return-value]
+
+
+def plan_by(
+    policy: str,
+    application: Application,
+    cluster: Cluster,
+    objective: Objective = Objective.THROUGHPUT,
+    seed: int = 0,
+    models: LatencyModels | None = None,
+) -> Plan:
+    """Return what a policy does with an application on a cluster; raise `NoPlacement` where it finds none.
+
+    With the `application` and `cluster` of a run, the plan is for `Run.apply`. With latency models it is for the least
+    latency that they predict, not for the objective.
+    """
+    latency = None if models is None else latency_model(models, application, cluster)
+    planner = Planner(application, cluster, objective, seed, latency=latency)
+    decision = planner.decide(policy)
+    if not decision.placed:
+        reason = getattr(decision.result, "reason", "it gave none")
+        raise NoPlacement(f"policy: {policy} finds no placement on {cluster.name!r}: {reason}")
+    return planner.plan(decision)

@@ -18,7 +18,8 @@ from penstock.control.calibration.findings import Calibration, Left, Measured
 from penstock.control.calibration.network import MILLISECOND, VARIATION, Found, measure_network, measure_variation
 from penstock.control.calibration.observing import Observed, observe
 from penstock.control.calibration.probe import Probed, Site, probe
-from penstock.control.live import discover, start
+from penstock.control.live import start
+from penstock.control.sites import discover
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.costs import Costs
 from penstock.model.errors import InvalidInput

@@ -7,9 +7,9 @@ from time import monotonic, sleep
 from penstock.control.exploration.index import Explored, Index
 from penstock.control.exploration.live import Exploration, Limits, explore_live
 from penstock.control.exploration.spans import Span, applied_at, cut, records_of
-from penstock.control.live import discover
 from penstock.control.loop.plant import GOING, Ended, Reading, reading_of
 from penstock.control.resuming import emulated_cluster
+from penstock.control.sites import discover
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.plan import Plan, PlannedRoute

@@ -1,0 +1,143 @@
+"""How a run begins, before Spark is looked for: in a new folder, or in that of one which is taken over."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.api.dataflow import Dataflow
+from penstock.control.planner import plan_by
+from penstock.estimate.evaluator import Objective
+from penstock.model.cluster import Cluster
+from penstock.model.errors import InvalidInput
+from penstock.model.files import save
+from penstock.model.plan import Plan, to_placement
+from penstock.model.tuples import TuplePolicies
+from penstock.policies.streams import over
+
+if TYPE_CHECKING:
+    from penstock.control.resuming import Resumption
+    from penstock.runtime.folder import RunInfo, Setup
+    from penstock.runtime.run import Progress
+    from penstock.runtime.terms import Complete
+
+POLICY = "round-robin"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run with its folder, its lock and what was asked of it, before Spark is looked for."""
+
+    info: "RunInfo"
+    setup: "Setup"
+    emulate: Cluster | None
+    plan: "Callable[[Cluster, Complete], Plan]"  # where its tasks begin, once it is known what there is
+    tuples: TuplePolicies
+    found: "Resumption | None" = None
+
+
+def begin(
+    flow: Dataflow,
+    setup: "Setup",
+    emulate: Cluster | None,
+    plan: Plan | None,
+    runs: Path,
+    telemetry: Path | str | bool | None,
+    stack: ExitStack,
+) -> Begun:
+    """Make the folder of a new run."""
+    from penstock.api.guarantees import require
+    from penstock.runtime import folder as folders
+
+    require(flow, setup.guarantee)
+    info = folders.create(  # before it is planned, which may take a while: who asks is to hear that it is starting
+        flow.name,
+        runs,
+        master=setup.master or "embedded",
+        emulated=None if emulate is None else emulate.name,
+        policy=plan.policy if plan is not None else setup.policy or POLICY,
+        telemetry=Path(telemetry) if isinstance(telemetry, Path | str) else None,
+        setup=setup,
+    )
+    stack.callback(folders.RunLock(info).release)
+    stack.push(partial(_leave, info))
+    known = _known_plan(flow, emulate, plan, setup)
+    if emulate is not None:
+        save(emulate, info.cluster_path)
+    return Begun(info, setup, emulate, lambda cluster, _: known or _planned(flow, cluster, setup), setup.tuples)
+
+
+def take_over(
+    flow: Dataflow,
+    what: Path | str,
+    runs: Path,
+    stated: dict[str, Any],
+    plan: Plan | None,
+    change: Callable[[TuplePolicies], TuplePolicies],
+    stack: ExitStack,
+    tell: "Progress",
+) -> Begun:
+    """Take a run over from a driver that has gone."""
+    from penstock.api.guarantees import require
+    from penstock.control.resuming import emulated_cluster, find_resumable, plan_of, take
+    from penstock.runtime import folder as folders
+
+    info, before = find_resumable(what, runs)
+    setup = msgspec.structs.replace(before, **stated)
+    require(flow, setup.guarantee)
+    emulate = emulated_cluster(info)
+    known = None
+    if plan is not None or "policy" in stated:
+        known = _known_plan(flow, emulate, plan, msgspec.structs.replace(setup, policy=stated.get("policy")))
+    found = take(info, before, flow)
+    stack.callback(found.lock.release)
+    policy = known.policy if known is not None else stated.get("policy", found.policy)
+    tuples = change(named_by(plan, found.tuples))
+    setup = msgspec.structs.replace(setup, tuples=tuples, limits=stated.get("limits", found.limits))
+    info = folders.taken_over(info, setup=setup, master=setup.master or "embedded", policy=policy)
+    stack.callback(folders.ended, info)
+    found.tell(tell)
+    found.clear()
+
+    def place(cluster: Cluster, complete: "Complete") -> Plan:
+        if known is not None or "policy" in stated:
+            return known or _planned(flow, cluster, setup)
+        return plan_of(found, flow, cluster, setup.objective, complete) or _planned(flow, cluster, setup)
+
+    return Begun(info, setup, emulate, place, tuples, found)
+
+
+def _known_plan(flow: Dataflow, emulate: Cluster | None, plan: Plan | None, setup: "Setup") -> Plan | None:
+    """Return the plan to run by where it can be known before Spark has started, refusing one that does not fit."""
+    if setup.policy is not None and plan is not None:
+        raise InvalidInput("policy", f"expected a policy or a plan, got {setup.policy!r} and a plan; leave one out")
+    if emulate is None:
+        return plan
+    if plan is None:
+        return _planned(flow, emulate, setup)
+    to_placement(plan, flow.application, emulate)
+    return plan
+
+
+def named_by(plan: Plan | None, before: TuplePolicies) -> TuplePolicies:
+    """Return tuple policies with those that a plan names in their place."""
+    return before if plan is None else over(before, plan.tuples)
+
+
+def _planned(flow: Dataflow, cluster: Cluster, setup: "Setup") -> Plan:
+    return plan_by(setup.policy or POLICY, flow.application, cluster, Objective(setup.objective), setup.seed)
+
+
+def _leave(info: "RunInfo", failure: type[BaseException] | None, *_: object) -> None:
+    """Write down that a run has ended; one that never began leaves no folder."""
+    from penstock.runtime.folder import ended
+
+    if failure is None or any(info.checkpoints_path.glob("*")):  # it began, whatever has failed at its end
+        ended(info)
+    else:
+        shutil.rmtree(info.path, ignore_errors=True)

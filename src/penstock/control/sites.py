@@ -1,0 +1,73 @@
+"""Where a run can be: Spark's executors as machines, and which of them has which worker process."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.model.cluster import Cluster, Machine
+
+if TYPE_CHECKING:
+    from penstock.runtime.spark.executors import Executor
+    from penstock.runtime.terms import Site
+
+
+def discover(executors: Sequence["Executor"], local: bool, slots: int | None = None) -> Cluster:
+    """Describe Spark's executors as a cluster: a machine each, of which one core is kept free.
+
+    So many `slots` are dealt to the executors in turn; None: as many as they have cores for.
+    """
+    if local:
+        cores = os.cpu_count() or 1
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
+        machine = Machine(name="local", cores=cores, slots=slots or cores, memory_mb=memory)
+        return Cluster(name="embedded", machines=(machine,))
+    return Cluster(
+        name="spark",
+        machines=tuple(
+            Machine(
+                name=_machine_name(executor),
+                host=executor.host,
+                cores=max(1, executor.cores - 1),
+                slots=share,
+                memory_mb=1e6,  # Spark does not limit what Python processes take
+            )
+            for executor, share in zip(executors, _shares(executors, slots), strict=True)
+            if share
+        ),
+    )
+
+
+def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) -> list[tuple["Site", "Executor"]]:
+    """Say which worker processes there are, and on which executor each: a machine each, or a slot each."""
+    from penstock.runtime.terms import Site
+
+    if not emulated:
+        named = {_machine_name(executor): executor for executor in executors}
+        return [
+            (Site(slot, (slot,)), named.get(machine.name, executors[0]))
+            for machine in cluster.machines
+            for slot in (f"{machine.name}/{number}" for number in range(machine.slots))
+        ]
+    free = {executor: executor.cores - 1 for executor in executors}
+    found = []
+    for machine in cluster.machines:
+        executor = max(free, key=lambda each: free[each])
+        free[executor] -= 1
+        slots = tuple(f"{machine.name}/{number}" for number in range(machine.slots))
+        found.append((Site(machine.name, slots), executor))
+    return found
+
+
+def _machine_name(executor: "Executor") -> str:
+    return f"{executor.host}-{executor.id}"
+
+
+def _shares(executors: Sequence["Executor"], slots: int | None) -> list[int]:
+    """Return how many slots each executor has."""
+    room = [max(1, executor.cores - 1) for executor in executors]
+    if slots is None:
+        return room
+    shares = [0] * len(room)
+    for _ in range(min(slots, sum(room))):
+        shares[min((number for number, most in enumerate(room) if shares[number] < most), key=shares.__getitem__)] += 1
+    return shares
