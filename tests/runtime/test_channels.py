@@ -13,7 +13,7 @@ from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
 from penstock.runtime.channels import OutQueue, Sender
 from penstock.runtime.lanes import Batch, Lane, MarkerOf, Sampled
-from penstock.runtime.messages import END, PROGRESS, Mark
+from penstock.runtime.messages.frames import END, PROGRESS, Mark
 
 SPREADING = [Grouping.SHUFFLE, Grouping.PARTIAL_KEY, Grouping.LOCAL_OR_SHUFFLE]
 FIXED = [Grouping.FIELDS, Grouping.GLOBAL, Grouping.ALL, Grouping.DIRECT]

@@ -8,9 +8,9 @@ import pytest
 from penstock.api.dataflow import Dataflow
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.telemetry import REQUIRED, RecordKind
-from penstock.runtime import messages as wire
 from penstock.runtime.controller import Controller
 from penstock.runtime.layout import Layout
+from penstock.runtime.messages import commands, tellings
 from penstock.runtime.operations import MOVE_S, PREPARE_S, CannotMove, Operation
 from penstock.runtime.recovery import FRUITLESS
 from penstock.runtime.terms import Site, Terms, check_placement
@@ -44,11 +44,11 @@ class Prompt(Controller):
             job = self.storing.pop(0)
             job.then(*job.run(self.disk), self.now)
 
-    def told(self, worker: int, message: wire.Telling, now: float) -> None:
+    def told(self, worker: int, message: tellings.Telling, now: float) -> None:
         super().told(worker, message, now)
         self.store()
 
-    def register(self, message: wire.Register, now: float) -> int | None:
+    def register(self, message: tellings.Register, now: float) -> int | None:
         number = super().register(message, now)
         self.store()
         return number
@@ -76,7 +76,7 @@ class Many(Prompt):
         for number in range(workers):
             register(self, f"w{number}")
         for number in range(workers):
-            self.told(number, wire.Ready(self.epoch), 1.0)
+            self.told(number, tellings.Ready(self.epoch), 1.0)
 
 
 def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
@@ -86,8 +86,8 @@ def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
         file = f"w{worker}.e{one.epoch}"
         one.disk.write(f"checkpoints/{number:06}/{file}", [])
         one.disk.full = "checkpoints" if worker >= full_after else ""
-        entries = tuple(wire.Entry(task, 0, 0, 0, False, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-        one.told(worker, wire.Saved(one.epoch, number, file, 0, entries), one.now)
+        entries = tuple(tellings.Entry(task, 0, 0, 0, False, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+        one.told(worker, tellings.Saved(one.epoch, number, file, 0, entries), one.now)
 
 
 def controller(**terms: Any) -> Prompt:
@@ -95,7 +95,7 @@ def controller(**terms: Any) -> Prompt:
 
 
 def register(one: Controller, name: str, now: float = 0.0) -> int | None:
-    return one.register(wire.Register(name, "host", 1, 42), now)
+    return one.register(tellings.Register(name, "host", 1, 42), now)
 
 
 def running(**terms: Any) -> Prompt:
@@ -103,13 +103,13 @@ def running(**terms: Any) -> Prompt:
     for name in ("w0", "w1"):
         register(one, name)
     for number in range(2):
-        one.told(number, wire.Ready(one.epoch), 1.0)
+        one.told(number, tellings.Ready(one.epoch), 1.0)
     assert one.phase == "running"
     one.out.clear()
     return one
 
 
-def commands(one: Controller, kind: type) -> list[tuple[int, Any]]:
+def of_kind(one: Controller, kind: type) -> list[tuple[int, Any]]:
     return [(number, command) for number, command in one.out if isinstance(command, kind)]
 
 
@@ -118,15 +118,15 @@ def test_tells_every_worker_its_tasks_once_all_are_there_and_begins_once_all_are
     assert register(one, "w1") == 1
     assert not one.out
     assert register(one, "w0") == 0
-    assigned = commands(one, wire.Assign)
+    assigned = of_kind(one, commands.Assign)
     assert [(number, assign.worker) for number, assign in assigned] == [(0, 0), (1, 1)]
     assert {assign.epoch for _, assign in assigned} == {1}
     assert [assign.incarnation for _, assign in assigned] == [2, 1]
-    one.told(0, wire.Ready(1), 1.0)
+    one.told(0, tellings.Ready(1), 1.0)
     assert one.phase == "starting"
-    one.told(1, wire.Ready(1), 1.5)
+    one.told(1, tellings.Ready(1), 1.5)
     assert one.phase == "running"
-    assert [number for number, _ in commands(one, wire.Go)] == [0, 1]
+    assert [number for number, _ in of_kind(one, commands.Go)] == [0, 1]
 
 
 def test_refuses_workers_that_it_does_not_want() -> None:
@@ -152,7 +152,7 @@ def test_says_which_workers_were_not_ready() -> None:
     one = controller(start_s=10.0)
     register(one, "w0")
     register(one, "w1")
-    one.told(1, wire.Ready(1), 1.0)
+    one.told(1, tellings.Ready(1), 1.0)
     one.tick(10.5)
     assert one.error.startswith("workers w0 did not start")
 
@@ -164,15 +164,15 @@ def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
     machines = {machine.name: machine.alive for machine in one.status(5.0).machines}
     assert machines == {"w0": True, "w1": False}
     one.gone(1, 5.0)
-    assert not commands(one, wire.Assign)
+    assert not of_kind(one, commands.Assign)
     assert register(one, "w1", 5.5) == 1
-    assert [(number, assign.epoch, assign.incarnation) for number, assign in commands(one, wire.Assign)] == [
+    assert [(number, assign.epoch, assign.incarnation) for number, assign in of_kind(one, commands.Assign)] == [
         (0, 2, 1),
         (1, 2, 3),
     ]
-    one.told(0, wire.Ready(2), 5.6)
+    one.told(0, tellings.Ready(2), 5.6)
     assert one.phase == "recovering"
-    one.told(1, wire.Ready(2), 5.7)
+    one.told(1, tellings.Ready(2), 5.7)
     assert one.phase == "running"
     assert one.recovery.times == [pytest.approx(0.7)]
 
@@ -182,42 +182,42 @@ def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_w
     one.lost(1, "connection reset", 5.0)
     one.gone(1, 5.0)
     one.tick(7.9)
-    assert not commands(one, wire.Assign)
+    assert not of_kind(one, commands.Assign)
     one.tick(8.0)
     assert one.placement == ["w0/0"] * 4
     assert one.standing.wanted == ["w0/0", "w0/0", "w1/0", "w1/0"]
-    one.told(0, wire.Ready(2), 8.1)
+    one.told(0, tellings.Ready(2), 8.1)
     assert one.phase == "running"
     one.out.clear()
     assert register(one, "w1", 9.0) == 1
-    (_, assign), *others = commands(one, wire.Assign)
+    (_, assign), *others = of_kind(one, commands.Assign)
     assert (assign.epoch, assign.worker, others) == (2, 1, [])
-    one.told(1, wire.Ready(2), 9.1)
-    assert [number for number, _ in commands(one, wire.Peers)] == [0]
-    assert [number for number, _ in commands(one, wire.Go)] == [1]
+    one.told(1, tellings.Ready(2), 9.1)
+    assert [number for number, _ in of_kind(one, commands.Peers)] == [0]
+    assert [number for number, _ in of_kind(one, commands.Go)] == [1]
     one.tick(10.2)
-    assert [(number, prepare.task) for number, prepare in commands(one, wire.Prepare)] == [(0, 2)]
+    assert [(number, prepare.task) for number, prepare in of_kind(one, commands.Prepare)] == [(0, 2)]
 
 
 def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() -> None:
     one = running(replace_s=1.0, lease_s=3.0)
-    one.told(1, wire.Pong(0, 0.0), 5.0)
+    one.told(1, tellings.Pong(0, 0.0), 5.0)
     one.lost(1, "connection reset", 5.5)
     one.tick(7.9)
-    assert not commands(one, wire.Assign)
+    assert not of_kind(one, commands.Assign)
     one.tick(8.0)
-    assert [number for number, _ in commands(one, wire.Assign)] == [0]
+    assert [number for number, _ in of_kind(one, commands.Assign)] == [0]
 
 
 def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() -> None:
     one = running(silent_s=5.0)
     for half_seconds in range(1, 13):
-        one.told(0, wire.Pong(0, 0.0), half_seconds / 2)
+        one.told(0, tellings.Pong(0, 0.0), half_seconds / 2)
         one.tick(half_seconds / 2)
     assert one.phase == "running"
     one.tick(6.1)
     assert (one.phase, one.hung_up) == ("recovering", [1])
-    one.told(1, wire.Failure(1, "same", 0, "", "late", ""), 6.2)
+    one.told(1, tellings.Failure(1, "same", 0, "", "late", ""), 6.2)
     assert one.phase == "recovering"
 
 
@@ -230,7 +230,7 @@ def test_a_controller_that_stood_still_itself_holds_that_against_nobody() -> Non
 
 def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
     one = running()
-    one.told(0, wire.Lost(1, 1, "reset"), 5.0)
+    one.told(0, tellings.Lost(1, 1, "reset"), 5.0)
     assert (one.phase, one.epoch) == ("recovering", 2)
     assert one.lines[-1].text == (
         "worker 'w0' has lost its connection to 'w1' (pid 42 on host): reset; "
@@ -240,16 +240,16 @@ def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
 
 def test_a_rule_that_a_worker_finds_broken_begins_a_new_epoch() -> None:
     one = running()
-    one.told(0, wire.Failure(1, "same", 1, "", "a gap", "", False), 5.0)
+    one.told(0, tellings.Failure(1, "same", 1, "", "a gap", "", False), 5.0)
     assert (one.phase, one.epoch) == ("recovering", 2)
 
 
 def test_a_worker_that_keeps_failing_ends_the_run() -> None:
     one = running()
     for _ in range(FRUITLESS + 1):
-        one.told(0, wire.Failure(one.epoch, "same", 1, "", "a gap", "", False), 5.0)
-        one.told(0, wire.Ready(one.epoch), 5.0)
-        one.told(1, wire.Ready(one.epoch), 5.0)
+        one.told(0, tellings.Failure(one.epoch, "same", 1, "", "a gap", "", False), 5.0)
+        one.told(0, tellings.Ready(one.epoch), 5.0)
+        one.told(1, tellings.Ready(one.epoch), 5.0)
     assert one.phase == "failed"
     assert "given up after" in one.error
 
@@ -264,8 +264,8 @@ def test_a_worker_that_keeps_dying_before_the_start_ends_the_run() -> None:
 
 def test_only_the_first_failure_counts() -> None:
     one = running()
-    one.told(0, wire.Failure(1, "same", 1, "5", "KeyError: 'x'", "Traceback …"), 5.0)
-    one.told(1, wire.Failure(1, "out", 0, "", "OSError", ""), 5.1)
+    one.told(0, tellings.Failure(1, "same", 1, "5", "KeyError: 'x'", "Traceback …"), 5.0)
+    one.told(1, tellings.Failure(1, "out", 0, "", "OSError", ""), 5.1)
     one.lost(1, "gone", 6.0)
     assert one.error == "same[1]: KeyError: 'x' on tuple 5"
     assert one.traceback == "Traceback …"
@@ -273,17 +273,17 @@ def test_only_the_first_failure_counts() -> None:
 
 def test_a_run_that_has_ended_does_not_begin_again() -> None:
     one = running()
-    one.told(0, wire.Failure(1, "same", 1, "5", "KeyError: 'x'", ""), 5.0)
-    one.told(1, wire.Lost(1, 0, "it hung up"), 5.1)
-    one.told(1, wire.Failure(1, "", -1, "", "a gap", "", False), 5.1)
-    one.told(1, wire.Unusable(1, 0, "damaged"), 5.1)
+    one.told(0, tellings.Failure(1, "same", 1, "5", "KeyError: 'x'", ""), 5.0)
+    one.told(1, tellings.Lost(1, 0, "it hung up"), 5.1)
+    one.told(1, tellings.Failure(1, "", -1, "", "a gap", "", False), 5.1)
+    one.told(1, tellings.Unusable(1, 0, "damaged"), 5.1)
     assert (one.phase, one.epoch, one.status(6.0).recoveries) == ("failed", 1, 0)
 
 
 def test_drops_what_is_of_another_epoch() -> None:
     one = running()
-    one.told(0, wire.Failure(7, "same", 0, "", "late", ""), 2.0)
-    one.told(0, wire.Ended(7, 0, 5), 2.0)
+    one.told(0, tellings.Failure(7, "same", 0, "", "late", ""), 2.0)
+    one.told(0, tellings.Ended(7, 0, 5), 2.0)
     assert one.phase == "running"
 
 
@@ -291,7 +291,7 @@ def test_hears_of_a_worker_that_failed_before_it_knew_an_epoch() -> None:
     one = controller()
     register(one, "w0")
     register(one, "w1")
-    one.told(1, wire.Failure(0, "", -1, "", "cannot be", ""), 1.0)
+    one.told(1, tellings.Failure(0, "", -1, "", "cannot be", ""), 1.0)
     assert one.error == "worker: cannot be"
 
 
@@ -299,20 +299,20 @@ def test_stops_when_every_task_has_ended() -> None:
     one = running()
     for task in range(4):
         assert one.phase == "running"
-        one.told(0, wire.Ended(1, task, 5), 3.0)
+        one.told(0, tellings.Ended(1, task, 5), 3.0)
     one.tick(3.0)
-    assert [number for number, _ in commands(one, wire.Checkpoint)] == [0, 1]
+    assert [number for number, _ in of_kind(one, commands.Checkpoint)] == [0, 1]
     for number in range(2):
-        entries = tuple(wire.Entry(task, 0, 0, 0, True, 5, "", ()) for task in (2 * number, 2 * number + 1))
+        entries = tuple(tellings.Entry(task, 0, 0, 0, True, 5, "", ()) for task in (2 * number, 2 * number + 1))
         assert one.phase == "running"
-        one.told(number, wire.Saved(1, 1, f"w{number}.e1", 0, entries), 3.0)
+        one.told(number, tellings.Saved(1, 1, f"w{number}.e1", 0, entries), 3.0)
     assert one.phase == "stopped"
     assert one.wakeup() == math.inf
 
 
 def saved(one: Controller, worker: int, number: int, ended: bool) -> None:
-    entries = tuple(wire.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-    one.told(worker, wire.Saved(1, number, f"w{worker}.e1", 0, entries), 3.0)
+    entries = tuple(tellings.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+    one.told(worker, tellings.Saved(1, number, f"w{worker}.e1", 0, entries), 3.0)
 
 
 @pytest.mark.parametrize("seen", [False, True])
@@ -320,7 +320,7 @@ def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(see
     one = running(checkpoint_s=1.0)
     one.tick(3.0)
     for task in range(4):
-        one.told(task // 2, wire.Ended(1, task, 5), 3.0)
+        one.told(task // 2, tellings.Ended(1, task, 5), 3.0)
         one.tick(3.0)
     for worker in range(2):
         saved(one, worker, 1, seen)
@@ -332,7 +332,7 @@ def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(see
             saved(one, worker, 2, True)
         one.tick(3.0)
     assert one.phase == "stopped"
-    begun = [command.number for worker, command in commands(one, wire.Checkpoint) if worker == 0]
+    begun = [command.number for worker, command in of_kind(one, commands.Checkpoint) if worker == 0]
     assert begun == ([1] if seen else [1, 2])
 
 
@@ -341,11 +341,11 @@ def test_a_checkpoint_that_is_due_twice_while_a_task_moves_is_taken_once() -> No
     moving(one, (1, "w1/0"))
     one.operations.checkpoint(2.0)
     one.operations.checkpoint(2.0)
-    one.told(0, wire.Prepared(1, 1, "it cannot"), 2.0)
-    assert len(commands(one, wire.Checkpoint)) == 2  # one for each worker
+    one.told(0, tellings.Prepared(1, 1, "it cannot"), 2.0)
+    assert len(of_kind(one, commands.Checkpoint)) == 2  # one for each worker
     for worker in range(2):
         saved(one, worker, 1, False)
-    assert len(commands(one, wire.Checkpoint)) == 2
+    assert len(of_kind(one, commands.Checkpoint)) == 2
 
 
 def test_a_drain_before_the_start_stops() -> None:
@@ -363,10 +363,10 @@ def moving(one: Controller, *moves: tuple[int, str]) -> list[Operation]:
 def test_moves_a_task_once_its_host_says_that_it_can() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"))
-    assert commands(one, wire.Prepare) == [(0, wire.Prepare(1, 1, 1))]
-    one.told(0, wire.Prepared(1, 1, ""), 2.0)
-    assert [number for number, _ in commands(one, wire.Move)] == [0, 1]
-    one.told(1, wire.Moved(1, 1, 2.25, 2.5), 3.0)
+    assert of_kind(one, commands.Prepare) == [(0, commands.Prepare(1, 1, 1))]
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
+    assert [number for number, _ in of_kind(one, commands.Move)] == [0, 1]
+    one.told(1, tellings.Moved(1, 1, 2.25, 2.5), 3.0)
     assert one.placement[1] == "w1/0"
     assert [(done.task, done.before, done.after, done.seconds) for done in ended[0].done] == [
         ("same[0]", "w0/0", "w1/0", 0.25)
@@ -378,15 +378,15 @@ def test_gives_up_a_move_that_is_not_answered() -> None:
     ended = moving(one, (1, "w1/0"))
     one.tick(PREPARE_S + 2.0)
     assert "same[0] did not answer in 5 s" in str(ended[0].error)
-    assert commands(one, wire.Release) == [(0, wire.Release(1, 1, 1))]
-    one.told(0, wire.Prepared(1, 1, ""), 9.0)
-    assert not commands(one, wire.Move)
+    assert of_kind(one, commands.Release) == [(0, commands.Release(1, 1, 1))]
+    one.told(0, tellings.Prepared(1, 1, ""), 9.0)
+    assert not of_kind(one, commands.Move)
 
 
 def test_a_task_that_does_not_arrive_in_time_sends_all_back_to_a_checkpoint() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"), (2, "w0/0"))
-    one.told(0, wire.Prepared(1, 1, ""), 2.0)
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
     one.tick(2.0 + MOVE_S + 1.0)
     assert "same[0] was still on its way after 30 s" in str(ended[0].error)
     assert (one.phase, one.epoch) == ("recovering", 2)
@@ -408,7 +408,7 @@ def test_a_checkpoint_that_only_one_worker_cannot_read_stays_and_the_worker_goes
     one.lost(1, "connection reset", 5.0)
     one.gone(1, 5.0)
     register(one, "w1", 5.1)
-    one.told(1, wire.Unusable(2, 1, "stale file handle"), 5.2)
+    one.told(1, tellings.Unusable(2, 1, "stale file handle"), 5.2)
     assert one.checkpointing.latest.number == 1
     assert one.hung_up == [1]
     assert "cannot read checkpoint 1, which is whole: stale file handle" in one.recovery.reason
@@ -419,13 +419,13 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_none_at_all_
     save_all(one, 1)
     save_all(one, 2)
     one.disk.replace("checkpoints/000002/manifest.json", b"torn")
-    one.told(1, wire.Failure(1, "", -1, "", "a gap", "", False), 5.0)
-    one.told(1, wire.Unusable(one.epoch, 2, "damaged"), 5.2)
+    one.told(1, tellings.Failure(1, "", -1, "", "a gap", "", False), 5.0)
+    one.told(1, tellings.Unusable(one.epoch, 2, "damaged"), 5.2)
     assert [manifest.number for manifest in one.checkpointing.complete] == [1]
     assert any("falling back to 1" in line.text for line in one.lines)
     one.disk.replace("checkpoints/000001/manifest.json", b"torn")
     one.tick(10.0)
-    one.told(1, wire.Unusable(one.epoch, 1, "damaged"), 10.2)
+    one.told(1, tellings.Unusable(one.epoch, 1, "damaged"), 10.2)
     assert one.phase == "failed"
     assert "there is none before it" in one.error
 
@@ -442,11 +442,11 @@ def test_a_manifest_that_was_told_to_have_failed_does_not_count_later() -> None:
 def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() -> None:
     one = running()
     first, second = moving(one, (1, "w1/0"), (2, "w0/0")), moving(one, (3, "w0/0"))
-    one.told(0, wire.Prepared(1, 1, ""), 2.0)
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
     one.drain(2.5)
     assert "the application is ending" in str(second[0].error)
     assert not first
-    one.told(1, wire.Moved(1, 1, 2.0, 3.0), 3.0)
+    one.told(1, tellings.Moved(1, 1, 2.0, 3.0), 3.0)
     assert one.placement[1] == "w1/0"
     assert len(first[0].done) == 1
     assert "the application is ending" in str(first[0].error)
@@ -457,9 +457,9 @@ def test_a_drain_lets_a_task_go_on_that_was_asked_to_move() -> None:
     ended = moving(one, (1, "w1/0"))
     one.drain(2.5)
     assert "the application is ending" in str(ended[0].error)
-    assert commands(one, wire.Release) == [(0, wire.Release(1, 1, 1))]
+    assert of_kind(one, commands.Release) == [(0, commands.Release(1, 1, 1))]
     said = [type(command) for _, command in one.out]
-    assert said.index(wire.Release) < said.index(wire.Drain)
+    assert said.index(commands.Release) < said.index(commands.Drain)
 
 
 def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> None:
@@ -467,21 +467,21 @@ def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> 
     moving(one, (1, "w1/0"))
     route = ("numbers->same", "w0", "w1", ("w0-w1",))
     one.operations.request([(1, "w1/0")], "apply", lambda _: None, (route,))
-    assert not commands(one, wire.Routes)
-    one.told(0, wire.Prepared(1, 1, ""), 2.0)
-    one.told(1, wire.Moved(1, 1, 2.0, 2.5), 3.0)
-    assert commands(one, wire.Routes) == [(number, wire.Routes(1, (route,))) for number in (0, 1)]
+    assert not of_kind(one, commands.Routes)
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
+    one.told(1, tellings.Moved(1, 1, 2.0, 2.5), 3.0)
+    assert of_kind(one, commands.Routes) == [(number, commands.Routes(1, (route,))) for number in (0, 1)]
 
 
 def test_an_operation_asked_for_at_the_end_of_another_begins_once() -> None:
     one = running()
     again: list[Operation] = []
     one.operations.request([(1, "w1/0")], "move", lambda _: one.operations.request([(1, "w0/0")], "back", again.append))
-    one.told(0, wire.Prepared(1, 1, ""), 2.0)
-    one.told(1, wire.Moved(1, 1, 2.0, 2.0), 2.1)
-    assert len(commands(one, wire.Prepare)) == 2
-    one.told(1, wire.Prepared(1, 2, ""), 2.2)
-    one.told(0, wire.Moved(1, 2, 2.2, 2.2), 2.3)
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
+    one.told(1, tellings.Moved(1, 1, 2.0, 2.0), 2.1)
+    assert len(of_kind(one, commands.Prepare)) == 2
+    one.told(1, tellings.Prepared(1, 2, ""), 2.2)
+    one.told(0, tellings.Moved(1, 2, 2.2, 2.2), 2.3)
     assert [outcome.after for outcome in again[0].done] == ["w0/0"]
 
 
@@ -493,9 +493,9 @@ def test_refuses_to_move_what_does_not_run() -> None:
 
 def test_tells_a_source_how_far_its_tuples_have_come() -> None:
     one = running(in_flight=10)
-    one.told(1, wire.Passed(1, 3, 0, 4), 2.0)
-    one.told(1, wire.Passed(1, 3, 0, 3), 2.0)
-    assert commands(one, wire.Progressed) == [(0, wire.Progressed(1, 0, 4))]
+    one.told(1, tellings.Passed(1, 3, 0, 4), 2.0)
+    one.told(1, tellings.Passed(1, 3, 0, 3), 2.0)
+    assert of_kind(one, commands.Progressed) == [(0, commands.Progressed(1, 0, 4))]
 
 
 def test_asks_for_clocks_and_records_them() -> None:
@@ -503,8 +503,8 @@ def test_asks_for_clocks_and_records_them() -> None:
     for step in range(20):
         now = 2.0 + step / 2
         one.tick(now)
-        for number, ping in commands(one, wire.Ping):
-            one.told(number, wire.Pong(ping.number, now + 0.001 + 7.0 * number), now + 0.002)
+        for number, ping in of_kind(one, commands.Ping):
+            one.told(number, tellings.Pong(ping.number, now + 0.001 + 7.0 * number), now + 0.002)
         one.out.clear()
     offsets = {machine.name: machine.offset_ms for machine in one.status(12.0).machines}
     assert offsets == {"w0": 0.0, "w1": pytest.approx(7000.0)}
@@ -517,8 +517,8 @@ def test_asks_for_clocks_and_records_them() -> None:
 
 def test_log_lines_say_who_speaks() -> None:
     one = running()
-    one.told(1, wire.Log(5.0, "info", "same", 1, "hello"), 2.0)
-    one.told(1, wire.Log(5.0, "warning", "", -1, "slow"), 2.0)
+    one.told(1, tellings.Log(5.0, "info", "same", 1, "hello"), 2.0)
+    one.told(1, tellings.Log(5.0, "warning", "", -1, "slow"), 2.0)
     assert [line.speaker for line in one.lines] == ["same[1]", "w1"]
 
 
@@ -526,12 +526,12 @@ def test_latencies_are_in_the_controllers_time() -> None:
     one = running()
     for step in range(3):
         one.tick(2.0 + step)
-        for number, ping in commands(one, wire.Ping):
-            one.told(number, wire.Pong(ping.number, 2.0 + step + 100.0 * number), 2.0 + step)
+        for number, ping in of_kind(one, commands.Ping):
+            one.told(number, tellings.Pong(ping.number, 2.0 + step + 100.0 * number), 2.0 + step)
         one.out.clear()
-    root, ack = wire.Root(9, 0, 5.0, 5.0), wire.Ack(9, 77, 5.0)
-    one.told(0, wire.Report(1, 5.25, 0.25, (), (root,), (ack,), 0.0, 0.0), 5.25)
-    one.told(1, wire.Report(1, 105.25, 0.25, (), (), (wire.Ack(9, 77, 105.125),), 0.0, 0.0), 5.25)
+    root, ack = tellings.Root(9, 0, 5.0, 5.0), tellings.Ack(9, 77, 5.0)
+    one.told(0, tellings.Report(1, 5.25, 0.25, (), (root,), (ack,), 0.0, 0.0), 5.25)
+    one.told(1, tellings.Report(1, 105.25, 0.25, (), (), (tellings.Ack(9, 77, 105.125),), 0.0, 0.0), 5.25)
     latency = one.status(5.5).latency
     assert latency is not None
     assert latency.p50_ms == pytest.approx(125.0)

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.model.cluster import Machine
-from penstock.runtime import messages as wire
 from penstock.runtime.controller import Controller
 from penstock.runtime.crew import FOLLOW_S, HEALTHY_S, REGISTER_S, Crew
 from penstock.runtime.driver import Driver, listen_for_workers
+from penstock.runtime.messages import tellings
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
 from penstock.runtime.spark.slot import UNLOADABLE
@@ -84,7 +84,7 @@ class Scene:
 
     def come(self, name: str) -> None:
         """Let a worker register."""
-        found = self.driver.ask(lambda now: self.driver.controller.register(wire.Register(name, "h", 1, 2), now))
+        found = self.driver.ask(lambda now: self.driver.controller.register(tellings.Register(name, "h", 1, 2), now))
         assert found is not None
 
     def go(self, name: str) -> None:

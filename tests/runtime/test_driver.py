@@ -17,13 +17,14 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
 from penstock.runtime import driver as driver_module
 from penstock.runtime import feed, folder, speech, transport
-from penstock.runtime import messages as wire
 from penstock.runtime import run as run_module
 from penstock.runtime.controller import Controller
 from penstock.runtime.driver import Driver, listen_for_workers
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
 from penstock.runtime.machine import Worker
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.recording import Recorder
 from penstock.runtime.run import Run, _FromOutside
 from penstock.runtime.shell import Shell, WorkerSettings
@@ -254,28 +255,28 @@ class Faked:
     def __init__(self, one: Driver) -> None:
         self.where = one.address
         self.control = call(*self.where, SECRET, hello("r", -1, 0))
-        self.say(self.control, wire.Register("w0", "127.0.0.1", 1, 2))
+        self.say(self.control, tellings.Register("w0", "127.0.0.1", 1, 2))
 
     def beat(self, incarnation: int) -> Connection:
         """Begin to beat."""
         heart = call(*self.where, SECRET, hello("r", 0, incarnation, heart=True))
-        self.say(heart, wire.Beat(12.5, 1, 0.0, 0.0))
+        self.say(heart, tellings.Beat(12.5, 1, 0.0, 0.0))
         return heart
 
     @staticmethod
-    def say(connection: Connection, message: wire.Telling) -> None:
-        connection.write([wire.encode(message)])
+    def say(connection: Connection, message: tellings.Telling) -> None:
+        connection.write([encode(message)])
         Faked.hear(connection, lambda: connection.opened and not connection.wants_to_write)
 
     @staticmethod
-    def hear(connection: Connection, true: Callable[[], object], until_closed: bool = False) -> list[wire.Command]:
+    def hear(connection: Connection, true: Callable[[], object], until_closed: bool = False) -> list[commands.Command]:
         """Read until something is true, or the other end has hung up."""
-        deadline, heard = monotonic() + PATIENCE, list[wire.Command]()
+        deadline, heard = monotonic() + PATIENCE, list[commands.Command]()
         connection.socket.setblocking(False)
         while not true():
             assert monotonic() < deadline
             try:
-                heard += [wire.decode_command(frame) for frame in connection.read()]
+                heard += [commands.decode_command(frame) for frame in connection.read()]
                 connection.flush()
             except ConnectionLost:
                 assert until_closed
@@ -284,13 +285,13 @@ class Faked:
         return heard
 
 
-def answers(connection: Connection) -> list[wire.Command]:
+def answers(connection: Connection) -> list[commands.Command]:
     """Return what comes next."""
     deadline, frames = monotonic() + PATIENCE, list[bytes]()
     while not frames:
         assert monotonic() < deadline
         frames = connection.read()
-    return [wire.decode_command(frame) for frame in frames]
+    return [commands.decode_command(frame) for frame in frames]
 
 
 def wait_for(one: Driver, true: Callable[[], object]) -> None:
@@ -317,7 +318,7 @@ def registered() -> Iterator[tuple[Driver, Faked]]:
 def test_a_sign_of_life_is_answered_with_its_own_time_unless_it_is_from_one_that_was_replaced() -> None:
     with registered() as (one, worker), closing(worker.beat(1)) as heart, closing(worker.beat(7)) as stranger:
         wait_for(one, lambda: len(one._hearts) == 2)
-        assert answers(heart) == [wire.Pulse(12.5)]
+        assert answers(heart) == [commands.Pulse(12.5)]
         one.ask(lambda _: None)
         assert stranger.read() == []
 

@@ -8,8 +8,9 @@ from time import monotonic
 import pytest
 
 from penstock.runtime import heart as heart_module
-from penstock.runtime import messages as wire
 from penstock.runtime.heart import Heart, Place
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.transport import Connection, Watch
 
 SECRET = b"s" * 32
@@ -35,7 +36,7 @@ def beating(listener: socket.socket, worker: Alive) -> Iterator[None]:
         assert not heart.is_alive()
 
 
-def beats(connection: Connection) -> Iterator[wire.Beat]:
+def beats(connection: Connection) -> Iterator[tellings.Beat]:
     """Yield the signs of life that come."""
     with closing(Watch()) as watch:
         watch.add(connection)
@@ -43,8 +44,8 @@ def beats(connection: Connection) -> Iterator[wire.Beat]:
         while monotonic() < deadline:
             watch.wait(0.1)
             for frame in connection.read():
-                message = wire.decode_telling(frame)
-                assert isinstance(message, wire.Beat)
+                message = tellings.decode_telling(frame)
+                assert isinstance(message, tellings.Beat)
                 yield message
             watch.update(connection)
 
@@ -63,7 +64,7 @@ def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypa
         assert answering.caller is not None
         called = answering.caller
         assert (called.worker, called.incarnation, called.heart) == (3, 5, True)
-        answering.write([wire.encode(wire.Pulse(first.at))])
+        answering.write([encode(commands.Pulse(first.at))])
         while worker.lease == 0.0:
             next(heard)
         assert worker.lease == first.at + 2.0

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.runtime.members import FAILURES, LATE_S, LATES, REST_S, WHILE_S, Members
-from penstock.runtime.messages import Register
+from penstock.runtime.messages.tellings import Register
 from penstock.runtime.terms import Site
 
 

@@ -12,8 +12,10 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.errors import UnknownName
 from penstock.model.topology import Distribution, ServiceTime
-from penstock.runtime import messages as wire
 from penstock.runtime import tasks
+from penstock.runtime.messages import commands
+from penstock.runtime.messages.frames import Data
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.operations import CannotMove, Operation
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from tests.runtime import flows
@@ -236,13 +238,13 @@ def test_a_task_stands_still_between_its_answer_and_its_release(options: dict[st
     cluster = TestCluster(numbering(), in_flight=5, **options).start()
     number = cluster.controller.find_task(task)
     host = next(worker for worker in cluster.workers if number in worker.tasks)
-    host.command(wire.Prepare(host.epoch, 1, number))
+    host.command(commands.Prepare(host.epoch, 1, number))
     assert host.tasks[number].stands
     cluster.advance(3.0)
     assert cluster.outputs["out"] == []
-    host.command(wire.Release(host.epoch, 2, number))
+    host.command(commands.Release(host.epoch, 2, number))
     assert host.tasks[number].stands
-    cluster.controller.out.append((host.me, wire.Release(host.epoch, 1, number)))
+    cluster.controller.out.append((host.me, commands.Release(host.epoch, 1, number)))
     assert cluster.finish()["out"] == list(range(1, 41))
 
 
@@ -394,9 +396,9 @@ def test_frames_of_another_epoch_are_dropped() -> None:
     worker = cluster.workers[0]
     target = next(task for task in worker.tasks.values() if not task.is_source)
     stream, source = next(iter(target.inputs))
-    stale = wire.Data(worker.epoch - 1, stream, source, target.number, 999, 1, 0.0, b"\x91\xa1x")
-    worker.frame(wire.encode(stale))
-    worker.command(wire.Drain(worker.epoch + 1))
+    stale = Data(worker.epoch - 1, stream, source, target.number, 999, 1, 0.0, b"\x91\xa1x")
+    worker.frame(encode(stale))
+    worker.command(commands.Drain(worker.epoch + 1))
     assert not worker.draining
     flows.check_counts(cluster.finish()["out"], 50)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime import messages as wire
 from penstock.runtime import neighbours as module
+from penstock.runtime.messages import commands
 from penstock.runtime.neighbours import Neighbours
 from penstock.runtime.transport import Connection, ConnectionLost, Strangers, Watch, listen
 
@@ -73,16 +73,16 @@ def begin(epoch: int, *ends: End, incarnations: tuple[int, ...] = (1, 2)) -> Non
     """Begin an epoch at all ends that are given, in order."""
     ports = [end.listener.getsockname()[1] for end in ends]
     peers = tuple(
-        wire.Peer(f"w{n}", "127.0.0.1", port, incarnation)
+        commands.Peer(f"w{n}", "127.0.0.1", port, incarnation)
         for n, (port, incarnation) in enumerate(zip(ports, incarnations, strict=True))
     )
     for number, end in enumerate(ends):
         end.neighbours.begin(assign(epoch, number, incarnations[number], peers))
 
 
-def assign(epoch: int, worker: int, incarnation: int, peers: tuple[wire.Peer, ...]) -> wire.Assign:
+def assign(epoch: int, worker: int, incarnation: int, peers: tuple[commands.Peer, ...]) -> commands.Assign:
     rest: Any = ({}, (), 1, 0.0, 0, 0, ".", "")
-    return wire.Assign(epoch, worker, incarnation, peers, *rest)
+    return commands.Assign(epoch, worker, incarnation, peers, *rest)
 
 
 def until(true: Callable[[], object], *ends: End) -> None:
@@ -162,7 +162,7 @@ def test_who_was_replaced_is_hung_up_on_without_a_word() -> None:
 def test_a_caller_that_was_replaced_is_not_heard() -> None:
     with pair() as (one, other):
         begin(2, one, other, incarnations=(1, 2))
-        peers = tuple(wire.Peer(f"w{n}", "127.0.0.1", 1, 5) for n in range(2))
+        peers = tuple(commands.Peer(f"w{n}", "127.0.0.1", 1, 5) for n in range(2))
         other.neighbours.meet(peers)
         one.neighbours.send(1, [b"a"])
         until(lambda: one.neighbours.told, one, other)

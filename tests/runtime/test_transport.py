@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime import messages as wire
 from penstock.runtime import transport
+from penstock.runtime.messages import commands, frames, greetings, tellings, wire
+from penstock.runtime.messages.greetings import PROTOCOL, Proof, Welcome, decode_greeting
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.transport import (
     HEADER,
     LARGEST,
@@ -128,13 +130,13 @@ def test_frames_survive_any_splitting(frames: list[bytes], cuts: list[int]) -> N
     sent = b"".join(frame(content, number) for number, content in enumerate(frames, 2))  # after Hello and Proof
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0))
+        one.sendall(frame(encode(hello("run", 0, 0)), 0))
         read(other)
         one.settimeout(PATIENCE)
-        welcome = wire.decode_greeting(one.recv(4096)[HEADER.size :])
-        assert isinstance(welcome, wire.Welcome)
+        welcome = decode_greeting(one.recv(4096)[HEADER.size :])
+        assert isinstance(welcome, Welcome)
         prover = Connection(one.dup(), SECRET)
-        sent = frame(wire.encode(wire.Proof(prover._prove(b"call", welcome.nonce))), 1) + sent
+        sent = frame(encode(Proof(prover._prove(b"call", welcome.nonce))), 1) + sent
         prover.close()
         got: list[bytes] = []
         one.setblocking(True)
@@ -163,7 +165,7 @@ def test_what_a_slow_reader_does_not_take_is_kept_and_told_of() -> None:
 def test_the_answering_end_refuses_a_caller_without_the_secret() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0) + frame(wire.encode(wire.Proof(b"guess")), 1))
+        one.sendall(frame(encode(hello("run", 0, 0)), 0) + frame(encode(Proof(b"guess")), 1))
         with pytest.raises(ConnectionLost, match="it does not know the run's secret"):
             read(other)
         assert not other.opened
@@ -184,7 +186,7 @@ def test_a_proof_that_was_overheard_opens_nothing_a_second_time() -> None:
         overheard = other._prove(b"call", other._nonce)
     with sockets() as (one, two):
         again = Connection(two, SECRET)
-        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0) + frame(wire.encode(wire.Proof(overheard)), 1))
+        one.sendall(frame(encode(hello("run", 0, 0)), 0) + frame(encode(Proof(overheard)), 1))
         with pytest.raises(ConnectionLost, match="secret"):
             read(again)
 
@@ -193,12 +195,12 @@ def test_the_answer_to_a_call_is_no_proof_of_a_caller() -> None:
     """An end that is sent its own answer back must not take it for a proof."""
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0))
+        one.sendall(frame(encode(hello("run", 0, 0)), 0))
         read(other)
         one.settimeout(PATIENCE)
-        welcome = wire.decode_greeting(one.recv(4096)[HEADER.size :])
-        assert isinstance(welcome, wire.Welcome)
-        one.sendall(frame(wire.encode(wire.Proof(welcome.proof)), 1))
+        welcome = decode_greeting(one.recv(4096)[HEADER.size :])
+        assert isinstance(welcome, Welcome)
+        one.sendall(frame(encode(Proof(welcome.proof)), 1))
         with pytest.raises(ConnectionLost, match="secret"):
             read(other)
 
@@ -206,9 +208,9 @@ def test_the_answer_to_a_call_is_no_proof_of_a_caller() -> None:
 def test_another_protocol_is_refused_with_both_numbers() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        ahead = msgspec.structs.replace(hello("run", 0, 0), protocol=wire.PROTOCOL + 1)
-        one.sendall(frame(wire.encode(ahead), 0))
-        with pytest.raises(ConnectionLost, match=f"it speaks protocol {wire.PROTOCOL + 1}, this end {wire.PROTOCOL}"):
+        ahead = msgspec.structs.replace(hello("run", 0, 0), protocol=PROTOCOL + 1)
+        one.sendall(frame(encode(ahead), 0))
+        with pytest.raises(ConnectionLost, match=f"it speaks protocol {PROTOCOL + 1}, this end {PROTOCOL}"):
             read(other)
 
 
@@ -225,7 +227,7 @@ def test_garbage_in_place_of_a_greeting_ends_the_connection(garbage: bytes) -> N
 def test_a_frame_before_the_proof_is_refused() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(wire.encode(hello("run", 0, 0)), 0) + frame(wire.encode(wire.Stop()), 1))
+        one.sendall(frame(encode(hello("run", 0, 0)), 0) + frame(encode(commands.Stop()), 1))
         with pytest.raises(ConnectionLost, match="it does not speak the protocol"):
             read(other)
 
@@ -270,7 +272,7 @@ def test_an_end_that_goes_away_is_a_lost_connection_for_reader_and_writer() -> N
 
 
 def test_nothing_from_the_network_is_unpickled_or_evaluated() -> None:
-    for module in (transport, wire):
+    for module in (transport, wire, frames, greetings, tellings, commands):
         tree = ast.parse(inspect.getsource(module))
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
         called = {

@@ -25,9 +25,9 @@ from penstock.model.tuples import TuplePolicies
 from penstock.policies.registry import routing
 from penstock.policies.tuples.lanes import empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route
-from penstock.runtime import messages as wire
 from penstock.runtime.channels import OutQueue
-from penstock.runtime.messages import Credit
+from penstock.runtime.messages import commands
+from penstock.runtime.messages.frames import Credit, decode_frame
 from penstock.runtime.operations import Operation
 from penstock.runtime.routing import Router
 from penstock.runtime.tasks import Task
@@ -53,7 +53,7 @@ class Tapped(TestCluster):
         return self
 
     def _put(self, sender: int, receiver: int, message: bytes) -> None:
-        if sender >= 0 and isinstance(frame := wire.decode_frame(message), Credit):
+        if sender >= 0 and isinstance(frame := decode_frame(message), Credit):
             self.credits.append((self.clock(), frame))
         super()._put(sender, receiver, message)
 
@@ -417,7 +417,7 @@ def test_a_task_may_leave_while_policies_are_switched() -> None:
         worker.tasks.pop(1 - task.number, None)
 
     worker.pump = leaving  # type: ignore[method-assign]
-    worker._switch(wire.Rules())
+    worker._switch(commands.Rules())
     assert pumped == [0]
 
 

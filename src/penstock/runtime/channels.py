@@ -15,7 +15,7 @@ from penstock.api.keys import key_group, owner, second_group
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
 from penstock.runtime.lanes import Batch, Lane, MarkerOf, Sampled, by_place, cut, shifted
-from penstock.runtime.messages import Credit, LaneState, Mark, Marker, QueueState, Waiting
+from penstock.runtime.messages.frames import Credit, LaneState, Mark, Marker, QueueState, Waiting
 
 OWNERS = 200_000  # keys whose owner a queue remembers
 

@@ -12,8 +12,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from penstock.runtime import checkpoints
-from penstock.runtime import messages as wire
 from penstock.runtime.checkpoints import KEEP, Manifest
+from penstock.runtime.messages import commands, tellings
 from penstock.runtime.storage import Disk, Job
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Checkpointing:
         self.writing = False  # a manifest is on its way to the disk: it is not known whether the checkpoint counts
         self._begun = 0.0
         self._active = False
-        self._saved: dict[int, wire.Saved] = {}
+        self._saved: dict[int, tellings.Saved] = {}
         self._unpublished: list[Manifest] = []
         self._publishing = False
         self._next = math.inf
@@ -76,9 +76,9 @@ class Checkpointing:
         self.number += 1
         self._begun, self._active = now, True
         self._saved = {}
-        self.controller.tell_all(wire.Checkpoint(self.controller.epoch, self.number))
+        self.controller.tell_all(commands.Checkpoint(self.controller.epoch, self.number))
 
-    def saved(self, worker: int, message: wire.Saved, now: float) -> None:
+    def saved(self, worker: int, message: tellings.Saved, now: float) -> None:
         """Take note of what a worker has saved; write the manifest when that was the last."""
         if not self._active or message.checkpoint != self.number:
             return
@@ -106,7 +106,7 @@ class Checkpointing:
 
         controller.storing.append(Job(f"manifest {self.number}", do, lambda _, p, at: self._written(manifest, p, at)))
 
-    def unsaved(self, _: int, message: wire.Unsaved, now: float) -> None:
+    def unsaved(self, _: int, message: tellings.Unsaved, now: float) -> None:
         """Give up a checkpoint that a worker cannot save."""
         if self._active and message.checkpoint == self.number:
             self.give_up(message.problem, now)
@@ -117,7 +117,7 @@ class Checkpointing:
             return
         self._active = False
         self._warn(problem)
-        self.controller.tell_all(wire.Abort(self.controller.epoch, self.number))
+        self.controller.tell_all(commands.Abort(self.controller.epoch, self.number))
         self._go_on(now)
 
     @property
@@ -156,7 +156,7 @@ class Checkpointing:
         if problem:
             self._warn(problem)
             if current:
-                self.controller.tell_all(wire.Abort(self.controller.epoch, manifest.number))
+                self.controller.tell_all(commands.Abort(self.controller.epoch, manifest.number))
         else:
             self.problem = ""
             self.controller.recovery.fruitful()
@@ -165,7 +165,7 @@ class Checkpointing:
             self._unpublished.append(manifest)
             self.controller.event("checkpoint", f"{manifest.number} {manifest.size} B {manifest.seconds:.3f} s", now)
             if current:
-                self.controller.tell_all(wire.Completed(self.controller.epoch, manifest.number))
+                self.controller.tell_all(commands.Completed(self.controller.epoch, manifest.number))
         if current:
             self._publish()
             self._go_on(now)
@@ -205,7 +205,7 @@ class Checkpointing:
 
         self.controller.storing.append(Job(f"publish {manifests[-1].number}", do, then))
 
-    def unusable(self, worker: int, message: wire.Unusable, now: float) -> None:
+    def unusable(self, worker: int, message: tellings.Unusable, now: float) -> None:
         """Look for oneself at a checkpoint that a worker cannot read.
 
         One that is whole stays, and the worker goes: it cannot reach the disk. One that is damaged is passed over for

@@ -28,7 +28,10 @@ from penstock.api.keys import KEY_GROUPS
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime.messages import Entry, Kept, Pending, Wire
+from penstock.runtime.messages.commands import Kept
+from penstock.runtime.messages.frames import Pending
+from penstock.runtime.messages.tellings import Entry
+from penstock.runtime.messages.wire import Wire
 from penstock.runtime.storage import Disk, below
 
 FORMAT = 1

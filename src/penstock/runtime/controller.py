@@ -20,7 +20,6 @@ from penstock.model.errors import PenstockError, UnknownName, choices
 from penstock.model.limits import Limits, changed_limits
 from penstock.model.status import Status
 from penstock.model.telemetry import Record, RecordKind
-from penstock.runtime import messages as wire
 from penstock.runtime.acker import Acker, Done
 from penstock.runtime.checkpointing import Checkpointing
 from penstock.runtime.clocks import ClockEstimate
@@ -29,6 +28,7 @@ from penstock.runtime.gauges import Gauges
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
 from penstock.runtime.members import Members
+from penstock.runtime.messages import commands, tellings
 from penstock.runtime.operations import Operations
 from penstock.runtime.overview import overview
 from penstock.runtime.recovery import Recovery
@@ -56,7 +56,7 @@ class Controller:
         self.error = ""
         self.traceback = ""
         self.epoch = terms.epoch
-        self.out: list[tuple[int, wire.Command]] = []
+        self.out: list[tuple[int, commands.Command]] = []
         self.diary = Diary(terms.run, emulated=terms.emulated is not None, keep=bool(terms.telemetry))
         self.lines: list[LogLine] = []
         self.storing: list[Job] = []
@@ -89,25 +89,25 @@ class Controller:
         self._next_clock = now
         self.now = now
         self._takes: dict[type, Callable[[int, Any, float], None]] = {
-            wire.Beat: self._beat,
-            wire.Pong: self._pong,
-            wire.Log: self._log,
-            wire.Ready: self._ready,
-            wire.Report: self._report,
-            wire.Failure: self._failure,
-            wire.Prepared: self.operations.prepared,
-            wire.Moved: self.operations.moved,
-            wire.Passed: self._pass,
-            wire.Ended: self._end,
-            wire.Lost: self._lost_peer,
-            wire.Saved: self.checkpointing.saved,
-            wire.Unsaved: self.checkpointing.unsaved,
-            wire.Unusable: self.checkpointing.unusable,
+            tellings.Beat: self._beat,
+            tellings.Pong: self._pong,
+            tellings.Log: self._log,
+            tellings.Ready: self._ready,
+            tellings.Report: self._report,
+            tellings.Failure: self._failure,
+            tellings.Prepared: self.operations.prepared,
+            tellings.Moved: self.operations.moved,
+            tellings.Passed: self._pass,
+            tellings.Ended: self._end,
+            tellings.Lost: self._lost_peer,
+            tellings.Saved: self.checkpointing.saved,
+            tellings.Unsaved: self.checkpointing.unsaved,
+            tellings.Unusable: self.checkpointing.unusable,
         }
 
     # What workers say
 
-    def register(self, message: wire.Register, now: float) -> int | None:
+    def register(self, message: tellings.Register, now: float) -> int | None:
         """Take a worker in and return its number; None refuses one that is not wanted (any more)."""
         if self.phase in RESTING:
             return None
@@ -122,7 +122,7 @@ class Controller:
             self.assign([number])
         return number
 
-    def told(self, worker: int, message: wire.Telling, now: float) -> None:
+    def told(self, worker: int, message: tellings.Telling, now: float) -> None:
         """Take in what a worker says; what it says of another epoch is no use any more."""
         self.now = now
         if not self.members[worker].alive:
@@ -198,7 +198,7 @@ class Controller:
         if self.phase in RESTING:
             raise PenstockError(f"limits: the application is {self.phase}; only a running one can be changed")
         self.limits = changed_limits(self.limits, limits, self.layout.application)
-        self.tell_all(wire.Limit(self.epoch, self.limits))
+        self.tell_all(commands.Limit(self.epoch, self.limits))
         self.event("limit", ", ".join(f"{name} {rate:g}/s" for name, rate in self.limits.items()) or "none", now)
         self.standing.note(lambda _: None)
         return self.limits
@@ -209,7 +209,7 @@ class Controller:
             self.phase = "draining"
             self.operations.abandon("the application is ending", all_of_them=False)
             self.event("drain", "", now)
-            self.tell_all(wire.Drain(self.epoch))
+            self.tell_all(commands.Drain(self.epoch))
         elif self.phase == "recovering":
             self.recovery.then_drain()
         elif self.phase == "starting":
@@ -251,7 +251,7 @@ class Controller:
                 if member.alive:
                     self._pings += 1
                     self._asked[number] = (self._pings, now)
-                    self.out.append((number, wire.Ping(self._pings)))
+                    self.out.append((number, commands.Ping(self._pings)))
         if now >= self._next_clock:
             self._next_clock = now + CLOCK_S
             self.diary.clocks(self.members)
@@ -294,7 +294,7 @@ class Controller:
             member = self.members[number]
             member.ready, member.epoch = False, self.epoch
             here = [task for task, slot in enumerate(self.placement) if self.slots[slot] == number]
-            assign = wire.Assign(
+            assign = commands.Assign(
                 self.epoch,
                 number,
                 member.incarnation,
@@ -350,12 +350,12 @@ class Controller:
         peers = tuple(member.peer for member in self.members.all)
         for number in self.members.alive:
             if number != worker and self.members[number].epoch == self.epoch:
-                self.out.append((number, wire.Peers(self.epoch, peers, self.slots)))
+                self.out.append((number, commands.Peers(self.epoch, peers, self.slots)))
         self.out += [(worker, command) for command in self._going()]
         self.event("joined", self.members[worker].site.name, now)
 
-    def _going(self) -> list[wire.Command]:
-        return [wire.Go(self.epoch), *([wire.Drain(self.epoch)] if self.phase == "draining" else [])]
+    def _going(self) -> list[commands.Command]:
+        return [commands.Go(self.epoch), *([commands.Drain(self.epoch)] if self.phase == "draining" else [])]
 
     def published(self, now: float) -> None:
         """End where the last checkpoint is published."""
@@ -367,31 +367,31 @@ class Controller:
         """Add a line to the log."""
         self.lines.append(LogLine(time.time(), "warning", "", None, "controller", text))
 
-    def tell_all(self, command: wire.Command) -> None:
+    def tell_all(self, command: commands.Command) -> None:
         """Say something to every worker."""
         self.out += [(number, command) for number in self.members.alive if self.members[number].epoch]
 
-    def _beat(self, worker: int, message: wire.Beat, now: float) -> None:
+    def _beat(self, worker: int, message: tellings.Beat, now: float) -> None:
         """Take a sign of life: there is nothing in it but that it came."""
 
-    def _pong(self, worker: int, message: wire.Pong, now: float) -> None:
+    def _pong(self, worker: int, message: tellings.Pong, now: float) -> None:
         if worker in self._asked and self._asked[worker][0] == message.number:
             self.members[worker].clock.add(self._asked[worker][1], now, message.at)
 
-    def _log(self, worker: int, message: wire.Log, _: float) -> None:
+    def _log(self, worker: int, message: tellings.Log, _: float) -> None:
         task, site = message.task if message.task >= 0 else None, self.members[worker].site.name
         self.lines.append(LogLine(message.at, message.level, message.component, task, site, message.text))
 
-    def _ready(self, worker: int, _: wire.Ready, now: float) -> None:
+    def _ready(self, worker: int, _: tellings.Ready, now: float) -> None:
         self.recovery.ready(worker, now)
 
-    def _failure(self, worker: int, message: wire.Failure, now: float) -> None:
+    def _failure(self, worker: int, message: tellings.Failure, now: float) -> None:
         if message.user:
             self._fail(_explained(message), message.traceback, now)
         else:
             self.recovery.begin(f"worker {self.members[worker].site.name!r} failed: {message.error}", now)
 
-    def _end(self, _: int, message: wire.Ended, now: float) -> None:
+    def _end(self, _: int, message: tellings.Ended, now: float) -> None:
         self._ended.add(message.task)
         self._end_if_all_have(now)
 
@@ -404,7 +404,7 @@ class Controller:
         if self.phase in ("running", "draining") and self.all_ended:
             self.checkpointing.last(now)
 
-    def _lost_peer(self, worker: int, message: wire.Lost, now: float) -> None:
+    def _lost_peer(self, worker: int, message: tellings.Lost, now: float) -> None:
         """Begin a new epoch: something was on that connection, also where the peer had no task any more."""
         peer, name = self.members[message.peer], self.members[worker].site.name
         if peer.alive or not self.recovery.stage:  # else it is known already
@@ -413,7 +413,7 @@ class Controller:
                 f"worker {name!r} has lost its connection to {peer.site.name!r} ({peer.where}): {message.reason}", now
             )
 
-    def _report(self, worker: int, report: wire.Report, now: float) -> None:
+    def _report(self, worker: int, report: tellings.Report, now: float) -> None:
         self.gauges.report(worker, report, now)
         clock = self.members[worker].clock.estimate
         for root in report.roots:
@@ -428,7 +428,7 @@ class Controller:
         fields = {"root": done.root, "due": done.due, "finished": done.finished}
         self.diary.record(RecordKind.DONE, done.finished, task=self.layout.names[done.task], **fields)
 
-    def _pass(self, _: int, message: wire.Passed, now: float) -> None:
+    def _pass(self, _: int, message: tellings.Passed, now: float) -> None:
         """Learn how far a source's tuples have come: as far as at the sink that is furthest behind."""
         key = (message.sink, message.source)
         self._passed[key] = max(self._passed.get(key, 0), message.value)
@@ -440,7 +440,7 @@ class Controller:
     def tell_progress(self, source: int) -> None:
         """Let a source know how many of its tuples are processed to the end."""
         worker = self.slots[self.placement[source]]
-        self.out.append((worker, wire.Progressed(self.epoch, source, self.progressed[source])))
+        self.out.append((worker, commands.Progressed(self.epoch, source, self.progressed[source])))
 
     @property
     def in_flight(self) -> int | None:
@@ -466,7 +466,7 @@ class Controller:
         self.operations.abandon("the application has ended", all_of_them=True)
         self.event("stop", phase, now)
         self.diary.clocks(self.members)
-        self.tell_all(wire.Stop())
+        self.tell_all(commands.Stop())
 
     def event(self, event: str, detail: str, now: float) -> None:
         """Note something in the telemetry, such as a phase of an experiment."""
@@ -474,7 +474,7 @@ class Controller:
         self.diary.record(RecordKind.EVENT, now, event=event, detail=detail)
 
 
-def _explained(failure: wire.Failure) -> str:
+def _explained(failure: tellings.Failure) -> str:
     """Say in one line what an operator's code, or a worker, failed at."""
     where = f"{failure.component}[{failure.task}]" if failure.component else "worker"
     on = f" on tuple {failure.value}" if failure.value else ""

@@ -15,10 +15,11 @@ from typing import TypeVar
 import msgspec
 
 from penstock.model.errors import InvalidInput
-from penstock.runtime import messages as wire
 from penstock.runtime.controller import RESTING, Controller
 from penstock.runtime.feed import Feed
 from penstock.runtime.handle import LogLine
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.recording import Recorder
 from penstock.runtime.transport import CLOSED, PROOF_S, Connection, ConnectionLost, Strangers, Watch, listen
 from penstock.runtime.writer import Writer
@@ -91,7 +92,7 @@ class Driver:
         """Have the worker of a site end by itself, and its job with it."""
 
         def tell(_: float) -> None:
-            self.controller.out.append((self.controller.members.by_name[site], wire.Stop()))
+            self.controller.out.append((self.controller.members.by_name[site], commands.Stop()))
 
         self.ask(tell)
 
@@ -194,31 +195,31 @@ class Driver:
             self._still.pop(caller.worker, None)
         for frame in frames:
             try:
-                message = wire.decode_telling(frame)
+                message = tellings.decode_telling(frame)
             except msgspec.DecodeError as error:
                 raise ConnectionLost(f"it does not speak the protocol, {error}") from None
             now = time.monotonic()
-            if isinstance(message, wire.Register):
+            if isinstance(message, tellings.Register):
                 self._register(connection, message, now)
             elif connection in self._names:
                 self.controller.told(self._names[connection], message, now)
-            elif connection in self._hearts and isinstance(message, wire.Beat):
+            elif connection in self._hearts and isinstance(message, tellings.Beat):
                 self._beat(connection, message, now)
 
-    def _beat(self, connection: Connection, message: wire.Beat, now: float) -> None:
+    def _beat(self, connection: Connection, message: tellings.Beat, now: float) -> None:
         """Answer a sign of life, unless it is from one that was given up: that may not go on."""
         number, incarnation = self._hearts[connection]
         if number in self._workers and self._incarnation(number) == incarnation:
             self.controller.told(number, message, now)
-            connection.write([wire.encode(wire.Pulse(message.at))])
+            connection.write([encode(commands.Pulse(message.at))])
 
     def _incarnation(self, number: int) -> int:
         return self.controller.members[number].incarnation
 
-    def _register(self, connection: Connection, message: wire.Register, now: float) -> None:
+    def _register(self, connection: Connection, message: tellings.Register, now: float) -> None:
         number = self.controller.register(message, now)
         if number is None:
-            connection.write([wire.encode(wire.Stop())])
+            connection.write([encode(commands.Stop())])
             return
         self._callers.discard(connection)
         self._workers[number], self._names[connection] = connection, number
@@ -240,7 +241,7 @@ class Driver:
             if connection is None:
                 continue
             try:
-                connection.write([wire.encode(command)])
+                connection.write([encode(command)])
                 self._watch.update(connection)
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))

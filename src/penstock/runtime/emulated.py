@@ -28,7 +28,8 @@ from penstock.runtime.emulation import (
 )
 from penstock.runtime.emulation.commons import Commons, Displaced
 from penstock.runtime.execution import Runner, note_blocked
-from penstock.runtime.messages import Data, Mark, Marker, Route, State
+from penstock.runtime.messages.commands import Route
+from penstock.runtime.messages.frames import Data, Mark, Marker, State
 from penstock.runtime.tasks import Delivery, Task
 from penstock.runtime.tracking import children
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from penstock.runtime import messages as wire
 from penstock.runtime.buckets import Bucket
 from penstock.runtime.guarding import Guard
 from penstock.runtime.lanes import MarkerOf, Sampled
-from penstock.runtime.messages import Data, Mark, Marker, State
+from penstock.runtime.messages import commands
+from penstock.runtime.messages.frames import PROGRESS, Data, Mark, Marker, State
 from penstock.runtime.tasks import Delivery, Task
 from penstock.runtime.tracking import children
 
@@ -90,7 +90,7 @@ class Execution(Protocol):
         """Note that a task's out-queues may have room again, or that it need not stand still any more."""
         ...
 
-    def reroute(self, routes: "tuple[wire.Route, ...]") -> None:
+    def reroute(self, routes: "tuple[commands.Route, ...]") -> None:
         """Send over other links from now on, where links are emulated."""
         ...
 
@@ -195,7 +195,7 @@ class Runner:
         if limit and ahead and due:
             task.marked_progress = task.counted
             self._progress_due[task.number] = now + PROGRESS_S
-            task.put_marker(MarkerOf(wire.PROGRESS, task.counted, task.number))
+            task.put_marker(MarkerOf(PROGRESS, task.counted, task.number))
 
     def progress_due(self, task: Task) -> float:
         """Return when a source's progress is to be told next."""
@@ -416,7 +416,7 @@ class Direct(Runner):
     def relieved(self, task: Task) -> None:
         """Note that there may be room: the next turn sees it."""
 
-    def reroute(self, routes: tuple[wire.Route, ...]) -> None:
+    def reroute(self, routes: tuple[commands.Route, ...]) -> None:
         """Send over other links: a real network finds its own."""
 
     def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from penstock.model.status import ComponentStatus, Latency, MachineStatus
 from penstock.model.topology import Kind
 from penstock.runtime.layout import Layout
-from penstock.runtime.messages import Report, TaskReport
+from penstock.runtime.messages.tellings import Report, TaskReport
 from penstock.runtime.terms import Site
 
 RATES_S = 2.0  # over which rates are taken

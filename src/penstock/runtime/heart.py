@@ -11,7 +11,8 @@ import threading
 import time
 from typing import NamedTuple, Protocol
 
-from penstock.runtime import messages as wire
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.transport import Connection, ConnectionLost, Watch, call, hello
 
 BEAT_S = 0.5
@@ -73,15 +74,15 @@ class Heart(threading.Thread):
             if now >= due:
                 due = now + BEAT_S
                 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-                beat = wire.Beat(now, self._worker.turns, time.process_time(), memory)
-                connection.write([wire.encode(beat)])
+                beat = tellings.Beat(now, self._worker.turns, time.process_time(), memory)
+                connection.write([encode(beat)])
                 watch.update(connection)
             for _ in watch.wait(max(0.0, due - time.monotonic())):
                 for frame in connection.read():
-                    self._feel(wire.decode_command(frame))
+                    self._feel(commands.decode_command(frame))
                 connection.flush()
                 watch.update(connection)
 
-    def _feel(self, command: wire.Command) -> None:
-        if isinstance(command, wire.Pulse):
+    def _feel(self, command: commands.Command) -> None:
+        if isinstance(command, commands.Pulse):
             self._worker.lease = max(self._worker.lease, command.at + self._lease_s)

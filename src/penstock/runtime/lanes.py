@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from penstock.runtime.messages import Mark
+from penstock.runtime.messages.frames import Mark
 
 
 class Batch(NamedTuple):

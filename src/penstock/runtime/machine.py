@@ -18,7 +18,6 @@ from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
 from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.telemetry import RecordKind
-from penstock.runtime import messages as wire
 from penstock.runtime import opening
 from penstock.runtime.channels import OutQueue, Sender
 from penstock.runtime.emulated import Emulated
@@ -26,7 +25,21 @@ from penstock.runtime.execution import Direct, Execution
 from penstock.runtime.lanes import Batch, Lane, MarkerOf
 from penstock.runtime.layout import Layout
 from penstock.runtime.logic import UserError, call
-from penstock.runtime.messages import Credit, Data, Marker, State
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.messages.frames import (
+    BARRIER,
+    END,
+    MOVE,
+    PROGRESS,
+    Credit,
+    Data,
+    Frame,
+    Mark,
+    Marker,
+    State,
+    decode_frame,
+)
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.moving import Local, Moves
 from penstock.runtime.ruling import Ruling, ruling_of
 from penstock.runtime.saving import Saving
@@ -70,11 +83,11 @@ class Worker(Sender):
         self.clock = clock
         self.phase = "new"
         self.out: dict[int, list[bytes]] = {}  # frames for each worker
-        self.told: list[wire.Telling] = []
+        self.told: list[tellings.Telling] = []
         self.storing: list[Job] = []  # for the shell to do, in order
         self.lease = math.inf  # when it stops, unless it is heard that the controller still counts on it
         self.epoch = 0
-        self.assigned: wire.Assign
+        self.assigned: commands.Assign
         self.limits: dict[str, float] = {}  # source component -> tuples a second of all its tasks
         self.tasks: dict[int, Task] = {}
         self.current: Task | None = None  # whose code runs
@@ -89,47 +102,47 @@ class Worker(Sender):
         self._last_report = self._last_cpu = 0.0
         self._next_report = self._next_flush = math.inf
 
-    def command(self, message: wire.Command) -> None:
+    def command(self, message: commands.Command) -> None:
         """Do what the controller says."""
         match message:
-            case wire.Pulse():
+            case commands.Pulse():
                 self.lease = message.at + self.assigned.lease_s
-            case wire.Ping():
-                self.told.append(wire.Pong(message.number, self.clock()))
-            case wire.Assign():
+            case commands.Ping():
+                self.told.append(tellings.Pong(message.number, self.clock()))
+            case commands.Assign():
                 self.guarded(lambda: self._assign(message))
-            case wire.Limit():  # also while states are being read, of which nobody tells the controller
+            case commands.Limit():  # also while states are being read, of which nobody tells the controller
                 if message.epoch == self.epoch:
                     self.limits = message.limits
-            case wire.Stop():
+            case commands.Stop():
                 self._close("stopped")
             case _ if self.phase not in ("assigned", "running") or message.epoch != self.epoch:
                 return
-            case wire.Go():
+            case commands.Go():
                 self._go()
-            case wire.Peers() | wire.Drain() | wire.Progressed():
+            case commands.Peers() | commands.Drain() | commands.Progressed():
                 self._note(message)
             case _:
                 self.execution.begin()
                 self.guarded(lambda: self._operate(message))
 
-    def _note(self, message: wire.Peers | wire.Drain | wire.Progressed) -> None:
+    def _note(self, message: commands.Peers | commands.Drain | commands.Progressed) -> None:
         """Take note of something that the next turn goes by."""
         match message:
-            case wire.Peers():
+            case commands.Peers():
                 self.assigned = msgspec.structs.replace(self.assigned, peers=message.peers, slots=message.slots)
-            case wire.Drain():
+            case commands.Drain():
                 self.draining = True
                 for task in self.tasks.values():
                     task.finishing = task.is_source
-            case wire.Progressed():
+            case commands.Progressed():
                 if message.task in self.tasks:
                     task = self.tasks[message.task]
                     task.progressed = max(task.progressed, message.value)
 
     def frame(self, data: bytes) -> None:
         """Take a frame from another worker."""
-        frame = wire.decode_frame(data)
+        frame = decode_frame(data)
         if self.phase not in ("assigned", "running") or frame.epoch != self.epoch:
             return
         self.execution.begin()
@@ -169,7 +182,7 @@ class Worker(Sender):
 
     # Beginning and end
 
-    def _assign(self, assign: wire.Assign) -> None:
+    def _assign(self, assign: commands.Assign) -> None:
         self._discard()
         self.out, self.phase = {}, "restoring"
         self.epoch, self.me = assign.epoch, assign.worker
@@ -188,7 +201,7 @@ class Worker(Sender):
         self.draining = False
         self.moves = Moves(self)
         self.saving = Saving(self)
-        self.departed: list[wire.TaskReport] = []  # of tasks that have left since the last report
+        self.departed: list[tellings.TaskReport] = []  # of tasks that have left since the last report
         self.samplers: dict[int, Sampler] = {}
         self.execution: Execution = Direct(self) if assign.emulated is None else Emulated(self)
         self._let_go = self.execution.close
@@ -210,32 +223,32 @@ class Worker(Sender):
         self._last_report, self._last_cpu = now, self._cpu_seconds()
         self._next_report, self._next_flush = now + REPORT_S, now + FLUSH_S
 
-    def _operate(self, message: wire.Command) -> None:
+    def _operate(self, message: commands.Command) -> None:
         """Do this worker's part of an operation."""
         match message:
-            case wire.Checkpoint():
+            case commands.Checkpoint():
                 self.saving.begin(message.number)
-            case wire.Abort():
+            case commands.Abort():
                 self.saving.abort(message.number)
-            case wire.Completed():
+            case commands.Completed():
                 self.saving.complete(message.number)
-            case wire.Routes():
+            case commands.Routes():
                 self.execution.reroute(message.routes)
-            case wire.Switch():
+            case commands.Switch():
                 self._switch(message.rules)
-            case wire.Move():
+            case commands.Move():
                 self.moves.begin(message)
-            case wire.Prepare():
+            case commands.Prepare():
                 task = self.current = self.tasks.get(message.task)
                 problem = "it is not here" if task is None else task.prepare(message.move, self.execution.now())
-                self.told.append(wire.Prepared(self.epoch, message.move, problem))
-            case wire.Release():
+                self.told.append(tellings.Prepared(self.epoch, message.move, problem))
+            case commands.Release():
                 task = self.tasks.get(message.task)
                 if task is not None and task.preparing == message.move:
                     task.release()
                     self.execution.relieved(task)
 
-    def _switch(self, rules: wire.Rules) -> None:
+    def _switch(self, rules: commands.Rules) -> None:
         """Route and send by other policies: what waits unbound, or for the gate, is decided by these."""
         self.assigned = msgspec.structs.replace(self.assigned, rules=rules)
         if self.ruling is not None and self.ruling.weighed(rules):
@@ -297,10 +310,10 @@ class Worker(Sender):
         self._discard()
         self.phase = "failed"
 
-    def _failure(self, task: Task | None, error: Exception) -> wire.Failure:
+    def _failure(self, task: Task | None, error: Exception) -> tellings.Failure:
         cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
         text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"
-        return wire.Failure(
+        return tellings.Failure(
             self.epoch,
             task.component.name if task else "",
             task.context.task if task else -1,
@@ -354,7 +367,7 @@ class Worker(Sender):
         self.execution.carry(frame, self.placement[queue.source], slot, worker)
 
     def _hand_over(
-        self, queue: OutQueue, target: int, number: int, values: list[Any], marks: list[wire.Mark], now: float
+        self, queue: OutQueue, target: int, number: int, values: list[Any], marks: list[Mark], now: float
     ) -> None:
         task = self.tasks.get(target)
         if task is None:  # it is on its way here
@@ -367,9 +380,9 @@ class Worker(Sender):
         """Return how many bytes wait to be sent to other workers, by the shell or for it."""
         return self._unsent() + sum(len(frame) for frames in self.out.values() for frame in frames)
 
-    def post(self, worker: int, frame: wire.Frame) -> None:
+    def post(self, worker: int, frame: Frame) -> None:
         """Leave a frame for the shell to send."""
-        self.out.setdefault(worker, []).append(wire.encode(frame))
+        self.out.setdefault(worker, []).append(encode(frame))
 
     # Receiving
 
@@ -408,7 +421,7 @@ class Worker(Sender):
 
         The marker of a move comes over the old host, so that later tuples may have come before it.
         """
-        overtaken = isinstance(item, MarkerOf) and item.kind == wire.MOVE and number < channel.expected
+        overtaken = isinstance(item, MarkerOf) and item.kind == MOVE and number < channel.expected
         if number != channel.expected and not overtaken:
             if number < channel.expected:
                 problem = f"expected tuple {channel.expected} of {channel.stream}/{channel.source}, got {number}"
@@ -425,7 +438,7 @@ class Worker(Sender):
             channel.expected += len(item.values)
             task.queued += len(item.values)
             (task.aside if channel.barred else task.inbox).append(item)
-        elif item.kind == wire.MOVE:
+        elif item.kind == MOVE:
             self.moves.settle(task, channel, item)
         else:
             channel.expected += 1
@@ -475,15 +488,15 @@ class Worker(Sender):
 
     def take_marker(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
         """Act on a marker that has come to the head of an inbox."""
-        if marker.kind == wire.END:
+        if marker.kind == END:
             if not channel.ended:
                 channel.ended = True
                 task.open_channels -= 1
             if task.open_channels == 0:
                 self.end(task)
-        elif marker.kind == wire.BARRIER:
+        elif marker.kind == BARRIER:
             self.saving.barrier(task, channel, marker.value)
-        elif marker.kind == wire.PROGRESS:
+        elif marker.kind == PROGRESS:
             self._progress(task, channel, marker)
 
     def end(self, task: Task) -> None:
@@ -496,7 +509,7 @@ class Worker(Sender):
         task.ended = True
         if not task.publishes:  # else it is closed when what it wrote last has been published
             task.close()
-        self.told.append(wire.Ended(self.epoch, task.number, task.counted))
+        self.told.append(tellings.Ended(self.epoch, task.number, task.counted))
 
     def _progress(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
         """Pass a source's progress on when every way from it has come so far."""
@@ -507,9 +520,9 @@ class Worker(Sender):
         if now <= before:
             return
         if task.queues:
-            task.put_marker(MarkerOf(wire.PROGRESS, now, origin))
+            task.put_marker(MarkerOf(PROGRESS, now, origin))
         else:
-            self.told.append(wire.Passed(self.epoch, task.number, origin, now))
+            self.told.append(tellings.Passed(self.epoch, task.number, origin, now))
 
     def _least_progress(self, task: Task, origin: int) -> int:
         channels = self.layout.progress_channels(task.number, origin)
@@ -533,7 +546,7 @@ class Worker(Sender):
             memory_mb=self._memory_mb(),
             **self._capacity(),
         )
-        self.told.append(wire.Report(self.epoch, now, interval, tuple(tasks), roots, acks, cpu, lag, warning))
+        self.told.append(tellings.Report(self.epoch, now, interval, tuple(tasks), roots, acks, cpu, lag, warning))
         self._last_report, self._last_cpu = now, cpu_now
         self._next_report = now + REPORT_S
 
@@ -548,7 +561,7 @@ class Worker(Sender):
         found = self.execution.capacity() or self._host
         return {} if found is None else {"capacity_cpu": found[0], "capacity_mb": found[1]}
 
-    def task_report(self, task: Task, now: float) -> wire.TaskReport:
+    def task_report(self, task: Task, now: float) -> tellings.TaskReport:
         """Return what a task did since the last report, and begin to count anew."""
         report = task.report(now)
         self.tracker.record(

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.runtime.clocks import WorkerClock
-from penstock.runtime.messages import Peer, Register
+from penstock.runtime.messages.commands import Peer
+from penstock.runtime.messages.tellings import Register
 from penstock.runtime.terms import Site
 
 LATE_S = 1.5  # between signs of life, from which on they count as late

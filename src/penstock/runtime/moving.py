@@ -7,10 +7,10 @@ everything into order at the new host. The move is over when every channel's mar
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.runtime import messages as wire
 from penstock.runtime import opening
 from penstock.runtime.lanes import MarkerOf
-from penstock.runtime.messages import Credit, Data, Marker, State
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.messages.frames import MOVE, Credit, Data, Frame, Mark, Marker, State
 from penstock.runtime.tasks import Delivery, InChannel, Task
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Local(NamedTuple):
     source: int
     number: int
     values: list[Any]
-    marks: list[wire.Mark]
+    marks: list[Mark]
     sent: float
 
 
@@ -43,17 +43,17 @@ class Moves:
         self.worker = worker
         self.moved = 0
         self.ahead: State | None = None
-        self.early: dict[int, list[wire.Frame | Local]] = {}
+        self.early: dict[int, list[Frame | Local]] = {}
 
     def awaits(self, task: int) -> bool:
         """Say whether a task that is not here is on its way."""
         return self.worker.where[task] == self.worker.me or (self.ahead is not None and self.ahead.task == task)
 
-    def keep(self, task: int, early: "wire.Frame | Local") -> None:
+    def keep(self, task: int, early: "Frame | Local") -> None:
         """Keep something for a task that is on its way."""
         self.early.setdefault(task, []).append(early)
 
-    def begin(self, move: wire.Move) -> None:
+    def begin(self, move: commands.Move) -> None:
         """Do this worker's part of a move: switch channels to the task, let it go, or await it."""
         worker = self.worker
         old_slot, old = worker.placement[move.task], worker.where[move.task]
@@ -65,7 +65,7 @@ class Moves:
             if task is not None:
                 task.release()
                 worker.execution.reslot(task, move.slot)
-                worker.told.append(wire.Moved(worker.epoch, move.move, now := worker.execution.now(), now))
+                worker.told.append(tellings.Moved(worker.epoch, move.move, now := worker.execution.now(), now))
             return
         if task is not None:
             task.leaving = move.move
@@ -75,7 +75,7 @@ class Moves:
             for queue in upstream.queues:
                 for lane in queue.lanes:
                     if lane.target == move.task:
-                        worker.send_marker_to(queue, lane, MarkerOf(wire.MOVE, move.move, 0), old_slot, old)
+                        worker.send_marker_to(queue, lane, MarkerOf(MOVE, move.move, 0), old_slot, old)
         if worker.ruling is not None:
             worker.ruling.moved(move.task)
         if task is not None and worker.execution.idle(task):
@@ -129,7 +129,7 @@ class Moves:
             way = (channel.stream, channel.source, task.number, number)
             if isinstance(item, MarkerOf):
                 frames.append(Marker(self.worker.epoch, *way, item.kind, item.value, item.origin, self.worker.me))
-                return int(item.kind != wire.MOVE)
+                return int(item.kind != MOVE)
             item.cut()
             values = self.worker.layout.streams[channel.stream].codec.encode(item.values)
             count = len(item.values)
@@ -179,7 +179,7 @@ class Moves:
         for queue in task.queues:
             queue.pump()
 
-    def _deliver_early(self, task: Task, early: "wire.Frame | Local") -> None:
+    def _deliver_early(self, task: Task, early: "Frame | Local") -> None:
         worker = self.worker
         if isinstance(early, Credit):
             worker.credit(early)
@@ -201,5 +201,5 @@ class Moves:
     def _settled(self, task: Task) -> None:
         worker = self.worker
         if task.unsettled == 0 and task.arriving >= 0:
-            worker.told.append(wire.Moved(worker.epoch, task.arriving, task.left, worker.execution.now()))
+            worker.told.append(tellings.Moved(worker.epoch, task.arriving, task.left, worker.execution.now()))
             task.arriving = -1

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from penstock.runtime import messages as wire
+from penstock.runtime.messages import commands, tellings
 from penstock.runtime.transport import Connection, ConnectionLost, Watch, begin_call, hello
 
 ANSWER_S = 5.0  # for another worker to answer a call
@@ -18,7 +18,7 @@ ANSWER_S = 5.0  # for another worker to answer a call
 @dataclass
 class _Call:
     connection: Connection
-    peer: wire.Peer
+    peer: commands.Peer
     since: float | None  # None: it was answered
 
 
@@ -26,25 +26,25 @@ class Neighbours:
     """Connections of one worker. What broke is left in `told`."""
 
     def __init__(self, run: str, secret: bytes, watch: Watch) -> None:
-        self.told: list[wire.Lost] = []
+        self.told: list[tellings.Lost] = []
         self._run = run
         self._secret = secret
         self._watch = watch
         self._epoch = 0
         self._me = self._incarnation = -1
-        self._peers: tuple[wire.Peer, ...] = ()
+        self._peers: tuple[commands.Peer, ...] = ()
         self._calls: dict[int, _Call] = {}  # to which frames are sent
         self._callers: set[Connection] = set()  # from which they come
         self._lost: set[int] = set()  # in this epoch
         self._unanswered = False
 
-    def begin(self, assign: wire.Assign) -> None:
+    def begin(self, assign: commands.Assign) -> None:
         """Begin an epoch: what broke in the one before may be tried again."""
         self._epoch, self._me, self._incarnation = assign.epoch, assign.worker, assign.incarnation
         self._lost.clear()
         self.meet(assign.peers)
 
-    def meet(self, peers: Sequence[wire.Peer]) -> None:
+    def meet(self, peers: Sequence[commands.Peer]) -> None:
         """Learn who the others are, and hang up on those who are not among them any more.
 
         One that was lost and has been replaced can be called again: nothing was ever sent to the new one.
@@ -143,7 +143,7 @@ class Neighbours:
     def _tell(self, number: int, reason: str) -> None:
         if number not in self._lost:
             self._lost.add(number)
-            self.told.append(wire.Lost(self._epoch, number, reason))
+            self.told.append(tellings.Lost(self._epoch, number, reason))
 
 
 def _same(one: Connection, other: Connection) -> bool:

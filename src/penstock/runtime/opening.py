@@ -4,13 +4,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.api.contracts import TaskContext
-from penstock.runtime import messages as wire
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpoints import TaskState, folder_of, read, unpack
 from penstock.runtime.guarding import Guard
 from penstock.runtime.lanes import Lane
 from penstock.runtime.layout import StreamFacts
-from penstock.runtime.messages import Assign, Kept
+from penstock.runtime.messages import tellings
+from penstock.runtime.messages.commands import Assign, Kept
 from penstock.runtime.storage import Disk, Job, below
 from penstock.runtime.tasks import InChannel, Task
 
@@ -39,7 +39,7 @@ def begin(worker: "Worker", assign: Assign) -> None:
         if worker.assigned is not assign or worker.phase != "restoring":  # another epoch has begun meanwhile
             return
         if problem:
-            worker.told.append(wire.Unusable(assign.epoch, assign.checkpoint, problem))
+            worker.told.append(tellings.Unusable(assign.epoch, assign.checkpoint, problem))
         else:
             worker.execution.begin()
             worker.guarded(lambda: _open_all(worker, states))
@@ -58,9 +58,9 @@ def _open_all(worker: "Worker", states: States) -> None:
             task.restore(state, logic)
         worker.add_task(task)
         if task.ended:
-            worker.told.append(wire.Ended(worker.epoch, task.number, task.counted))
+            worker.told.append(tellings.Ended(worker.epoch, task.number, task.counted))
     worker.phase = "assigned"
-    worker.told.append(wire.Ready(worker.epoch))
+    worker.told.append(tellings.Ready(worker.epoch))
 
 
 def open_queue(worker: "Worker", stream: StreamFacts, number: int) -> OutQueue:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from penstock.model.errors import PenstockError
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime import messages as wire
 from penstock.runtime.handle import Outcome
+from penstock.runtime.messages import commands, tellings
 
 if TYPE_CHECKING:
     from penstock.runtime.controller import Controller
@@ -35,7 +35,7 @@ class Operation:
     moves: deque[tuple[int, str]]  # task, slot
     then: Callable[["Operation"], None]
     label: str = ""
-    routes: tuple[wire.Route, ...] | None = None  # of the plan that it applies; told before the first move
+    routes: tuple[commands.Route, ...] | None = None  # of the plan that it applies; told before the first move
     tuples: TuplePolicies | None = None  # likewise
     done: list[Outcome] = field(default_factory=list)
     error: PenstockError | None = None
@@ -101,7 +101,7 @@ class Operations:
         moves: Sequence[tuple[int, str]],
         label: str,
         then: Callable[[Operation], None],
-        routes: tuple[wire.Route, ...] | None = None,
+        routes: tuple[commands.Route, ...] | None = None,
         for_now: bool = False,
         tuples: TuplePolicies | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ class Operations:
                 return
             if operation.routes is not None:
                 self.controller.routes = operation.routes
-                self.controller.tell_all(wire.Routes(self.controller.epoch, operation.routes))
+                self.controller.tell_all(commands.Routes(self.controller.epoch, operation.routes))
                 operation.routes = None
             if operation.tuples is not None:
                 self._switch(operation, operation.tuples, now)
@@ -153,7 +153,7 @@ class Operations:
                 self._let_go(operation, now)
             else:
                 operation.step, operation.deadline = "preparing", now + PREPARE_S
-                self.controller.out.append((host, wire.Prepare(self.controller.epoch, operation.number, task)))
+                self.controller.out.append((host, commands.Prepare(self.controller.epoch, operation.number, task)))
 
     def _switch(self, operation: Operation, tuples: TuplePolicies, now: float) -> None:
         """Have other tuple policies in force, and go on when the journal says so."""
@@ -162,7 +162,7 @@ class Operations:
         self.controller.rulebook.switch(tuples, now)
         self.controller.standing.note(lambda at: self._noted(operation, number, at))
 
-    def prepared(self, _: int, message: wire.Prepared, now: float) -> None:
+    def prepared(self, _: int, message: tellings.Prepared, now: float) -> None:
         """Take a host's answer on whether a task can move: let it go, or give up."""
         operation = self._waiting[0] if self._waiting else None
         if operation is None or operation.number != message.move or operation.step != "preparing":
@@ -175,9 +175,9 @@ class Operations:
     def _let_go(self, operation: Operation, now: float) -> None:
         """Tell every worker of the move: from now on it cannot be undone."""
         operation.step, operation.deadline = "moving", now + MOVE_S
-        self.controller.tell_all(wire.Move(self.controller.epoch, operation.number, *operation.moves[0]))
+        self.controller.tell_all(commands.Move(self.controller.epoch, operation.number, *operation.moves[0]))
 
-    def moved(self, worker: int, message: wire.Moved, now: float) -> None:
+    def moved(self, worker: int, message: tellings.Moved, now: float) -> None:
         """Take note that a task has come where it goes."""
         operation = self._waiting[0] if self._waiting else None
         if operation is None or operation.number != message.move or operation.step != "moving":
@@ -249,7 +249,7 @@ class Operations:
         """Let a task go on that was asked to move, and may stand still for it."""
         task, controller = operation.moves[0][0], self.controller
         host = controller.slots[controller.placement[task]]
-        controller.out.append((host, wire.Release(controller.epoch, operation.number, task)))
+        controller.out.append((host, commands.Release(controller.epoch, operation.number, task)))
 
     def _cut_short(self, operation: Operation, reason: str) -> None:
         """Let no move follow the one that is under way."""

@@ -25,7 +25,7 @@ from penstock.policies.tuples.routing import route
 from penstock.policies.tuples.sending import STATE, send
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.lanes import Lane
-from penstock.runtime.messages import Credit
+from penstock.runtime.messages.frames import Credit
 from penstock.runtime.ruling import Ruling
 from penstock.runtime.tasks import Task
 

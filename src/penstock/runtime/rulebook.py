@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime.messages import Rules, Switch
+from penstock.runtime.messages.commands import Rules, Switch
 
 if TYPE_CHECKING:
     from penstock.model.taskgraph import Floats

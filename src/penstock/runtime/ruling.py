@@ -12,7 +12,7 @@ from penstock.model.topology import Grouping
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.feedback import Feedback
-from penstock.runtime.messages import Rules
+from penstock.runtime.messages.commands import Rules
 from penstock.runtime.tasks import InChannel, Task
 
 if TYPE_CHECKING:

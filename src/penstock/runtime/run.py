@@ -34,7 +34,7 @@ from penstock.runtime.crew import Crew
 from penstock.runtime.driver import Driver, listen_for_workers
 from penstock.runtime.handle import LogLine, Outcome, Steered
 from penstock.runtime.layout import Layout
-from penstock.runtime.messages import Route
+from penstock.runtime.messages.commands import Route
 from penstock.runtime.operations import Operation
 from penstock.runtime.ruling import prepare
 from penstock.runtime.shell import WorkerSettings, main

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.api.contracts import Source
-from penstock.runtime import messages as wire
 from penstock.runtime.checkpoints import checksum, folder_of, pack
 from penstock.runtime.lanes import MarkerOf
-from penstock.runtime.messages import Entry
+from penstock.runtime.messages import tellings
+from penstock.runtime.messages.frames import BARRIER
+from penstock.runtime.messages.tellings import Entry
 from penstock.runtime.storage import Disk, Job, below
 from penstock.runtime.tasks import InChannel, Task
 
@@ -66,7 +67,7 @@ class Saving:
         worker.current = task
         problem = task.unwritten() or task.unsavable
         if problem:
-            worker.told.append(wire.Unsaved(worker.epoch, self.number, f"task {task.name}: {problem}"))
+            worker.told.append(tellings.Unsaved(worker.epoch, self.number, f"task {task.name}: {problem}"))
             self._pass_on(task)
             return
         self._encoding[task.number] = task.state_pieces()
@@ -140,7 +141,7 @@ class Saving:
         self._write()
 
     def _pass_on(self, task: Task) -> None:
-        task.put_marker(MarkerOf(wire.BARRIER, self.number, 0))
+        task.put_marker(MarkerOf(BARRIER, self.number, 0))
         task.go_on()
         self.worker.execution.relieved(task)
 
@@ -155,15 +156,15 @@ class Saving:
         states = [state for _, state in sorted(self._saved.items())]
         self._saved = {}
 
-        def do(disk: Disk) -> wire.Saved:
+        def do(disk: Disk) -> tellings.Saved:
             size = _summed(states)
             if states:
                 disk.write(path, [piece for _, packed in states for piece in packed])
-            return wire.Saved(epoch, number, file, size, tuple(entry for entry, _ in states))
+            return tellings.Saved(epoch, number, file, size, tuple(entry for entry, _ in states))
 
-        def then(saved: wire.Saved, problem: str, _: float) -> None:
+        def then(saved: tellings.Saved, problem: str, _: float) -> None:
             if worker.saving is self and self.number == number and number > self._given_up:
-                worker.told.append(wire.Unsaved(epoch, number, problem) if problem else saved)
+                worker.told.append(tellings.Unsaved(epoch, number, problem) if problem else saved)
 
         worker.storing.append(Job(f"checkpoint {number}", do, then))
 

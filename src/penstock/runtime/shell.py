@@ -15,10 +15,11 @@ import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.model.errors import PenstockError
-from penstock.runtime import messages as wire
 from penstock.runtime.heart import Heart, Place
 from penstock.runtime.machine import Worker
 from penstock.runtime.memory import host_capacity, resident_mb
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.neighbours import Neighbours
 from penstock.runtime.recording import Recorder
 from penstock.runtime.speech import Speech
@@ -84,7 +85,7 @@ class Shell:
                     try:
                         self._loop(self.worker)
                     finally:  # closes what is open, and leaves what other runs have too: the process may be used again
-                        self.worker.command(wire.Stop())
+                        self.worker.command(commands.Stop())
                     if not self._gone:
                         self._carry(self.worker)  # its last report, before telemetry takes its time
                     self._end_telemetry(self.worker)
@@ -97,8 +98,8 @@ class Shell:
 
     def _register(self) -> None:
         host, port = self._listener.getsockname()[:2]
-        register = wire.Register(self._settings.worker, host, port, os.getpid())
-        self._control.write([wire.encode(register)])
+        register = tellings.Register(self._settings.worker, host, port, os.getpid())
+        self._control.write([encode(register)])
         try:
             self.worker = Worker(
                 self._flow,
@@ -111,8 +112,8 @@ class Shell:
                 unsent=self._neighbours.unsent,
             )
         except PenstockError as error:
-            failure = wire.Failure(0, "", -1, "", str(error), "")
-            self._control.write([wire.encode(failure)])
+            failure = tellings.Failure(0, "", -1, "", str(error), "")
+            self._control.write([encode(failure)])
             deadline = time.monotonic() + LAST_WORDS_S
             while not self._control.opened and time.monotonic() < deadline:
                 self._watch.wait(0.1)
@@ -161,7 +162,7 @@ class Shell:
         frames = connection.read()
         if connection is self._control:
             for frame in frames:
-                self._command(worker, wire.decode_command(frame))
+                self._command(worker, commands.decode_command(frame))
             self._watch.update(connection)
             return
         if connection.opened and not was_open:
@@ -174,14 +175,14 @@ class Shell:
         if connection.wants_to_write or was_open != connection.opened:
             self._watch.update(connection)
 
-    def _command(self, worker: Worker, command: wire.Command) -> None:
-        if isinstance(command, wire.Assign):
+    def _command(self, worker: Worker, command: commands.Command) -> None:
+        if isinstance(command, commands.Assign):
             self._begin(worker, command)
-        elif isinstance(command, wire.Peers):
+        elif isinstance(command, commands.Peers):
             self._neighbours.meet(command.peers)
         worker.command(command)
 
-    def _begin(self, worker: Worker, assign: wire.Assign) -> None:
+    def _begin(self, worker: Worker, assign: commands.Assign) -> None:
         """Get to know the others; in the first epoch, begin to write telemetry and to beat."""
         self._neighbours.begin(assign)
         if self._recorder is not None:
@@ -213,7 +214,7 @@ class Shell:
         if worker.told or lines:
             told, worker.told = worker.told, []
             try:
-                self._control.write([wire.encode(message) for message in [*told, *lines]])
+                self._control.write([encode(message) for message in [*told, *lines]])
                 self._watch.update(self._control)
             except ConnectionLost as lost:
                 self._lose(self._control, str(lost))

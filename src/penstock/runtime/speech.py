@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from io import TextIOBase
 
-from penstock.runtime import messages as wire
+from penstock.runtime.messages import tellings
 
 LINES = 10_000  # that wait to be sent; more are dropped
 
@@ -18,7 +18,7 @@ class Speech:
 
     def __init__(self, speaker: Callable[[], tuple[str, int]]) -> None:
         self._speaker = speaker
-        self._lines: deque[wire.Log] = deque()
+        self._lines: deque[tellings.Log] = deque()
         self._dropped = 0  # lines that were too many
         self._printed = _Printed(self)
 
@@ -27,13 +27,13 @@ class Speech:
         if len(self._lines) >= LINES:
             self._dropped += 1
             return
-        self._lines.append(wire.Log(time.time(), level, *self._speaker(), text))
+        self._lines.append(tellings.Log(time.time(), level, *self._speaker(), text))
 
     def warn(self, text: str) -> None:
         """Keep a line of the worker's own, however many wait."""
-        self._lines.append(wire.Log(time.time(), "warning", "", -1, text))
+        self._lines.append(tellings.Log(time.time(), "warning", "", -1, text))
 
-    def take(self) -> list[wire.Log]:
+    def take(self) -> list[tellings.Log]:
         """Return the lines since the last call."""
         if not self._lines and not self._dropped:
             return []

@@ -19,7 +19,8 @@ from penstock.runtime.checkpoints import TaskState
 from penstock.runtime.guarding import Guard
 from penstock.runtime.lanes import MarkerOf, Sampled
 from penstock.runtime.logic import Movable, UserError, batch_process, call, listed, run_batch, shown, write
-from penstock.runtime.messages import END, InState, Mark, Pending, TaskReport
+from penstock.runtime.messages.frames import END, InState, Mark, Pending
+from penstock.runtime.messages.tellings import TaskReport
 from penstock.runtime.transport import LARGEST
 
 FULL = 4096  # tuples in an out-queue at which its task stops

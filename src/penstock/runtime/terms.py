@@ -10,7 +10,7 @@ from penstock.model.plan import Plan
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.checkpoints import Manifest
 from penstock.runtime.layout import Layout
-from penstock.runtime.messages import Route
+from penstock.runtime.messages.commands import Route
 
 # Where every task goes: from the slots they should have and the slots that there are. It moves as few as it can.
 Complete = Callable[[Sequence[str], Sequence[str]], Sequence[str]]

@@ -10,7 +10,8 @@ from typing import Any
 
 from penstock.model.telemetry import Record, RecordKind
 from penstock.runtime.lanes import Sampled
-from penstock.runtime.messages import Ack, Mark, Root
+from penstock.runtime.messages.frames import Mark
+from penstock.runtime.messages.tellings import Ack, Root
 from penstock.runtime.tasks import SPENT, Delivery, Task
 
 ADAPT_S = 0.25  # over which a source's rate is taken, at least

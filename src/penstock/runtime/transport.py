@@ -17,7 +17,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.runtime import messages as wire
+from penstock.runtime.messages.greetings import PROTOCOL, Hello, Proof, Welcome, decode_greeting
+from penstock.runtime.messages.wire import encode
 
 HEADER = struct.Struct("<II")  # length of the frame, its number on this connection
 LARGEST = 256 * 1024 * 1024  # bytes of a frame
@@ -43,7 +44,7 @@ class Connection:
     frames that are written wait.
     """
 
-    def __init__(self, sock: socket.socket, secret: bytes, hello: wire.Hello | None = None) -> None:
+    def __init__(self, sock: socket.socket, secret: bytes, hello: Hello | None = None) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _notice_cuts(sock)
@@ -59,7 +60,7 @@ class Connection:
         self._waiting: deque[bytes] = deque()  # until the connection is open
         self._unsent = bytearray()
         if hello is not None:
-            self._put(wire.encode(hello))
+            self._put(encode(hello))
 
     def fileno(self) -> int:
         """Return the socket's number, for a selector."""
@@ -153,20 +154,20 @@ class Connection:
     def _greet(self, frame: bytes) -> None:
         """Take the next message of the greeting."""
         try:
-            message = wire.decode_greeting(frame)
+            message = decode_greeting(frame)
         except msgspec.DecodeError:
             raise ConnectionLost("it does not speak the protocol") from None
         match message:
-            case wire.Hello() if not self._calls and self.caller is None:
-                if message.protocol != wire.PROTOCOL:
-                    raise ConnectionLost(f"it speaks protocol {message.protocol}, this end {wire.PROTOCOL}")
+            case Hello() if not self._calls and self.caller is None:
+                if message.protocol != PROTOCOL:
+                    raise ConnectionLost(f"it speaks protocol {message.protocol}, this end {PROTOCOL}")
                 self.caller = message
-                self._put(wire.encode(wire.Welcome(self._prove(b"answer", message.nonce), self._nonce)))
-            case wire.Welcome() if self._calls:
+                self._put(encode(Welcome(self._prove(b"answer", message.nonce), self._nonce)))
+            case Welcome() if self._calls:
                 self._check(message.proof, b"answer", self._nonce)
-                self._put(wire.encode(wire.Proof(self._prove(b"call", message.nonce))))
+                self._put(encode(Proof(self._prove(b"call", message.nonce))))
                 self._open()
-            case wire.Proof() if not self._calls and self.caller is not None:
+            case Proof() if not self._calls and self.caller is not None:
                 self._check(message.proof, b"call", self._nonce)
                 self._open()
             case _:
@@ -275,18 +276,18 @@ def _strange(caller: Connection) -> bool:
     return not caller.opened and caller.fileno() >= 0
 
 
-def hello(run: str, worker: int, incarnation: int, heart: bool = False) -> wire.Hello:
+def hello(run: str, worker: int, incarnation: int, heart: bool = False) -> Hello:
     """Return the first message of a connection, with a number that was never used."""
-    return wire.Hello(wire.PROTOCOL, run, worker, incarnation, secrets.token_bytes(16), heart)
+    return Hello(PROTOCOL, run, worker, incarnation, secrets.token_bytes(16), heart)
 
 
-def call(host: str, port: int, secret: bytes, greeting: wire.Hello, within_s: float = 10.0) -> Connection:
+def call(host: str, port: int, secret: bytes, greeting: Hello, within_s: float = 10.0) -> Connection:
     """Connect, waiting at most so long for the other end to accept."""
     sock = socket.create_connection((host, port), within_s)
     return Connection(sock, secret, greeting)
 
 
-def begin_call(host: str, port: int, secret: bytes, greeting: wire.Hello) -> Connection:
+def begin_call(host: str, port: int, secret: bytes, greeting: Hello) -> Connection:
     """Begin to connect, and wait for nothing: that nobody answers shows when the connection is read or written."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     sock = socket.socket(family, kind, protocol)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.runtime import messages as wire
 from penstock.runtime import opening
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpointing import Checkpointing
@@ -16,6 +15,9 @@ from penstock.runtime.codecs import Codec
 from penstock.runtime.controller import Controller
 from penstock.runtime.lanes import Lane, MarkerOf
 from penstock.runtime.machine import Worker
+from penstock.runtime.messages import tellings
+from penstock.runtime.messages.frames import BARRIER, decode_frame
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.operations import Operations
 from penstock.runtime.saving import Saving
 from penstock.runtime.tasks import Delivery, InChannel, Task
@@ -32,9 +34,9 @@ def _stale_frames() -> Replacement:
     frame = Worker.frame
 
     def taken(self: Worker, data: bytes) -> None:
-        found = wire.decode_frame(data)
+        found = decode_frame(data)
         found.epoch = self.epoch
-        frame(self, wire.encode(found))
+        frame(self, encode(found))
 
     return Worker, "frame", taken
 
@@ -88,7 +90,7 @@ def _barriers_by(send: Callable[[OutQueue, MarkerOf], None]) -> Replacement:
     put_marker = OutQueue.put_marker
 
     def put(self: OutQueue, marker: MarkerOf) -> None:
-        (send if marker.kind == wire.BARRIER else put_marker)(self, marker)
+        (send if marker.kind == BARRIER else put_marker)(self, marker)
 
     return OutQueue, "put_marker", put
 
@@ -156,7 +158,7 @@ def _publish_first() -> Replacement:
     """Take a checkpoint for complete, and publish, before its manifest is on disk."""
     saved = Checkpointing.saved
 
-    def early(self: Checkpointing, worker: int, message: wire.Saved, now: float) -> None:
+    def early(self: Checkpointing, worker: int, message: tellings.Saved, now: float) -> None:
         storing = self.controller.storing
         before = len(storing)
         saved(self, worker, message, now)

@@ -25,11 +25,12 @@ from penstock.model.telemetry import Record
 from penstock.model.topology import Kind
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import over
-from penstock.runtime import messages as wire
 from penstock.runtime.controller import Controller
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
 from penstock.runtime.machine import Worker
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.messages.wire import encode
 from penstock.runtime.operations import Operation
 from penstock.runtime.storage import Disk, Job, Posix
 from penstock.runtime.terms import Site, Terms, check_placement, routes_of
@@ -161,7 +162,7 @@ class TestCluster:
     def start(self) -> "TestCluster":
         """Let every worker register and open its tasks."""
         for number, site in enumerate(self._sites):
-            self.controller.register(wire.Register(site.name, "test", 1, number), self.clock())
+            self.controller.register(tellings.Register(site.name, "test", 1, number), self.clock())
         self.settle(lambda: self.controller.phase != "starting")
         self._raise()
         return self
@@ -197,7 +198,7 @@ class TestCluster:
     def apply(
         self,
         moves: Sequence[tuple[str, str]],
-        routes: tuple[wire.Route, ...] | None = None,
+        routes: tuple[commands.Route, ...] | None = None,
         tuples: TuplePolicies | None = None,
     ) -> list[Outcome]:
         """Move tasks one after another; `routes` and `tuples` replace those of the plan."""
@@ -218,7 +219,7 @@ class TestCluster:
         self,
         moves: Sequence[tuple[str, str]],
         then: Callable[[Operation], None],
-        routes: tuple[wire.Route, ...] | None = None,
+        routes: tuple[commands.Route, ...] | None = None,
         tuples: TuplePolicies | None = None,
     ) -> None:
         """Ask for moves, and go on."""
@@ -316,7 +317,7 @@ class TestCluster:
         if not way:
             del self._wires[sender, receiver]
         if sender == CONTROLLER:
-            self.workers[receiver].command(wire.decode_command(arrived))
+            self.workers[receiver].command(commands.decode_command(arrived))
         else:
             self.workers[receiver].frame(arrived)
         return True
@@ -342,7 +343,7 @@ class TestCluster:
         self._keep_jobs(CONTROLLER, self.controller.storing)
         out, self.controller.out = self.controller.out, []
         for number, command in out:
-            self._put(CONTROLLER, number, wire.encode(command))
+            self._put(CONTROLLER, number, encode(command))
 
     def _collect(self, number: int) -> None:
         """Put what a worker wants sent on its way."""
@@ -353,7 +354,7 @@ class TestCluster:
                 self._put(number, target, frame)
         told, worker.told = worker.told, []
         for message in told:
-            self.controller.told(number, wire.decode_telling(wire.encode(message)), self.clock())
+            self.controller.told(number, tellings.decode_telling(encode(message)), self.clock())
         self._keep_jobs(number, worker.storing)
         if hasattr(worker, "tracker"):
             self.records += worker.tracker.take_records()

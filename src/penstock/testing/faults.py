@@ -16,8 +16,8 @@ from typing import Any
 
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime import checkpoints
-from penstock.runtime import messages as wire
 from penstock.runtime.controller import RESTING, Controller
+from penstock.runtime.messages.frames import decode_frame
 from penstock.runtime.recovery import STARTS
 from penstock.runtime.storage import Job
 from penstock.runtime.terms import Site, Terms
@@ -437,6 +437,6 @@ class FaultyCluster:
 
 def _shown(message: Any) -> str:
     if isinstance(message, bytes):
-        message = wire.decode_frame(message)
+        message = decode_frame(message)
     text = repr(message)
     return text if len(text) < 240 else text[:239] + "…"

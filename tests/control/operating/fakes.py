@@ -21,7 +21,7 @@ from penstock.model.status import ComponentStatus, Status
 from penstock.model.topology import Application
 from penstock.runtime import checkpoints
 from penstock.runtime.folder import Setup, create
-from penstock.runtime.messages import Entry
+from penstock.runtime.messages.tellings import Entry
 from penstock.runtime.storage import Posix
 from penstock.testing.cluster import ManualClock
 

@@ -1,0 +1,36 @@
+"""The opening of a connection: each end says who it is, and proves that it knows the run's secret."""
+
+import msgspec
+
+from penstock.runtime.messages.wire import Wire
+
+PROTOCOL = 3
+
+
+class Hello(Wire, tag=10):
+    """The first message on a connection: who calls, and a number for the other to prove itself with."""
+
+    protocol: int
+    run: str
+    worker: int
+    incarnation: int
+    nonce: bytes
+    heart: bool = False  # a connection to the controller that carries heartbeats only
+
+
+class Welcome(Wire, tag=11):
+    """The answer: proof of the secret, and a number to prove it with in turn."""
+
+    proof: bytes
+    nonce: bytes
+
+
+class Proof(Wire, tag=12):
+    """The caller's proof; after it the connection is open."""
+
+    proof: bytes
+
+
+Greeting = Hello | Welcome | Proof
+
+decode_greeting = msgspec.msgpack.Decoder(Greeting).decode
