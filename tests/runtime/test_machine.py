@@ -13,7 +13,8 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.telemetry import RecordKind
 from penstock.runtime import tasks
-from penstock.runtime.tasks import FULL, Delivery, Task
+from penstock.runtime.inbox import Delivery
+from penstock.runtime.tasks import FULL, Task
 from penstock.testing import ApplicationFailed, Captured, TestCluster, run, tiny_cluster
 from tests.runtime import flows
 

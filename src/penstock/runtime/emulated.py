@@ -27,10 +27,11 @@ from penstock.runtime.emulation import (
     VirtualNetwork,
 )
 from penstock.runtime.emulation.commons import Commons, Displaced
-from penstock.runtime.execution import Runner, note_blocked
+from penstock.runtime.inbox import Delivery
 from penstock.runtime.messages.commands import Route
 from penstock.runtime.messages.frames import Data, Mark, Marker, State
-from penstock.runtime.tasks import Delivery, Task
+from penstock.runtime.runner import Runner, note_blocked
+from penstock.runtime.tasks import Task
 from penstock.runtime.tracking import children
 
 if TYPE_CHECKING:

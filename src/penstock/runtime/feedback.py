@@ -8,7 +8,8 @@ they know queues as of about a slot ago; what was processed last is told too, th
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.runtime.tasks import InChannel, Task
+from penstock.runtime.inbox import InChannel
+from penstock.runtime.tasks import Task
 
 if TYPE_CHECKING:
     from penstock.runtime.machine import Worker

@@ -8,10 +8,11 @@ everything into order at the new host. The move is over when every channel's mar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.runtime import opening
+from penstock.runtime.inbox import Delivery, InChannel
 from penstock.runtime.lanes import MarkerOf
 from penstock.runtime.messages import commands, tellings
 from penstock.runtime.messages.frames import MOVE, Credit, Data, Frame, Mark, Marker, State
-from penstock.runtime.tasks import Delivery, InChannel, Task
+from penstock.runtime.tasks import Task
 
 if TYPE_CHECKING:
     from penstock.runtime.machine import Worker

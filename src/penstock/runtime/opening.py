@@ -7,12 +7,13 @@ from penstock.api.contracts import TaskContext
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpoints import TaskState, folder_of, read, unpack
 from penstock.runtime.guarding import Guard
+from penstock.runtime.inbox import InChannel
 from penstock.runtime.lanes import Lane
 from penstock.runtime.layout import StreamFacts
 from penstock.runtime.messages import tellings
 from penstock.runtime.messages.commands import Assign, Kept
 from penstock.runtime.storage import Disk, Job, below
-from penstock.runtime.tasks import InChannel, Task
+from penstock.runtime.tasks import Task
 
 if TYPE_CHECKING:
     from penstock.runtime.machine import Worker

@@ -12,8 +12,9 @@ from penstock.model.topology import Grouping
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.feedback import Feedback
+from penstock.runtime.inbox import InChannel
 from penstock.runtime.messages.commands import Rules
-from penstock.runtime.tasks import InChannel, Task
+from penstock.runtime.tasks import Task
 
 if TYPE_CHECKING:
     from penstock.policies.api import RoutingPolicy

@@ -12,12 +12,13 @@ import msgspec
 
 from penstock.api.contracts import Source
 from penstock.runtime.checkpoints import checksum, folder_of, pack
+from penstock.runtime.inbox import InChannel
 from penstock.runtime.lanes import MarkerOf
 from penstock.runtime.messages import tellings
 from penstock.runtime.messages.frames import BARRIER
 from penstock.runtime.messages.tellings import Entry
 from penstock.runtime.storage import Disk, Job, below
-from penstock.runtime.tasks import InChannel, Task
+from penstock.runtime.tasks import Task
 
 if TYPE_CHECKING:
     from penstock.runtime.machine import Worker

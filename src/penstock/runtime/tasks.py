@@ -1,4 +1,4 @@
-"""One task: its logic, the receiver's ends of its channels, its out-queues, and what it counts.
+"""One task: its logic, its inbox and out-queues, and what it counts.
 
 A task processes what has come to its inbox, in order. It stops while its out-queues are full, so that pressure works
 back to the sources. It knows no sockets and reads no clock but the one it is given.
@@ -17,9 +17,10 @@ from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpoints import TaskState
 from penstock.runtime.guarding import Guard
+from penstock.runtime.inbox import Delivery, InChannel
 from penstock.runtime.lanes import MarkerOf, Sampled
 from penstock.runtime.logic import Movable, UserError, batch_process, call, listed, run_batch, shown, write
-from penstock.runtime.messages.frames import END, InState, Mark, Pending
+from penstock.runtime.messages.frames import END, InState, Pending
 from penstock.runtime.messages.tellings import TaskReport
 from penstock.runtime.transport import LARGEST
 
@@ -28,85 +29,6 @@ SOONEST_S = 50e-6  # after which a source that had nothing, and says that it is 
 SPENT = 256  # sampled times a report
 LARGEST_STATE = LARGEST // 2  # bytes; what waits in the out-queues is in the same frame
 SURELY_SMALL = LARGEST_STATE // 4  # bytes that a state had lately which is not too large now either
-
-
-class InChannel:
-    """The receiver's end of one channel.
-
-    `expected` is the number of the next tuple that is to be accepted; a batch with a later number, sent by a new host
-    that overtook the old one, is held until those before it have come.
-    """
-
-    __slots__ = (
-        "barred",
-        "consumed",
-        "credited",
-        "ended",
-        "expected",
-        "held",
-        "progress",
-        "promised",
-        "source",
-        "stream",
-    )
-
-    def __init__(self, stream: int, source: int) -> None:
-        self.stream = stream
-        self.source = source
-        self.expected = 0
-        self.consumed = 0  # tuples processed that no credit has been given for
-        self.credited = -math.inf  # when credit was given last, where senders want it soon
-        self.promised = False  # credit is going to be given before long, where they do
-        self.ended = False
-        self.barred = False  # its barrier has come, and what comes after it must wait
-        self.held: dict[int, deque[Any]] = {}  # by number
-        self.progress: dict[int, int] = {}  # source task -> its tuples that have passed here
-
-
-class Delivery:
-    """A batch in an inbox."""
-
-    __slots__ = ("arrived", "channel", "marks", "passed", "sender", "sent", "size", "taken", "values")
-
-    def __init__(
-        self,
-        channel: InChannel,
-        values: list[Any],
-        marks: Sequence[Mark],
-        sent: float,
-        arrived: float,
-        size: int,
-        sender: int,
-    ) -> None:
-        self.channel = channel
-        self.values = values
-        self.marks = marks
-        self.taken = 0  # tuples that have been processed, where they are one by one
-        self.passed = 0  # marks of those
-        self.sent = sent
-        self.arrived = arrived
-        self.size = size  # bytes on the wire; 0 within a process
-        self.sender = sender  # worker
-
-    def __len__(self) -> int:
-        return len(self.values) - self.taken
-
-    def take(self) -> tuple[Any, Mark | None]:
-        """Take the next tuple, and its mark where it is sampled."""
-        place = self.taken
-        self.taken += 1
-        if self.passed < len(self.marks) and self.marks[self.passed].place == place:
-            self.passed += 1
-            return self.values[place], self.marks[self.passed - 1]
-        return self.values[place], None
-
-    def cut(self) -> None:
-        """Forget the tuples that were taken."""
-        if self.taken:
-            self.values = self.values[self.taken :]
-            left = self.marks[self.passed :]
-            self.marks = [Mark(m.place - self.taken, m.root, m.id, m.parent, m.emitted) for m in left]
-            self.taken = self.passed = 0
 
 
 class Task:

@@ -9,10 +9,11 @@ import random
 from typing import Any
 
 from penstock.model.telemetry import Record, RecordKind
+from penstock.runtime.inbox import Delivery
 from penstock.runtime.lanes import Sampled
 from penstock.runtime.messages.frames import Mark
 from penstock.runtime.messages.tellings import Ack, Root
-from penstock.runtime.tasks import SPENT, Delivery, Task
+from penstock.runtime.tasks import SPENT, Task
 
 ADAPT_S = 0.25  # over which a source's rate is taken, at least
 

@@ -13,6 +13,7 @@ from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpointing import Checkpointing
 from penstock.runtime.codecs import Codec
 from penstock.runtime.controller import Controller
+from penstock.runtime.inbox import Delivery, InChannel
 from penstock.runtime.lanes import Lane, MarkerOf
 from penstock.runtime.machine import Worker
 from penstock.runtime.messages import tellings
@@ -20,7 +21,7 @@ from penstock.runtime.messages.frames import BARRIER, decode_frame
 from penstock.runtime.messages.wire import encode
 from penstock.runtime.operations import Operations
 from penstock.runtime.saving import Saving
-from penstock.runtime.tasks import Delivery, InChannel, Task
+from penstock.runtime.tasks import Task
 
 Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
 

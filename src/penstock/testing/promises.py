@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from penstock.runtime import checkpoints
-from penstock.runtime.machine import BrokenProtocol
+from penstock.runtime.exchange import BrokenProtocol
 from penstock.runtime.messages import tellings
 from penstock.testing.applications import Known, Rows, published
 from penstock.testing.disk import MemoryDisk
