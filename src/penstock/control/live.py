@@ -15,6 +15,7 @@ from penstock.control.sessions import open_session
 from penstock.control.sites import discover, places
 from penstock.control.starting import (
     address,
+    check_parts,
     refuse_below_one,
     refuse_changed,
     refuse_seconds,
@@ -97,7 +98,6 @@ def start(
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
     """
     from penstock.runtime.folder import Setup
-    from penstock.runtime.run import check_parts
 
     refuse_below_one(slots=slots, in_flight=in_flight, window=window)
     refuse_seconds(checkpoint_s)
@@ -158,7 +158,7 @@ def _listening(where: str | None, stack: ExitStack) -> "socket.socket | None":
 def _launch(flow: Dataflow, begun: Begun, stack: ExitStack, listener: "socket.socket | None", say: "Progress") -> "Run":
     """Find out where it can run, plan it where that is not done, and start its workers."""
     from penstock.control.completing import additions, completion
-    from penstock.runtime.run import launch
+    from penstock.runtime.launching import launch
     from penstock.runtime.spark.cores import hold, need_cores
     from penstock.runtime.spark.executors import is_local
 

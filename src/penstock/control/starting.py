@@ -3,6 +3,8 @@
 import math
 from pathlib import Path
 
+from penstock.api.contracts import Sink
+from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput
 
@@ -68,3 +70,18 @@ def address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise InvalidInput("listen", f"expected HOST or HOST:PORT, got {text!r}")
     return host, int(port)
+
+
+def check_parts(flow: Dataflow) -> None:
+    """Have every source and sink say now whether it could run, that of skipped tuples included."""
+    for name, part in flow.parts.items():
+        for made in (part.logic(), None if part.letters is None else part.letters()):
+            if isinstance(made, Sink) and made.exactly_once and type(made).snapshot is Sink.snapshot:
+                problem = f"{type(made).__name__} says exactly_once but has no snapshot"
+                raise InvalidInput(name, f"{problem}; give it one that says which file is next, and restore")
+            check = getattr(made, "check", None)
+            if check is not None:
+                try:
+                    check()
+                except InvalidInput as error:
+                    raise error.below(name) from None

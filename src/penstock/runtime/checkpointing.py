@@ -175,7 +175,7 @@ class Checkpointing:
     def _go_on(self, now: float) -> None:
         """Let the next operation begin, and say when the next checkpoint is due."""
         self.start(now)
-        if self.controller.all_ended and (self.latest is None or not self.latest.last):
+        if self.controller.progress.all_ended and (self.latest is None or not self.latest.last):
             self._next = now + (RETRY_S if self.problem else 0.0)
         self.controller.operations.checkpointed(now)
 

@@ -20,7 +20,6 @@ from penstock.model.errors import PenstockError, UnknownName, choices
 from penstock.model.limits import Limits, changed_limits
 from penstock.model.status import Status
 from penstock.model.telemetry import Record, RecordKind
-from penstock.runtime.acker import Acker, Done
 from penstock.runtime.checkpointing import Checkpointing
 from penstock.runtime.clocks import ClockEstimate
 from penstock.runtime.diary import Diary
@@ -31,14 +30,14 @@ from penstock.runtime.members import Members
 from penstock.runtime.messages import commands, tellings
 from penstock.runtime.operations import Operations
 from penstock.runtime.overview import overview
+from penstock.runtime.pings import Pings
+from penstock.runtime.progress import Progress
 from penstock.runtime.recovery import Recovery
 from penstock.runtime.rulebook import Rulebook
 from penstock.runtime.standing import Standing
 from penstock.runtime.storage import Job
 from penstock.runtime.terms import Site, Terms
 
-PING_S = 0.5
-CLOCK_S = 5.0  # between records of a worker's clock
 RESTING = ("stopped", "failed")
 
 
@@ -69,12 +68,8 @@ class Controller:
         self.routes = terms.routes
         self.limits = dict(terms.limits)  # source component -> tuples a second
         self.gauges = Gauges(layout)
-        self.acker = Acker()
-        self._ended: set[int] = set()
-        self._passed: dict[tuple[int, int], int] = {}
-        self.progressed: dict[int, int] = {}
-        self._emitted_before = 0  # this epoch
-        self._counted_before: dict[int, int] = {}  # by each task
+        self.progress = Progress(self)
+        self.pings = Pings(self, now)
         self.operations = Operations(self)
         self.checkpointing = Checkpointing(self)
         self.recovery = Recovery(self, now)
@@ -83,21 +78,21 @@ class Controller:
         self._started = now
         self.went_at: float | None = None
         self.ended_at: float | None = None
-        self._asked: dict[int, tuple[int, float]] = {}
-        self._pings = 0
-        self._next_ping = now
-        self._next_clock = now
         self.now = now
-        self._takes: dict[type, Callable[[int, Any, float], None]] = {
+        self._takes = self._takers()
+
+    def _takers(self) -> dict[type, Callable[[int, Any, float], None]]:
+        """Return who takes what workers tell."""
+        return {
             tellings.Beat: self._beat,
-            tellings.Pong: self._pong,
+            tellings.Pong: self.pings.answered,
             tellings.Log: self._log,
             tellings.Ready: self._ready,
-            tellings.Report: self._report,
+            tellings.Report: self.progress.reported,
             tellings.Failure: self._failure,
             tellings.Prepared: self.operations.prepared,
             tellings.Moved: self.operations.moved,
-            tellings.Passed: self._pass,
+            tellings.Passed: self.progress.passed,
             tellings.Ended: self._end,
             tellings.Lost: self._lost_peer,
             tellings.Saved: self.checkpointing.saved,
@@ -244,17 +239,8 @@ class Controller:
             self.drop(number, f"it gave no sign of life for {self.terms.silent_s:g} s", now)
         if self.recovery.stage:
             self.recovery.proceed(now)
-        self.acker.expire(now)
-        if now >= self._next_ping:
-            self._next_ping = now + PING_S
-            for number, member in enumerate(self.members.all):
-                if member.alive:
-                    self._pings += 1
-                    self._asked[number] = (self._pings, now)
-                    self.out.append((number, commands.Ping(self._pings)))
-        if now >= self._next_clock:
-            self._next_clock = now + CLOCK_S
-            self.diary.clocks(self.members)
+        self.progress.tick(now)
+        self.pings.tick(now)
         self.standing.tick(now)
         self.operations.tick(now)
         self.checkpointing.tick(now)
@@ -262,7 +248,7 @@ class Controller:
     def wakeup(self) -> float:
         """Return when `tick` is due."""
         later = self._later[0][0] if self._later else math.inf
-        return math.inf if self.phase in RESTING else min(self._next_ping, later, self.checkpointing.due)
+        return math.inf if self.phase in RESTING else min(self.pings.due, later, self.checkpointing.due)
 
     def later(self, when: float, step: Callable[[float], None]) -> None:
         """Have something called at a time."""
@@ -320,16 +306,6 @@ class Controller:
             )
             self.out.append((number, assign))
 
-    def forget(self) -> None:
-        """Forget what was said in an epoch that is over."""
-        self._ended, self._passed, self.progressed = set(), {}, {}
-        self.acker = Acker()
-        self._emitted_before = self.gauges.emitted
-        latest = self.checkpointing.latest
-        self._counted_before = (
-            {} if latest is None else {self.layout.by_name[saved.task]: saved.counted for saved in latest.tasks}
-        )
-
     def go(self, phase: str, now: float) -> None:
         """Let tuples flow in a new epoch."""
         self.phase = phase
@@ -374,10 +350,6 @@ class Controller:
     def _beat(self, worker: int, message: tellings.Beat, now: float) -> None:
         """Take a sign of life: there is nothing in it but that it came."""
 
-    def _pong(self, worker: int, message: tellings.Pong, now: float) -> None:
-        if worker in self._asked and self._asked[worker][0] == message.number:
-            self.members[worker].clock.add(self._asked[worker][1], now, message.at)
-
     def _log(self, worker: int, message: tellings.Log, _: float) -> None:
         task, site = message.task if message.task >= 0 else None, self.members[worker].site.name
         self.lines.append(LogLine(message.at, message.level, message.component, task, site, message.text))
@@ -392,16 +364,11 @@ class Controller:
             self.recovery.begin(f"worker {self.members[worker].site.name!r} failed: {message.error}", now)
 
     def _end(self, _: int, message: tellings.Ended, now: float) -> None:
-        self._ended.add(message.task)
+        self.progress.ended.add(message.task)
         self._end_if_all_have(now)
 
-    @property
-    def all_ended(self) -> bool:
-        """Whether every task has seen the end of its input."""
-        return len(self._ended) == len(self.layout.components)
-
     def _end_if_all_have(self, now: float) -> None:
-        if self.phase in ("running", "draining") and self.all_ended:
+        if self.phase in ("running", "draining") and self.progress.all_ended:
             self.checkpointing.last(now)
 
     def _lost_peer(self, worker: int, message: tellings.Lost, now: float) -> None:
@@ -412,43 +379,6 @@ class Controller:
             self.recovery.begin(
                 f"worker {name!r} has lost its connection to {peer.site.name!r} ({peer.where}): {message.reason}", now
             )
-
-    def _report(self, worker: int, report: tellings.Report, now: float) -> None:
-        self.gauges.report(worker, report, now)
-        clock = self.members[worker].clock.estimate
-        for root in report.roots:
-            self._done(self.acker.root(root.root, root.task, clock.controller_time(root.due), now))
-        for ack in report.acks:
-            self._done(self.acker.ack(ack.root, ack.ids, clock.controller_time(ack.finished), now))
-
-    def _done(self, done: Done | None) -> None:
-        if done is None:
-            return
-        self.gauges.latency(done.finished, done.finished - done.due)
-        fields = {"root": done.root, "due": done.due, "finished": done.finished}
-        self.diary.record(RecordKind.DONE, done.finished, task=self.layout.names[done.task], **fields)
-
-    def _pass(self, _: int, message: tellings.Passed, now: float) -> None:
-        """Learn how far a source's tuples have come: as far as at the sink that is furthest behind."""
-        key = (message.sink, message.source)
-        self._passed[key] = max(self._passed.get(key, 0), message.value)
-        least = min(self._passed.get((sink, message.source), 0) for sink in self.layout.sinks[message.source])
-        if least > self.progressed.get(message.source, 0):
-            self.progressed[message.source] = least
-            self.tell_progress(message.source)
-
-    def tell_progress(self, source: int) -> None:
-        """Let a source know how many of its tuples are processed to the end."""
-        worker = self.slots[self.placement[source]]
-        self.out.append((worker, commands.Progressed(self.epoch, source, self.progressed[source])))
-
-    @property
-    def in_flight(self) -> int | None:
-        """Source tuples that are not processed to the end; None where nobody limits them."""
-        if not self.terms.in_flight:
-            return None
-        emitted = self.gauges.emitted - self._emitted_before
-        return max(0, emitted - sum(value - self._counted_before.get(t, 0) for t, value in self.progressed.items()))
 
     def clock(self, worker: int) -> ClockEstimate:
         """Return how far a worker's clock is from this one's."""

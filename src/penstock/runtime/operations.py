@@ -187,8 +187,7 @@ class Operations:
         self.controller.placement[task] = slot
         if not operation.for_now:
             self.controller.standing.wanted[task] = slot
-        if task in self.controller.progressed:  # what was told its old host may have come too late to go along
-            self.controller.tell_progress(task)
+        self.controller.progress.tell(task)  # what was told its old host may have come too late to go along
         left = self.controller.clock(self.controller.slots[before]).controller_time(message.left)
         held = max(0.0, self.controller.clock(worker).controller_time(message.settled) - left)
         operation.done.append(Outcome(name, before, slot, held))

@@ -116,7 +116,7 @@ class Recovery:
         self.problem = ""
         self._fruitless += 1
         controller.checkpointing.restarted()
-        controller.forget()
+        controller.progress.forget()
         controller.placement = controller.standing.complete(usable)
         self.stage, self._patience = "opening", now + controller.terms.start_s
         controller.assign(controller.members.alive)

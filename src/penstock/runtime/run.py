@@ -1,27 +1,16 @@
 """A run: a dataflow on Spark, from its folder to its last record, and the handle by which it is asked and changed."""
 
-import secrets
-import socket
-import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import msgspec
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
 
-from penstock.api.contracts import Sink
-from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
-from penstock.model.errors import InvalidInput, PenstockError
-from penstock.model.files import save
+from penstock.model.errors import PenstockError
 from penstock.model.limits import Limits
 from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.status import Latency, PilotStatus, Status
@@ -29,25 +18,21 @@ from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import changed, over
 from penstock.runtime import folder as folders
-from penstock.runtime.controller import RESTING, Controller, RunFailed
+from penstock.runtime.controller import RESTING, RunFailed
 from penstock.runtime.crew import Crew
-from penstock.runtime.driver import Driver, listen_for_workers
+from penstock.runtime.driver import Driver
 from penstock.runtime.handle import LogLine, Outcome, Steered
 from penstock.runtime.layout import Layout
 from penstock.runtime.messages.commands import Route
 from penstock.runtime.operations import Operation
 from penstock.runtime.ruling import prepare
-from penstock.runtime.shell import WorkerSettings, main
 from penstock.runtime.socket import ControlServer
-from penstock.runtime.spark.executors import Executor, is_local, registered
 from penstock.runtime.spark.jobs import Job, SlotJobs
-from penstock.runtime.spark.shipping import ship
-from penstock.runtime.terms import Site, Terms, routes_of
+from penstock.runtime.terms import routes_of
 
 TEND_S = 0.2  # between two looks at the workers
 STOP_S = 15.0  # for Spark to end the workers' jobs
 VERIFY_S = 10.0  # for Spark to say where a job runs
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  addresses to listen on that nobody can call
 
 Progress = Callable[[str], None]
 
@@ -378,122 +363,3 @@ class _FromOutside:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of the jobs."""
         return self._run._over.wait(timeout)
-
-
-def launch(
-    spark: SparkSession,
-    flow: Dataflow,
-    cluster: Cluster,
-    plan: Plan,
-    places: Sequence[tuple[Site, Executor]],
-    stack: ExitStack,
-    *,
-    found: Sequence[Executor],
-    emulated: bool,
-    telemetry: Path | None,
-    info: folders.RunInfo,
-    options: Mapping[str, Any],
-    progress: Progress,
-    listener: socket.socket | None = None,
-    extend: Extend | None = None,
-) -> Run:
-    """Start the workers of a run and return when tuples flow.
-
-    `places` are the workers and the executor of each, chosen from those that were `found`: one that has come since is
-    new. What `stack` holds is taken over, and closed when the run has ended. `listener` is where workers call; None: an
-    address that every executor should reach. `extend` is asked when Spark has got a machine beyond those.
-    """
-    layout = Layout(flow)
-    placement = to_placement(plan, layout.application, cluster)
-    save(plan, info.plan_path)
-    terms = Terms(
-        run=info.run,
-        sites=tuple(site for site, _ in places),
-        placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
-        folder=str(info.path.absolute()),
-        telemetry="" if telemetry is None else str(telemetry.absolute()),
-        master=str(spark.sparkContext.master),
-        policy=plan.policy,
-        emulated=msgspec.to_builtins(cluster) if emulated else None,
-        emulated_name=cluster.name if emulated else None,
-        routes=routes_of(plan),
-        tuples=plan.tuples,
-        **options,
-    )
-    prepare(plan.tuples)
-    host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
-    secret = secrets.token_bytes(32)
-    driver = Driver(Controller(layout, terms, time.monotonic()), secret, listener or listen_for_workers(host))
-    bound, port = driver.address
-    jobs = SlotJobs(spark, info.run)
-    run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
-    run.extend = extend
-    work = partial(main, flow)
-
-    def start(site: str, executor: Executor | None) -> Job:
-        reached = host if bound in EVERYWHERE else bound
-        settings = WorkerSettings(info.run, site, reached, port, secret.hex(), "")
-        return jobs.launch(site, work, msgspec.json.encode(settings).decode(), executor)
-
-    run.start()
-    try:
-        ship(spark, *modules_of(flow))
-        if is_local(spark):
-            crew = Crew(driver, start, [(site, None) for site, _ in places])
-        else:
-            known = {executor.id for executor in found}
-            there = [executor for executor in registered(spark) if executor.id in known]
-            grown = run.grow if not emulated and _takes_all(places, there) else None
-            crew = Crew(driver, start, places, partial(registered, spark), grown)
-        crew.begin(time.monotonic())
-        run.crew = crew
-        run.begin(progress)
-    except BaseException:
-        run.stop()
-        raise
-    return run
-
-
-def _takes_all(places: Sequence[tuple[Site, Executor]], executors: Sequence[Executor]) -> bool:
-    """Whether a run has every slot that there is, so that it should have those of further executors too."""
-    taken = Counter(executor.id for _, executor in places)
-    return all(taken[executor.id] >= executor.cores - 1 for executor in executors)
-
-
-def check_parts(flow: Dataflow) -> None:
-    """Have every source and sink say now whether it could run, that of skipped tuples included."""
-    for name, part in flow.parts.items():
-        for made in (part.logic(), None if part.letters is None else part.letters()):
-            if isinstance(made, Sink) and made.exactly_once and type(made).snapshot is Sink.snapshot:
-                problem = f"{type(made).__name__} says exactly_once but has no snapshot"
-                raise InvalidInput(name, f"{problem}; give it one that says which file is next, and restore")
-            check = getattr(made, "check", None)
-            if check is not None:
-                try:
-                    check()
-                except InvalidInput as error:
-                    raise error.below(name) from None
-
-
-def modules_of(flow: Dataflow) -> list[ModuleType]:
-    """Return the modules in which the dataflow's functions and classes are written."""
-    names: set[str] = set()
-    waiting: list[Any] = [value for part in flow.parts.values() for value in (part.logic, part.gives)]
-    waiting += [key for part in flow.parts.values() for outlet in part.inputs for key in outlet.keys]
-    for _ in range(10_000):
-        if not waiting:
-            break
-        value = waiting.pop()
-        if isinstance(value, partial):
-            waiting += [value.func, *value.args, *value.keywords.values()]
-        elif isinstance(value, dict):
-            waiting += value.values()
-        elif not isinstance(value, str | int | float | bytes | None):
-            names.add(getattr(value, "__module__", None) or type(value).__module__)
-            names.add(type(value).__module__)
-            waiting += (
-                [one for one in vars(value).values() if callable(one)]
-                if hasattr(value, "__dict__") and not isinstance(value, type | ModuleType)
-                else []
-            )
-    return [sys.modules[name] for name in sorted(names) if name in sys.modules]

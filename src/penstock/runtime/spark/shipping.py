@@ -11,18 +11,44 @@ import io
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.api.dataflow import Dataflow
 from penstock.runtime.spark.executors import is_local
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _LEFT_OUT = {"__pycache__"}  # and whatever begins with a dot
 _SAME_TIME = (1980, 1, 1, 0, 0, 0)  # of all files in a zip, so that equal code gives an equal zip
+
+
+def modules_of(flow: Dataflow) -> list[ModuleType]:
+    """Return the modules in which the dataflow's functions and classes are written."""
+    names: set[str] = set()
+    waiting: list[Any] = [value for part in flow.parts.values() for value in (part.logic, part.gives)]
+    waiting += [key for part in flow.parts.values() for outlet in part.inputs for key in outlet.keys]
+    for _ in range(10_000):
+        if not waiting:
+            break
+        value = waiting.pop()
+        if isinstance(value, partial):
+            waiting += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif not isinstance(value, str | int | float | bytes | None):
+            names.add(getattr(value, "__module__", None) or type(value).__module__)
+            names.add(type(value).__module__)
+            waiting += (
+                [one for one in vars(value).values() if callable(one)]
+                if hasattr(value, "__dict__") and not isinstance(value, type | ModuleType)
+                else []
+            )
+    return [sys.modules[name] for name in sorted(names) if name in sys.modules]
 
 
 def ship(spark: SparkSession, *modules: ModuleType) -> list[str]:
