@@ -8,8 +8,9 @@ import pytest
 from pyspark import cloudpickle
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
-from penstock.api.dataflow import Dataflow, FilterOperator, FlatMapOperator, MapOperator, Outlet
+from penstock.api.dataflow import Dataflow, Outlet
 from penstock.api.keys import KEY_GROUPS, Named
+from penstock.api.logic import FilterOperator, FlatMapOperator, MapOperator
 from penstock.model.errors import InvalidInput, PenstockError, UnequalForward, UnknownName, UnreachableComponent
 from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
 

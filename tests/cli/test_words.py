@@ -1,6 +1,6 @@
 from penstock.cli.words import changed_texts, phase_labels, policies_in_words
 from penstock.model.tuples import TuplePolicies
-from penstock.pipeline.report import PhaseResult
+from penstock.pipeline.reported import PhaseResult
 
 
 def phase(number: int, name: str) -> PhaseResult:

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import PenstockError
-from penstock.pipeline.report import Report, run_report
+from penstock.pipeline.report import run_report
+from penstock.pipeline.reported import Report
 from tests.pipeline.synthetic import CHANGE_S, FIRST_S, LAGS_S, RATE_TPS, SLOW, TASKS, Row, Synthetic, write_records
 
 pytestmark = pytest.mark.spark

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext
-from penstock.api.dataflow import FilterOperator, FlatMapOperator, MapOperator
+from penstock.api.logic import FilterOperator, FlatMapOperator, MapOperator
 from penstock.model.errors import InvalidInput
 from penstock.runtime.codecs import Codec
 from penstock.runtime.logic import Movable, UserError, batch_process, call, listed, run_batch, shown, write

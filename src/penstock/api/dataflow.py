@@ -7,25 +7,21 @@ count = flow.operator("count", Count, words.fields(), parallelism=4, gives=tuple
 flow.sink("print", ps.Console(), count)
 """
 
-import copy
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source
 from penstock.api.keys import KEY_GROUPS, Key, check_keys, key_name
+from penstock.api.logic import FilterOperator, FlatMapOperator, Logic, MapOperator, maker, refuse_uncallable
 from penstock.api.on_error import DeadLetters, ErrorPolicy, checked, letters_folder
 from penstock.api.tuple_types import check_key, check_travels, element_type, given_type, of_pair, returned_type
 from penstock.model.entity import Name, explain
 from penstock.model.errors import InvalidInput, UnknownName, choices, refuse_duplicates
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
-
-Logic = Source[Any] | Operator[Any, Any] | Sink[Any]
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -104,35 +100,6 @@ class Part:
     letters: Callable[[], Sink[Any]] | None = None  # makes what takes the tuples that a task skips
 
 
-class MapOperator(Operator[Any, Any]):
-    """One tuple for each tuple, by a function."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
-
-    def process(self, value: Any) -> Iterable[Any]:
-        """Return what the function returns."""
-        return (self.function(value),)
-
-
-class FlatMapOperator(Operator[Any, Any]):
-    """Any number of tuples for each tuple, by a function that returns them or a generator that yields them."""
-
-    def __init__(self, function: Callable[[Any], Iterable[Any] | None]) -> None:
-        self.process = function  # type: ignore[assignment, method-assign]  # saves a call a tuple
-
-
-class FilterOperator(Operator[Any, Any]):
-    """The tuples that a function says yes to."""
-
-    def __init__(self, predicate: Callable[[Any], bool]) -> None:
-        self.predicate = predicate
-
-    def process(self, value: Any) -> Iterable[Any] | None:
-        """Return the tuple or nothing."""
-        return (value,) if self.predicate(value) else None
-
-
 @dataclass
 class Dataflow:
     """An application: components added one after the other, each after those that feed it.
@@ -168,7 +135,7 @@ class Dataflow:
         With named `outputs` it polls pairs `(output, value)`, each a tuple of its own.
         """
         inferred = partial(given_type, source, Source, 0)
-        return self._add(name, Kind.SOURCE, _maker(name, source, Source), (), gives, inferred, outputs, costs)
+        return self._add(name, Kind.SOURCE, maker(name, source, Source), (), gives, inferred, outputs, costs)
 
     def operator(
         self,
@@ -186,7 +153,7 @@ class Dataflow:
         may then be a dict, a type an output.
         """
         inferred = partial(given_type, operator, Operator, 1)
-        logic = _maker(name, operator, Operator)
+        logic = maker(name, operator, Operator)
         return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, outputs, costs, errors)
 
     def map(
@@ -199,7 +166,7 @@ class Dataflow:
         **costs: Any,
     ) -> Outlet:
         """Add an operator that gives one tuple for each: what the function returns."""
-        _refuse_uncallable(name, function)
+        refuse_uncallable(name, function)
         logic, inferred = partial(MapOperator, function), partial(returned_type, function)
         return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs, errors)
 
@@ -213,7 +180,7 @@ class Dataflow:
         **costs: Any,
     ) -> Outlet:
         """Add an operator that gives any number of tuples for each: those that the function returns or yields."""
-        _refuse_uncallable(name, function)
+        refuse_uncallable(name, function)
         logic, inferred = partial(FlatMapOperator, function), lambda: element_type(returned_type(function))
         return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs, errors)
 
@@ -226,7 +193,7 @@ class Dataflow:
         **costs: Any,
     ) -> Outlet:
         """Add an operator that lets the tuples through that the function says yes to."""
-        _refuse_uncallable(name, predicate)
+        refuse_uncallable(name, predicate)
         logic = partial(FilterOperator, predicate)
         return self._add(name, Kind.OPERATOR, logic, inputs, None, lambda: self._common_type(inputs), (), costs, errors)
 
@@ -239,7 +206,7 @@ class Dataflow:
         **costs: Any,
     ) -> None:
         """Add a sink: an object that is copied for each task, or a class or function that makes one."""
-        self._add(name, Kind.SINK, _maker(name, sink, Sink), inputs, None, lambda: None, (), costs, errors)
+        self._add(name, Kind.SINK, maker(name, sink, Sink), inputs, None, lambda: None, (), costs, errors)
 
     @property
     def application(self) -> Application:
@@ -385,41 +352,3 @@ def _check_gives(path: str, gives: Any, outputs: tuple[str, ...]) -> None:
             has = f"it has {choices(outputs)}" if outputs else "it has none; name them by outputs="
             raise UnknownName(f"{path}.gives.{output}", f"no output is named {output!r}; {has}")
         check_travels(f"{path}.gives.{output}", kind)
-
-
-def _maker(name: str, given: Any, kind: type[Made]) -> Callable[[], Made]:
-    """Return what makes the object of one task: a copy of the object given, or a call of what was given."""
-    if isinstance(given, kind):
-        return partial(_copied, name, given)
-    _refuse_uncallable(name, given, f"a {kind.__name__} or a function that makes one")
-    try:
-        inspect.signature(given).bind()
-    except TypeError as error:
-        problem = f"cannot be made without arguments, {error}; give an object, or a function such as lambda: …"
-        raise InvalidInput(name, f"{getattr(given, '__name__', given)} {problem}") from None
-    except ValueError:  # a built-in that does not say what it takes
-        pass
-    if isinstance(given, type) and issubclass(given, kind):
-        return given
-    return partial(_made, name, given, kind)
-
-
-def _refuse_uncallable(name: str, given: Any, expected: str = "a function") -> None:
-    if not callable(given):
-        raise InvalidInput(name, f"expected {expected}, got {given!r}")
-
-
-def _copied(name: str, given: Made) -> Made:
-    try:
-        return copy.deepcopy(given)
-    except TypeError as error:
-        kind = type(given).__name__
-        problem = f"{kind} cannot be copied for each task, {error}; give a function such as lambda: {kind}(…)"
-        raise InvalidInput(name, problem) from None
-
-
-def _made(name: str, maker: Callable[[], Any], kind: type[Made]) -> Made:
-    made = maker()
-    if not isinstance(made, kind):
-        raise InvalidInput(name, f"expected its maker to return a {kind.__name__}, got {made!r}")
-    return made

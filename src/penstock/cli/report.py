@@ -12,7 +12,7 @@ from penstock.cli.inputs import JsonOption, RunsOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.pipeline.report import EdgeTimes, Latencies, PhaseResult, Report
+    from penstock.pipeline.reported import EdgeTimes, Latencies, PhaseResult, Report
 
 EXAMPLES = """Examples:
 

@@ -13,7 +13,7 @@ from penstock.cli.plots import BAR, BEST, GREY, save_figure
 from penstock.cli.words import phase_labels
 
 if TYPE_CHECKING:
-    from penstock.pipeline.report import ComponentTimes, PhaseResult, Report
+    from penstock.pipeline.reported import ComponentTimes, PhaseResult, Report
 
 PARTS = {
     "out_wait_mean": "out-queue",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.api.contracts import Operator, Sink, TaskContext
-from penstock.api.dataflow import Logic
+from penstock.api.logic import Logic
 from penstock.api.on_error import DeadLetter, ErrorPolicy, Retry, Skip
 from penstock.runtime.logic import Movable, UserError, call, shown
 

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext
-from penstock.api.dataflow import FilterOperator, FlatMapOperator, Logic, MapOperator
+from penstock.api.logic import FilterOperator, FlatMapOperator, Logic, MapOperator
 
 Process = Callable[[Iterator[Any]], list[Any]]
 

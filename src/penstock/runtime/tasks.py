@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed, is_time
-from penstock.api.dataflow import Logic
+from penstock.api.logic import Logic
 from penstock.model.errors import FileProblem, InvalidInput, choices
 from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import OutQueue

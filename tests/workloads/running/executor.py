@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
-from penstock.api.dataflow import Dataflow, Logic, Outlet
+from penstock.api.dataflow import Dataflow, Outlet
 from penstock.api.keys import extractor, key_group, owner
+from penstock.api.logic import Logic
 from penstock.model.topology import Grouping
 from penstock.runtime.storage import Posix
 

@@ -1,0 +1,81 @@
+"""What tasks run: operators made of plain functions, and what makes the object of one task from what an author gave."""
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from penstock.api.contracts import Operator, Sink, Source
+from penstock.model.errors import InvalidInput
+
+Logic = Source[Any] | Operator[Any, Any] | Sink[Any]
+Made = TypeVar("Made")
+
+
+class MapOperator(Operator[Any, Any]):
+    """One tuple for each tuple, by a function."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def process(self, value: Any) -> Iterable[Any]:
+        """Return what the function returns."""
+        return (self.function(value),)
+
+
+class FlatMapOperator(Operator[Any, Any]):
+    """Any number of tuples for each tuple, by a function that returns them or a generator that yields them."""
+
+    def __init__(self, function: Callable[[Any], Iterable[Any] | None]) -> None:
+        self.process = function  # type: ignore[assignment, method-assign]  # saves a call a tuple
+
+
+class FilterOperator(Operator[Any, Any]):
+    """The tuples that a function says yes to."""
+
+    def __init__(self, predicate: Callable[[Any], bool]) -> None:
+        self.predicate = predicate
+
+    def process(self, value: Any) -> Iterable[Any] | None:
+        """Return the tuple or nothing."""
+        return (value,) if self.predicate(value) else None
+
+
+def maker(name: str, given: Any, kind: type[Made]) -> Callable[[], Made]:
+    """Return what makes the object of one task: a copy of the object given, or a call of what was given."""
+    if isinstance(given, kind):
+        return partial(_copied, name, given)
+    refuse_uncallable(name, given, f"a {kind.__name__} or a function that makes one")
+    try:
+        inspect.signature(given).bind()
+    except TypeError as error:
+        problem = f"cannot be made without arguments, {error}; give an object, or a function such as lambda: …"
+        raise InvalidInput(name, f"{getattr(given, '__name__', given)} {problem}") from None
+    except ValueError:  # a built-in that does not say what it takes
+        pass
+    if isinstance(given, type) and issubclass(given, kind):
+        return given
+    return partial(_made, name, given, kind)
+
+
+def refuse_uncallable(name: str, given: Any, expected: str = "a function") -> None:
+    """Refuse what is no function, or nothing that makes what is expected."""
+    if not callable(given):
+        raise InvalidInput(name, f"expected {expected}, got {given!r}")
+
+
+def _copied(name: str, given: Made) -> Made:
+    try:
+        return copy.deepcopy(given)
+    except TypeError as error:
+        kind = type(given).__name__
+        problem = f"{kind} cannot be copied for each task, {error}; give a function such as lambda: {kind}(…)"
+        raise InvalidInput(name, problem) from None
+
+
+def _made(name: str, maker: Callable[[], Any], kind: type[Made]) -> Made:
+    made = maker()
+    if not isinstance(made, kind):
+        raise InvalidInput(name, f"expected its maker to return a {kind.__name__}, got {made!r}")
+    return made
