@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from penstock.runtime import run as run_module
+from penstock.runtime import launching
 from penstock.runtime.terms import Terms
 
 PATIENT = partial(Terms, lease_s=15.0, silent_s=20.0)
@@ -17,4 +17,4 @@ IMPATIENT = partial(Terms, lease_s=2.0, silent_s=2.5)  # so that a worker that w
 
 def wait_as(terms: Callable[..., Terms], monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the runs that are started from now on wait so long."""
-    monkeypatch.setattr(run_module, "Terms", terms)
+    monkeypatch.setattr(launching, "Terms", terms)
