@@ -1,8 +1,8 @@
 """SPARCLE's Algorithms 1 and 2 the direct way, on networkx graphs: what `benchmarks/sparcle.py` compares with.
 
-One rank of a task takes one run of Algorithm 1 for every placed task that it can reach, which gives the widest paths to
-all machines at once; the paper's pseudocode runs it once for every machine. Components have one task each, machines one
-slot, and sources and sinks are pinned.
+Twice: in `PlainSparcle` one rank of a task takes one run of Algorithm 1 for every placed task that it can reach, which
+gives the widest paths to all machines at once; `LiteralSparcle` runs it once for every machine, as the pseudocode reads
+(Algorithm 2, lines 9 to 13). Components have one task each, machines one slot, and sources and sinks are pinned.
 """
 
 from collections.abc import Iterator
@@ -78,12 +78,14 @@ class PlainSparcle:
                 edges = self._tasks.subgraph(inside).edges(data="bits")
                 yield other, min(bits for _, _, bits in edges), leaves
 
-    def _widest(self, network: nx.MultiDiGraph, root: int, bits: float) -> Widest:
-        """Return the widest paths from a root: Algorithm 1, with a heap."""
+    def _widest(self, network: nx.MultiDiGraph, root: int, bits: float, last: int | None = None) -> Widest:
+        """Return the widest paths from a root, as far as the `last` node: Algorithm 1, with a heap."""
         width, came, settled = {root: inf}, {}, set()
         heap = [(-inf, root)]
         while heap:
             rate, node = heappop(heap)
+            if node == last:
+                break
             if node in settled:
                 continue
             settled.add(node)
@@ -105,10 +107,28 @@ class PlainSparcle:
                 self._route(Hop(stream, self._host[sender], self._host[receiver]), bits)
 
     def _route(self, hop: Hop, bits: float) -> None:
-        _, came = self._widest(self._network, hop.source, bits)
+        _, came = self._widest(self._network, hop.source, bits, hop.target)
         links, node = [], hop.target
         while node != hop.source:
             node, link = came[node]
             links.append(link)
             self._carried[link] += bits
         self._routes[hop] = tuple(reversed(links))
+
+
+class LiteralSparcle(PlainSparcle):
+    """The same with Algorithm 1 from every machine to every placed task, or back."""
+
+    def _gamma(self, task: int) -> list[float]:
+        """Return eq. (2) for every machine."""
+        work, nodes, reached = self._tasks.nodes[task]["work"], self._network.nodes, list(self._reached(task))
+        gamma = []
+        for machine in self._machines:
+            rate = nodes[machine]["cpu"] / (nodes[machine]["load"] + work)
+            for other, bits, leaves in reached:
+                ends = machine, self._host[other]
+                source, target = ends if leaves else ends[::-1]
+                width, _ = self._widest(self._network, source, bits, target)
+                rate = min(rate, width.get(target, 0.0))
+            gamma.append(rate)
+        return gamma

@@ -164,7 +164,7 @@ def test_says_which_streams_a_policy_for_all_leaves_to_their_groupings() -> None
 
 
 def test_a_slot_takes_some_time() -> None:
-    with pytest.raises(PenstockError, match="slot_ms: expected a number > 0, got -1"):
+    with pytest.raises(PenstockError, match="slot_ms: expected a number > 0, got -1; choose another, or leave it out"):
         changed(TuplePolicies(), None, None, -1)
 
 

@@ -82,23 +82,39 @@ def widest_tree(links: Links, load: Floats, bits: float, source: int) -> tuple[F
     The second and third results are the arc's tail and link by which each node is reached best (-1: not reached).
     Among equal rates the lowest node is settled first and an earlier way is kept.
     """
+    return widen(links, load, bits, source, -1)
+
+
+@kernel
+def widen(links: Links, load: Floats, bits: float, source: int, last: int) -> tuple[Floats, Ints, Ints]:
+    """Return the tree of widest paths as far as `last`, which is settled when it is reached; -1: to every node."""
     width = np.zeros(links.nodes)
     width[source] = np.inf
     tail = np.full(links.nodes, -1, dtype=np.int32)
     via = np.full(links.nodes, -1, dtype=np.int32)
-    settled = np.zeros(links.nodes, dtype=np.bool_)
+    reached = np.empty(links.nodes, dtype=np.int32)  # and not settled
+    reached[0], size = source, 1
     for _ in range(links.nodes):
-        node, best = -1, 0.0
-        for candidate in range(links.nodes):
-            if not settled[candidate] and width[candidate] > best:
-                node, best = candidate, width[candidate]
-        if node < 0:
+        if size == 0:
             break
-        settled[node] = True
+        place = 0
+        for other in range(1, size):
+            rate, highest = width[reached[other]], width[reached[place]]
+            if rate > highest or (rate == highest and reached[other] < reached[place]):
+                place = other
+        node, best = reached[place], width[reached[place]]
+        if node == last:
+            break
+        size -= 1
+        reached[place] = reached[size]
         for arc in range(links.start[node], links.start[node + 1]):
             link, head = links.link[arc], links.head[arc]
+            if width[head] >= best:
+                continue  # settled, or as well off as this node
             rate = min(best, links.bandwidth[link] / (bits + load[link]))
-            if rate > width[head] and not settled[head]:
+            if rate > width[head]:
+                if width[head] == 0.0:
+                    reached[size], size = head, size + 1
                 width[head], tail[head], via[head] = rate, node, link
     return width, tail, via
 
@@ -106,7 +122,7 @@ def widest_tree(links: Links, load: Floats, bits: float, source: int) -> tuple[F
 @kernel
 def widest_path(links: Links, load: Floats, bits: float, source: int, target: int) -> tuple[float, Ints]:
     """Return the rate of the widest path and its links in the order of travel; no links where there is no way."""
-    width, tail, via = widest_tree(links, load, bits, source)
+    width, tail, via = widen(links, load, bits, source, target)
     length, node = 0, target
     for _ in range(links.nodes):
         if node == source or via[node] < 0:

@@ -5,6 +5,7 @@ policy without keys applies; where a key has two tasks (partial-key), those that
 the sender or the stream itself decides alone, none does.
 """
 
+import math
 from collections.abc import Sequence
 
 from penstock.model.errors import InvalidInput, UnknownName, choices
@@ -83,6 +84,8 @@ def told(routing: str | Sequence[str] | None, sending: str | None, slot_ms: floa
         given[label] = spec
     if sending == "":
         raise InvalidInput("sending", "expected a policy, got ''; name one, or none")
+    if slot_ms is not None and not 0 < slot_ms < math.inf:
+        raise InvalidInput("slot_ms", f"expected a number > 0, got {slot_ms:g}; choose another, or leave it out")
     whole = given.pop("", "")
     return TuplePolicies(routing=whole, streams=given, sending=sending or "", slot_ms=slot_ms)
 

@@ -1,5 +1,6 @@
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,10 +12,15 @@ from penstock.model.placement import Constraint, Hop, Placement
 from penstock.model.routes import widest_tree
 from penstock.model.topology import Application, Component, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
+from penstock.policies.placement.assignment import assign
+from penstock.policies.placement.carried import find_hop, no_hops, with_hop
 from penstock.policies.placement.joint_ways import Ways, charge_way, clear_way
 from penstock.policies.placement.network_rates import reverse
+from penstock.policies.placement.partly_placed import asked_of, offered_by
 from penstock.policies.placement.sparcle import Sparcle
-from penstock.policies.placement.widest_trees import Trees, grow_tree
+from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew, take, with_room
+from penstock.workloads.networks import Capacities, jellyfish
+from penstock.workloads.topologies import layered
 from tests.policies.cases import answer, machines_of, placed, refused
 from tests.policies.placement.random_cases import Case, random_mesh, random_network
 from tests.policies.placement.test_greedy import EquationTwo
@@ -211,16 +217,72 @@ def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
     rng = np.random.default_rng(seed)
     view = random_network(seed)
     links, back = view.links, reverse(view.links)
-    load = np.zeros(len(links.bandwidth))
-    trees, kept = Trees(links, back, load), []
+    load, charged = np.zeros(len(links.bandwidth)), np.zeros(len(links.bandwidth), dtype=np.bool_)
+    trees, known = no_trees(1, links.nodes, view.slots.machines), []
     for step in range(12):
         towards, root, bits = bool(rng.integers(2)), int(rng.integers(view.slots.machines)), float(rng.uniform(1, 1e6))
-        kept.append((trees.take(towards, root, bits), towards, root, bits))
-        trees.refresh()
-        for number, towards, root, bits in kept:
+        trees = with_room(trees, 1)
+        known.append((take(trees, towards, root, bits), towards, root, bits))
+        renew(trees, charged, links, back, load)
+        for number, towards, root, bits in known:
             width, _, _ = widest_tree(back if towards else links, load, bits, root)
-            assert trees.kept.width[number].tolist() == width.tolist(), f"seed {seed}, step {step}"
-        load[rng.integers(len(load))] += rng.uniform(0, 1e6)
+            assert trees.width[number].tolist() == width.tolist(), f"seed {seed}, step {step}"
+        charged = np.arange(len(load)) == rng.integers(len(load))
+        load[charged] += rng.uniform(0, 1e6)
+
+
+def test_a_tree_is_one_for_all_who_want_it_and_made_anew_after_nobody_did() -> None:
+    links = random_network(0).links
+    trees, back, load = no_trees(4, links.nodes, 3), reverse(links), np.zeros(len(links.bandwidth))
+    quiet = np.zeros(len(load), dtype=np.bool_)
+    assert [take(trees, False, 1, 8.0), take(trees, True, 1, 8.0), take(trees, False, 1, 9.0)] == [0, 1, 2]
+    assert take(trees, False, 1, 8.0) == 0
+    assert renew(trees, quiet, links, back, load).tolist() == [True, True, True, False]
+    trees.users[:2] -= 1  # the first has another user, the second none
+    load += 1e6
+    assert not renew(trees, quiet, links, back, load).any()
+    assert [take(trees, False, 1, 8.0), take(trees, True, 1, 8.0)] == [0, 1]
+    assert renew(trees, quiet, links, back, load).tolist() == [False, True, False, False]
+
+
+def leaves_on_switches(seed: int) -> PlacementView:
+    """Machines with one link each, to a network of switches, and a graph of which some tasks are alike."""
+    capacities = Capacities(cores=1, slots=1, bandwidth_mbps=2.2, spread=0.5, memory_mb=1e6)
+    network = jellyfish(switches=12, degree=3, servers=12, capacities=capacities, seed=seed)
+    return PlacementView(layered(components=9, depth=4, parallelism=1 + seed % 2, memory_mb=1.0, seed=seed), network)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_known_of_an_only_link_changes_nothing(seed: int) -> None:
+    view = leaves_on_switches(seed)
+    ends = [(link.source, link.target) for link in view.cluster.links]
+    machines = {machine.name for machine in view.cluster.machines}
+    useless = tuple(Link(source=b, target=a, bandwidth_mbps=1e-9) for a, b in ends if {a, b} & machines)
+    assert len(useless) == len(machines)  # one each, so that the first is not the only one any more
+    doubled = msgspec.structs.replace(view.cluster, links=(*view.cluster.links, *useless))
+    assert answer("sparcle", view) == answer("sparcle", PlacementView(view.topology, doubled))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("case", [random_network, random_mesh, leaves_on_switches])
+def test_the_assignment_does_the_same_interpreted(case: Case, seed: int) -> None:
+    view = case(seed)
+    for near, together in ((True, True), (False, False)):
+        made = [run(asked_of(view), offered_by(view), near, together) for run in (assign, interpreted(assign))]
+        assert made[0].slot.tolist() == made[1].slot.tolist()
+        assert made[0].hops.first.tolist() == made[1].hops.first.tolist()
+        assert made[0].free.tolist() == made[1].free.tolist()
+
+
+def test_hops_keep_their_routes_when_there_are_more_than_room_was_made_for() -> None:
+    hops = no_hops(1, 1, 2)
+    paths = {(0, 1, 2): [5, 6], (1, 2, 1): [6], (0, 2, 1): [7, 8, 9]}
+    for (stream, source, target), links in paths.items():
+        hops = with_hop(hops, stream, source, target, np.array(links, dtype=np.int32))
+    for hop, links in paths.items():
+        number = find_hop(hops, *hop)
+        assert hops.links[hops.first[number] : hops.first[number + 1]].tolist() == links
+    assert find_hop(hops, 1, 1, 2) == -1
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, lean
 from penstock.model.taskgraph import Bools, Floats, Ints
-from penstock.policies.placement.imposed_rate import EQUAL
+
+EQUAL = 1e-12  # relative; rates closer than this differ by rounding only
 
 
 class Demand(NamedTuple):
@@ -63,7 +64,7 @@ def highest(demand: Demand, supply: Supply, network: Floats, group: int) -> tupl
     return best, where
 
 
-@kernel
+@lean
 def gamma(demand: Demand, supply: Supply, network: Floats, group: int, machine: int) -> float:
     """Return γ of eq. (2); -1 where there is no room, 0 where no way leads."""
     if not supply.room[group, machine]:
@@ -71,7 +72,7 @@ def gamma(demand: Demand, supply: Supply, network: Floats, group: int, machine: 
     return min(float(network[group, machine]), processing_rate(demand, supply, group, machine))
 
 
-@kernel
+@lean
 def processing_rate(demand: Demand, supply: Supply, group: int, machine: int) -> float:
     """Return the rate that a machine would allow with the next task of a group added."""
     rate, work = np.inf, demand.work[group]

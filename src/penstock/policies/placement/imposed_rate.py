@@ -15,12 +15,11 @@ from penstock.model.placement import Infeasible, Placement
 from penstock.model.taskgraph import Bools, Floats
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.gammas import EQUAL
 from penstock.policies.placement.network_rates import network_of
 from penstock.policies.placement.transports import Transports
 
 Ties = Literal["lowest", "near"]
-
-EQUAL = 1e-12  # relative; rates closer than this differ by rounding only
 
 
 class ImposedRate:

@@ -4,6 +4,9 @@ Each transport rated alone gives a bound that is cheap to keep (eq. (2)). Where 
 share a link that cannot carry them all at that rate, they are routed one after another to know better, but only for
 the machines that might be the best. What was found so is taken for a bound later, when links carry more, and still
 holds where no link of the ways found was charged since.
+
+A machine whose only link could not carry all of a task's transports at the best rate found so far is not looked at
+further, unless the task stays unplaced and its ways the same: then a bound is wanted, and the ways are found after all.
 """
 
 from typing import NamedTuple
@@ -13,8 +16,7 @@ import numpy as np
 from penstock.model.kernel import kernel
 from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Bools, Floats, Ints
-from penstock.policies.placement.gammas import Demand, Supply, processing_rate
-from penstock.policies.placement.imposed_rate import EQUAL
+from penstock.policies.placement.gammas import EQUAL, Demand, Supply, gamma, processing_rate
 from penstock.policies.placement.widest_trees import Kept, grow_tree
 
 
@@ -27,25 +29,86 @@ class Ways(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """The trees that groups want; G groups, M machines."""
+    """The trees that groups want; G groups, M machines, of which at most P trees matter to a group."""
 
     rows: Ints  # [G, P] numbers of trees
     counts: Ints  # [G] how many of them count
+    alone: Floats  # [G, M] what each transport's widest path allows; together they may allow less
     rates: Floats  # [G, M] what the network allows, or a bound where it is not settled
     settled: Bools  # [G, M]
-    shared: Floats  # [G, M] what the widest paths allow, each found alone, all charged at once
+    looked: Bools  # [G, M] whether the two that follow are known
+    apart: Bools  # [G, M] the widest paths, each found alone, share no link that lowers the rate: it is settled too
+    shared: Floats  # [G, M] what these paths allow, all charged at once
     best: Ints  # [G] machine that was best when its ways were found, -1: none
     used: Bools  # [G, L] the links of those ways
+    put_off: Floats  # [G, M] what ways had to allow to matter where they were not found for it, -1: where they were
 
 
 class Room(NamedTuple):
-    """Room for one tree; V nodes, A arcs."""
+    """Room for one tree and what is charged; V nodes, A arcs, L links, M machines."""
 
     width: Floats  # [V]
     tail: Ints  # [V]
     via: Ints  # [V]
     heap_rates: Floats  # [A + 1]
     heap_nodes: Ints  # [A + 1]
+    loaded: Floats  # [L]
+    added: Floats  # [L] nothing, between two looks
+    speed: Floats  # [M]
+    only: Ints  # [M] the only link of a machine, -1: it has several
+
+
+@kernel
+def no_wishes(groups: int, machines: int, most: int, links: int, together: bool) -> Wishes:
+    """Return that groups want nothing yet; where transports are not rated `together`, there is less to note."""
+    alone = np.full((groups, machines), np.inf)
+    shape = (groups, machines) if together else (0, 0)
+    return Wishes(
+        np.zeros((groups, most), dtype=np.int32),
+        np.zeros(groups, dtype=np.int32),
+        alone,
+        alone.copy() if together else alone,
+        np.ones(shape, dtype=np.bool_),
+        np.zeros(shape, dtype=np.bool_),
+        np.zeros(shape, dtype=np.bool_),
+        np.zeros(shape),
+        np.full(groups, -1, dtype=np.int32),
+        np.zeros((groups if together else 0, links), dtype=np.bool_),
+        np.full(shape, -1.0),
+    )
+
+
+@kernel
+def room_for(ways: Ways, machines: int) -> Room:
+    """Make room for one tree."""
+    nodes, arcs, links = ways.links.nodes, len(ways.links.head), len(ways.load)
+    return Room(
+        np.empty(nodes),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(arcs + 1),
+        np.empty(arcs + 1, dtype=np.int32),
+        np.empty(links),
+        np.zeros(links),
+        np.empty(machines),
+        only_links(ways, machines),
+    )
+
+
+@kernel
+def only_links(ways: Ways, machines: int) -> Ints:
+    """Return the only link of each machine, by which all that it sends and receives has to pass, or -1. [M]"""
+    only = np.full(machines, -1, dtype=np.int32)
+    for machine in range(machines):
+        number = 0
+        for arcs in (ways.links, ways.back):
+            for arc in range(arcs.start[machine], arcs.start[machine + 1]):
+                if arcs.link[arc] != only[machine]:
+                    only[machine] = arcs.link[arc]
+                    number += 1
+        if number != 1:
+            only[machine] = -1
+    return only
 
 
 @kernel
@@ -57,38 +120,60 @@ def needs_rating(rows: Ints, touched: bool, renewed: Bools) -> bool:
 
 
 @kernel
-def find_shared(
-    apart: Bools, alone: Floats, wishes: Wishes, touched: Bools, renewed: Bools, kept: Kept, ways: Ways
-) -> None:
-    """Set where a group's ways, each rated `alone`, are `apart`: they share no link that lowers the rate. [G, M]"""
-    added = np.zeros(len(ways.load))
-    for group in range(len(alone)):
-        rows = wishes.rows[group, : wishes.counts[group]]
-        if not needs_rating(rows, touched[group], renewed):
-            continue
-        for machine in range(alone.shape[1]):
-            shared = alone[group, machine]
-            for row in rows:
-                charge_way(added, kept.bits[row], kept.tail[row], kept.via[row], machine)
-            for row in rows:
-                shared = min(shared, clear_way(added, kept.tail[row], kept.via[row], machine, ways))
-            apart[group, machine] = shared == alone[group, machine]
-            wishes.shared[group, machine] = shared
+def look(group: int, machine: int, wishes: Wishes, kept: Kept, ways: Ways, added: Floats) -> None:
+    """Find out whether a group's ways to a machine share a link that lowers the rate, unless it is known."""
+    if wishes.looked[group, machine]:
+        return
+    rows = wishes.rows[group, : wishes.counts[group]]
+    alone = wishes.alone[group, machine]
+    shared = alone
+    for row in rows:
+        charge_way(added, kept.bits[row], kept.tail[row], kept.via[row], machine)
+    for row in rows:
+        shared = min(shared, clear_way(added, kept.tail[row], kept.via[row], machine, ways))
+    wishes.looked[group, machine] = True
+    wishes.apart[group, machine] = shared == alone
+    wishes.shared[group, machine] = shared
 
 
 @kernel
-def loosen(apart: Bools, alone: Floats, wishes: Wishes, touched: Bools, charged: Bools) -> None:
+def catch_up(left: Bools, wishes: Wishes, touched: Bools, kept: Kept, before: Ways, room: Room) -> None:
+    """Find the ways that were put off, of the groups to which they still matter, as they were `before` the last charge.
+
+    What they allowed then is a bound from now on.
+    """
+    for group in range(len(left)):
+        for machine in range(len(room.only)):
+            floor = wishes.put_off[group, machine]
+            if floor < 0.0:
+                continue
+            wishes.put_off[group, machine] = -1.0
+            if left[group] and not touched[group]:
+                rows = wishes.rows[group, : wishes.counts[group]]
+                wishes.rates[group, machine] = one_by_one(rows, kept, machine, before, floor, room)
+
+
+@kernel
+def loosen(
+    left: Bools, wishes: Wishes, touched: Bools, renewed: Bools, charged: Bools, kept: Kept, ways: Ways, added: Floats
+) -> None:
     """Turn what was settled into bounds, now that links are `charged` [L] and groups `touched` [G] want other ways."""
-    for group in range(len(alone)):
+    for group in range(len(left)):
+        if not left[group]:
+            continue
         best = -1 if touched[group] else wishes.best[group]
         if best >= 0 and (wishes.used[group] & charged).any():
             best = -1
-        for machine in range(alone.shape[1]):
-            if touched[group] or apart[group, machine]:
-                wishes.rates[group, machine] = alone[group, machine]
-            else:
-                wishes.rates[group, machine] = min(wishes.rates[group, machine], alone[group, machine])
-            wishes.settled[group, machine] = apart[group, machine] or machine == best
+        if needs_rating(wishes.rows[group, : wishes.counts[group]], touched[group], renewed):
+            wishes.looked[group] = False
+        for machine in range(wishes.alone.shape[1]):
+            alone = wishes.alone[group, machine]
+            if not touched[group] and wishes.rates[group, machine] < alone:  # its ways were found one after another
+                look(group, machine, wishes, kept, ways, added)
+                if not wishes.apart[group, machine]:
+                    alone = wishes.rates[group, machine]
+            wishes.rates[group, machine] = alone
+            wishes.settled[group, machine] = machine == best
         wishes.best[group] = best
 
 
@@ -118,78 +203,114 @@ def clear_way(added: Floats, tail: Ints, via: Ints, node: int, ways: Ways) -> fl
 
 
 @kernel
-def settle(demand: Demand, supply: Supply, wishes: Wishes, kept: Kept, ways: Ways) -> None:
+def settle(demand: Demand, supply: Supply, wishes: Wishes, kept: Kept, ways: Ways, room: Room) -> None:
     """Replace bounds by what ways allow together, until no bounds stand for the best machines of the lowest groups."""
-    nodes, arcs = ways.links.nodes, len(ways.links.head)
-    room = Room(
-        np.empty(nodes),
-        np.empty(nodes, dtype=np.int32),
-        np.empty(nodes, dtype=np.int32),
-        np.empty(arcs + 1),
-        np.empty(arcs + 1, dtype=np.int32),
-    )
-    loaded = np.empty(len(ways.load))
-    least, highest = promises(demand, supply, wishes)
     lowest = np.inf  # γ of the groups that are settled
-    for group in np.argsort(highest):
-        if not demand.left[group] or least[group] > lowest:
+    for group in np.argsort(promises(demand, supply, wishes)):
+        if not demand.left[group]:
+            continue
+        speeds(demand, supply, group, room.speed)
+        if surpasses(lowest, group, wishes, kept, ways, room):
             continue  # another group's γ is lower in any case
         rows = wishes.rows[group, : wishes.counts[group]]
         for _ in range(wishes.rates.shape[1] + 1):
-            machine, floor = most_promising(demand, supply, wishes, group)
+            machine, floor = most_promising(group, wishes, kept, ways, room)
             if machine < 0:
                 lowest = min(lowest, floor)
                 break
-            together = one_by_one(rows, kept, machine, ways, floor, loaded, room)
-            wishes.rates[group, machine] = together
             wishes.settled[group, machine] = True  # or so low that it does not matter how low
-            if min(together, processing_rate(demand, supply, group, machine)) > floor:
+            through = rate_through(room.only[machine], rows, kept, machine, ways)
+            if through < floor * (1 - EQUAL):
+                wishes.rates[group, machine], wishes.put_off[group, machine] = through, floor
+                continue
+            together = one_by_one(rows, kept, machine, ways, floor, room)
+            wishes.rates[group, machine] = together
+            if min(together, room.speed[machine]) > floor:
                 wishes.best[group] = machine
-                wishes.used[group] = loaded > ways.load
+                wishes.used[group] = room.loaded > ways.load
 
 
 @kernel
-def promises(demand: Demand, supply: Supply, wishes: Wishes) -> tuple[Floats, Floats]:
-    """Return what a group's γ on its best machine is at least, and at most: [G] each."""
+def promises(demand: Demand, supply: Supply, wishes: Wishes) -> Floats:
+    """Return what each group's γ on its best machine is at most. [G]"""
     groups = len(wishes.rates)
-    least, highest = np.full(groups, -1.0), np.full(groups, -1.0)
+    highest = np.full(groups, -1.0)
     for group in range(groups):
-        if not demand.left[group]:
-            continue
-        for machine in range(len(supply.cpu)):
-            if supply.room[group, machine]:
-                rate = processing_rate(demand, supply, group, machine)
-                least[group] = max(least[group], min(rate, wishes.shared[group, machine]))
-                highest[group] = max(highest[group], min(rate, wishes.rates[group, machine]))
-    return least, highest
+        if demand.left[group]:
+            for machine in range(len(supply.cpu)):
+                bound = gamma(demand, supply, wishes.rates, group, machine)
+                highest[group] = max(highest[group], bound)
+    return highest
 
 
 @kernel
-def most_promising(demand: Demand, supply: Supply, wishes: Wishes, group: int) -> tuple[int, float]:
+def speeds(demand: Demand, supply: Supply, group: int, speed: Floats) -> None:
+    """Set the rate that each machine would allow with the next task of a group, -1 where there is no room."""
+    for machine in range(len(speed)):
+        speed[machine] = -1.0
+        if supply.room[group, machine]:
+            speed[machine] = processing_rate(demand, supply, group, machine)
+
+
+@kernel
+def surpasses(rate: float, group: int, wishes: Wishes, kept: Kept, ways: Ways, room: Room) -> bool:
+    """Return whether γ of a group is higher than a rate for certain, since ways that are known allow more."""
+    if rate == np.inf:
+        return False
+    for machine in range(len(room.speed)):
+        if min(room.speed[machine], wishes.alone[group, machine]) > rate:
+            look(group, machine, wishes, kept, ways, room.added)
+            if min(room.speed[machine], wishes.shared[group, machine]) > rate:
+                return True
+    return False
+
+
+@kernel
+def most_promising(group: int, wishes: Wishes, kept: Kept, ways: Ways, room: Room) -> tuple[int, float]:
     """Return the machine with the highest bound, if that is as high as any γ, else -1; and the highest settled γ."""
     best, bound, where = -1.0, -1.0, -1
-    for machine in range(len(supply.cpu)):
-        if supply.room[group, machine]:
-            rate = min(wishes.rates[group, machine], processing_rate(demand, supply, group, machine))
-            if wishes.settled[group, machine]:
-                best = max(best, rate)
-            elif rate > bound:
-                bound, where = rate, machine
+    for machine in range(len(room.speed)):
+        if room.speed[machine] >= 0.0 and wishes.settled[group, machine]:
+            best = max(best, min(wishes.rates[group, machine], room.speed[machine]))
+    for machine in range(len(room.speed)):
+        rate = min(wishes.rates[group, machine], room.speed[machine])
+        if room.speed[machine] < 0.0 or wishes.settled[group, machine] or rate < best * (1 - EQUAL):
+            continue
+        look(group, machine, wishes, kept, ways, room.added)
+        if wishes.apart[group, machine]:
+            best = max(best, rate)
+        elif rate > bound:
+            bound, where = rate, machine
     return where if bound >= best * (1 - EQUAL) else -1, best
 
 
 @kernel
-def one_by_one(rows: Ints, kept: Kept, machine: int, ways: Ways, floor: float, loaded: Floats, room: Room) -> float:
+def rate_through(link: int, rows: Ints, kept: Kept, machine: int, ways: Ways) -> float:
+    """Return the rate that the only link of a machine allows with all transports of a task there, infinite for -1."""
+    if link < 0:
+        return np.inf
+    load = ways.load[link]
+    for row in rows:
+        if kept.root[row] != machine:
+            load += kept.bits[row]
+    return float(ways.links.bandwidth[link] / load) if load > ways.load[link] else np.inf
+
+
+@kernel
+def one_by_one(rows: Ints, kept: Kept, machine: int, ways: Ways, floor: float, room: Room) -> float:
     """Return the rate that the network allows with the transports of a task on a machine routed in turn.
 
     Below `floor` a bound will do.
     """
+    loaded = room.loaded
     loaded[:] = ways.load
     rate = np.inf
     for row in rows:
         arcs = ways.back if kept.towards[row] else ways.links
         bits, root = kept.bits[row], kept.root[row]
-        grow_tree(arcs, loaded, bits, root, machine, room.width, room.tail, room.via, room.heap_rates, room.heap_nodes)
+        grow_tree(
+            arcs, loaded, bits, int(root), machine, room.width, room.tail, room.via, room.heap_rates, room.heap_nodes
+        )
         charge_way(loaded, bits, room.tail, room.via, machine)
         rate = min(rate, float(room.width[machine]))
         if rate < floor * (1 - EQUAL):

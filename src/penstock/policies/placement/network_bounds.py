@@ -1,260 +1,225 @@
 """What the network allows for every group of alike tasks on every machine, as tasks are placed: eq. (2)'s second half.
 
 `alone` each transport is rated by itself, as eq. (2) has it. `together` the transports between a task and the placed
-tasks around it are loaded at once, so that two that share a link add up: of the placed tasks then only those count
-that can be reached through tasks not placed yet, as what lies beyond them is routed already.
+tasks around it are loaded at once, so that two that share a link add up.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.kernel import kernel
-from penstock.model.taskgraph import Bools, Floats, Ints, Tasks
-from penstock.policies.api import PlacementView
-from penstock.policies.placement.gammas import Demand, Supply
-from penstock.policies.placement.joint_ways import Ways, Wishes, find_shared, loosen, needs_rating, settle
-from penstock.policies.placement.network_rates import Mesh, Network, Routed, rates_by_cards
-from penstock.policies.placement.transports import Between, Transports, smallest_between
-from penstock.policies.placement.widest_trees import Trees
+from penstock.model.taskgraph import Bools, Floats, Ints
+from penstock.policies.placement.alike import Groups, Partners, find_partners, one_of_each, reach_anew
+from penstock.policies.placement.carried import Carried
+from penstock.policies.placement.joint_ways import Room, Ways, Wishes, catch_up, loosen, needs_rating
+from penstock.policies.placement.network_rates import rates_by_cards
+from penstock.policies.placement.partly_placed import Asked, Placed
+from penstock.policies.placement.transports import Between
+from penstock.policies.placement.widest_trees import Kept, renew, take, with_room
 
 
-class Groups(NamedTuple):
-    """Alike tasks that are left; G groups."""
+class Wanted(NamedTuple):
+    """The trees that groups look for ways in, in the order in which they will be routed; at most P a group."""
 
-    members: list[list[int]]  # tasks, those left in ascending order
-    component: Ints  # [G]
-    left: Bools  # [G] whether it has any
+    key: NDArray[np.int64]  # [G, P] direction, machine and, where all transports of a machine add up, component
+    tree: Ints  # [G, P]
+    number: Ints  # [G]
+    seen: Floats  # [L] load of links when the trees were last made anew
 
 
-class Bounds(Protocol):
-    """The rates that the network allows: `rates` [G, M] with a task of each group on each machine; 0: no way.
+class Sought(NamedTuple):
+    """The ways that are looked for."""
 
-    `risen` says whether any may have risen since the task before the last: they fall unless other tasks are reached.
+    wishes: Wishes
+    wanted: Wanted
+    ways: Ways
+    room: Room
+
+
+class Cards(NamedTuple):
+    """What groups would add to cards, by direction: received, sent."""
+
+    near: Floats  # [2, G, M] with a task on each machine, to the card there
+    far: Floats  # [2, G, M] to each of the others
+
+
+class Reached(NamedTuple):
+    """Who reaches whom."""
+
+    groups: Groups
+    between: Between
+    partners: Partners  # room for them
+    together: bool
+
+
+@kernel
+def nothing_wanted(groups: int, most: int, links: int) -> Wanted:
+    """Return that no group wants a tree."""
+    return Wanted(
+        np.empty((groups, most), dtype=np.int64),
+        np.empty((groups, most), dtype=np.int32),
+        np.zeros(groups, dtype=np.int32),
+        np.zeros(links),
+    )
+
+
+@kernel
+def most_wanted(asked: Asked, machines: int, together: bool) -> int:
+    """Return how many trees a group may want at most: one for every machine, `together` for every component there."""
+    number = 0
+    for component in range(len(asked.first) - 1):
+        number += min(asked.first[component + 1] - asked.first[component], machines)
+    return int(number if together else min(number, 2 * machines))
+
+
+@kernel
+def find_ways(sought: Sought, kept: Kept, reached: Reached, asked: Asked, placed: Placed, task: int) -> Kept:
+    """Find the ways to a task that has been placed, and again those whose links were charged with it.
+
+    Returns the trees, in larger arrays where there were too many.
     """
-
-    rates: Floats
-    risen: bool
-
-    def note(self, task: int, machine: int) -> None:
-        """Take account of a task that has been put on a machine and charged."""
-        ...
-
-    def settle(self, demand: Demand, supply: Supply) -> None:
-        """Make sure that `rates` are exact on the best machine of the lowest group; elsewhere they may be too high."""
-        ...
-
-
-def group_alike(view: PlacementView, between: Between) -> Groups:
-    """Return groups of the tasks that are not pinned: of a component, with equal gain and no partner of their own."""
-    tasks = view.tasks
-    partnered: Bools = np.logical_or(between.aligned.any(axis=0), between.aligned.any(axis=1))
-    found: dict[tuple[int, float, int], list[int]] = {}
-    for task in np.flatnonzero(view.pins < 0).tolist():
-        component = int(tasks.component[task])
-        alone = task if partnered[component] and len(tasks.of(component)) > 1 else -1
-        found.setdefault((component, float(tasks.gain[task]), alone), []).append(task)
-    components = np.array([key[0] for key in found], dtype=np.int32)
-    return Groups(list(found.values()), components, np.ones(len(found), dtype=np.bool_))
+    wishes, wanted, ways = sought.wishes, sought.wanted, sought.ways
+    left = reached.groups.left
+    touched = np.zeros(len(left), dtype=np.bool_)
+    kept = want_all(wanted, kept, reached, asked, placed, task, touched)
+    for group in range(len(left)):
+        if not left[group]:
+            forget(wanted, kept, group)
+            touched[group] = False
+        elif touched[group]:
+            wishes.rows[group, : wanted.number[group]] = wanted.tree[group, : wanted.number[group]]
+        wishes.counts[group] = wanted.number[group]
+    if reached.together:
+        catch_up(left, wishes, touched, kept, Ways(ways.links, ways.back, wanted.seen), sought.room)
+    charged = ways.load > wanted.seen
+    wanted.seen[:] = ways.load
+    renewed = renew(kept, charged, ways.links, ways.back, ways.load)
+    lowest_widths(wishes.alone, wishes.rows, wishes.counts, touched, renewed, kept.width)
+    if reached.together:
+        loosen(left, wishes, touched, renewed, charged, kept, ways, sought.room.added)
+    return kept
 
 
-def bounds_of(view: PlacementView, groups: Groups, transports: Transports, network: Network, together: bool) -> Bounds:
-    """Return what a network allows with nothing placed."""
-    reached = Reached(view.tasks, groups, transports, together)
-    if isinstance(network, Routed):
-        return RoutedBounds(view, reached, network)
-    assert isinstance(network, Mesh)
-    return MeshBounds(view, reached, network)
+@kernel
+def want_all(
+    wanted: Wanted, kept: Kept, reached: Reached, asked: Asked, placed: Placed, task: int, touched: Bools
+) -> Kept:
+    """Let groups want the trees that they need now that a task is placed, and set which are `touched` by that. [G]"""
+    if not (reached.together and reach_anew(asked, placed, task, reached.between)):
+        return want(wanted, kept, reached, asked, placed, task, touched)
+    most = 0
+    for number in wanted.number:
+        most = max(most, number)
+    before = Wanted(wanted.key[:, :most].copy(), wanted.tree[:, :most].copy(), wanted.number.copy(), wanted.seen)
+    wanted.number[:] = 0
+    for one in one_of_each(asked, placed, reached.between):
+        kept = want(wanted, kept, reached, asked, placed, int(one), touched)
+    for group in range(len(touched)):
+        touched[group] = not same(wanted, before, group)
+        forget(before, kept, group)
+    return kept
 
 
-class Partners(NamedTuple):
-    """The groups that exchange something with a placed task and those like it on its machine; P groups."""
-
-    sends: bool  # whether the groups send
-    group: NDArray[np.int64]  # [P]
-    each: Floats  # [P] bits a source tuple, at least, with each of the placed tasks
-    number: Floats  # [P] of placed tasks on the machine
-    paired: Bools  # [P] whether the placed task is the only one of its component that is reached
-
-
-class Reached:
-    """The smallest transports between groups and the placed tasks that they reach."""
-
-    def __init__(self, tasks: Tasks, groups: Groups, transports: Transports, together: bool) -> None:
-        self.groups, self.together = groups, together
-        self.machine = np.full(tasks.number, -1, dtype=np.int32)
-        self.tasks_on = transports.tasks_on  # [C, M]
-        self._tasks = tasks
-        self._between = transports.between
-        first = np.array([members[0] for members in groups.members], dtype=np.int32)
-        self._number = first - tasks.first[groups.component]  # within the component
-        self._receives = tasks.gain[first] > 0
-
-    def note(self, task: int, machine: int) -> bool:
-        """Note a placed task; return whether what is reached is another set now, not just a larger one."""
-        self.machine[task] = machine
-        component = self._tasks.of(int(self._tasks.component[task]))
-        if not self.together or (self.machine[component.start : component.stop] < 0).any():
-            return False
-        whole = np.logical_and.reduceat(self.machine >= 0, self._tasks.first[:-1])
-        self._between = smallest_between(self._tasks, whole)
-        return True
-
-    def partners(self, placed: int) -> Iterator[Partners]:
-        """Return the groups left that send to a placed task, then those it sends to, directly or through others."""
-        tasks, groups = self._tasks, self.groups
-        component = int(tasks.component[placed])
-        for sends, bits, aligned in (
-            (True, self._between.bits[:, component], self._between.aligned[:, component]),
-            (False, self._between.bits[component], self._between.aligned[component]),
-        ):
-            each, paired = bits[groups.component], aligned[groups.component]
-            reach = groups.left & self._receives & np.isfinite(each) & (each > 0)
-            reach &= ~paired | (self._number == placed - tasks.first[component])
-            count = np.where(paired, 1.0, self.tasks_on[component, self.machine[placed]])
-            group = np.flatnonzero(reach & (count > 0))
-            yield Partners(sends, group, each[group], count[group], paired[group])
-
-    def placed(self) -> list[int]:
-        """Return one placed task of every component on every machine, or all where tasks have partners of their own."""
-        found = {}
-        for task in np.flatnonzero(self.machine >= 0).tolist():
-            component = int(self._tasks.component[task])
-            number = task if self._between.aligned[component].any() or self._between.aligned[:, component].any() else -1
-            found[component, int(self.machine[task]), number] = task
-        return list(found.values())
-
-
-class RoutedBounds:
-    """Widest paths between each machine and those of the tasks reached."""
-
-    def __init__(self, view: PlacementView, reached: Reached, network: Routed) -> None:
-        number = len(reached.groups.members)
-        self.rates = np.full((number, view.slots.machines), np.inf)
-        self._component = view.tasks.component
-        self.risen = reached.together
-        self._reached = reached
-        self._ways = Ways(view.links, network.back, network.load)
-        # What each transport's widest path allows; together they may allow less.
-        self._alone = self.rates.copy() if reached.together else self.rates
-        self._apart = np.ones(self.rates.shape, dtype=np.bool_)  # where they do not hinder one another
-        self._settled = self._apart.copy()
-        self._shared = self._alone.copy()
-        self._best = np.full(number, -1, dtype=np.int32)
-        self._used = np.zeros((number, len(network.load)), dtype=np.bool_)
-        self._wishes: Wishes | None = None
-        self._trees = Trees(view.links, network.back, network.load)
-        self._wanted: list[dict[tuple[bool, int, int], int]] = [{} for _ in range(number)]
-        self._rows = np.zeros((number, 8), dtype=np.int32)
-
-    def note(self, task: int, machine: int) -> None:
-        """Find the ways to a task that has been placed, and again those whose links were charged with it."""
-        touched = np.zeros(len(self._wanted), dtype=np.bool_)
-        if self._reached.note(task, machine):
-            before, self._wanted = self._wanted, [{} for _ in self._wanted]
-            for placed in self._reached.placed():
-                self._want(placed, touched)
-            for group, trees in enumerate(before):
-                touched[group] = trees != self._wanted[group]
-                self._forget(trees)
-        else:
-            self._want(task, touched)
-        for group in np.flatnonzero(~self._reached.groups.left).tolist():
-            self._forget(self._wanted[group])
-        for group in np.flatnonzero(touched).tolist():
-            self._list(group)
-        renewed = self._trees.refresh()
-        counts = np.array([len(wanted) for wanted in self._wanted], dtype=np.int32)
-        touched &= self._reached.groups.left
-        kept = self._trees.kept
-        lowest_widths(self._alone, self._rows, counts, touched, renewed, kept.width)
-        if self._reached.together:
-            wishes = Wishes(self._rows, counts, self.rates, self._settled, self._shared, self._best, self._used)
-            find_shared(self._apart, self._alone, wishes, touched, renewed, kept, self._ways)
-            loosen(self._apart, self._alone, wishes, touched, self._trees.charged)
-            self._wishes = wishes
-
-    def settle(self, demand: Demand, supply: Supply) -> None:
-        """Find out what ways that share links allow together, for machines that might be a group's best."""
-        if self._wishes is not None:
-            settle(demand, supply, self._wishes, self._trees.kept, self._ways)
-
-    def _want(self, placed: int, touched: Bools) -> None:
-        machine = int(self._reached.machine[placed])
-        # Of transports to one machine the largest alone limits; together all of them do.
-        component = int(self._component[placed]) if self._reached.together else -1
-        for partners in self._reached.partners(placed):
-            key = partners.sends, machine, component
-            for group, bits in zip(partners.group.tolist(), (partners.each * partners.number).tolist(), strict=True):
-                before = self._wanted[group].get(key)
-                if before is not None:
-                    if self._trees.kept.bits[before] >= bits:
-                        continue
-                    self._trees.drop(before)
-                self._wanted[group][key] = self._trees.take(partners.sends, machine, bits)
-                touched[group] = True
-
-    def _forget(self, wanted: dict[tuple[bool, int, int], int]) -> None:
-        for tree in wanted.values():
-            self._trees.drop(tree)
-        wanted.clear()
-
-    def _list(self, group: int) -> None:
-        trees = list(self._wanted[group].values())
-        if len(trees) > self._rows.shape[1]:
-            self._rows = np.pad(self._rows, ((0, 0), (0, len(trees))))
-        self._rows[group, : len(trees)] = trees
-
-
-class MeshBounds:
-    """Network cards on both ends of every transport."""
-
-    def __init__(self, view: PlacementView, reached: Reached, network: Mesh) -> None:
-        machines = view.slots.machines
-        self._card = view.slots.machine_network
-        self._carded = bool(np.isfinite(self._card).any())
-        shape = len(reached.groups.members), machines
-        self.rates = np.full(shape, np.inf)
-        self.risen = False
-        self._network, self._reached = network, reached
-        kept = shape if self._carded else (0, 0)
-        self._near = {sends: np.zeros(kept) for sends in (True, False)}
-        self._far = {sends: np.zeros(kept) for sends in (True, False)}
-        self._component = view.tasks.component
-
-    def note(self, task: int, machine: int) -> None:
-        """Add what a placed task exchanges with the groups that reach it, and rate all cards again."""
-        changed = self._reached.note(task, machine)
-        self.risen = changed
-        if not self._carded:
-            return
-        if changed:
-            for amounts in (*self._near.values(), *self._far.values()):
-                amounts[:] = 0.0
-        for placed in self._reached.placed() if changed else [task]:
-            self._add(placed, anew=changed)
-        network = self._network
-        for sends, near_load, far_load in (
-            (True, network.sent, network.received),
-            (False, network.received, network.sent),
-        ):
-            near, far = self._near[sends], self._far[sends]
-            rate_cards(self.rates, self._reached.groups.left, self._card, near, far, near_load, far_load, sends)
-
-    def settle(self, demand: Demand, supply: Supply) -> None:
-        """Do nothing: what passes a card adds up without looking for ways."""
-
-    def _add(self, placed: int, anew: bool) -> None:
-        machine = int(self._reached.machine[placed])
-        there = self._reached.tasks_on[self._component[placed]]
-        for partners in self._reached.partners(placed):
-            near, far = self._near[partners.sends], self._far[partners.sends]
-            if self._reached.together:
-                add_to_cards(near, far, partners.group, partners.each * (partners.number if anew else 1.0), machine)
+@kernel
+def want(wanted: Wanted, kept: Kept, reached: Reached, asked: Asked, placed: Placed, task: int, touched: Bools) -> Kept:
+    """Let the groups that reach a placed task want trees at its machine."""
+    machine, machines = placed.machine[task], len(placed.load)
+    # Of transports to one machine the largest alone limits; together all of them do.
+    component = asked.component[task] + 1 if reached.together else 0
+    partners = reached.partners
+    for sends in (True, False):
+        key = ((1 if sends else 0) * machines + machine) * len(asked.first) + component
+        found = find_partners(partners, reached.groups, reached.between, asked, placed, task, sends)
+        kept = with_room(kept, found)
+        for position in range(found):
+            group, bits = partners.group[position], partners.each[position] * partners.number[position]
+            entry = find_key(wanted, group, key)
+            if entry < wanted.number[group]:
+                if kept.bits[wanted.tree[group, entry]] >= bits:
+                    continue
+                kept.users[wanted.tree[group, entry]] -= 1
             else:
-                raise_cards(near, far, partners, there, machine)
+                wanted.key[group, entry] = key
+                wanted.number[group] += 1
+            wanted.tree[group, entry] = take(kept, sends, machine, bits)
+            touched[group] = True
+    return kept
+
+
+@kernel
+def find_key(wanted: Wanted, group: int, key: int) -> int:
+    """Return where a group's tree of a key is listed, the end of the list where it is not."""
+    for entry in range(wanted.number[group]):
+        if wanted.key[group, entry] == key:
+            return entry
+    return int(wanted.number[group])
+
+
+@kernel
+def same(wanted: Wanted, before: Wanted, group: int) -> bool:
+    """Return whether a group wants what it wanted before, in whatever order."""
+    if wanted.number[group] != before.number[group]:
+        return False
+    for entry in range(wanted.number[group]):
+        found = entry
+        if before.key[group, found] != wanted.key[group, entry]:
+            found = find_key(before, group, wanted.key[group, entry])
+        if found == before.number[group] or before.tree[group, found] != wanted.tree[group, entry]:
+            return False
+    return True
+
+
+@kernel
+def forget(wanted: Wanted, kept: Kept, group: int) -> None:
+    """Note that a group does not want its trees any more."""
+    for tree in wanted.tree[group, : wanted.number[group]]:
+        kept.users[tree] -= 1
+    wanted.number[group] = 0
+
+
+@kernel
+def find_cards(
+    rates: Floats,
+    cards: Cards,
+    reached: Reached,
+    asked: Asked,
+    placed: Placed,
+    carried: Carried,
+    card: Floats,
+    task: int,
+) -> bool:
+    """Add what a placed task exchanges with the groups that reach it to cards, and rate them all again.
+
+    Returns whether rates may have risen: they fall unless other tasks are reached.
+    """
+    anew = reached.together and reach_anew(asked, placed, task, reached.between)
+    if not len(cards.near[0]):
+        return anew
+    if anew:
+        cards.near[:], cards.far[:] = 0.0, 0.0
+        for one in one_of_each(asked, placed, reached.between):
+            add_partners(cards, reached, asked, placed, int(one), True)
+    else:
+        add_partners(cards, reached, asked, placed, task, False)
+    left = reached.groups.left
+    rate_cards(rates, left, card, cards.near[1], cards.far[1], carried.sent, carried.received, True)
+    rate_cards(rates, left, card, cards.near[0], cards.far[0], carried.received, carried.sent, False)
+    return anew
+
+
+@kernel
+def add_partners(cards: Cards, reached: Reached, asked: Asked, placed: Placed, task: int, anew: bool) -> None:
+    """Add what groups exchange with a placed task, or `anew` with all of its component there, to the cards."""
+    machine, there = placed.machine[task], placed.tasks_on[asked.component[task]]
+    for way in (1, 0):
+        near, far = cards.near[way], cards.far[way]
+        found = find_partners(reached.partners, reached.groups, reached.between, asked, placed, task, way == 1)
+        if reached.together:
+            add_to_cards(near, far, reached.partners, found, machine, anew)
+        else:
+            raise_cards(near, far, reached.partners, found, there, machine)
 
 
 @kernel
@@ -269,20 +234,24 @@ def lowest_widths(rates: Floats, rows: Ints, counts: Ints, touched: Bools, renew
 
 
 @kernel
-def add_to_cards(near: Floats, far: Floats, group: NDArray[np.int64], bits: Floats, machine: int) -> None:
-    """Add transports between a machine and every other for the groups that have them; `near`, `far` are [G, M]."""
-    for position in range(len(group)):
-        far[group[position], machine] += bits[position]
+def add_to_cards(near: Floats, far: Floats, partners: Partners, found: int, machine: int, anew: bool) -> None:
+    """Add transports between a machine and every other for the groups that have them; `near`, `far` are [G, M].
+
+    `anew`: of all placed tasks there, not of one more.
+    """
+    for position in range(found):
+        group, bits = partners.group[position], partners.each[position] * (partners.number[position] if anew else 1.0)
+        far[group, machine] += bits
         for other in range(near.shape[1]):
             if other != machine:
-                near[group[position], other] += bits[position]
+                near[group, other] += bits
 
 
 @kernel
-def raise_cards(near: Floats, far: Floats, partners: Partners, there: Floats, machine: int) -> None:
+def raise_cards(near: Floats, far: Floats, partners: Partners, found: int, there: Floats, machine: int) -> None:
     """Raise what groups exchange with the one component that exchanges most, `there` [M] being its placed tasks."""
     total = there.sum()
-    for position in range(len(partners.group)):
+    for position in range(found):
         group, each = partners.group[position], partners.each[position]
         far[group, machine] = max(far[group, machine], each * partners.number[position])
         for other in range(near.shape[1]):

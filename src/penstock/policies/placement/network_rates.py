@@ -142,13 +142,22 @@ class Routed:
         return self._steps[machine, backwards]
 
 
+@kernel
 def reverse(links: Links) -> Links:
     """Return the same links with every arc turned round, so that a tree from a node tells who reaches it best."""
-    tail = np.repeat(np.arange(links.nodes, dtype=np.int32), np.diff(links.start))
-    order = np.lexsort((tail, links.head))
-    counts = np.bincount(links.head, minlength=links.nodes)
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return links._replace(start=start, head=tail[order], link=links.link[order])
+    start = np.zeros(links.nodes + 1, dtype=np.int32)
+    head, link = np.empty_like(links.head), np.empty_like(links.link)
+    for arc in range(len(head)):
+        start[links.head[arc] + 1] += 1
+    for node in range(links.nodes):
+        start[node + 1] += start[node]
+    filled = start.copy()
+    for node in range(links.nodes):
+        for arc in range(links.start[node], links.start[node + 1]):
+            place = filled[links.head[arc]]
+            head[place], link[place] = node, links.link[arc]
+            filled[links.head[arc]] += 1
+    return Links(links.nodes, links.bandwidth, links.latency_ms, start, head, link)
 
 
 @kernel

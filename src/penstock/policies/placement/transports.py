@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.model.kernel import kernel
 from penstock.model.routes import BITS
-from penstock.model.taskgraph import Bools, Floats, Flow, Ints, Tasks
+from penstock.model.taskgraph import FORWARD, Bools, Floats, Flow, Ints, Tasks
 from penstock.model.topology import Grouping
 from penstock.policies.api import PlacementView
 
@@ -24,6 +25,18 @@ class Between(NamedTuple):
 
     bits: Floats  # [C, C] of the smallest transport from a task of one to a task of the other; infinite: no way
     aligned: Bools  # [C, C] every stream on the way is forward: task k reaches task k only
+
+
+class Streams(NamedTuple):
+    """The streams between components in array form; F of them, by ascending source."""
+
+    source: Ints  # [F] component
+    target: Ints  # [F]
+    heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
+    number: Ints  # [F] position in the topology
+    listed: Ints  # [F] the streams as the topology lists them
+    share: Floats  # [F] tuples from a task to each task it sends to, a tuple processed
+    tuple_bytes: Floats  # [F]
 
 
 class Reach(NamedTuple):
@@ -111,27 +124,51 @@ class Transports:
         return where
 
 
-def smallest_between(tasks: Tasks, closed: Bools | None = None) -> Between:
-    """Find between any two components the smallest transport on any way, as bits between a pair of tasks.
+def streams_of(tasks: Tasks) -> Streams:
+    """Return the streams of an application in array form."""
+    whole = [(flow.source, flow.target, flow.heard, flow.stream) for flow in tasks.flows]
+    sizes = [(flow.share, flow.tuple_bytes) for flow in tasks.flows]
+    source, target, heard, number = np.ascontiguousarray(np.array(whole, dtype=np.int32).reshape(-1, 4).T)
+    share, tuple_bytes = np.ascontiguousarray(np.array(sizes, dtype=np.float64).reshape(-1, 2).T)
+    listed = np.empty(len(whole), dtype=np.int32)
+    listed[number] = np.arange(len(whole))
+    return Streams(source, target, heard, number, listed, share, tuple_bytes)
+
+
+def smallest_between(tasks: Tasks) -> Between:
+    """Find between any two components the smallest transport on any way, as bits between a pair of tasks."""
+    return find_between(streams_of(tasks), tasks.first, tasks.gain, np.zeros(len(tasks.position), dtype=np.bool_))
+
+
+@kernel
+def find_between(streams: Streams, first: Ints, gain: Floats, closed: Bools) -> Between:
+    """Find the smallest transport between any two components.
 
     No way leads through the components that are `closed` [C], only to and from them.
     """
-    components = len(tasks.position)
+    components = len(closed)
     bits = np.full((components, components), np.inf)
-    reached = np.eye(components, dtype=np.bool_)
+    reached = np.eye(components) > 0.0
     aligned = np.ones((components, components), dtype=np.bool_)
-    for flow in sorted(tasks.flows, key=lambda flow: -flow.source):  # whatever is further down is known by then
-        beyond = reached[flow.target]
-        if closed is not None and closed[flow.target]:
-            beyond = np.arange(components) == flow.target
-        through = np.minimum(bits[flow.target], pair_bits(tasks, flow))
-        bits[flow.source] = np.where(beyond, np.minimum(bits[flow.source], through), bits[flow.source])
-        aligned[flow.source] &= ~beyond | (aligned[flow.target] & (flow.grouping is Grouping.FORWARD))
-        reached[flow.source] |= beyond
-    return Between(bits, aligned & np.isfinite(bits))
+    for flow in range(len(streams.source) - 1, -1, -1):  # whatever is further down is known by then
+        source, target = streams.source[flow], streams.target[flow]
+        forward, least = streams.heard[flow] == FORWARD, pair_bits(streams, flow, first, gain)
+        for beyond in range(components):
+            if beyond == target or (reached[target, beyond] and not closed[target]):
+                bits[source, beyond] = min(bits[source, beyond], bits[target, beyond], least)
+                aligned[source, beyond] &= aligned[target, beyond] and forward
+                reached[source, beyond] = True
+    for component in range(components):
+        aligned[component] &= np.isfinite(bits[component])
+    return Between(bits, aligned)
 
 
-def pair_bits(tasks: Tasks, flow: Flow) -> float:
+@kernel
+def pair_bits(streams: Streams, flow: int, first: Ints, gain: Floats) -> float:
     """Return the bits a source tuple from one task to one task along a stream, of the least busy of its senders."""
-    gain = tasks.gain[tasks.first[flow.source] : tasks.first[flow.source + 1]]
-    return float(np.min(gain, where=gain > 0, initial=gain.max()) * flow.share * flow.tuple_bytes * BITS)
+    least, most = np.inf, 0.0
+    for sender in range(first[streams.source[flow]], first[streams.source[flow] + 1]):
+        most = max(most, gain[sender])
+        if gain[sender] > 0.0:
+            least = min(least, gain[sender])
+    return float(min(least, most) * streams.share[flow] * streams.tuple_bytes[flow] * BITS)

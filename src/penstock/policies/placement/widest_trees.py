@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, lean
 from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Bools, Floats, Ints
 
 
 class Kept(NamedTuple):
-    """Trees in array form; K of them, V nodes."""
+    """Trees in array form; K of them, V nodes, M machines."""
 
     root: Ints  # [K]
     bits: Floats  # [K] a source tuple, of the transport that looks for a way
@@ -25,68 +25,70 @@ class Kept(NamedTuple):
     width: Floats  # [K, V] rate of the widest path
     tail: Ints  # [K, V] next node on the way to the root, -1: none
     via: Ints  # [K, V] link to that node, -1: none
+    following: Ints  # [K] another tree of the same root and direction, -1: none
+    newest: Ints  # [2, M] the first of them, by direction and root, -1: none
+    filled: Ints  # [1] how many trees there are
 
 
-class Trees:
-    """Trees of widest paths over links whose loads grow."""
-
-    def __init__(self, links: Links, back: Links, load: Floats) -> None:
-        """Look at `load` [L], whoever changes it; `back` are the links with every arc turned round."""
-        self._links, self._back, self._load = links, back, load
-        self._numbers: dict[tuple[bool, int, float], int] = {}
-        self._seen = load.copy()
-        self.charged = load > 0  # between the last two refreshments
-        self.kept = _empty(16, links.nodes)
-
-    def take(self, towards: bool, root: int, bits: float) -> int:
-        """Return the number of a tree that somebody wants from now on."""
-        key = towards, root, bits
-        number = self._numbers.setdefault(key, len(self._numbers))
-        if number == len(self.kept.root):
-            self._grow()
-        if not self.kept.users[number]:  # new, or not kept up while nobody wanted it
-            self.kept.root[number], self.kept.bits[number], self.kept.towards[number] = root, bits, towards
-            self.kept.stale[number] = True
-        self.kept.users[number] += 1
-        return number
-
-    def drop(self, number: int) -> None:
-        """Note that somebody does not want a tree any more."""
-        self.kept.users[number] -= 1
-
-    def refresh(self) -> Bools:
-        """Make anew all trees in use that are not right any more, and return which these were. [K]"""
-        self.charged = self._load > self._seen
-        self._seen = self._load.copy()
-        return renew(self.kept, len(self._numbers), self.charged, self._links, self._back, self._load)
-
-    def _grow(self) -> None:
-        more = _empty(2 * len(self.kept.root), self._links.nodes)
-        for name, old in self.kept._asdict().items():
-            getattr(more, name)[: len(old)] = old
-        self.kept = more
-
-
-def _empty(size: int, nodes: int) -> Kept:
+@kernel
+def no_trees(size: int, nodes: int, machines: int) -> Kept:
+    """Make room for so many trees."""
     return Kept(
-        root=np.zeros(size, dtype=np.int32),
-        bits=np.zeros(size),
-        towards=np.zeros(size, dtype=np.bool_),
-        users=np.zeros(size, dtype=np.int32),
-        stale=np.zeros(size, dtype=np.bool_),
-        width=np.zeros((size, nodes)),
-        tail=np.full((size, nodes), -1, dtype=np.int32),
-        via=np.full((size, nodes), -1, dtype=np.int32),
+        np.zeros(size, dtype=np.int32),
+        np.zeros(size),
+        np.zeros(size, dtype=np.bool_),
+        np.zeros(size, dtype=np.int32),
+        np.zeros(size, dtype=np.bool_),
+        np.empty((size, nodes)),
+        np.empty((size, nodes), dtype=np.int32),
+        np.empty((size, nodes), dtype=np.int32),
+        np.full(size, -1, dtype=np.int32),
+        np.full((2, machines), -1, dtype=np.int32),
+        np.zeros(1, dtype=np.int32),
     )
 
 
 @kernel
-def renew(kept: Kept, number: int, charged: Bools, links: Links, back: Links, load: Floats) -> Bools:
+def with_room(kept: Kept, more: int) -> Kept:
+    """Return trees with room for so many more."""
+    size = kept.filled[0]
+    if size + more <= len(kept.root):
+        return kept
+    grown = no_trees(2 * (size + more), kept.width.shape[1], kept.newest.shape[1])
+    grown.root[:size], grown.bits[:size], grown.towards[:size] = kept.root[:size], kept.bits[:size], kept.towards[:size]
+    grown.users[:size], grown.stale[:size] = kept.users[:size], kept.stale[:size]
+    grown.width[:size], grown.tail[:size], grown.via[:size] = kept.width[:size], kept.tail[:size], kept.via[:size]
+    grown.following[:size], grown.newest[:], grown.filled[0] = kept.following[:size], kept.newest, size
+    return grown
+
+
+@kernel
+def take(kept: Kept, towards: bool, root: int, bits: float) -> int:
+    """Return the number of a tree that somebody wants from now on; there must be room for another."""
+    way = 1 if towards else 0
+    number = kept.newest[way, root]
+    for _ in range(kept.filled[0]):
+        if number < 0 or kept.bits[number] == bits:
+            break
+        number = kept.following[number]
+    if number < 0:
+        number = kept.filled[0]
+        kept.filled[0] += 1
+        kept.root[number], kept.bits[number], kept.towards[number] = root, bits, towards
+        kept.following[number], kept.newest[way, root] = kept.newest[way, root], number
+    if kept.users[number] == 0:  # new, or not kept up while nobody wanted it
+        kept.stale[number] = True
+    kept.users[number] += 1
+    return int(number)
+
+
+@kernel
+def renew(kept: Kept, charged: Bools, links: Links, back: Links, load: Floats) -> Bools:
     """Make anew the trees in use with a link that has been charged; return which."""
     renewed = np.zeros(len(kept.root), dtype=np.bool_)
     rates = np.empty(len(links.head) + 1)
     nodes = np.empty(len(links.head) + 1, dtype=np.int32)
-    for tree in range(number):
+    for tree in range(kept.filled[0]):
         if kept.users[tree] == 0:
             continue
         stale = kept.stale[tree]
@@ -97,7 +99,7 @@ def renew(kept: Kept, number: int, charged: Bools, links: Links, back: Links, lo
         if stale:
             arcs = back if kept.towards[tree] else links
             width, tail, via = kept.width[tree], kept.tail[tree], kept.via[tree]
-            grow_tree(arcs, load, kept.bits[tree], kept.root[tree], -1, width, tail, via, rates, nodes)
+            grow_tree(arcs, load, kept.bits[tree], int(kept.root[tree]), -1, width, tail, via, rates, nodes)
             kept.stale[tree] = False
             renewed[tree] = True
     return renewed
@@ -137,6 +139,8 @@ def grow_tree(
             continue  # a wider way to it was found after this one was put on the heap
         for arc in range(links.start[node], links.start[node + 1]):
             link, head = links.link[arc], links.head[arc]
+            if width[head] >= best:
+                continue  # no link could improve on that
             rate = min(best, links.bandwidth[link] / (bits + load[link]))
             if rate > width[head]:
                 width[head], tail[head], via[head] = rate, node, link
@@ -144,7 +148,7 @@ def grow_tree(
                 size += 1
 
 
-@kernel
+@lean
 def rise(rates: Floats, nodes: NDArray[np.int32], size: int, rate: float, node: int) -> None:
     """Put an entry on a heap of `size` entries whose first has the highest rate."""
     place = size
@@ -157,7 +161,7 @@ def rise(rates: Floats, nodes: NDArray[np.int32], size: int, rate: float, node: 
     rates[place], nodes[place] = rate, node
 
 
-@kernel
+@lean
 def sink(rates: Floats, nodes: NDArray[np.int32], size: int) -> None:
     """Take the first entry off a heap, of which `size` are left: the last one finds a new place."""
     rate, node = rates[size], nodes[size]

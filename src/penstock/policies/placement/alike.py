@@ -1,0 +1,146 @@
+"""Tasks that are alike, and the placed tasks that they reach: who counts in the second half of SPARCLE's eq. (2).
+
+Tasks of a component are alike unless forward streams give each its own partner, so γ is kept for groups of alike
+tasks. Where the transports between a task and the placed tasks around it are rated together, of the placed tasks only
+those count that can be reached through tasks not placed yet, as what lies beyond them is routed already.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.model.kernel import kernel
+from penstock.model.taskgraph import Bools, Floats, Ints
+from penstock.policies.placement.partly_placed import Asked, Placed
+from penstock.policies.placement.transports import Between, find_between
+
+
+class Groups(NamedTuple):
+    """Groups of alike tasks that are not pinned; G of them, by their first tasks."""
+
+    of: Ints  # [T] a task's group, -1: pinned
+    following: Ints  # [T] the next task of the same group, -1: none
+    task: Ints  # [G] the next to be placed, -1: none is left
+    left: Bools  # [G] whether one is
+    component: Ints  # [G]
+    number: Ints  # [G] of the first task within its component
+    receives: Bools  # [G] whether they get tuples
+
+
+class Partners(NamedTuple):
+    """The groups that exchange something with a placed task and those like it on its machine; room for all groups."""
+
+    group: Ints  # [G]
+    each: Floats  # [G] bits a source tuple, at least, with each of the placed tasks
+    number: Floats  # [G] of placed tasks on the machine
+    paired: Bools  # [G] whether the placed task is the only one of its component that is reached
+
+
+@kernel
+def group_alike(asked: Asked, between: Between) -> Groups:
+    """Return groups of the tasks that are not pinned: of a component, with equal gain and no partner of their own."""
+    number = len(asked.component)
+    of, following = np.full(number, -1, dtype=np.int32), np.full(number, -1, dtype=np.int32)
+    first, last = np.empty(number, dtype=np.int32), np.empty(number, dtype=np.int32)
+    groups = 0
+    for task in range(number):
+        if asked.pin[task] >= 0:
+            continue
+        component = asked.component[task]
+        single = asked.first[component + 1] - asked.first[component] > 1 and has_partners(between, component)
+        found = -1 if single else groups - 1
+        for _ in range(groups):
+            if found < 0 or asked.component[first[found]] != component:
+                found = -1
+                break
+            if asked.gain[first[found]] == asked.gain[task]:
+                break
+            found -= 1
+        if found < 0:
+            first[groups], found, groups = task, groups, groups + 1
+        else:
+            following[last[found]] = task
+        of[task], last[found] = found, task
+    first = first[:groups].copy()
+    component = asked.component[first]
+    left, receives = np.ones(groups, dtype=np.bool_), asked.gain[first] > 0.0
+    return Groups(of, following, first, left, component, first - asked.first[component], receives)
+
+
+@kernel
+def has_partners(between: Between, component: int) -> bool:
+    """Return whether the tasks of a component have partners of their own anywhere."""
+    return bool(between.aligned[component].any() or between.aligned[:, component].any())
+
+
+@kernel
+def no_partners(groups: int) -> Partners:
+    """Make room for partners."""
+    return Partners(
+        np.empty(groups, dtype=np.int32), np.empty(groups), np.empty(groups), np.empty(groups, dtype=np.bool_)
+    )
+
+
+@kernel
+def pass_on(groups: Groups, task: int) -> None:
+    """Note that a task is placed: the next of its group comes first now."""
+    group = groups.of[task]
+    if group >= 0:
+        groups.task[group] = groups.following[task]
+        groups.left[group] = groups.following[task] >= 0
+
+
+@kernel
+def reach_anew(asked: Asked, placed: Placed, task: int, between: Between) -> bool:
+    """Return whether other tasks are reached now than before a task was placed, not just more.
+
+    If so, what lies `between` is set: nothing is reached through a component whose tasks are all placed.
+    """
+    component = asked.component[task]
+    if (placed.machine[asked.first[component] : asked.first[component + 1]] < 0).any():
+        return False
+    whole = np.zeros(len(asked.first) - 1, dtype=np.bool_)
+    for component in range(len(whole)):
+        whole[component] = (placed.machine[asked.first[component] : asked.first[component + 1]] >= 0).all()
+    found = find_between(asked.streams, asked.first, asked.gain, whole)
+    between.bits[:], between.aligned[:] = found.bits, found.aligned
+    return True
+
+
+@kernel
+def one_of_each(asked: Asked, placed: Placed, between: Between) -> Ints:
+    """Return one placed task of every component on every machine, or all where tasks have partners of their own."""
+    found, number = np.empty(len(asked.component), dtype=np.int32), 0
+    seen = np.full(len(placed.load), -1, dtype=np.int32)
+    for component in range(len(asked.first) - 1):
+        every = has_partners(between, component)
+        for task in range(asked.first[component], asked.first[component + 1]):
+            machine = placed.machine[task]
+            if machine >= 0 and (every or seen[machine] != component):
+                seen[machine] = component
+                found[number] = task
+                number += 1
+    return found[:number]
+
+
+@kernel
+def find_partners(
+    partners: Partners, groups: Groups, between: Between, asked: Asked, placed: Placed, task: int, sends: bool
+) -> int:
+    """List the groups left that send to a placed task, or those it sends to, and return how many there are.
+
+    They do so directly or through others.
+    """
+    component, found = asked.component[task], 0
+    here = placed.tasks_on[component, placed.machine[task]]
+    for group in range(len(groups.component)):
+        source, target = (groups.component[group], component) if sends else (component, groups.component[group])
+        each, paired = between.bits[source, target], between.aligned[source, target]
+        if not (groups.left[group] and groups.receives[group] and 0.0 < each < np.inf):
+            continue
+        count = 1.0 if paired else here
+        if count > 0.0 and (not paired or groups.number[group] == task - asked.first[component]):
+            partners.group[found], partners.each[found] = group, each
+            partners.number[found], partners.paired[found] = count, paired
+            found += 1
+    return found

@@ -1,0 +1,165 @@
+"""What is to be placed, where, and how far that is: SPARCLE's assignment in array form, as its kernels know it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.model.kernel import kernel
+from penstock.model.placement import MEMORY_SLACK
+from penstock.model.routes import BITS
+from penstock.model.slotgraph import Links
+from penstock.model.taskgraph import FORWARD, GLOBAL, Floats, Ints
+from penstock.policies.api import PlacementView
+from penstock.policies.placement.transports import Streams, streams_of
+
+
+class Asked(NamedTuple):
+    """What is to be placed; T tasks, C components, R resources beside cpu."""
+
+    first: Ints  # [C + 1] number of the component's first task; the last entry is T
+    component: Ints  # [T]
+    gain: Floats  # [T] tuples processed a source tuple
+    work: Floats  # [T] core-seconds a source tuple
+    memory: Floats  # [T] MB
+    needs: Floats  # [T, R] a source tuple
+    pin: Ints  # [T] machine, -1: free
+    streams: Streams
+
+
+class Offered(NamedTuple):
+    """Where it can be placed; M machines, S slots."""
+
+    first: Ints  # [M + 1] number of the machine's first slot; the last entry is S
+    slot_cpu: Floats  # [M] of each of its slots
+    slot_memory: Floats  # [S] MB
+    cpu: Floats  # [M]
+    memory: Floats  # [M] MB
+    capacity: Floats  # [M, R]
+    card: Floats  # [M] bits a second each way
+    links: Links
+    routed: bool
+    carded: bool  # whether cards limit
+
+
+class Placed(NamedTuple):
+    """The tasks placed so far, and what is left."""
+
+    slot: Ints  # [T] -1: not placed
+    machine: Ints  # [T]
+    slot_load: Floats  # [S] core-seconds a source tuple
+    load: Floats  # [M]
+    slot_free: Floats  # [S] MB
+    free: Floats  # [M] MB
+    used: Floats  # [M, R] a source tuple
+    tasks_on: Floats  # [C, M] tasks that get tuples
+    gain_on: Floats  # [C, M] tuples that they process a source tuple
+
+
+def asked_of(view: PlacementView) -> Asked:
+    """Return what a view asks for."""
+    tasks = view.tasks
+    return Asked(
+        first=tasks.first,
+        component=tasks.component,
+        gain=tasks.gain,
+        work=view.work,
+        memory=tasks.memory_mb,
+        needs=tasks.needs * tasks.gain[:, None],
+        pin=view.pins,
+        streams=streams_of(tasks),
+    )
+
+
+def offered_by(view: PlacementView) -> Offered:
+    """Return what a view's cluster offers."""
+    slots, routed = view.slots, view.cluster.routed
+    return Offered(
+        first=slots.first,
+        slot_cpu=slots.cpu[slots.first[:-1]],
+        slot_memory=slots.memory_mb * (1 + MEMORY_SLACK),
+        cpu=slots.machine_cpu,
+        memory=slots.machine_memory_mb * (1 + MEMORY_SLACK),
+        capacity=slots.capacity,
+        card=slots.machine_network,
+        links=view.links,
+        routed=routed,
+        carded=not routed and bool(np.isfinite(slots.machine_network).any()),
+    )
+
+
+@kernel
+def nothing_placed(asked: Asked, offered: Offered) -> Placed:
+    """Return that no task is placed."""
+    tasks, components, machines = len(asked.component), len(asked.first) - 1, len(offered.cpu)
+    return Placed(
+        np.full(tasks, -1, dtype=np.int32),
+        np.full(tasks, -1, dtype=np.int32),
+        np.zeros(len(offered.slot_memory)),
+        np.zeros(machines),
+        offered.slot_memory.copy(),
+        offered.memory.copy(),
+        np.zeros(offered.capacity.shape),
+        np.zeros((components, machines)),
+        np.zeros((components, machines)),
+    )
+
+
+@kernel
+def least_loaded(placed: Placed, offered: Offered, machine: int, memory: float) -> int:
+    """Return the least loaded slot of a machine that has room for a task, the lowest among equals; -1: none has."""
+    found = -1
+    if placed.free[machine] >= memory:
+        for slot in range(offered.first[machine], offered.first[machine + 1]):
+            fits = placed.slot_free[slot] >= memory
+            if fits and (found < 0 or placed.slot_load[slot] < placed.slot_load[found]):
+                found = slot
+    return found
+
+
+@kernel
+def able(asked: Asked, offered: Offered, task: int, machine: int) -> bool:
+    """Return whether a machine has some of every resource beside cpu that a task needs."""
+    for resource in range(offered.capacity.shape[1]):
+        if asked.needs[task, resource] != 0.0 and not offered.capacity[machine, resource] > 0.0:
+            return False
+    return True
+
+
+@kernel
+def put(placed: Placed, asked: Asked, offered: Offered, task: int, machine: int) -> None:
+    """Place a task in the least loaded slot of a machine that has room for it."""
+    slot = least_loaded(placed, offered, machine, asked.memory[task])
+    placed.slot[task], placed.machine[task] = slot, machine
+    placed.slot_load[slot] += asked.work[task]
+    placed.load[machine] += asked.work[task]
+    placed.slot_free[slot] -= asked.memory[task]
+    placed.free[machine] -= asked.memory[task]
+    placed.used[machine] += asked.needs[task]
+    if asked.gain[task] > 0.0:  # a task that gets no tuples exchanges none
+        placed.tasks_on[asked.component[task], machine] += 1.0
+        placed.gain_on[asked.component[task], machine] += asked.gain[task]
+
+
+@kernel
+def exchanged(asked: Asked, placed: Placed, flow: int, task: int, sends: bool, bits: Floats) -> None:
+    """Set the bits a source tuple that a task sends along a stream to the tasks on every machine, or receives. [M]"""
+    streams, other = asked.streams, asked.streams.target[flow] if sends else asked.streams.source[flow]
+    heard, number = streams.heard[flow], task - asked.first[asked.component[task]]
+    amount = (asked.gain[task] if sends else 1.0) * streams.share[flow] * streams.tuple_bytes[flow] * BITS
+    if heard == FORWARD:
+        partner = asked.first[other] + number
+        at_only(bits, placed.machine[partner], amount if sends else asked.gain[partner] * amount)
+    elif heard == GLOBAL and sends:
+        at_only(bits, placed.machine[asked.first[other]], amount)
+    elif heard == GLOBAL and number > 0:
+        bits[:] = 0.0
+    else:
+        bits[:] = amount * (placed.tasks_on[other] if sends else placed.gain_on[other])
+
+
+@kernel
+def at_only(bits: Floats, machine: int, amount: float) -> None:
+    """Set what is exchanged with one machine only, with none where it is -1."""
+    bits[:] = 0.0
+    if machine >= 0:
+        bits[machine] = amount
