@@ -8,11 +8,19 @@ import penstock as ps
 from penstock import testing
 from penstock.control.calibration.findings import Left, Measured
 from penstock.control.calibration.measuring import combine
-from penstock.control.calibration.network import FEWEST, VARIATION, Sent, measure_network, measure_variation
+from penstock.control.calibration.network import (
+    FEWEST,
+    VARIATION,
+    Sent,
+    as_means,
+    measure_network,
+    measure_variation,
+)
 from penstock.control.calibration.probe import Probed, ends, network_flow, sent_between
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.placement import Hop
 from penstock.model.plan import to_plan
+from penstock.model.slotgraph import expand_slots
 from tests.control.calibration.observed import observed
 
 
@@ -105,6 +113,41 @@ def test_recovers_how_delays_vary(variation: float) -> None:
     assert found.spread < 0.02
 
 
+@pytest.mark.parametrize("variation", [0.0, 0.1, 0.3])
+def test_recovers_how_delays_of_links_vary_and_their_means(variation: float) -> None:
+    """Two links of 1 ms a way; what their times add up to is nearly lognormal, so within 3 % of it."""
+    cluster = ps.cluster("star-8:machines=3,bandwidth_mbps=80,latency_ms=1")
+    placement = network_flow(cluster)[1]
+    slots, spread = expand_slots(cluster), np.sqrt(np.log1p(variation**2))
+    rng, sent = np.random.default_rng(2), []
+    for (_, source, target), links in placement.routes.items():
+        for size in (32.0, 16_384.0):
+            drawn = 1e-3 * np.exp(spread * rng.standard_normal((2_000, len(links))) - spread**2 / 2)
+            times = drawn.sum(axis=1) + len(links) * size * 1e-7
+            ends = int(slots.first[source]), int(slots.first[target])
+            sent.append(Sent(*ends, size, float(np.median(times)), len(times), tuple(times.tolist())))
+    routes = dict(placement.routes)
+    found = measure_variation(cluster, sent, routes)
+    assert isinstance(found, Measured)
+    assert found.value == pytest.approx(variation, rel=0.03, abs=1e-9)
+    means = measure_network(cluster, as_means(cluster, sent, found.value, routes), routes).cluster
+    used = {link for links in routes.values() for link in links}
+    assert [means.links[link].latency_ms for link in used] == pytest.approx([1.0] * len(used), rel=0.01)
+
+
+def test_machines_that_are_further_apart_than_others_are_no_variation() -> None:
+    cluster, sent = timed(0.002, 0.1, repeats=200)
+    far = [
+        one._replace(seconds=one.seconds + 0.001, times=tuple(0.001 + time for time in one.times))
+        if {one.source // 2, one.target // 2} == {0, 2}
+        else one
+        for one in sent
+    ]
+    found = measure_variation(cluster, far)
+    assert isinstance(found, Measured)
+    assert found.value == pytest.approx(0.1 * 0.002 / 0.00233, rel=0.1)  # the same deviation over a longer mean
+
+
 def test_tuples_that_the_host_held_up_hardly_count() -> None:
     cluster, sent = timed(0.002, 0.2, repeats=200)
     late = [one._replace(times=(*one.times[:-10], *(0.5 + time for time in one.times[-10:]))) for one in sent]
@@ -118,8 +161,10 @@ def test_clocks_that_are_further_off_than_delays_tell_no_variation() -> None:
     cluster, sent = timed(1e-5, 0.2, repeats=50)
     rng = np.random.default_rng(1)
     off = [one._replace(times=tuple(time + 0.01 * rng.standard_normal() for time in one.times)) for one in sent]
-    found = measure_variation(cluster, off)
-    assert found == Left(what=VARIATION, why="clocks were further off than delays are long")
+    ahead = [one._replace(seconds=one.seconds - 1.0, times=tuple(time - 1.0 for time in one.times)) for one in sent]
+    for wrong in (off, ahead):
+        found = measure_variation(cluster, wrong)
+        assert found == Left(what=VARIATION, why="clocks were further off than delays are long")
 
 
 def test_too_few_tuples_tell_no_variation() -> None:
@@ -139,6 +184,8 @@ def test_variation_is_in_the_costs_of_real_machines_and_left_on_emulated_ones() 
     real = combine(flow.application, cluster, seen._replace(emulated=False), probe)
     assert real.costs.delay_variation == pytest.approx(0.3, rel=0.07)
     assert real.costs.delay_variation in [one.value for one in real.measured if one.what == VARIATION]
+    assert real.cluster.distances.other_host_ms == pytest.approx(2.0, rel=0.015)  # the mean; the median is 1.92
+    assert real.cluster.distances.same_host_ms == pytest.approx(1.0)  # which does not vary
     emulated = combine(flow.application, cluster, seen, probe)
     assert emulated.costs.delay_variation == 0.0
     assert VARIATION not in {one.what for one in emulated.measured}

@@ -14,7 +14,7 @@ from penstock.experiments.predictive.models import observed_loads
 from penstock.experiments.predictive.settings import DELAY_VARIATION, SOME, Setting, cases, loads_in_turn
 from penstock.experiments.predictive.visits import Site, Visit
 from penstock.model.cluster import Cluster, Distances
-from penstock.model.topology import Application, Distribution
+from penstock.model.topology import Application, Distribution, ServiceTime
 from tests.control.calibration import observed as without_spark
 from tests.experiments.predictive.test_predictive import tiny
 
@@ -68,11 +68,15 @@ def test_predicts_a_placement_nearly_as_the_truth_runs_it(setting: Setting, foun
 
 
 def other(application: Application) -> Application:
-    """Return an application that declares other costs than it has."""
+    """Return an application that declares other costs and rates than it has."""
+    service = ServiceTime(distribution=Distribution.LOGNORMAL, cv=3.0)
     return msgspec.structs.replace(
         application,
-        components=tuple(msgspec.structs.replace(one, cpu=3.0 * one.cpu) for one in application.components),
+        components=tuple(
+            msgspec.structs.replace(one, cpu=3.0 * one.cpu, service=service) for one in application.components
+        ),
         streams=tuple(msgspec.structs.replace(one, selectivity=2.0, tuple_bytes=7.0) for one in application.streams),
+        rate_tps={source.name: 1.0 for source in application.sources},
     )
 
 

@@ -165,6 +165,23 @@ def test_nothing_is_lost_but_what_was_on_a_machine_that_failed() -> None:
     assert spans[-1].in_flight == 0
 
 
+def test_frames_on_their_way_stay_in_line_when_others_between_them_are_lost() -> None:
+    """Failures take frames out of the middle of pipes that are full; those behind still find their places."""
+    far = replace(three_machines(), distances=replace(APART, other_host_ms=50.0))
+    run = Twin(word_count(200.0, (EXPONENTIAL,) * 4), far, Costs(delay_variation=1.0)).start(SLOTS, seed=6)
+    spans = []
+    for machine in ("m1", "m2", "m0") * 4:
+        spans.append(run.advance(0.5))
+        run.fail(machine)
+        spans.append(run.advance(0.1))
+        run.restore(machine)
+    run.scale(0.0)
+    spans.append(run.advance(30.0))
+    check_conservation(spans)
+    assert sum(span.lost for span in spans) > 100
+    assert spans[-1].in_flight == 0
+
+
 @pytest.mark.parametrize("value", ["-0.1", '"wide"', "inf"])
 def test_a_variation_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
     path = tmp_path / "costs.toml"

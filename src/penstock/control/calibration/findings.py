@@ -19,7 +19,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     value: float
     unit: str
-    spread: float = 0.0  # standard deviation over the tasks, pairs of slots or moves that it was measured on
+    spread: float = 0.0  # standard deviation over the tasks, slots or moves it was measured on; or standard error
     count: int = 0  # tuples, or moves, behind it
     described: float | None = None  # what was said before; None: nothing
 

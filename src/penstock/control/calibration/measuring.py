@@ -15,7 +15,14 @@ from penstock.api.dataflow import Dataflow
 from penstock.control.calibration.components import Parts, measure_parts
 from penstock.control.calibration.engine import measure_engine
 from penstock.control.calibration.findings import Calibration, Left, Measured
-from penstock.control.calibration.network import MILLISECOND, VARIATION, Found, measure_network, measure_variation
+from penstock.control.calibration.network import (
+    MILLISECOND,
+    VARIATION,
+    Found,
+    as_means,
+    measure_network,
+    measure_variation,
+)
 from penstock.control.calibration.observing import Observed, observe
 from penstock.control.calibration.probe import Probed, Site, probe
 from penstock.control.live import start
@@ -120,11 +127,12 @@ def combine(
     left: list[Left] = []
     engine, of_engine = _engine(observed, probed, left)
     parts = measure_parts(application, cluster, observed, engine, 0.0 if probed is None else probed.idle)
-    network = _network(cluster, observed, probed)
-    measured += [*parts.measured, *network.measured, *of_engine]
+    measured += parts.measured
+    delay_variation = _variation(cluster, observed, probed, measured, left)
+    network = _network(cluster, observed, probed, delay_variation)
+    measured += [*network.measured, *of_engine]
     left += [*parts.left, *network.left, *_never(observed)]
     move_s = _moves(probed, measured, left)
-    delay_variation = _variation(cluster, observed, probed, measured, left)
     costs = msgspec.structs.replace(
         engine,
         delay_variation=delay_variation,
@@ -176,14 +184,18 @@ def _engine(observed: Observed, probed: Probed | None, left: list[Left]) -> tupl
     return measure_engine(probed.worked)
 
 
-def _network(cluster: Cluster, observed: Observed, probed: Probed | None) -> Found:
-    """Return the cluster as its network was measured; real machines' slots are processes, of unknown bandwidth."""
+def _network(cluster: Cluster, observed: Observed, probed: Probed | None, variation: float) -> Found:
+    """Return the cluster as its network was measured; real machines' slots are processes, of unknown bandwidth.
+
+    A probe's times are usual ones, a twin's delays are means.
+    """
     if not observed.emulated:
         machines = tuple(msgspec.structs.replace(one, processes=one.slots) for one in cluster.machines)
         cluster = msgspec.structs.replace(cluster, machines=machines)
     if probed is None:
         return _network_without_probe(cluster, observed)
-    found = measure_network(cluster, probed.sent, probed.routes)
+    sent = as_means(cluster, probed.sent, variation, probed.routes)
+    found = measure_network(cluster, sent, probed.routes)
     if observed.emulated:
         return found
     why = "on real machines a byte's time is mostly serialisation; say it in cluster.toml where a card is the limit"

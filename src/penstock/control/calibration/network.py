@@ -4,7 +4,7 @@ The time of a tuple is linear in what is not known: a delay by how far apart its
 bytes times what a byte takes on the sender's and on the receiver's card; on a routed network, delays and bytes add up
 over the links of its way. All times together give all of it by least squares. Where they do not tell two cards apart,
 as between two machines only, the answer is the one nearest to what was described. How single tuples' times lie around
-the answer is how delays vary.
+what is usual between their slots is how delays vary: that some machines are nearer to each other than others is not.
 """
 
 import math
@@ -20,7 +20,7 @@ from penstock.model.placement import Hop
 from penstock.model.routes import BITS
 from penstock.model.slotgraph import MEGABIT, expand_slots
 from penstock.model.slotted import Longs
-from penstock.model.taskgraph import Floats
+from penstock.model.taskgraph import Bools, Floats
 
 MILLISECOND = 1e-3
 SEEN_S = 1e-6  # by which a larger tuple must be slower for its bytes to count
@@ -68,6 +68,14 @@ class _Fit(NamedTuple):
     told: Floats  # for each of those whether it is told apart
 
 
+class _Ways(NamedTuple):
+    """What may vary of tuples' times, by `Sent`; s."""
+
+    far: Bools  # whether it went to another host
+    delay: Floats  # between hosts, of all links
+    alike: Floats  # one delay that would vary as much as those of its links, which vary independently
+
+
 def measure_network(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None) -> Found:
     """Return a cluster with measured delays and bandwidths; `routes` are the ways between machines that tuples took."""
     largest = max((one.size for one in sent), default=0.0)
@@ -83,18 +91,16 @@ def measure_variation(
     Of a lognormal time that is (q3 - q1) / median = 2 sinh(0.674 σ), with σ the deviation of its logarithm. What is
     longer than usual for the host's sake hardly counts so.
     """
-    unknowns = _unknowns(cluster, max((one.size for one in sent), default=0.0))
-    fit = _fit(cluster, unknowns, sent, routes or {})
-    delays = len(DISTANCES) + (len(cluster.links) if cluster.routed else 0)
-    around = [np.empty(0)]
-    for row, one in zip(fit.rows, sent, strict=True):
-        part = (row * fit.values)[OTHER_HOST:delays]
-        alike = math.sqrt(float(part @ part))  # links' delays vary independently
-        if alike > 0:
-            around.append(1.0 + (np.array(one.times) - row @ fit.values) / alike)
-    found = np.concatenate(around)
-    if len(found) < FEWEST:
-        return Left(what=VARIATION, why=f"{len(found)} tuples went to another host; it takes {FEWEST}")
+    ways = _ways(cluster, sent, routes or {})
+    around = [
+        1.0 + (np.array(one.times) - one.seconds) / alike
+        for one, alike in zip(sent, ways.alike, strict=True)
+        if alike > 0
+    ]
+    timed = sum(len(one.times) for one, far in zip(sent, ways.far, strict=True) if far)
+    if timed < FEWEST:
+        return Left(what=VARIATION, why=f"{timed} tuples went to another host; it takes {FEWEST}")
+    found = np.concatenate(around) if around else np.zeros(1)  # where delays came out as none
     low, middle, high = np.quantile(found, [0.25, 0.5, 0.75])
     if low <= 0:
         return Left(what=VARIATION, why="clocks were further off than delays are long")
@@ -102,6 +108,27 @@ def measure_variation(
     value = math.sqrt(math.expm1(deviation**2))
     spread = value * OF_QUARTILES / math.sqrt(len(found))
     return Measured(what=VARIATION, value=value, unit="", spread=spread, count=len(found), described=0.0)
+
+
+def as_means(
+    cluster: Cluster, sent: list[Sent], variation: float, routes: dict[Hop, tuple[int, ...]] | None = None
+) -> list[Sent]:
+    """Return the mean times of tuples whose median ones are given, by how delays between hosts vary.
+
+    The mean of a lognormal time is √(1 + v²) times its median, v being its deviation over its mean.
+    """
+    ways = _ways(cluster, sent, routes or {})
+    longer = np.hypot(ways.delay, variation * ways.alike) - ways.delay
+    return [one._replace(seconds=one.seconds + float(more)) for one, more in zip(sent, longer, strict=True)]
+
+
+def _ways(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Ways:
+    """Tell what varies of the ways that tuples took."""
+    fit = _fit(cluster, _unknowns(cluster, max((one.size for one in sent), default=0.0)), sent, routes)
+    delays = len(DISTANCES) + (len(cluster.links) if cluster.routed else 0)
+    between, values = fit.rows[:, OTHER_HOST:delays], fit.values[OTHER_HOST:delays]
+    alike = np.linalg.norm(between * values, axis=1)
+    return _Ways(between.sum(axis=1) > 0, between @ values, alike)
 
 
 def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Fit:

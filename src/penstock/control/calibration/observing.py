@@ -33,9 +33,7 @@ class Observed(NamedTuple):
     services: pd.DataFrame  # a row a component and worker: count, mean, deviation, log_mean, log_deviation; s
     streams: pd.DataFrame  # a row a stream: count, bytes (mean of those that have any), remote (share)
     trees: pd.DataFrame  # of complete trees, a row a stream and a row a component: followed (tuples)
-    ways: (
-        pd.DataFrame
-    )  # a row a pair of tasks, their workers, and number of bytes: count; s on the way: median, low, times
+    ways: pd.DataFrame  # a row a pair of tasks, their workers and number of bytes: count; median, low, times in s
 
 
 def observe(

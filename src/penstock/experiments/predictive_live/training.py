@@ -13,6 +13,7 @@ from penstock.control.exploration.twin import explore_twin
 from penstock.estimate.latency_models import save_models
 from penstock.experiments.predictive_live.settings import Setting
 from penstock.experiments.predictive_live.visits import Tell
+from penstock.model.errors import InvalidInput
 from penstock.pipeline.job import run_pipeline
 from penstock.pipeline.training import train_latency
 
@@ -33,10 +34,13 @@ def learn(spark: SparkSession, setting: Setting, folder: Path, placements: int, 
     records, tables, models = folder / "explored", folder / "tables", folder / "models.npz"
     records.mkdir(parents=True)
     tell(f"exploring {placements} placements in the twin")
-    explore_twin(
+    explored = explore_twin(
         setting.application, setting.cluster, records, placements=placements, hold_s=HOLD_S, settle_s=SETTLE_S,
         window_s=HOLD_S, factors=FACTORS, sample_tps=FOLLOWED_TPS, seed=seed,
     )  # fmt: skip
+    if explored.stopped:  # models of fewer placements are not those that were asked for
+        problem = f"{len(explored.runs)} of {placements} were tried: {explored.stopped}"
+        raise InvalidInput("placements", f"{problem}; run it again")
     tell("through the pipeline")
     run_pipeline(spark, records, tables, window_s=HOLD_S)
     tell("training")

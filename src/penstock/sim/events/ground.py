@@ -79,8 +79,8 @@ class Ways:
             byte_s = np.concatenate([np.repeat(of_card, ABROAD), of_card])
             latency = np.concatenate([np.tile([delay[2], delay[3]], machines), np.zeros(machines)])
             far = np.concatenate([np.tile([False, True], machines), np.zeros(machines, dtype=np.bool_)])
-        near = np.zeros(len(inside))
-        return np.r_[nothing, card], np.r_[near, byte_s], np.r_[inside, latency], np.r_[near > 0, far]
+        free, constant = np.zeros(len(inside)), np.zeros(len(inside), dtype=np.bool_)
+        return np.r_[nothing, card], np.r_[free, byte_s], np.r_[inside, latency], np.r_[constant, far]
 
     def find(self, stream: int, here: int, there: int) -> int:
         """Return where in `pipes` the way of a stream from slot to slot begins."""
