@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 from penstock.model.kernel import interpreted, kernel, preparing
 
 
@@ -13,3 +17,30 @@ def test_the_time_that_kernels_take_to_be_ready_is_told_apart() -> None:
         compiled(2.5)
     assert first.seconds > 0
     assert second.seconds == 0
+
+
+TWO = """
+import logging
+logging.basicConfig(level=logging.INFO)
+from penstock.model.kernel import kernel
+
+@kernel
+def double(value: float) -> float:
+    return 2 * value
+
+@kernel
+def triple(value: float) -> float:
+    return 3 * value
+
+double(1.5), triple(1.5)
+"""
+
+
+def test_it_is_told_once_that_something_is_compiled_and_not_when_it_has_been(tmp_path: Path) -> None:
+    script = tmp_path / "two.py"
+    script.write_text(TWO, encoding="utf-8")
+    first, second = (
+        subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stderr for _ in range(2)
+    )
+    assert first.count("compiling inner loops for this machine") == 1
+    assert "compiling" not in second

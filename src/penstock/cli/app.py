@@ -70,6 +70,8 @@ def main() -> None:
     from penstock.cli import commands  # noqa: F401  registers them
 
     logging.getLogger().addFilter(worth_telling)
+    if sys.stderr.isatty():
+        _tell_of_compiling()
     try:
         code = app(prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
@@ -89,6 +91,14 @@ def main() -> None:
             _end("error: output: no space is left where it goes; make room", 2)
         raise
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell_of_compiling() -> None:
+    """Have the user at the terminal know why the first command of its kind takes long."""
+    log, teller = logging.getLogger("penstock.model.kernel"), logging.StreamHandler()
+    log.setLevel(logging.INFO)
+    log.addHandler(teller)
+    log.propagate = False
 
 
 def worth_telling(record: logging.LogRecord) -> bool:

@@ -5,13 +5,15 @@ process compiles nothing that an earlier one has compiled. `interpreted(kernel)`
 (The cache knows a kernel by its own file: after editing one that kernels in other files call, `make clean`.)
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-from numba.core.event import TimingListener, install_listener
+from numba.core.event import Event, Listener, TimingListener, install_listener, register
 
+_LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -32,6 +34,24 @@ def lean(function: Callable[P, R]) -> Callable[P, R]:
     For kernels only: called from Python it would never let go of a random generator.
     """
     return cast(Callable[P, R], numba.njit(**_LEAN)(function))
+
+
+class _Announcer(Listener):
+    """Tells that there is something to compile, when the first of it is: that may take a minute."""
+
+    told = False
+
+    def on_start(self, event: Event) -> None:
+        """Tell it, once."""
+        if not self.told:
+            self.told = True
+            _LOG.info("compiling inner loops for this machine, once after installation; it may take a minute …")
+
+    def on_end(self, event: Event) -> None:
+        """Say nothing: what it was compiled for comes next."""
+
+
+register("numba:compile", _Announcer())
 
 
 class Preparation(TimingListener):
