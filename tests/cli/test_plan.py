@@ -112,12 +112,13 @@ def test_a_mistake_in_the_options_is_told_in_one_line_too(penstock: Penstock, ar
     assert "--help" in ran.err
 
 
-def test_a_narrow_terminal_keeps_the_names_of_the_policies(penstock: Penstock) -> None:
+@pytest.mark.parametrize("policy", ["round-robin", "predictive-search"])
+def test_a_narrow_terminal_keeps_the_names_of_the_policies(policy: str) -> None:
     environment = {**os.environ, "COLUMNS": "60"}
     command = [sys.executable, "-c", "from penstock.cli import main; main()", "plan", "word-count", "li-10",
-               "--policy", "round-robin"]  # fmt: skip
+               "--policy", policy]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert "round-robin ★" in ran.stdout
+    assert f"{policy} ★" in ran.stdout
 
 
 def test_explain_names_the_bottleneck_and_a_relief(penstock: Penstock) -> None:
@@ -184,7 +185,10 @@ def test_a_mistake_that_only_shows_beside_the_cluster_names_the_file(penstock: P
             "routing: stream split->count is grouped by fields",
         ),
         (("--sending", "random"), "sending: it is kept in a saved plan, got 'random' without one; add --save FILE"),
-        (("--slot-ms", "0", "--save", "plan.toml"), "--slot-ms: expected a number > 0, got 0"),
+        (
+            ("--slot-ms", "0", "--save", "plan.toml"),
+            "--slot-ms: expected a number > 0, got 0; choose another, or leave it out",
+        ),
         (("--slot-ms", "5", "--save", "plan.toml"), "--slot-ms: no policy is in force that decides once a slot, got 5"),
         (
             ("--routing", "partial-key", "--save", "plan.toml"),

@@ -182,7 +182,7 @@ def test_tuples_that_are_served_before_they_come_can_be_drawn(penstock: Penstock
         (["--policy", "flink", "--plan", "plan.toml"], "expected a plan or a policy"),
         (["--plan", "/nowhere.toml"], "/nowhere.toml: cannot be read"),
         (["--policy", "nobody"], "no policy is named 'nobody'"),
-        (["--slot-ms", "0"], "--slot-ms: expected a number of milliseconds > 0, got 0"),
+        (["--slot-ms", "0"], "--slot-ms: expected a number of milliseconds > 0, got 0; choose another"),
         (["--link", "0"], "--link: expected a number ≥ 1, got '0' (see penstock simulate --help)"),
         (["--slots", "many"], "--slots: expected a whole number, got 'many'"),
         (["--arrivals", "nowhere.csv"], "arrivals: no file is named 'nowhere.csv', and no process; there are"),

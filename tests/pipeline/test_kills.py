@@ -61,6 +61,7 @@ def start_and_kill(came: Path, output: Path, mode: str, random: Random) -> list[
             time.sleep(late)
         finally:
             os.killpg(job.pid, signal.SIGKILL)
+    assert len(steps) == until or "ended" in steps, f"it failed by itself after {steps}"
     return steps
 
 

@@ -89,9 +89,9 @@ def _change(what: str, file: Path, as_json: bool, change: "Callable[[Book, str],
         return
     console.print(f"{what}; {file} is at version {after.version}", soft_wrap=True)
     name = element_of(after, element)
-    if name not in after.failed and name in after.unusable:
-        ends = " and ".join(end for end in after.ends[name] if end in after.failed)
-        console.print(f"[yellow]it stays unusable until {ends} is restored, too[/]", soft_wrap=True)
+    if name not in after.failed and (ends := after.failed_ends(name)):
+        are = "is" if len(ends) == 1 else "are"
+        console.print(f"[yellow]it stays unusable until {' and '.join(ends)} {are} restored, too[/]", soft_wrap=True)
     if not rates and not short:
         console.print("[dim]no rate changes[/]")
     print_changes(rates, short)

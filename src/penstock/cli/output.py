@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 NARROWEST = 80  # columns that tables are laid out for at least; a narrower terminal wraps their lines
+UNBOUNDED = 10_000  # columns, to measure what a table would like to have
 
 
 class Terminal(Console):
@@ -55,6 +57,13 @@ def table(*columns: str, title: str | None = None, left: tuple[str, ...] = ()) -
             min_width=12 if number == 0 else None,
         )
     return made
+
+
+def fitted(rows: Table) -> Table:
+    """Return a table with less room between its columns where it is too wide, before a name has to be folded."""
+    if Measurement.get(console, console.options.update(max_width=UNBOUNDED), rows).maximum > console.width:
+        rows.padding = (0, 1, 0, 0)
+    return rows
 
 
 def policy_cell(spec: str, best: bool) -> str:

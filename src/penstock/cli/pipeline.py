@@ -38,7 +38,7 @@ def run(
             "--input", metavar="DIR", help="A run's folder, one of telemetry, or one that holds runs' folders."
         ),
     ],
-    output: Annotated[Path, typer.Option(metavar="DIR", help="A folder for the tables.")],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="A folder for the tables, not in that of --input.")],
     stream: Annotated[
         bool, typer.Option("--stream", help="Take only files that were not taken before, as a stream that then ends.")
     ] = False,
@@ -75,13 +75,14 @@ def _run(
 ) -> "Summary":
     from penstock.cli.counting import spinning
     from penstock.cli.output import errors
-    from penstock.pipeline.job import SETTINGS, check, run_pipeline
+    from penstock.pipeline.job import SETTINGS, check, refuse_within, run_pipeline
     from penstock.pipeline.session import session
     from penstock.runtime.folder import refuse_unwritable
 
     refuse_master(master)
     refuse_unwritable(output, "--output")
-    check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
+    place, _ = check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
+    refuse_within(output, telemetry, place)
     with spinning("starting Spark", quiet) as tell, session("pipeline", master, settings=SETTINGS) as spark:
         if not quiet and not errors.is_terminal:
             errors.print(f"reading {telemetry} on {spark.sparkContext.master}", markup=False, soft_wrap=True)

@@ -145,7 +145,7 @@ def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Ite
 
 
 def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", explain: bool) -> None:
-    from penstock.cli.output import console, duration, number, policy_cell, size, table
+    from penstock.cli.output import console, duration, fitted, number, policy_cell, size, table
     from penstock.cli.predicted import print_cautions, print_paths, print_training
 
     topology, cluster = planner.topology, planner.cluster
@@ -186,7 +186,7 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
             duration(decision.seconds),
         )
     console.print(f"[bold]{title}[/]\n")
-    console.print(rows)
+    console.print(fitted(rows))
     for decision in decisions:
         reason = getattr(decision.result, "reason", "")
         if reason:

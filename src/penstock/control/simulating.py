@@ -108,7 +108,8 @@ class Setting:
 
     def __post_init__(self) -> None:
         if not 0 < self.slot_ms < np.inf:
-            raise InvalidInput("slot_ms", f"expected a number of milliseconds > 0, got {self.slot_ms:g}")
+            problem = f"expected a number of milliseconds > 0, got {self.slot_ms:g}; choose another, or leave it out"
+            raise InvalidInput("slot_ms", problem)
         if self.link is not None and self.link < 1:
             raise InvalidInput("link", f"expected 1 tuple a slot or more, got {self.link}")
 

@@ -143,6 +143,10 @@ class Book(Entity, frozen=True, dict=True):
         """Return whether all that a path needs works: its elements, and the switches that its links lead to."""
         return self.unusable.isdisjoint(path.load)
 
+    def failed_ends(self, link: str) -> tuple[str, ...]:
+        """Return which ends of a link have failed; none of what is no link."""
+        return tuple(end for end in self.ends.get(link, ()) if end in self.failed)
+
     def failed_of(self, path: BookedPath) -> tuple[str, ...]:
         """Return what has failed of all that a path needs."""
         needed = dict.fromkeys(part for name in path.elements for part in (name, *self.ends.get(name, ())))

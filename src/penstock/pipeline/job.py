@@ -90,6 +90,7 @@ def run_pipeline(
     """
     begun = time.monotonic()
     folder, below = check(Path(input), window_s, lateness_s, follow)
+    refuse_within(Path(output), Path(input), folder)
     mode = "stream" if stream or follow else "batch"
     wanted = Manifest(mode=mode, input=str(folder.resolve()), window_s=window_s, lateness_s=lateness_s)
     with locked(Path(output)):
@@ -308,6 +309,15 @@ def check(folder: Path, window_s: float, lateness_s: float, follow: bool = False
     if not follow:
         _files(*where)
     return where
+
+
+def refuse_within(output: Path, *read: Path) -> None:
+    """Refuse tables in a folder that is read, or below one: what is made would lie among what it is made of."""
+    for folder in read:
+        if output.resolve().is_relative_to(folder.resolve()):
+            raise FileProblem(
+                f"{output}: cannot be for the tables, it is in {folder}, which is read; choose another folder"
+            )
 
 
 def _files(folder: Path, below: str) -> list[Path]:

@@ -106,6 +106,7 @@ def test_closes_while_it_waits_for_lines_or_for_room(server: socket.socket) -> N
     assert full.woken.wait(PATIENCE)
     for reading in (waiting, full):
         reading.close()
+        reading.source._thread.join(PATIENCE)  # which it is left to do where it was still about to read
         assert not reading.source._thread.is_alive()
 
 

@@ -183,3 +183,31 @@ def test_more_paths_are_offered_where_as_many_as_were_allowed_are_too_few() -> N
     remedy = of_kind(found, RemedyKind.PATHS)
     assert (remedy.before, remedy.after) == (1, 2)
     assert isinstance(admit(book(), application(rate=12.0), paths=2), Admitted)
+
+
+def test_as_many_paths_are_offered_as_have_to_be_looked_for_though_fewer_are_kept() -> None:
+    """The wide way comes first and often fails; what is kept in the end is the narrow one alone."""
+    start = book()
+    links = tuple(
+        replace(link, failure_probability=0.05 if link.bandwidth_mbps == 10 else 0.0) for link in start.cluster.links
+    )
+    often, wanted = (
+        replace(start, cluster=replace(start.cluster, links=links)),
+        application(rate=1.0, availability=0.99),
+    )
+    found = admit(often, wanted, paths=1)
+    assert isinstance(found, Refused)
+    remedy = of_kind(found, RemedyKind.PATHS)
+    assert (remedy.before, remedy.after) == (1, 2)
+    enough = admit(often, wanted, paths=2)
+    assert isinstance(enough, Admitted)
+    assert len(enough.booking.paths) == 1
+
+
+def test_best_effort_is_offered_more_paths_too_where_they_would_work_often_enough() -> None:
+    often, wanted = book(fails=0.1), application(availability=0.95)
+    found = admit(often, wanted, paths=1)
+    assert isinstance(found, Refused)
+    assert "0.9 of the time with 1 path, as many as are allowed, not for 0.95" in found.reason
+    assert found.reason.endswith("2 paths instead of 1 would do")
+    assert isinstance(admit(often, wanted, paths=2), Admitted)

@@ -4,6 +4,7 @@ import pytest
 
 from penstock.control.book import Admitted, Refused, RemedyKind, admit, fail, replan, restore, set_capacity, usage
 from penstock.model.book import Book
+from penstock.model.cluster import Cluster, Link
 from penstock.model.errors import InvalidInput, UnknownName
 from tests.control.book.cases import application, switched
 
@@ -63,6 +64,17 @@ def test_planning_again_goes_round_a_failed_switch_or_names_it() -> None:
     assert isinstance(admit(restore(broken, "east").book, application("more", rate=6.0)), Admitted)
 
 
+def test_where_some_of_a_rate_is_carried_what_has_failed_is_said_to_limit_it() -> None:
+    ends = (("a", "d", 10.0), ("a", "x", 4.0), ("x", "y", 4.0), ("y", "d", 4.0))
+    links = tuple(Link(source=u, target=v, bandwidth_mbps=width) for u, v, width in ends)
+    machines = tuple(machine for machine in switched().cluster.machines if machine.name in ("a", "d"))
+    round_about = Book(cluster=Cluster(name="round", machines=machines, switches=("x", "y"), links=links))
+    found = admit(fail(round_about, "a--d").book, application(rate=6.0, work=0.01))
+    assert isinstance(found, Refused)
+    assert found.binding == "a--d"
+    assert "carries 4/s of 6/s, limited by a--d (it has failed); restoring a--d would let it in" in found.reason
+
+
 def test_a_network_without_its_switches_is_refused_with_what_has_failed() -> None:
     dark = fail(fail(switched(), "east").book, "west").book
     for asked in (application(rate=1.0), application()):
@@ -99,6 +111,8 @@ def test_refuses_what_makes_no_sense_for_a_switch() -> None:
         fail(fail(book, "east").book, "east")
     with pytest.raises(InvalidInput, match="'east--b' has not failed itself, but east has; restore that"):
         restore(fail(book, "east").book, "east--b")
+    with pytest.raises(InvalidInput, match="'east--b' has not failed itself, but east and b have; restore them"):
+        restore(fail(fail(book, "east").book, "b").book, "east--b")
     with pytest.raises(UnknownName, match=r"no machine, switch or link 'eats'; did you mean east\?"):
         fail(book, "eats")
     with pytest.raises(InvalidInput, match=r"capacities.east: 'east' is a switch"):

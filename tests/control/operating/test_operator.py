@@ -388,7 +388,24 @@ def test_keeps_to_a_lower_limit_that_somebody_set_and_takes_a_higher_one_back(be
         assert run.limits == pytest.approx({"in": booked})
     somebody_sets(**{"in": booked * 10})
     assert run.limits == pytest.approx({"in": booked})
-    assert any("that is taken back" in text for text in bench.told)
+    assert bench.told[-2].endswith("/s is booked; what is higher is taken back")
+    somebody_sets(**{"in": booked / 5})
+    somebody_sets(**{"in": booked})
+    assert bench.told[-1].endswith("/s is booked")
+
+
+def test_a_lower_limit_that_comes_just_before_the_booked_rate_changes_stands(bench: Bench) -> None:
+    alone = bench.save(admitted(EMPTY, ALPHA.application, paths=1))
+    bench.settle()
+    (run,) = bench.runs
+    booked = alone["alpha"].rate_tps
+    run.limits = {"in": booked / 5}
+    slower = set_capacity(set_capacity(alone, "src--w1", 2e-4).book, "src--w2", 2e-4).book
+    changed = bench.save(replace(slower, version=alone.version + 1))
+    assert booked / 5 < changed["alpha"].rate_tps < 0.9 * booked
+    bench.settle()
+    assert run.limits == {"in": booked / 5}
+    assert "what is lower stands while its run goes on" in " ".join(bench.told)
 
 
 def test_a_run_that_did_not_take_a_limit_is_not_taken_to_be_limited_by_somebody(bench: Bench) -> None:

@@ -138,7 +138,8 @@ def _why(book: Book, request: Request, found: Attempt) -> tuple[str, str]:
         number += ", as many as are allowed,"
     if wanted is not None and sum(found.rates) < wanted * (1 - 1e-9):
         binding = shortage.elements[0] if shortage and shortage.elements else found.paths[-1].limit
-        full = f" ({who})" if (who := fully_booked(book, binding)) else ""
+        became = "it has failed" if binding in book.failed else fully_booked(book, binding)
+        full = f" ({became})" if became else ""
         return f"{number} {verb} {sum(found.rates):.4g}/s of {wanted:g}/s, limited by {binding}{full}", binding
     weakest = by_gain(book, request, found.paths, None if wanted is None else found.rates)
     binding = weakest[0] if weakest else ""

@@ -73,11 +73,10 @@ def restore(book: Book, element: str) -> Changed:
     """Mark what has failed as working again; a link is of use only when its ends work, too."""
     book.refuse_unknown("element", element)
     if element not in book.failed:
-        ends = " and ".join(end for end in book.ends.get(element, ()) if end in book.failed)
-        why = (
-            f"has not failed itself, but {ends} has; restore that" if ends else "has not failed; nothing is to restore"
-        )
-        raise InvalidInput("element", f"{element!r} {why}")
+        why = "; there is nothing to restore"
+        if ends := book.failed_ends(element):
+            why = f" itself, but {' and '.join(ends)} {'has; restore that' if len(ends) == 1 else 'have; restore them'}"
+        raise InvalidInput("element", f"{element!r} has not failed{why}")
     return _changed(book, replace(book, failed=tuple(other for other in book.failed if other != element)))
 
 

@@ -91,10 +91,8 @@ def remedies(book: Book, request: Request, refused: Attempt) -> tuple[Remedy, ..
     For best effort, where there is no path, any capacity at all is enough for a rate.
     """
     trials = Trials(book, request)
-    found = [_restored(trials, refused)]
+    found = [_restored(trials, refused), _more_paths(trials, refused)]  # what takes few trials, as they are limited
     if request.application.guaranteed_tps is not None:
-        # First what takes few trials, as they are limited.
-        found.append(_more_paths(trials, refused))
         released = _released(trials, refused)
         rate = _best_rate(trials, refused) if len(refused.paths) <= MOST_PATHS else None
         more = [_more_of(trials, element) for element in _in_the_way(trials, refused)[:MOST_ALONE]]
@@ -143,10 +141,15 @@ def _more_paths(trials: Trials, refused: Attempt) -> Remedy | None:
     request = trials.request
     if len(refused.paths) < request.paths or request.paths >= MOST_PATHS:
         return None
-    found = trials.attempt(trials.room, request._replace(paths=MOST_PATHS))
-    if found is None or not found.met:
+
+    def enough(number: int) -> bool:
+        return trials.met(trials.room, request._replace(paths=number))
+
+    if not enough(MOST_PATHS):
         return None
-    number = len(found.paths)
+    # Fewer may be kept in the end, but the others have to be looked for.
+    fewer = range(request.paths + 1, MOST_PATHS)
+    number = fewer.start + bisect_left(fewer, True, key=enough)
     return Remedy(RemedyKind.PATHS, "", request.paths, number, f"{number} paths instead of {request.paths} would do")
 
 

@@ -12,7 +12,8 @@ from threading import Event, Lock, Thread
 
 from penstock.control.book.file import BookFile
 from penstock.control.operating.launching import Flows, Launch, PathRun, Start, workers_of
-from penstock.control.operating.operator import DRAIN_S, REST_S, Operator, Scale
+from penstock.control.operating.operator import DRAIN_S, Operator, Scale
+from penstock.control.operating.outcomes import REST_S
 from penstock.control.operating.state import OperatorState, logs_folder, state_file
 from penstock.control.sessions import session
 from penstock.model.cluster import Cluster

@@ -21,7 +21,8 @@ from threading import Thread
 
 from penstock.control.book.file import BookFile
 from penstock.control.operating.applications import LiveApplication
-from penstock.control.operating.launching import Flows, PathRun, Start, find_flow, launch, limits_of, machines_of, shape
+from penstock.control.operating.launching import Flows, PathRun, Start, find_flow, launch, limits_of, shape
+from penstock.control.operating.outcomes import REST_S, Outcomes, tps
 from penstock.control.operating.paths import Begun, Goal, LivePath, Manner, Over, begin, finish, in_a_line, stop
 from penstock.control.operating.remembering import Key, Remembered
 from penstock.control.operating.state import OperatorState, Phase
@@ -31,9 +32,6 @@ from penstock.model.errors import PenstockError
 
 DRAIN_S = 30.0  # for a path that is not wanted any more to process what is in flight
 STOP_S = 30.0  # for a run that was stopped to end; after that it is stuck
-REST_S = 5.0  # before a run that has failed is started again; twice as long each time that it fails again
-LONGEST_REST_S = 120.0
-SOUND_S = 60.0  # a run that went on for so long has not failed again
 LOOK_S = 1.0  # between two looks at the runs' figures
 
 Spawn = Callable[[Callable[[], None]], None]
@@ -73,7 +71,8 @@ class Operator:
         self.applications: dict[Key, LiveApplication] = {}
         self._flows, self._start = flows, start
         self._tell, self._clock, self._spawn, self._scale = tell, clock, spawn, scale
-        self._drain_s, self._stop_s, self._rest_s = drain_s, stop_s, rest_s
+        self._drain_s, self._stop_s = drain_s, stop_s
+        self._outcomes = Outcomes(tell, clock, rest_s)
         self._done: SimpleQueue[tuple[LivePath, Begun | Over]] = SimpleQueue()
         self._signature: tuple[int, ...] = ()  # of the file that was read
         self._problem = ""  # with the book
@@ -242,7 +241,7 @@ class Operator:
             self._tell(f"warning: {application.name}: path {path.called} cannot be run: {problem}")
             return
         except Exception as error:  # of users' sources, or of the disk: others must not suffer from it
-            self._does_not_start(application, path, in_a_line(error))
+            self._outcomes.does_not_start(application, path, in_a_line(error))
             return
         path.busy, path.phase, path.limits = True, Phase.STARTING, prepared.limits
         path.heard, path.lower = True, {}
@@ -250,10 +249,14 @@ class Operator:
 
     def _limit(self, application: LiveApplication, path: LivePath, run: PathRun) -> None:
         """Have a run keep to the rate that its path has in the book, or to less where somebody has set that."""
-        limits = path.allowed(limits_of(application.booking, path.booked))
+        wanted = limits_of(application.booking, path.booked)
+        if path.allowed(wanted) == path.limits:
+            return
+        self._look_at(application, path)  # what somebody has set since the last look must not be lost
+        limits = path.allowed(wanted)
         if limits == path.limits:
             return
-        before, path.limits, path.heard = _limit(path.limits), limits, False
+        before, path.limits, path.heard = _told(path.limits), limits, False
         try:
             run.limit(limits)
             path.heard = True
@@ -261,8 +264,8 @@ class Operator:
             self._tell(f"warning: {application.name}: path {path.name} keeps its rate: {in_a_line(error)}")
             return
         booked, now = path.booked.rate_tps, sum(limits.values())
-        limited = f" of the {_tps(booked)} booked" if path.lower and now < booked else ""
-        self._tell(f"{application.name}: path {path.name} now at {_tps(now)}{limited}, was {before}")
+        limited = f" of the {tps(booked)} booked" if path.lower and now < booked else ""
+        self._tell(f"{application.name}: path {path.name} now at {tps(now)}{limited}, was {before}")
 
     def _finish(self, application: LiveApplication, path: LivePath, manner: Manner) -> None:
         run, name, splits, within, patience = path.run, path.name, application.splits, self._drain_s, self._stop_s
@@ -287,65 +290,9 @@ class Operator:
             if application is None:  # it was left to itself
                 continue
             if isinstance(result, Begun):
-                self._begun(application, path, result)
+                self._outcomes.begun(application, path, result)
             else:
-                self._over(application, path, result)
-
-    def _begun(self, application: LiveApplication, path: LivePath, result: Begun) -> None:
-        if result.run is None:
-            self._does_not_start(application, path, result.problem)
-            if result.kept:
-                self._tell(f"warning: {application.name}: path {path.name} gives nothing back: {result.kept}")
-            if result.returned:
-                self._tell(f"{application.name}: path {path.name}: given back: {_tuples(result.returned)}")
-                application.revive()
-            return
-        path.run, path.phase, path.note, path.begun_at = result.run, Phase.RUNNING, "", self._clock()
-        where, rate = ", ".join(machines_of(path.booked)), _tps(sum(path.limits.values()))
-        self._tell(f"{application.name}: path {path.name} runs on {where} at {rate}, run {result.run.folder.name}")
-
-    def _over(self, application: LiveApplication, path: LivePath, result: Over) -> None:
-        if result.stuck:
-            self._stuck(application, path, result.problem)
-            return
-        path.run, path.seen = None, None
-        told = self._became(application, path, result)
-        if result.problem:
-            self._tell(
-                f"warning: {application.name}: path {path.name} {told}; nothing was given back: {result.problem}"
-            )
-            return
-        back = f"; given back: {_tuples(result.returned)}" if result.returned else ""
-        self._tell(f"{application.name}: path {path.name} {told}{back}")
-        if result.returned and path.phase is not Phase.ENDED:
-            application.revive()
-
-    def _became(self, application: LiveApplication, path: LivePath, result: Over) -> str:
-        """Set what a path is about after its run, and return how that has ended."""
-        if self._clock() - path.begun_at >= SOUND_S:
-            path.mishaps = 0
-        if result.error:
-            self._rest(path, result.error)
-            return f"has failed, {result.error}"
-        if result.manner is not Manner.COLLECT:
-            path.phase = Phase.WAITING
-            return "was drained" if result.manner is Manner.DRAIN else "was stopped"
-        if application.exhausted():
-            path.phase = Phase.ENDED
-            return "has come to its end"
-        self._rest(path, "it was ended from outside")
-        return f"was ended from outside, though there is more to read; {self._again(path)}"
-
-    def _stuck(self, application: LiveApplication, path: LivePath, problem: str) -> None:
-        """Keep hold of a run that does not end; where all is to end, let go of it."""
-        if self._ending:
-            path.run = None
-            later = "it is left to itself, and the next operator gives back what it leaves undone"
-        else:
-            self._rest(path, problem)
-            path.phase = Phase.STUCK
-            later = self._again(path)
-        self._tell(f"warning: {application.name}: path {path.name} does not end, {problem}; {later}")
+                self._outcomes.over(application, path, result, ending=self._ending)
 
     def _abandon(self) -> None:
         """Leave what has not ended in time to itself: whoever hurries is to come to an end."""
@@ -353,20 +300,6 @@ class Operator:
             for path in application.paths:
                 self._tell(f"warning: {application.name}: path {path.called} has not ended and is left to itself")
         self.applications.clear()
-
-    def _does_not_start(self, application: LiveApplication, path: LivePath, problem: str) -> None:
-        self._rest(path, problem)
-        if path.goal is Goal.RUN:
-            text = f"path {path.called} does not start, {self._again(path)}: {problem}"
-            self._tell(f"warning: {application.name}: {text}")
-
-    def _again(self, path: LivePath) -> str:
-        return f"it is tried again in {path.again_at - self._clock():.0f} s"
-
-    def _rest(self, path: LivePath, problem: str) -> None:
-        rest = min(self._rest_s * 2.0**path.mishaps, LONGEST_REST_S)
-        path.phase, path.note, path.mishaps = Phase.RESTING, problem, path.mishaps + 1
-        path.again_at = self._clock() + rest
 
     # What is told of it
 
@@ -377,19 +310,22 @@ class Operator:
             self._looked = now
             for application in self.applications.values():
                 for path in application.paths:
-                    with self._telling():
-                        if path.look(limits_of(application.booking, path.booked)):
-                            self._limited(application, path)
+                    self._look_at(application, path)
         elif self._written is not None and self.state().standing == self._written.standing:
             return
         if self.book is not None:
             self._keep()
 
-    def _limited(self, application: LiveApplication, path: LivePath) -> None:
-        """Tell of a limit that was set by others; one that is too high is taken back by the next step."""
-        what = f"was set to {_limit(path.limits)} by somebody else, where {_tps(path.booked.rate_tps)} is booked"
-        said = "what is lower stands while its run goes on" if path.lower else "that is taken back"
-        self._tell(f"{application.name}: path {path.name} {what}; {said}")
+    def _look_at(self, application: LiveApplication, path: LivePath) -> None:
+        """Ask a path's run how it is, and tell of a limit that others have set; `_limit` sees to one too high."""
+        with self._telling():
+            wanted = limits_of(application.booking, path.booked)
+            if not path.look(wanted):
+                return
+            what = f"was set to {_told(path.limits)} by somebody else, where {tps(path.booked.rate_tps)} is booked"
+            lower = "; what is lower stands while its run goes on" if path.lower else ""
+            higher = "; what is higher is taken back" if path.allowed(wanted) != path.limits else ""
+            self._tell(f"{application.name}: path {path.name} {what}{lower}{higher}")
 
     def _keep(self) -> None:
         self._written = self.state()
@@ -415,13 +351,5 @@ def _signature(path: Path) -> tuple[int, ...]:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _tuples(count: int) -> str:
-    return "1 tuple" if count == 1 else f"{count:,} tuples"
-
-
-def _limit(limits: Mapping[str, float]) -> str:
-    return _tps(sum(limits.values())) if limits else "no limit"
-
-
-def _tps(rate: float) -> str:
-    return f"{rate:.4g}/s"
+def _told(limits: Mapping[str, float]) -> str:
+    return tps(sum(limits.values())) if limits else "no limit"
