@@ -51,7 +51,7 @@ class _Announcer(Listener):
         """Say nothing: what it was compiled for comes next."""
 
 
-register("numba:compile", _Announcer())
+register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
 
 
 class Preparation(TimingListener):
