@@ -15,13 +15,13 @@ from penstock.control.loop.replaying import replay
 from penstock.estimate.latency import LatencyModel, Loads, load_models, save_models
 from penstock.model.errors import UnknownName
 from penstock.model.instance import Instance
-from tests.control.loop.fake_plant import APPLICATION, CLUSTER, START, FakePlant
+from tests.control.loop.fake_plant import APPLICATION, CLUSTER, SEARCH, START, FakePlant
 from tests.estimate.latency_cases import random_models
 
 SCATTERED = {**START, "in[0]": "m1/0", "out[0]": "m1/1", "work[0]": "m0/0", "work[2]": "m0/1"}
 
 
-def inputs(policy: str = "local-search", most: int = 10, **changes: object) -> Inputs:
+def inputs(policy: str = SEARCH, most: int = 10, **changes: object) -> Inputs:
     seen = [Reading(at=1.0, seconds=1.0, count=9, mean_s=0.1, rates={"in": 100.0})]
     made = Inputs(
         policy=policy, objective="delay", seed=1, placement=SCATTERED, rates={"in": 100.0}, readings=seen,
@@ -36,7 +36,7 @@ def test_proposes_the_moves_of_a_policy_with_their_relative_gain() -> None:
     assert found.gain > 0.3
     stay, policy, *parts = found.alternatives
     assert (stay.name, stay.moves, stay.gain) == ("stay", 0, 0.0)
-    assert policy.name == "local-search"
+    assert policy.name == SEARCH
     (chosen,) = [one for one in found.alternatives if one.chosen]
     assert (chosen.moves, chosen.gain) == (len(found.moves), found.gain)
     assert parts[-1].moves == len(parts)
@@ -70,7 +70,7 @@ def test_a_placement_in_names_becomes_a_plan_that_fits() -> None:
     assert (plan.policy, plan.seed) == ("p", 3)
 
 
-@pytest.mark.parametrize("policy", ["local-search", "predictive-search"])
+@pytest.mark.parametrize("policy", [SEARCH, "predictive-search"])
 def test_with_latency_models_the_gain_is_of_the_predicted_latency(tmp_path: Path, policy: str) -> None:
     file = tmp_path / "models.npz"
     instance = Instance(APPLICATION, CLUSTER)
@@ -94,7 +94,7 @@ def ledger(tmp_path: Path) -> Path:
     plant = FakePlant(lambda placed: 0.1 + 0.1 * len({slot.partition("/")[0] for slot in placed.values()}))
     plant.placed = dict(SCATTERED)
     path = tmp_path / "decisions.jsonl"
-    settings = Settings(policy="local-search", seed=4)
+    settings = Settings(policy=SEARCH, seed=4)
     Autopilot(plant, settings, guard=Guard(interval_s=1.0), ledger=Ledger(path)).run(100.0)
     return path
 

@@ -13,7 +13,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
 from penstock.model.topology import Application
 from penstock.sim.events import Twin
-from tests.control.loop.fake_plant import APPLICATION, CLUSTER
+from tests.control.loop.fake_plant import APPLICATION, CLUSTER, SEARCH
 
 GUARD = Guard(interval_s=2.0, cool_down_s=4.0)
 SPREAD = [0, 0, 1, 0, 1, 1]  # all on the first machine, far from its limit
@@ -67,7 +67,7 @@ def test_a_source_that_may_not_give_is_blocked_for_a_share_of_the_time() -> None
 
 def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
     made = plant([0, 2, 2, 2, 2, 0])  # every tuple crosses the network twice
-    loop = Autopilot(made, Settings(policy="local-search"), guard=GUARD)
+    loop = Autopilot(made, Settings(policy=SEARCH), guard=GUARD)
     found = loop.step()
     assert found is not None
     assert found.verdict == "kept"
