@@ -19,6 +19,8 @@ R = TypeVar("R")
 
 _COUNTING: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": True}
 _LEAN: dict[str, Any] = {**_COUNTING, "_nrt": False, "forceinline": True}  # _nrt: whether references are counted
+_PART: dict[str, Any] = {**_COUNTING, "_nrt": False, "inline": "always"}
+_STAGE: dict[str, Any] = {**_COUNTING, "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -34,6 +36,24 @@ def lean(function: Callable[P, R]) -> Callable[P, R]:
     For kernels only: called from Python it would never let go of a random generator.
     """
     return cast(Callable[P, R], numba.njit(**_LEAN)(function))
+
+
+def stage(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that makes no arrays for kernels to call, without a way in from Python.
+
+    What a tuple of a hundred arrays takes to compile is the counting of references to them and the way in, not the
+    work that is done with them: a long kernel leaves that to a few of these. Calling one from Python is fatal.
+    """
+    return cast(Callable[P, R], numba.njit(**_STAGE)(function))
+
+
+def part(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function part of every kernel that calls it, as if it were written out there.
+
+    It is compiled with them only, where others are compiled once for themselves and again with all that call them, and
+    those with all that call them. For short functions: writing out long ones takes longer than compiling them.
+    """
+    return cast(Callable[P, R], numba.njit(**_PART)(function))
 
 
 class _Announcer(Listener):

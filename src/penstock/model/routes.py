@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, part
 from penstock.model.placement import Hop
 from penstock.model.slotgraph import Links, Slots
 from penstock.model.taskgraph import FORWARD, Floats, Flow, Ints, Tasks, sum_by
@@ -88,11 +88,29 @@ def widest_tree(links: Links, load: Floats, bits: float, source: int) -> tuple[F
 @kernel
 def widen(links: Links, load: Floats, bits: float, source: int, last: int) -> tuple[Floats, Ints, Ints]:
     """Return the tree of widest paths as far as `last`, which is settled when it is reached; -1: to every node."""
-    width = np.zeros(links.nodes)
+    width, tail = np.empty(links.nodes), np.empty(links.nodes, dtype=np.int32)
+    via, reached = np.empty(links.nodes, dtype=np.int32), np.empty(links.nodes, dtype=np.int32)
+    set_widest(links, load, bits, source, last, width, tail, via, reached)
+    return width, tail, via
+
+
+@part
+def set_widest(
+    links: Links,
+    load: Floats,
+    bits: float,
+    source: int,
+    last: int,
+    width: Floats,
+    tail: Ints,
+    via: Ints,
+    reached: Ints,
+) -> None:
+    """Set the tree of widest paths as far as `last`; `reached` [V] is room for the nodes reached and not settled."""
+    width[:] = 0.0
+    tail[:] = -1
+    via[:] = -1
     width[source] = np.inf
-    tail = np.full(links.nodes, -1, dtype=np.int32)
-    via = np.full(links.nodes, -1, dtype=np.int32)
-    reached = np.empty(links.nodes, dtype=np.int32)  # and not settled
     reached[0], size = source, 1
     for _ in range(links.nodes):
         if size == 0:
@@ -116,32 +134,48 @@ def widen(links: Links, load: Floats, bits: float, source: int, last: int) -> tu
                 if width[head] == 0.0:
                     reached[size], size = head, size + 1
                 width[head], tail[head], via[head] = rate, node, link
-    return width, tail, via
 
 
 @kernel
 def widest_path(links: Links, load: Floats, bits: float, source: int, target: int) -> tuple[float, Ints]:
     """Return the rate of the widest path and its links in the order of travel; no links where there is no way."""
     width, tail, via = widen(links, load, bits, source, target)
+    path = np.empty(links.nodes, dtype=np.int32)
+    return width[target], path[: list_links(tail, via, source, target, path)]
+
+
+@part
+def list_links(tail: Ints, via: Ints, source: int, target: int, path: Ints) -> int:
+    """List the links of a tree from its root to a node in the order of travel, and return how many there are.
+
+    There are none where there is no way. `path` has room for as many as there are nodes.
+    """
     length, node = 0, target
-    for _ in range(links.nodes):
+    for _ in range(len(tail)):
         if node == source or via[node] < 0:
             break
+        path[length] = via[node]
         length, node = length + 1, tail[node]
-    path = np.empty(length if node == source else 0, dtype=np.int32)
-    node = target
-    for step in range(len(path)):
-        path[len(path) - 1 - step] = via[node]
-        node = tail[node]
-    return width[target], path
+    if node != source:
+        return 0
+    for step in range(length // 2):
+        path[step], path[length - 1 - step] = path[length - 1 - step], path[step]
+    return length
 
 
 @kernel
 def fewest_links(links: Links, source: int) -> Floats:
     """Return the fewest links with bandwidth from a node to every node, infinite where there is no way. [V]"""
-    steps = np.full(links.nodes, np.inf)
+    steps = np.empty(links.nodes)
+    count_links(links, source, steps, np.empty(links.nodes, dtype=np.int32))
+    return steps
+
+
+@part
+def count_links(links: Links, source: int, steps: Floats, queue: Ints) -> None:
+    """Set the fewest links with bandwidth from a node to every node; `queue` [V] is room for nodes to go on from."""
+    steps[:] = np.inf
     steps[source] = 0.0
-    queue = np.empty(links.nodes, dtype=np.int32)
     queue[0] = source
     known = 1
     for position in range(links.nodes):
@@ -154,4 +188,3 @@ def fewest_links(links: Links, source: int) -> Floats:
                 steps[head] = steps[node] + 1.0
                 queue[known] = head
                 known += 1
-    return steps

@@ -1,4 +1,7 @@
+from collections.abc import Callable
 from itertools import pairwise
+from types import FunctionType
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,10 +13,12 @@ from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.kernel import interpreted
 from penstock.model.placement import Constraint, Hop, Placement
 from penstock.model.routes import widest_tree
+from penstock.model.slotgraph import Links
+from penstock.model.taskgraph import Floats, Ints
 from penstock.model.topology import Application, Component, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.assignment import assign
-from penstock.policies.placement.carried import find_hop, no_hops, with_hop
+from penstock.policies.placement.carried import add_hop, find_hop, no_hops, with_hops
 from penstock.policies.placement.joint_ways import Ways, charge_way, clear_way
 from penstock.policies.placement.network_rates import reverse
 from penstock.policies.placement.partly_placed import asked_of, offered_by
@@ -212,6 +217,10 @@ def test_says_when_the_network_leads_nowhere() -> None:
     assert refused("sparcle", PlacementView(topology, apart)).constraint is Constraint.ROUTE
 
 
+def heap_for(links: Links) -> tuple[Floats, Ints]:
+    return np.empty(len(links.head) + 1), np.empty(len(links.head) + 1, dtype=np.int32)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -223,7 +232,7 @@ def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
         towards, root, bits = bool(rng.integers(2)), int(rng.integers(view.slots.machines)), float(rng.uniform(1, 1e6))
         trees = with_room(trees, 1)
         known.append((take(trees, towards, root, bits), towards, root, bits))
-        renew(trees, charged, links, back, load)
+        renew(trees, charged, links, back, load, *heap_for(links))
         for number, towards, root, bits in known:
             width, _, _ = widest_tree(back if towards else links, load, bits, root)
             assert trees.width[number].tolist() == width.tolist(), f"seed {seed}, step {step}"
@@ -237,12 +246,15 @@ def test_a_tree_is_one_for_all_who_want_it_and_made_anew_after_nobody_did() -> N
     quiet = np.zeros(len(load), dtype=np.bool_)
     assert [take(trees, False, 1, 8.0), take(trees, True, 1, 8.0), take(trees, False, 1, 9.0)] == [0, 1, 2]
     assert take(trees, False, 1, 8.0) == 0
-    assert renew(trees, quiet, links, back, load).tolist() == [True, True, True, False]
+    renew(trees, quiet, links, back, load, *heap_for(links))
+    assert trees.renewed.tolist() == [True, True, True, False]
     trees.users[:2] -= 1  # the first has another user, the second none
     load += 1e6
-    assert not renew(trees, quiet, links, back, load).any()
+    renew(trees, quiet, links, back, load, *heap_for(links))
+    assert not trees.renewed.any()
     assert [take(trees, False, 1, 8.0), take(trees, True, 1, 8.0)] == [0, 1]
-    assert renew(trees, quiet, links, back, load).tolist() == [False, True, False, False]
+    renew(trees, quiet, links, back, load, *heap_for(links))
+    assert trees.renewed.tolist() == [False, True, False, False]
 
 
 def leaves_on_switches(seed: int) -> PlacementView:
@@ -263,26 +275,44 @@ def test_what_is_known_of_an_only_link_changes_nothing(seed: int) -> None:
     assert answer("sparcle", view) == answer("sparcle", PlacementView(view.topology, doubled))
 
 
+def throughout(function: Callable[..., Any], known: dict[Any, FunctionType]) -> FunctionType:
+    """The same function with every kernel that it calls, and those that they call, in plain Python."""
+    if function not in known:
+        plain = interpreted(function) if hasattr(function, "py_func") else function
+        assert isinstance(plain, FunctionType)
+        names = dict(plain.__globals__)
+        known[function] = FunctionType(plain.__code__, names)
+        for name in plain.__code__.co_names:
+            if hasattr(names.get(name), "py_func"):
+                names[name] = throughout(names[name], known)
+    return known[function]
+
+
+@np.errstate(divide="ignore")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", [random_network, random_mesh, leaves_on_switches])
 def test_the_assignment_does_the_same_interpreted(case: Case, seed: int) -> None:
     view = case(seed)
     for near, together in ((True, True), (False, False)):
-        made = [run(asked_of(view), offered_by(view), near, together) for run in (assign, interpreted(assign))]
+        made = [run(asked_of(view), offered_by(view), near, together) for run in (assign, throughout(assign, {}))]
         assert made[0].slot.tolist() == made[1].slot.tolist()
-        assert made[0].hops.first.tolist() == made[1].hops.first.tolist()
+        number = made[0].hops.filled[0]
+        assert number == made[1].hops.filled[0]
+        assert made[0].hops.first[: number + 1].tolist() == made[1].hops.first[: number + 1].tolist()
         assert made[0].free.tolist() == made[1].free.tolist()
 
 
 def test_hops_keep_their_routes_when_there_are_more_than_room_was_made_for() -> None:
     hops = no_hops(1, 1, 2)
-    paths = {(0, 1, 2): [5, 6], (1, 2, 1): [6], (0, 2, 1): [7, 8, 9]}
-    for (stream, source, target), links in paths.items():
-        hops = with_hop(hops, stream, source, target, np.array(links, dtype=np.int32))
+    line = np.array([-1, 0, 1, 2], dtype=np.int32)  # node 3 is reached from 2, that from 1, that from 0
+    paths = {(0, 0, 2): [5, 6], (1, 0, 1): [5], (0, 0, 3): [5, 6, 7]}
+    for stream, source, target in paths:
+        hops = with_hops(hops, 1, len(line))
+        add_hop(hops, stream, source, target, line, np.array([-1, 5, 6, 7], dtype=np.int32))
     for hop, links in paths.items():
         number = find_hop(hops, *hop)
         assert hops.links[hops.first[number] : hops.first[number + 1]].tolist() == links
-    assert find_hop(hops, 1, 1, 2) == -1
+    assert find_hop(hops, 1, 0, 2) == -1
 
 
 @pytest.mark.parametrize("seed", range(4))

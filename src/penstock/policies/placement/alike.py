@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, part, stage
 from penstock.model.taskgraph import Bools, Floats, Ints
-from penstock.policies.placement.partly_placed import Asked, Placed
-from penstock.policies.placement.transports import Between, find_between
+from penstock.policies.placement.partly_placed import Asked, Placed, Room
+from penstock.policies.placement.transports import Between, set_between
 
 
 class Groups(NamedTuple):
@@ -67,13 +67,15 @@ def group_alike(asked: Asked, between: Between) -> Groups:
     return Groups(of, following, first, left, component, first - asked.first[component], receives)
 
 
-@kernel
+@part
 def has_partners(between: Between, component: int) -> bool:
     """Return whether the tasks of a component have partners of their own anywhere."""
-    return bool(between.aligned[component].any() or between.aligned[:, component].any())
+    for other in range(len(between.aligned)):
+        if between.aligned[component, other] or between.aligned[other, component]:
+            return True
+    return False
 
 
-@kernel
 def no_partners(groups: int) -> Partners:
     """Make room for partners."""
     return Partners(
@@ -81,7 +83,7 @@ def no_partners(groups: int) -> Partners:
     )
 
 
-@kernel
+@part
 def pass_on(groups: Groups, task: int) -> None:
     """Note that a task is placed: the next of its group comes first now."""
     group = groups.of[task]
@@ -90,40 +92,42 @@ def pass_on(groups: Groups, task: int) -> None:
         groups.left[group] = groups.following[task] >= 0
 
 
-@kernel
-def reach_anew(asked: Asked, placed: Placed, task: int, between: Between) -> bool:
+@part
+def reach_anew(asked: Asked, placed: Placed, task: int, between: Between, room: Room) -> bool:
     """Return whether other tasks are reached now than before a task was placed, not just more.
 
     If so, what lies `between` is set: nothing is reached through a component whose tasks are all placed.
     """
-    component = asked.component[task]
-    if (placed.machine[asked.first[component] : asked.first[component + 1]] < 0).any():
+    for component in range(len(room.closed)):
+        room.closed[component] = True
+        for other in range(asked.first[component], asked.first[component + 1]):
+            room.closed[component] &= placed.machine[other] >= 0
+    if not room.closed[asked.component[task]]:
         return False
-    whole = np.zeros(len(asked.first) - 1, dtype=np.bool_)
-    for component in range(len(whole)):
-        whole[component] = (placed.machine[asked.first[component] : asked.first[component + 1]] >= 0).all()
-    found = find_between(asked.streams, asked.first, asked.gain, whole)
-    between.bits[:], between.aligned[:] = found.bits, found.aligned
+    set_between(between, asked.streams, asked.first, asked.gain, room.closed, room.ways)
     return True
 
 
-@kernel
-def one_of_each(asked: Asked, placed: Placed, between: Between) -> Ints:
-    """Return one placed task of every component on every machine, or all where tasks have partners of their own."""
-    found, number = np.empty(len(asked.component), dtype=np.int32), 0
-    seen = np.full(len(placed.load), -1, dtype=np.int32)
+@stage
+def list_one_of_each(asked: Asked, placed: Placed, between: Between, room: Room) -> int:
+    """List one placed task of every component on every machine, or all where tasks have partners of their own.
+
+    Returns how many there are.
+    """
+    number = 0
+    room.seen[:] = -1
     for component in range(len(asked.first) - 1):
         every = has_partners(between, component)
         for task in range(asked.first[component], asked.first[component + 1]):
             machine = placed.machine[task]
-            if machine >= 0 and (every or seen[machine] != component):
-                seen[machine] = component
-                found[number] = task
+            if machine >= 0 and (every or room.seen[machine] != component):
+                room.seen[machine] = component
+                room.listed[number] = task
                 number += 1
-    return found[:number]
+    return number
 
 
-@kernel
+@stage
 def find_partners(
     partners: Partners, groups: Groups, between: Between, asked: Asked, placed: Placed, task: int, sends: bool
 ) -> int:

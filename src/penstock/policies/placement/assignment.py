@@ -1,40 +1,59 @@
-"""SPARCLE's assignment in one kernel: tasks ranked by γ of eq. (2), placed and charged one after another (Algorithm 2).
+"""SPARCLE's assignment as a kernel: tasks ranked by γ of eq. (2), placed and charged one after another (Algorithm 2).
 
 While tasks are placed loads grow and γ falls: a group's best machine stays its best for as long as γ there has not
 changed, and only then are the others looked through again.
+
+There is a kernel for routed clusters and one for meshes, so that only what is used gets compiled. Either leaves the
+work to a few stages that make no arrays, which would take long to compile.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, part, stage
 from penstock.model.taskgraph import Bools, Floats, Ints
-from penstock.policies.placement.alike import Groups, group_alike, no_partners, pass_on
+from penstock.policies.placement.alike import group_alike, no_partners, pass_on
 from penstock.policies.placement.carried import (
     Carried,
     Hops,
     charge_cards,
     charge_links,
-    detours,
+    clear_carried,
+    most_hops,
     no_hops,
     nothing_carried,
+    set_detours,
+    with_hops,
 )
 from penstock.policies.placement.gammas import EQUAL, Demand, Supply, processing_rate, rank
-from penstock.policies.placement.joint_ways import Ways, no_wishes, room_for, settle
+from penstock.policies.placement.joint_ways import Ways, clear_wishes, find_only_links, find_promises, no_wishes, settle
 from penstock.policies.placement.network_bounds import (
     Cards,
     Reached,
     Sought,
     find_cards,
     find_ways,
+    list_ends,
     most_wanted,
     nothing_wanted,
+    want,
 )
 from penstock.policies.placement.network_rates import reverse
-from penstock.policies.placement.partly_placed import Asked, Offered, Placed, able, least_loaded, nothing_placed, put
+from penstock.policies.placement.partly_placed import (
+    Asked,
+    Offered,
+    Placed,
+    able,
+    least_loaded,
+    nobody_placed,
+    nothing_placed,
+    put,
+    room_for,
+)
 from penstock.policies.placement.transports import find_between
-from penstock.policies.placement.widest_trees import Kept, no_trees
+from penstock.policies.placement.widest_trees import Kept, no_trees, with_room
 
 
 class Assigned(NamedTuple):
@@ -52,154 +71,294 @@ class State(NamedTuple):
 
     asked: Asked
     offered: Offered
+    pinned: Ints  # the tasks that are, in the order in which they are placed
     placed: Placed
     carried: Carried
     reached: Reached
-    demand: Demand
-    supply: Supply
+    work: Floats  # [G] core-seconds a source tuple of the next task of each group
+    needs: Floats  # [G, R]
+    slot_load: Floats  # [G, M] of the least loaded slot with room for it
+    room: Bools  # [G, M] where it has room
     sought: Sought
     cards: Cards
     best: Floats  # [G] γ of each group on its best machine, as of the last rank
     where: Ints  # [G] that machine
+    promises: Floats  # [G] what γ there is at most
 
 
-@kernel
 def assign(asked: Asked, offered: Offered, near: bool, together: bool) -> Assigned:
     """Place all tasks, the pinned ones first; `near` says how to choose among equally good machines."""
     state = start(asked, offered, near, together)
-    placed, streams = state.placed, len(asked.streams.listed)
-    hops = no_hops(streams, 4 * streams, streams)
-    kept = no_trees(16 if offered.routed else 0, offered.links.nodes, len(offered.cpu))
-    pinned = np.flatnonzero(asked.pin >= 0)
+    hops, stuck = (assign_over_links if offered.routed else assign_over_cards)(state, near)
+    return Assigned(state.placed.slot, state.placed.slot_free, state.placed.free, hops, stuck)
+
+
+@kernel
+def assign_over_links(state: State, near: bool) -> tuple[Hops, int]:
+    """Place all tasks on a routed cluster; return the routes and the task that fits nowhere, -1: all are placed."""
+    streams, groups, nodes = len(state.asked.streams.listed), len(state.best), state.offered.links.nodes
+    together = state.reached.together
+    hops, kept = no_hops(streams, 4 * streams, streams), no_trees(4 * groups, nodes, len(state.offered.cpu))
+    order = np.empty(groups, dtype=np.int64)
+    prepare(state)
+    for step in range(len(state.asked.component)):
+        task, machine = pinned(state, step)
+        if task < 0:
+            if together:
+                promise(state)
+                order = np.argsort(state.promises)
+            task, machine = next_over_links(state, kept, order, near, not together)
+        hops = with_hops(hops, hops_ahead(state, task), nodes)
+        if not place_over_links(state, hops, task, machine):
+            return hops, task
+        for end in range(ends_after(state, task)):
+            kept = with_room(kept, 2 * groups)
+            want_ways(state, kept, end)
+        renew_ways(state, kept)
+    return hops, -1
+
+
+@kernel
+def assign_over_cards(state: State, near: bool) -> tuple[Hops, int]:
+    """Place all tasks on a mesh; return no routes and the task that fits nowhere, -1: all are placed."""
+    prepare(state)
     risen = False  # whether any γ may have, since the last rank
-    for step in range(len(asked.component)):
-        if step < len(pinned):
-            task = int(pinned[step])
-            machine = int(asked.pin[task])
-        else:
-            task, machine = next_task(state, kept, near, not risen)
+    for step in range(len(state.asked.component)):
+        task, machine = pinned(state, step)
+        if task < 0:
+            task, machine = next_over_cards(state, near, not risen)
             risen = False
-        if machine < 0 or not fits(state, task, machine):
-            return Assigned(placed.slot, placed.slot_free, placed.free, hops, task)
-        if offered.routed:
-            hops = charge_links(state.carried, hops, asked, placed, offered.links, task, machine)
-        elif offered.carded:
-            charge_cards(state.carried, asked, placed, task, machine)
-        put(placed, asked, offered, task, machine)
-        pass_on(state.reached.groups, task)
-        look_for_room(state, machine)
-        if offered.routed:
-            kept = find_ways(state.sought, kept, state.reached, asked, placed, task)
-            risen = together
-        else:
-            rates, card = state.sought.wishes.rates, offered.card
-            risen |= find_cards(rates, state.cards, state.reached, asked, placed, state.carried, card, task)
-    return Assigned(placed.slot, placed.slot_free, placed.free, hops, -1)
+        if not place_over_cards(state, task, machine):
+            return no_hops(0, 0, 0), task
+        risen |= rate_cards(state, task)
+    return no_hops(0, 0, 0), -1
 
 
-@kernel
-def next_task(state: State, kept: Kept, near: bool, falling: bool) -> tuple[int, int]:
-    """Return the task to place next, of the lowest γ on its best machine (Algorithm 2, line 16), and that machine."""
-    sought = state.sought
-    if state.offered.routed and state.reached.together:
-        settle(state.demand, state.supply, sought.wishes, kept, sought.ways, sought.room)
-    group = rank(state.demand, state.supply, sought.wishes.rates, state.best, state.where, falling)
-    return int(state.demand.task[group]), choose(state, group, near)
-
-
-@kernel
 def start(asked: Asked, offered: Offered, near: bool, together: bool) -> State:
-    """Return the state with nothing placed."""
+    """Make the arrays, for `prepare` to fill: in Python, as every array made in a kernel takes long to compile."""
     placed, carried = nothing_placed(asked, offered), nothing_carried(offered, near)
     components, machines = len(asked.first) - 1, len(offered.cpu)
+    pinned = np.flatnonzero(asked.pin >= 0).astype(np.int32)
     between = find_between(asked.streams, asked.first, asked.gain, np.zeros(components, dtype=np.bool_))
     groups = group_alike(asked, between)
     number, links = len(groups.task), len(carried.load)
+    shape = number, machines
     most = most_wanted(asked, machines, together) if offered.routed else 0
     carded = (2, number, machines) if offered.carded else (2, 0, 0)
-    ways = Ways(offered.links, reverse(offered.links), carried.load)
     return State(
         asked,
         offered,
+        pinned,
         placed,
         carried,
         Reached(groups, between, no_partners(number), together),
-        Demand(groups.task, groups.left, asked.work[groups.task], asked.needs[groups.task]),
-        supply_of(groups, asked, offered, placed),
+        np.empty(number),
+        np.empty((number, asked.needs.shape[1])),
+        np.empty(shape),
+        np.empty(shape, dtype=np.bool_),
         Sought(
             no_wishes(number, machines, most, links, together and offered.routed),
-            nothing_wanted(number, most, links),
-            ways,
-            room_for(ways, machines),
+            nothing_wanted(number, most),
+            nothing_wanted(number, most if together else 0),
+            np.empty(1, dtype=np.bool_),
+            np.empty(links),
+            reverse(offered.links),
+            room_for(asked, offered, number),
         ),
-        Cards(np.zeros(carded), np.zeros(carded)),
-        np.zeros(number),
-        np.full(number, -1, dtype=np.int32),
+        Cards(np.empty(carded), np.empty(carded)),
+        np.empty(number),
+        np.empty(number, dtype=np.int32),
+        np.empty(number),
     )
 
 
-@kernel
-def supply_of(groups: Groups, asked: Asked, offered: Offered, placed: Placed) -> Supply:
-    """Return what machines have for groups with nothing placed."""
-    shape = len(groups.task), len(offered.cpu)
-    room = np.empty(shape, dtype=np.bool_)
-    for group in range(shape[0]):
-        task = groups.task[group]
-        for machine in range(shape[1]):
-            slot = least_loaded(placed, offered, machine, asked.memory[task])
-            room[group, machine] = slot >= 0 and able(asked, offered, task, machine)
-    return Supply(offered.cpu, placed.load, offered.slot_cpu, np.zeros(shape), offered.capacity, placed.used, room)
+@stage
+def prepare(state: State) -> None:
+    """Fill the arrays: nothing is placed, carried or wanted; which machines have room, which have one link only."""
+    nobody_placed(state.placed, state.offered)
+    clear_carried(state.carried)
+    clear_wishes(state.sought.wishes)
+    sought, task = state.sought, state.reached.groups.task
+    sought.wanted.number[:], sought.anew[0], sought.seen[:], sought.room.added[:] = 0, False, 0.0, 0.0
+    state.cards.near[:], state.cards.far[:], state.where[:], state.slot_load[:] = 0.0, 0.0, -1, 0.0
+    for group in range(len(task)):
+        state.work[group] = state.asked.work[task[group]]
+        for resource in range(state.needs.shape[1]):
+            state.needs[group, resource] = state.asked.needs[task[group], resource]
+        for machine in range(state.room.shape[1]):
+            state.room[group, machine] = fits(state, task[group], machine)
+    if state.offered.routed:
+        find_only_links(ways_of(state), state.sought.room.only)
 
 
-@kernel
+@part
+def demand_of(state: State) -> Demand:
+    """Return what the next task of each group needs."""
+    return Demand(state.reached.groups.task, state.reached.groups.left, state.work, state.needs)
+
+
+@part
+def supply_of(state: State) -> Supply:
+    """Return what machines have for them."""
+    offered, placed = state.offered, state.placed
+    return Supply(
+        offered.cpu, placed.load, offered.slot_cpu, state.slot_load, offered.capacity, placed.used, state.room
+    )
+
+
+@part
+def ways_of(state: State) -> Ways:
+    """Return the network and its load."""
+    return Ways(state.offered.links, state.sought.back, state.carried.load)
+
+
+@stage
+def pinned(state: State, step: int) -> tuple[int, int]:
+    """Return the pinned task to be placed at a step, and its machine; -1: they have all been placed."""
+    if step >= len(state.pinned):
+        return -1, -1
+    task = int(state.pinned[step])
+    return task, int(state.asked.pin[task])
+
+
+@stage
+def promise(state: State) -> None:
+    """Set what each group's γ is at most."""
+    find_promises(demand_of(state), supply_of(state), state.sought.wishes, state.promises)
+
+
+@stage
+def next_over_links(state: State, kept: Kept, order: NDArray[np.int64], near: bool, falling: bool) -> tuple[int, int]:
+    """Return the task to place next and its machine, with its ways settled; `order` has groups by their promises."""
+    sought = state.sought
+    if state.reached.together:
+        settle(order, demand_of(state), supply_of(state), sought.wishes, kept, ways_of(state), sought.room)
+    return next_task(state, near, falling)
+
+
+@stage
+def next_over_cards(state: State, near: bool, falling: bool) -> tuple[int, int]:
+    """Return the task to place next and its machine."""
+    return next_task(state, near, falling)
+
+
+@part
+def next_task(state: State, near: bool, falling: bool) -> tuple[int, int]:
+    """Return the task to place next, of the lowest γ on its best machine (Algorithm 2, line 16), and that machine."""
+    rates = state.sought.wishes.rates
+    group = rank(demand_of(state), supply_of(state), rates, state.best, state.where, falling)
+    return int(state.reached.groups.task[group]), choose(state, group, near)
+
+
+@stage
+def hops_ahead(state: State, task: int) -> int:
+    """Return how many hops a task may need at most."""
+    return most_hops(state.asked, state.placed, task)
+
+
+@stage
+def place_over_links(state: State, hops: Hops, task: int, machine: int) -> bool:
+    """Place a task on a machine and charge the links, unless it does not fit; return whether it does."""
+    if machine < 0 or not fits(state, task, machine):
+        return False
+    links, room = state.offered.links, state.sought.room
+    charge_links(state.carried, hops, state.asked, state.placed, links, room, task, machine)
+    place(state, task, machine)
+    return True
+
+
+@stage
+def place_over_cards(state: State, task: int, machine: int) -> bool:
+    """Place a task on a machine and charge the cards, unless it does not fit; return whether it does."""
+    if machine < 0 or not fits(state, task, machine):
+        return False
+    if state.offered.carded:
+        charge_cards(state.carried, state.asked, state.placed, state.sought.room.bits, task, machine)
+    place(state, task, machine)
+    return True
+
+
+@stage
+def ends_after(state: State, task: int) -> int:
+    """Return to how many placed tasks ways are to be looked for now that a task is placed."""
+    return list_ends(state.sought, state.reached, state.asked, state.placed, task)
+
+
+@stage
+def want_ways(state: State, kept: Kept, end: int) -> None:
+    """Let groups want ways to one of these tasks."""
+    want(state.sought, kept, state.reached, state.asked, state.placed, int(state.sought.room.listed[end]))
+
+
+@stage
+def renew_ways(state: State, kept: Kept) -> None:
+    """Find the ways that are wanted."""
+    find_ways(state.sought, kept, state.reached, ways_of(state))
+
+
+@stage
+def rate_cards(state: State, task: int) -> bool:
+    """Rate cards again now that a task is placed; return whether any γ may have risen."""
+    rates, room, card = state.sought.wishes.rates, state.sought.room, state.offered.card
+    return find_cards(rates, state.cards, state.reached, state.asked, state.placed, state.carried, card, room, task)
+
+
+@part
+def place(state: State, task: int, machine: int) -> None:
+    """Place a task and note which slot of its machine the next task of each group would get."""
+    groups = state.reached.groups
+    put(state.placed, state.asked, state.offered, task, machine)
+    pass_on(groups, task)
+    for group in range(len(groups.task)):
+        if groups.left[group]:
+            slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[groups.task[group]])
+            state.slot_load[group, machine] = state.placed.slot_load[slot] if slot >= 0 else np.inf
+            state.room[group, machine] &= slot >= 0
+
+
+@part
 def fits(state: State, task: int, machine: int) -> bool:
     """Return whether a machine has room for a task and the resources that it needs."""
     slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[task])
     return slot >= 0 and able(state.asked, state.offered, task, machine)
 
 
-@kernel
-def look_for_room(state: State, machine: int) -> None:
-    """Note which slot of a machine the next task of each group would get."""
-    supply, groups = state.supply, state.reached.groups
-    for group in range(len(groups.task)):
-        if groups.left[group]:
-            slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[groups.task[group]])
-            supply.slot_load[group, machine] = state.placed.slot_load[slot] if slot >= 0 else np.inf
-            supply.room[group, machine] &= slot >= 0
-
-
-@kernel
+@part
 def choose(state: State, group: int, near: bool) -> int:
     """Return the machine on which a group's next task has the highest γ, one that ways lead to if there is any.
 
     Of equally good ones the first, or the one `near` its neighbours; -1: none has room.
     """
-    demand, supply, rates = state.demand, state.supply, state.sought.wishes.rates
-    machines = len(supply.cpu)
-    speed, gamma = np.full(machines, -1.0), np.full(machines, -1.0)
+    demand, supply, rates = demand_of(state), supply_of(state), state.sought.wishes.rates
+    speed, gamma = state.sought.room.speed, state.sought.room.gamma
     usable = False
-    for machine in range(machines):
+    for machine in range(len(speed)):
+        speed[machine] = -1.0
         if supply.room[group, machine]:
             speed[machine] = processing_rate(demand, supply, group, machine)
             usable |= rates[group, machine] > 0.0
-    for machine in range(machines):
+    best, highest, equal = -1, -1.0, 0
+    for machine in range(len(gamma)):
+        gamma[machine] = -1.0
         if supply.room[group, machine] and (rates[group, machine] > 0.0 or not usable):
             gamma[machine] = min(speed[machine], rates[group, machine])
-    best = int(np.argmax(gamma))
-    if gamma[best] < 0.0:
-        return -1
-    equal = gamma >= gamma[best] * (1 - EQUAL)
-    return nearest(state, int(demand.task[group]), equal, speed) if near and equal.sum() > 1 else best
+        if gamma[machine] > highest:
+            best, highest = machine, gamma[machine]
+    for machine in range(len(gamma)):
+        equal += 1 if gamma[machine] >= highest * (1 - EQUAL) else 0
+    return nearest(state, int(demand.task[group]), highest) if near and best >= 0 and equal > 1 else best
 
 
-@kernel
-def nearest(state: State, task: int, equal: Bools, speed: Floats) -> int:
-    """Return the one of equally good machines with the least detour for a task's transports, then the fastest."""
-    ways, found = state.sought.ways, -1
-    detour = detours(state.carried, state.asked, state.placed, ways.links, ways.back, task)
-    for machine in np.flatnonzero(equal):
+@part
+def nearest(state: State, task: int, highest: float) -> int:
+    """Return the one of the machines with the highest γ with the least detour for a task's transports, then fastest."""
+    room, found = state.sought.room, -1
+    set_detours(state.carried, state.asked, state.placed, state.offered.links, state.sought.back, room, task)
+    detour, speed = room.detour, room.speed
+    for machine in range(len(detour)):
+        if room.gamma[machine] < highest * (1 - EQUAL):
+            continue
         closer = found < 0 or detour[machine] < detour[found]
         if closer or (detour[machine] == detour[found] and speed[machine] > speed[found]):
-            found = int(machine)
+            found = machine
     return found

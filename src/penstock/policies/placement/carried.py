@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import kernel
-from penstock.model.routes import fewest_links, widest_path
+from penstock.model.kernel import kernel, part, stage
+from penstock.model.routes import count_links, list_links, set_widest
 from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Bools, Floats, Ints
-from penstock.policies.placement.partly_placed import Asked, Offered, Placed, exchanged
+from penstock.policies.placement.partly_placed import Asked, Offered, Placed, Room, exchanged
 
 
 class Carried(NamedTuple):
@@ -21,7 +21,7 @@ class Carried(NamedTuple):
     load: Floats  # [L]
     sent: Floats  # [M] by cards
     received: Floats  # [M]
-    steps: Floats  # [2, M, M] the fewest links between machines, forwards and backwards
+    steps: Floats  # [2, M, V] the fewest links from machines to nodes, forwards and backwards
     known: Bools  # [2, M] for which machines
 
 
@@ -38,18 +38,23 @@ class Hops(NamedTuple):
     filled: Ints  # [1] how many hops there are
 
 
-@kernel
 def nothing_carried(offered: Offered, near: bool) -> Carried:
-    """Return that nothing is carried; `near`: detours will be asked for."""
+    """Make room for what is carried; `near`: detours will be asked for."""
     machines = len(offered.cpu)
     far = machines if near and offered.routed else 0
     return Carried(
-        np.zeros(len(offered.links.bandwidth)),
-        np.zeros(machines),
-        np.zeros(machines),
-        np.empty((2, far, far)),
-        np.zeros((2, far), dtype=np.bool_),
+        np.empty(len(offered.links.bandwidth)),
+        np.empty(machines),
+        np.empty(machines),
+        np.empty((2, far, offered.links.nodes)),
+        np.empty((2, far), dtype=np.bool_),
     )
+
+
+@part
+def clear_carried(carried: Carried) -> None:
+    """Note that nothing is carried."""
+    carried.load[:], carried.sent[:], carried.received[:], carried.known[:] = 0.0, 0.0, 0.0, False
 
 
 @kernel
@@ -67,15 +72,15 @@ def no_hops(hops: int, links: int, flows: int) -> Hops:
     )
 
 
-@kernel
+@stage
 def charge_links(
-    carried: Carried, hops: Hops, asked: Asked, placed: Placed, links: Links, task: int, machine: int
-) -> Hops:
+    carried: Carried, hops: Hops, asked: Asked, placed: Placed, links: Links, room: Room, task: int, machine: int
+) -> None:
     """Route the hops between a task on a machine and its placed neighbours, stream by stream, and charge their links.
 
-    To be called before the task is placed. Returns the hops, in larger arrays where there were too many.
+    To be called before the task is placed, with room for `most_hops` more hops.
     """
-    bits = np.empty(placed.tasks_on.shape[1])
+    bits = room.bits
     component = asked.component[task]
     for flow in asked.streams.listed:
         sends = asked.streams.source[flow] == component
@@ -88,15 +93,28 @@ def charge_links(
                 source, target = (machine, other) if sends else (other, machine)
                 hop = find_hop(hops, stream, source, target)
                 if hop < 0:
-                    _, path = widest_path(links, carried.load, bits[other], source, target)
-                    hop = hops.filled[0]
-                    hops = with_hop(hops, stream, source, target, path)
-                for link in hops.links[hops.first[hop] : hops.first[hop + 1]]:
-                    carried.load[link] += bits[other]
-    return hops
+                    set_widest(
+                        links, carried.load, bits[other], source, target, room.width, room.tail, room.via, room.reached
+                    )
+                    hop = add_hop(hops, stream, source, target, room.tail, room.via)
+                for at in range(hops.first[hop], hops.first[hop + 1]):
+                    carried.load[hops.links[at]] += bits[other]
 
 
-@kernel
+@part
+def most_hops(asked: Asked, placed: Placed, task: int) -> int:
+    """Return how many hops there may be at most between a task and its placed neighbours."""
+    component, most = asked.component[task], 0
+    for flow in asked.streams.listed:
+        source, target = asked.streams.source[flow], asked.streams.target[flow]
+        if source == component or target == component:
+            other = target if source == component else source
+            for machine in range(placed.tasks_on.shape[1]):
+                most += 1 if placed.tasks_on[other, machine] > 0.0 else 0
+    return most
+
+
+@part
 def find_hop(hops: Hops, stream: int, source: int, target: int) -> int:
     """Return the number of a hop that has a route, -1 where it has none."""
     hop = hops.newest[stream]
@@ -108,60 +126,91 @@ def find_hop(hops: Hops, stream: int, source: int, target: int) -> int:
 
 
 @kernel
-def with_hop(hops: Hops, stream: int, source: int, target: int, path: Ints) -> Hops:
-    """Return the hops and another one."""
-    size = hops.filled[0]
-    last = hops.first[size] + len(path)
-    if size == len(hops.stream) or last > len(hops.links):
-        grown = no_hops(2 * size + 1, 2 * last, len(hops.newest))
-        grown.stream[:size], grown.source[:size] = hops.stream[:size], hops.source[:size]
-        grown.target[:size], grown.following[:size] = hops.target[:size], hops.following[:size]
-        grown.first[: size + 1], grown.newest[:] = hops.first[: size + 1], hops.newest
-        grown.links[: hops.first[size]] = hops.links[: hops.first[size]]
-        hops = grown
-    hops.stream[size], hops.source[size], hops.target[size] = stream, source, target
-    hops.links[hops.first[size] : last] = path
-    hops.following[size], hops.newest[stream] = hops.newest[stream], size
-    hops.first[size + 1], hops.filled[0] = last, size + 1
-    return hops
+def with_hops(hops: Hops, more: int, nodes: int) -> Hops:
+    """Return hops with room for so many more, each of fewer links than there are nodes, in larger arrays if needed."""
+    size, last = hops.filled[0], hops.first[hops.filled[0]]
+    if size + more <= len(hops.stream) and last + more * nodes <= len(hops.links):
+        return hops
+    grown = no_hops(2 * (size + more), 2 * (last + more * nodes), len(hops.newest))
+    copy_hops(hops, grown)
+    return grown
 
 
-@kernel
-def charge_cards(carried: Carried, asked: Asked, placed: Placed, task: int, machine: int) -> None:
-    """Charge the cards of both ends of what a task on a machine exchanges with its placed neighbours."""
-    bits = np.empty(placed.tasks_on.shape[1])
+@stage
+def copy_hops(hops: Hops, grown: Hops) -> None:
+    """Copy hops to larger arrays."""
+    grown.filled[0] = hops.filled[0]
+    for stream in range(len(hops.newest)):
+        grown.newest[stream] = hops.newest[stream]
+    for hop in range(hops.filled[0]):
+        grown.stream[hop], grown.source[hop], grown.target[hop] = hops.stream[hop], hops.source[hop], hops.target[hop]
+        grown.following[hop], grown.first[hop + 1] = hops.following[hop], hops.first[hop + 1]
+    for at in range(hops.first[hops.filled[0]]):
+        grown.links[at] = hops.links[at]
+
+
+@part
+def add_hop(hops: Hops, stream: int, source: int, target: int, tail: Ints, via: Ints) -> int:
+    """Add a hop that takes its way in a tree, and return its number; there must be room for another."""
+    hop = hops.filled[0]
+    first = hops.first[hop]
+    hops.stream[hop], hops.source[hop], hops.target[hop] = stream, source, target
+    hops.first[hop + 1] = first + list_links(tail, via, source, target, hops.links[first:])
+    hops.following[hop], hops.newest[stream] = hops.newest[stream], hop
+    hops.filled[0] = hop + 1
+    return int(hop)
+
+
+@stage
+def charge_cards(carried: Carried, asked: Asked, placed: Placed, bits: Floats, task: int, machine: int) -> None:
+    """Charge the cards of both ends of what a task on a machine exchanges with its placed neighbours.
+
+    `bits` [M] is room for that.
+    """
     for sends in (True, False):
         near, far = (carried.sent, carried.received) if sends else (carried.received, carried.sent)
         ends = asked.streams.source if sends else asked.streams.target
         for flow in asked.streams.listed:
             if ends[flow] == asked.component[task]:
                 exchanged(asked, placed, flow, task, sends, bits)
-                near[machine] += bits.sum() - bits[machine]
-                far += bits
+                total = 0.0
+                for other in range(len(bits)):
+                    total += bits[other]
+                    far[other] += bits[other]
+                near[machine] += total - bits[machine]
                 far[machine] -= bits[machine]
 
 
-@kernel
-def detours(carried: Carried, asked: Asked, placed: Placed, links: Links, back: Links, task: int) -> Floats:
-    """Return what its neighbours' transports would take of the network with a task on each machine. [M]
+@stage
+def set_detours(
+    carried: Carried, asked: Asked, placed: Placed, links: Links, back: Links, room: Room, task: int
+) -> None:
+    """Set what its neighbours' transports would take of the network with a task on each machine: `room.detour`.
 
     Bits × links by the fewest links; on a mesh, the bits that would leave or reach the machine.
     """
-    bits, total = np.empty(placed.tasks_on.shape[1]), np.zeros(placed.tasks_on.shape[1])
+    bits, detour, routed = room.bits, room.detour, carried.steps.shape[1] > 0
+    detour[:] = 0.0
     for sends in (True, False):
         ends = asked.streams.source if sends else asked.streams.target
         for flow in asked.streams.listed:
             if ends[flow] != asked.component[task]:
                 continue
             exchanged(asked, placed, flow, task, sends, bits)
-            if not len(carried.steps[0]):
-                total += bits
-                continue
             for other in range(len(bits)):
-                if bits[other] > 0.0:
+                if not routed:
+                    detour[other] += bits[other]
+                elif bits[other] > 0.0:
                     way = 1 if sends else 0
+                    steps = carried.steps[way, other]
                     if not carried.known[way, other]:
-                        carried.steps[way, other] = fewest_links(back if sends else links, other)[: len(bits)]
+                        count_links(back if sends else links, other, steps, room.reached)
                         carried.known[way, other] = True
-                    total += bits[other] * carried.steps[way, other]
-    return total if len(carried.steps[0]) else total.sum() - total
+                    for machine in range(len(bits)):
+                        detour[machine] += bits[other] * steps[machine]
+    if not routed:
+        everywhere = 0.0
+        for machine in range(len(bits)):
+            everywhere += detour[machine]
+        for machine in range(len(bits)):
+            detour[machine] = everywhere - detour[machine]

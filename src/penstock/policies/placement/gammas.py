@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import kernel, lean
+from penstock.model.kernel import part, stage
 from penstock.model.taskgraph import Bools, Floats, Ints
 
 EQUAL = 1e-12  # relative; rates closer than this differ by rounding only
@@ -31,7 +31,7 @@ class Supply(NamedTuple):
     room: Bools  # [G, M]
 
 
-@kernel
+@stage
 def rank(demand: Demand, supply: Supply, network: Floats, best: Floats, where: Ints, falling: bool) -> int:
     """Return the group whose next task has the lowest γ on its best machine, the lowest task among equals.
 
@@ -53,7 +53,7 @@ def rank(demand: Demand, supply: Supply, network: Floats, best: Floats, where: I
     return chosen
 
 
-@kernel
+@part
 def highest(demand: Demand, supply: Supply, network: Floats, group: int) -> tuple[float, int]:
     """Return the highest γ of a group and its machine (Algorithm 2, line 15); -1 where no machine has room."""
     best, where = -1.0, -1
@@ -64,7 +64,7 @@ def highest(demand: Demand, supply: Supply, network: Floats, group: int) -> tupl
     return best, where
 
 
-@lean
+@part
 def gamma(demand: Demand, supply: Supply, network: Floats, group: int, machine: int) -> float:
     """Return γ of eq. (2); -1 where there is no room, 0 where no way leads."""
     if not supply.room[group, machine]:
@@ -72,7 +72,7 @@ def gamma(demand: Demand, supply: Supply, network: Floats, group: int, machine: 
     return min(float(network[group, machine]), processing_rate(demand, supply, group, machine))
 
 
-@lean
+@part
 def processing_rate(demand: Demand, supply: Supply, group: int, machine: int) -> float:
     """Return the rate that a machine would allow with the next task of a group added."""
     rate, work = np.inf, demand.work[group]

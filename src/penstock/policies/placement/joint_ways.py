@@ -12,11 +12,13 @@ further, unless the task stays unplaced and its ways the same: then a bound is w
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import part, stage
 from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Bools, Floats, Ints
 from penstock.policies.placement.gammas import EQUAL, Demand, Supply, gamma, processing_rate
+from penstock.policies.placement.partly_placed import Room
 from penstock.policies.placement.widest_trees import Kept, grow_tree
 
 
@@ -44,74 +46,49 @@ class Wishes(NamedTuple):
     put_off: Floats  # [G, M] what ways had to allow to matter where they were not found for it, -1: where they were
 
 
-class Room(NamedTuple):
-    """Room for one tree and what is charged; V nodes, A arcs, L links, M machines."""
-
-    width: Floats  # [V]
-    tail: Ints  # [V]
-    via: Ints  # [V]
-    heap_rates: Floats  # [A + 1]
-    heap_nodes: Ints  # [A + 1]
-    loaded: Floats  # [L]
-    added: Floats  # [L] nothing, between two looks
-    speed: Floats  # [M]
-    only: Ints  # [M] the only link of a machine, -1: it has several
-
-
-@kernel
 def no_wishes(groups: int, machines: int, most: int, links: int, together: bool) -> Wishes:
-    """Return that groups want nothing yet; where transports are not rated `together`, there is less to note."""
-    alone = np.full((groups, machines), np.inf)
+    """Make room for what groups want; where transports are not rated `together`, there is less to note."""
+    alone = np.empty((groups, machines))
     shape = (groups, machines) if together else (0, 0)
     return Wishes(
-        np.zeros((groups, most), dtype=np.int32),
-        np.zeros(groups, dtype=np.int32),
+        np.empty((groups, most), dtype=np.int32),
+        np.empty(groups, dtype=np.int32),
         alone,
-        alone.copy() if together else alone,
-        np.ones(shape, dtype=np.bool_),
-        np.zeros(shape, dtype=np.bool_),
-        np.zeros(shape, dtype=np.bool_),
-        np.zeros(shape),
-        np.full(groups, -1, dtype=np.int32),
-        np.zeros((groups if together else 0, links), dtype=np.bool_),
-        np.full(shape, -1.0),
+        np.empty(shape) if together else alone,
+        np.empty(shape, dtype=np.bool_),
+        np.empty(shape, dtype=np.bool_),
+        np.empty(shape, dtype=np.bool_),
+        np.empty(shape),
+        np.empty(groups, dtype=np.int32),
+        np.empty((groups if together else 0, links), dtype=np.bool_),
+        np.empty(shape),
     )
 
 
-@kernel
-def room_for(ways: Ways, machines: int) -> Room:
-    """Make room for one tree."""
-    nodes, arcs, links = ways.links.nodes, len(ways.links.head), len(ways.load)
-    return Room(
-        np.empty(nodes),
-        np.empty(nodes, dtype=np.int32),
-        np.empty(nodes, dtype=np.int32),
-        np.empty(arcs + 1),
-        np.empty(arcs + 1, dtype=np.int32),
-        np.empty(links),
-        np.zeros(links),
-        np.empty(machines),
-        only_links(ways, machines),
-    )
+@part
+def clear_wishes(wishes: Wishes) -> None:
+    """Note that groups want nothing yet."""
+    wishes.counts[:], wishes.best[:] = 0, -1
+    wishes.alone[:], wishes.rates[:] = np.inf, np.inf
+    wishes.settled[:], wishes.looked[:], wishes.used[:], wishes.put_off[:] = True, False, False, -1.0
 
 
-@kernel
-def only_links(ways: Ways, machines: int) -> Ints:
-    """Return the only link of each machine, by which all that it sends and receives has to pass, or -1. [M]"""
-    only = np.full(machines, -1, dtype=np.int32)
-    for machine in range(machines):
-        number = 0
-        for arcs in (ways.links, ways.back):
+@stage
+def find_only_links(ways: Ways, only: Ints) -> None:
+    """Set the only link of each machine, by which all that it sends and receives has to pass, or -1. [M]"""
+    for machine in range(len(only)):
+        only[machine], number = -1, 0
+        for forwards in (True, False):
+            arcs = ways.links if forwards else ways.back
             for arc in range(arcs.start[machine], arcs.start[machine + 1]):
                 if arcs.link[arc] != only[machine]:
                     only[machine] = arcs.link[arc]
                     number += 1
         if number != 1:
             only[machine] = -1
-    return only
 
 
-@kernel
+@part
 def needs_rating(rows: Ints, touched: bool, renewed: Bools) -> bool:
     """Return whether a group's trees are others than before or one of them was renewed."""
     for row in rows:
@@ -119,7 +96,7 @@ def needs_rating(rows: Ints, touched: bool, renewed: Bools) -> bool:
     return touched
 
 
-@kernel
+@stage
 def look(group: int, machine: int, wishes: Wishes, kept: Kept, ways: Ways, added: Floats) -> None:
     """Find out whether a group's ways to a machine share a link that lowers the rate, unless it is known."""
     if wishes.looked[group, machine]:
@@ -136,7 +113,7 @@ def look(group: int, machine: int, wishes: Wishes, kept: Kept, ways: Ways, added
     wishes.shared[group, machine] = shared
 
 
-@kernel
+@stage
 def catch_up(left: Bools, wishes: Wishes, touched: Bools, kept: Kept, before: Ways, room: Room) -> None:
     """Find the ways that were put off, of the groups to which they still matter, as they were `before` the last charge.
 
@@ -153,18 +130,19 @@ def catch_up(left: Bools, wishes: Wishes, touched: Bools, kept: Kept, before: Wa
                 wishes.rates[group, machine] = one_by_one(rows, kept, machine, before, floor, room)
 
 
-@kernel
-def loosen(
-    left: Bools, wishes: Wishes, touched: Bools, renewed: Bools, charged: Bools, kept: Kept, ways: Ways, added: Floats
-) -> None:
+@stage
+def loosen(left: Bools, wishes: Wishes, touched: Bools, charged: Bools, kept: Kept, ways: Ways, added: Floats) -> None:
     """Turn what was settled into bounds, now that links are `charged` [L] and groups `touched` [G] want other ways."""
     for group in range(len(left)):
         if not left[group]:
             continue
         best = -1 if touched[group] else wishes.best[group]
-        if best >= 0 and (wishes.used[group] & charged).any():
-            best = -1
-        if needs_rating(wishes.rows[group, : wishes.counts[group]], touched[group], renewed):
+        if best >= 0:
+            for link in range(len(charged)):
+                if wishes.used[group, link] and charged[link]:
+                    best = -1
+                    break
+        if needs_rating(wishes.rows[group, : wishes.counts[group]], touched[group], kept.renewed):
             wishes.looked[group] = False
         for machine in range(wishes.alone.shape[1]):
             alone = wishes.alone[group, machine]
@@ -177,7 +155,7 @@ def loosen(
         wishes.best[group] = best
 
 
-@kernel
+@part
 def charge_way(added: Floats, bits: float, tail: Ints, via: Ints, node: int) -> None:
     """Add bits to the links between a node and the root of a tree."""
     for _ in range(len(tail)):
@@ -187,7 +165,7 @@ def charge_way(added: Floats, bits: float, tail: Ints, via: Ints, node: int) -> 
         node = tail[node]
 
 
-@kernel
+@part
 def clear_way(added: Floats, tail: Ints, via: Ints, node: int, ways: Ways) -> float:
     """Return the lowest rate on the links between a node and a tree's root, with what was added, and take it off."""
     rate = np.inf
@@ -202,11 +180,16 @@ def clear_way(added: Floats, tail: Ints, via: Ints, node: int, ways: Ways) -> fl
     return rate
 
 
-@kernel
-def settle(demand: Demand, supply: Supply, wishes: Wishes, kept: Kept, ways: Ways, room: Room) -> None:
-    """Replace bounds by what ways allow together, until no bounds stand for the best machines of the lowest groups."""
+@stage
+def settle(
+    order: NDArray[np.int64], demand: Demand, supply: Supply, wishes: Wishes, kept: Kept, ways: Ways, room: Room
+) -> None:
+    """Replace bounds by what ways allow together, until no bounds stand for the best machines of the lowest groups.
+
+    `order` [G] has the groups by what they promise.
+    """
     lowest = np.inf  # γ of the groups that are settled
-    for group in np.argsort(promises(demand, supply, wishes)):
+    for group in order:
         if not demand.left[group]:
             continue
         speeds(demand, supply, group, room.speed)
@@ -227,23 +210,22 @@ def settle(demand: Demand, supply: Supply, wishes: Wishes, kept: Kept, ways: Way
             wishes.rates[group, machine] = together
             if min(together, room.speed[machine]) > floor:
                 wishes.best[group] = machine
-                wishes.used[group] = room.loaded > ways.load
+                for link in range(len(ways.load)):
+                    wishes.used[group, link] = room.loaded[link] > ways.load[link]
 
 
-@kernel
-def promises(demand: Demand, supply: Supply, wishes: Wishes) -> Floats:
-    """Return what each group's γ on its best machine is at most. [G]"""
-    groups = len(wishes.rates)
-    highest = np.full(groups, -1.0)
-    for group in range(groups):
+@part
+def find_promises(demand: Demand, supply: Supply, wishes: Wishes, promises: Floats) -> None:
+    """Set what each group's γ on its best machine is at most. [G]"""
+    for group in range(len(promises)):
+        promises[group] = -1.0
         if demand.left[group]:
             for machine in range(len(supply.cpu)):
                 bound = gamma(demand, supply, wishes.rates, group, machine)
-                highest[group] = max(highest[group], bound)
-    return highest
+                promises[group] = max(promises[group], bound)
 
 
-@kernel
+@part
 def speeds(demand: Demand, supply: Supply, group: int, speed: Floats) -> None:
     """Set the rate that each machine would allow with the next task of a group, -1 where there is no room."""
     for machine in range(len(speed)):
@@ -252,7 +234,7 @@ def speeds(demand: Demand, supply: Supply, group: int, speed: Floats) -> None:
             speed[machine] = processing_rate(demand, supply, group, machine)
 
 
-@kernel
+@stage
 def surpasses(rate: float, group: int, wishes: Wishes, kept: Kept, ways: Ways, room: Room) -> bool:
     """Return whether γ of a group is higher than a rate for certain, since ways that are known allow more."""
     if rate == np.inf:
@@ -265,7 +247,7 @@ def surpasses(rate: float, group: int, wishes: Wishes, kept: Kept, ways: Ways, r
     return False
 
 
-@kernel
+@stage
 def most_promising(group: int, wishes: Wishes, kept: Kept, ways: Ways, room: Room) -> tuple[int, float]:
     """Return the machine with the highest bound, if that is as high as any γ, else -1; and the highest settled γ."""
     best, bound, where = -1.0, -1.0, -1
@@ -284,7 +266,7 @@ def most_promising(group: int, wishes: Wishes, kept: Kept, ways: Ways, room: Roo
     return where if bound >= best * (1 - EQUAL) else -1, best
 
 
-@kernel
+@part
 def rate_through(link: int, rows: Ints, kept: Kept, machine: int, ways: Ways) -> float:
     """Return the rate that the only link of a machine allows with all transports of a task there, infinite for -1."""
     if link < 0:
@@ -296,14 +278,15 @@ def rate_through(link: int, rows: Ints, kept: Kept, machine: int, ways: Ways) ->
     return float(ways.links.bandwidth[link] / load) if load > ways.load[link] else np.inf
 
 
-@kernel
+@stage
 def one_by_one(rows: Ints, kept: Kept, machine: int, ways: Ways, floor: float, room: Room) -> float:
     """Return the rate that the network allows with the transports of a task on a machine routed in turn.
 
     Below `floor` a bound will do.
     """
     loaded = room.loaded
-    loaded[:] = ways.load
+    for link in range(len(loaded)):
+        loaded[link] = ways.load[link]
     rate = np.inf
     for row in rows:
         arcs = ways.back if kept.towards[row] else ways.links

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, part
 from penstock.model.placement import Hop
 from penstock.model.routes import fewest_links, widest_path, widest_tree
 from penstock.model.slotgraph import Links
@@ -201,12 +201,14 @@ def card_rates(reach: Reach, card: Floats, near_load: Floats, far_load: Floats) 
             for machine in range(machines):
                 if machine != partner:
                     near[machine] = max(near[machine], bits)
-    return rates_by_cards(card, near, far, near_load, far_load)
+    rates = np.full(machines, np.inf)
+    lower_by_cards(rates, card, near, far, near_load, far_load)
+    return rates
 
 
-@kernel
-def rates_by_cards(card: Floats, near: Floats, far: Floats, near_load: Floats, far_load: Floats) -> Floats:
-    """Return the rate with a task on each machine that adds `near` to the card there and `far` to all others' cards."""
+@part
+def lower_by_cards(rates: Floats, card: Floats, near: Floats, far: Floats, near_load: Floats, far_load: Floats) -> None:
+    """Lower rates to what cards allow with a task on each machine that adds `near` there and `far` to all others'."""
     machines = len(card)
     lowest, second, where = np.inf, np.inf, -1  # of the others' cards; a machine's own does not count
     for machine in range(machines):
@@ -216,8 +218,6 @@ def rates_by_cards(card: Floats, near: Floats, far: Floats, near_load: Floats, f
                 lowest, second, where = rate, lowest, machine
             else:
                 second = min(second, rate)
-    rates = np.empty(machines)
     for machine in range(machines):
         own = card[machine] / (near_load[machine] + near[machine]) if near[machine] > 0.0 else np.inf
-        rates[machine] = min(own, second if machine == where else lowest)
-    return rates
+        rates[machine] = min(rates[machine], own, second if machine == where else lowest)

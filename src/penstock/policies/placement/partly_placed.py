@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import part, stage
 from penstock.model.placement import MEMORY_SLACK
 from penstock.model.routes import BITS
 from penstock.model.slotgraph import Links
-from penstock.model.taskgraph import FORWARD, GLOBAL, Floats, Ints
+from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.transports import Streams, streams_of
 
@@ -55,6 +55,30 @@ class Placed(NamedTuple):
     gain_on: Floats  # [C, M] tuples that they process a source tuple
 
 
+class Room(NamedTuple):
+    """Room for what is worked out on the way; V nodes, A arcs, L links, M machines, G groups, C components, T tasks."""
+
+    width: Floats  # [V] of one tree
+    tail: Ints  # [V]
+    via: Ints  # [V]
+    reached: Ints  # [V]
+    heap_rates: Floats  # [A + 1]
+    heap_nodes: Ints  # [A + 1]
+    loaded: Floats  # [L]
+    added: Floats  # [L] nothing, between two looks
+    charged: Bools  # [L]
+    only: Ints  # [M] the only link of a machine, -1: it has several
+    speed: Floats  # [M]
+    gamma: Floats  # [M]
+    bits: Floats  # [M]
+    detour: Floats  # [M]
+    seen: Ints  # [M]
+    touched: Bools  # [G]
+    closed: Bools  # [C]
+    ways: Bools  # [C, C]
+    listed: Ints  # [T]
+
+
 def asked_of(view: PlacementView) -> Asked:
     """Return what a view asks for."""
     tasks = view.tasks
@@ -87,24 +111,61 @@ def offered_by(view: PlacementView) -> Offered:
     )
 
 
-@kernel
 def nothing_placed(asked: Asked, offered: Offered) -> Placed:
-    """Return that no task is placed."""
+    """Make room for who is placed where."""
     tasks, components, machines = len(asked.component), len(asked.first) - 1, len(offered.cpu)
     return Placed(
-        np.full(tasks, -1, dtype=np.int32),
-        np.full(tasks, -1, dtype=np.int32),
-        np.zeros(len(offered.slot_memory)),
-        np.zeros(machines),
-        offered.slot_memory.copy(),
-        offered.memory.copy(),
-        np.zeros(offered.capacity.shape),
-        np.zeros((components, machines)),
-        np.zeros((components, machines)),
+        np.empty(tasks, dtype=np.int32),
+        np.empty(tasks, dtype=np.int32),
+        np.empty(len(offered.slot_memory)),
+        np.empty(machines),
+        np.empty(len(offered.slot_memory)),
+        np.empty(machines),
+        np.empty(offered.capacity.shape),
+        np.empty((components, machines)),
+        np.empty((components, machines)),
     )
 
 
-@kernel
+@part
+def nobody_placed(placed: Placed, offered: Offered) -> None:
+    """Note that no task is placed."""
+    placed.slot[:], placed.machine[:], placed.slot_load[:], placed.load[:] = -1, -1, 0.0, 0.0
+    placed.used[:], placed.tasks_on[:], placed.gain_on[:] = 0.0, 0.0, 0.0
+    for slot in range(len(placed.slot_free)):
+        placed.slot_free[slot] = offered.slot_memory[slot]
+    for machine in range(len(placed.free)):
+        placed.free[machine] = offered.memory[machine]
+
+
+def room_for(asked: Asked, offered: Offered, groups: int) -> Room:
+    """Make room."""
+    nodes, arcs, links = offered.links.nodes, len(offered.links.head), len(offered.links.bandwidth)
+    tasks, components, machines = len(asked.component), len(asked.first) - 1, len(offered.cpu)
+    return Room(
+        np.empty(nodes),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(arcs + 1),
+        np.empty(arcs + 1, dtype=np.int32),
+        np.empty(links),
+        np.empty(links),
+        np.empty(links, dtype=np.bool_),
+        np.empty(machines, dtype=np.int32),
+        np.empty(machines),
+        np.empty(machines),
+        np.empty(machines),
+        np.empty(machines),
+        np.empty(machines, dtype=np.int32),
+        np.empty(groups, dtype=np.bool_),
+        np.empty(components, dtype=np.bool_),
+        np.empty((components, components), dtype=np.bool_),
+        np.empty(tasks, dtype=np.int32),
+    )
+
+
+@stage
 def least_loaded(placed: Placed, offered: Offered, machine: int, memory: float) -> int:
     """Return the least loaded slot of a machine that has room for a task, the lowest among equals; -1: none has."""
     found = -1
@@ -116,7 +177,7 @@ def least_loaded(placed: Placed, offered: Offered, machine: int, memory: float) 
     return found
 
 
-@kernel
+@part
 def able(asked: Asked, offered: Offered, task: int, machine: int) -> bool:
     """Return whether a machine has some of every resource beside cpu that a task needs."""
     for resource in range(offered.capacity.shape[1]):
@@ -125,7 +186,7 @@ def able(asked: Asked, offered: Offered, task: int, machine: int) -> bool:
     return True
 
 
-@kernel
+@part
 def put(placed: Placed, asked: Asked, offered: Offered, task: int, machine: int) -> None:
     """Place a task in the least loaded slot of a machine that has room for it."""
     slot = least_loaded(placed, offered, machine, asked.memory[task])
@@ -134,13 +195,14 @@ def put(placed: Placed, asked: Asked, offered: Offered, task: int, machine: int)
     placed.load[machine] += asked.work[task]
     placed.slot_free[slot] -= asked.memory[task]
     placed.free[machine] -= asked.memory[task]
-    placed.used[machine] += asked.needs[task]
+    for resource in range(placed.used.shape[1]):
+        placed.used[machine, resource] += asked.needs[task, resource]
     if asked.gain[task] > 0.0:  # a task that gets no tuples exchanges none
         placed.tasks_on[asked.component[task], machine] += 1.0
         placed.gain_on[asked.component[task], machine] += asked.gain[task]
 
 
-@kernel
+@stage
 def exchanged(asked: Asked, placed: Placed, flow: int, task: int, sends: bool, bits: Floats) -> None:
     """Set the bits a source tuple that a task sends along a stream to the tasks on every machine, or receives. [M]"""
     streams, other = asked.streams, asked.streams.target[flow] if sends else asked.streams.source[flow]
@@ -154,10 +216,12 @@ def exchanged(asked: Asked, placed: Placed, flow: int, task: int, sends: bool, b
     elif heard == GLOBAL and number > 0:
         bits[:] = 0.0
     else:
-        bits[:] = amount * (placed.tasks_on[other] if sends else placed.gain_on[other])
+        received = placed.tasks_on if sends else placed.gain_on
+        for machine in range(len(bits)):
+            bits[machine] = amount * received[other, machine]
 
 
-@kernel
+@part
 def at_only(bits: Floats, machine: int, amount: float) -> None:
     """Set what is exchanged with one machine only, with none where it is -1."""
     bits[:] = 0.0

@@ -57,6 +57,7 @@ def _stuck(view: PlacementView, found: Assigned) -> Infeasible:
 
 def _routes(hops: Hops) -> dict[Hop, tuple[int, ...]]:
     number = int(hops.filled[0])
-    first, links = hops.first.tolist(), hops.links.tolist()
+    first = hops.first[: number + 1].tolist()
+    links = hops.links[: first[-1]].tolist()
     ends = zip(hops.stream[:number].tolist(), hops.source[:number].tolist(), hops.target[:number].tolist(), strict=True)
     return {Hop(*hop): tuple(links[first[at] : first[at + 1]]) for at, hop in enumerate(ends)}

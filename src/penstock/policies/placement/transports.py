@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, part
 from penstock.model.routes import BITS
 from penstock.model.taskgraph import FORWARD, Bools, Floats, Flow, Ints, Tasks
 from penstock.model.topology import Grouping
@@ -146,10 +146,19 @@ def find_between(streams: Streams, first: Ints, gain: Floats, closed: Bools) -> 
 
     No way leads through the components that are `closed` [C], only to and from them.
     """
-    components = len(closed)
-    bits = np.full((components, components), np.inf)
-    reached = np.eye(components) > 0.0
-    aligned = np.ones((components, components), dtype=np.bool_)
+    shape = len(closed), len(closed)
+    between = Between(np.empty(shape), np.empty(shape, dtype=np.bool_))
+    set_between(between, streams, first, gain, closed, np.empty(shape, dtype=np.bool_))
+    return between
+
+
+@part
+def set_between(between: Between, streams: Streams, first: Ints, gain: Floats, closed: Bools, reached: Bools) -> None:
+    """Set the smallest transport between any two components; `reached` [C, C] is room to note who reaches whom."""
+    components, bits, aligned = len(closed), between.bits, between.aligned
+    bits[:], aligned[:], reached[:] = np.inf, True, False
+    for component in range(components):
+        reached[component, component] = True
     for flow in range(len(streams.source) - 1, -1, -1):  # whatever is further down is known by then
         source, target = streams.source[flow], streams.target[flow]
         forward, least = streams.heard[flow] == FORWARD, pair_bits(streams, flow, first, gain)
@@ -159,11 +168,11 @@ def find_between(streams: Streams, first: Ints, gain: Floats, closed: Bools) -> 
                 aligned[source, beyond] &= aligned[target, beyond] and forward
                 reached[source, beyond] = True
     for component in range(components):
-        aligned[component] &= np.isfinite(bits[component])
-    return Between(bits, aligned)
+        for beyond in range(components):
+            aligned[component, beyond] &= bits[component, beyond] < np.inf
 
 
-@kernel
+@part
 def pair_bits(streams: Streams, flow: int, first: Ints, gain: Floats) -> float:
     """Return the bits a source tuple from one task to one task along a stream, of the least busy of its senders."""
     least, most = np.inf, 0.0

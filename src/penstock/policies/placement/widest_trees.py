@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.kernel import kernel, lean
+from penstock.model.kernel import kernel, lean, part, stage
 from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Bools, Floats, Ints
 
@@ -22,6 +22,7 @@ class Kept(NamedTuple):
     towards: Bools  # [K] the ways lead to the root, not from it
     users: Ints  # [K] how many want it
     stale: Bools  # [K] a link of it has been charged since it was made
+    renewed: Bools  # [K] whether it was made anew the last time
     width: Floats  # [K, V] rate of the widest path
     tail: Ints  # [K, V] next node on the way to the root, -1: none
     via: Ints  # [K, V] link to that node, -1: none
@@ -39,6 +40,7 @@ def no_trees(size: int, nodes: int, machines: int) -> Kept:
         np.zeros(size, dtype=np.bool_),
         np.zeros(size, dtype=np.int32),
         np.zeros(size, dtype=np.bool_),
+        np.zeros(size, dtype=np.bool_),
         np.empty((size, nodes)),
         np.empty((size, nodes), dtype=np.int32),
         np.empty((size, nodes), dtype=np.int32),
@@ -55,14 +57,27 @@ def with_room(kept: Kept, more: int) -> Kept:
     if size + more <= len(kept.root):
         return kept
     grown = no_trees(2 * (size + more), kept.width.shape[1], kept.newest.shape[1])
-    grown.root[:size], grown.bits[:size], grown.towards[:size] = kept.root[:size], kept.bits[:size], kept.towards[:size]
-    grown.users[:size], grown.stale[:size] = kept.users[:size], kept.stale[:size]
-    grown.width[:size], grown.tail[:size], grown.via[:size] = kept.width[:size], kept.tail[:size], kept.via[:size]
-    grown.following[:size], grown.newest[:], grown.filled[0] = kept.following[:size], kept.newest, size
+    copy_trees(kept, grown)
     return grown
 
 
-@kernel
+@stage
+def copy_trees(kept: Kept, grown: Kept) -> None:
+    """Copy trees to larger arrays."""
+    grown.filled[0] = kept.filled[0]
+    for way in range(2):
+        for root in range(kept.newest.shape[1]):
+            grown.newest[way, root] = kept.newest[way, root]
+    for tree in range(kept.filled[0]):
+        grown.root[tree], grown.bits[tree], grown.towards[tree] = kept.root[tree], kept.bits[tree], kept.towards[tree]
+        grown.users[tree], grown.stale[tree] = kept.users[tree], kept.stale[tree]
+        grown.following[tree] = kept.following[tree]
+        for node in range(kept.width.shape[1]):
+            grown.width[tree, node], grown.tail[tree, node] = kept.width[tree, node], kept.tail[tree, node]
+            grown.via[tree, node] = kept.via[tree, node]
+
+
+@part
 def take(kept: Kept, towards: bool, root: int, bits: float) -> int:
     """Return the number of a tree that somebody wants from now on; there must be room for another."""
     way = 1 if towards else 0
@@ -82,13 +97,13 @@ def take(kept: Kept, towards: bool, root: int, bits: float) -> int:
     return int(number)
 
 
-@kernel
-def renew(kept: Kept, charged: Bools, links: Links, back: Links, load: Floats) -> Bools:
-    """Make anew the trees in use with a link that has been charged; return which."""
-    renewed = np.zeros(len(kept.root), dtype=np.bool_)
-    rates = np.empty(len(links.head) + 1)
-    nodes = np.empty(len(links.head) + 1, dtype=np.int32)
+@part
+def renew(
+    kept: Kept, charged: Bools, links: Links, back: Links, load: Floats, rates: Floats, nodes: NDArray[np.int32]
+) -> None:
+    """Make anew the trees in use with a link that has been charged; `rates` and `nodes` are room for a heap."""
     for tree in range(kept.filled[0]):
+        kept.renewed[tree] = False
         if kept.users[tree] == 0:
             continue
         stale = kept.stale[tree]
@@ -100,12 +115,10 @@ def renew(kept: Kept, charged: Bools, links: Links, back: Links, load: Floats) -
             arcs = back if kept.towards[tree] else links
             width, tail, via = kept.width[tree], kept.tail[tree], kept.via[tree]
             grow_tree(arcs, load, kept.bits[tree], int(kept.root[tree]), -1, width, tail, via, rates, nodes)
-            kept.stale[tree] = False
-            renewed[tree] = True
-    return renewed
+            kept.stale[tree], kept.renewed[tree] = False, True
 
 
-@kernel
+@lean
 def grow_tree(
     links: Links,
     load: Floats,
@@ -148,7 +161,7 @@ def grow_tree(
                 size += 1
 
 
-@lean
+@part
 def rise(rates: Floats, nodes: NDArray[np.int32], size: int, rate: float, node: int) -> None:
     """Put an entry on a heap of `size` entries whose first has the highest rate."""
     place = size
@@ -161,7 +174,7 @@ def rise(rates: Floats, nodes: NDArray[np.int32], size: int, rate: float, node: 
     rates[place], nodes[place] = rate, node
 
 
-@lean
+@part
 def sink(rates: Floats, nodes: NDArray[np.int32], size: int) -> None:
     """Take the first entry off a heap, of which `size` are left: the last one finds a new place."""
     rate, node = rates[size], nodes[size]
