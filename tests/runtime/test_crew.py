@@ -241,6 +241,30 @@ def test_an_executor_that_comes_back_takes_its_worker_home() -> None:
         assert one.machines == []
 
 
+def test_a_worker_that_comes_elsewhere_after_its_executor_is_back_is_sent_home_once() -> None:
+    with scene(A, B) as one:
+        one.go("w0")
+        first = one.last("w0")
+        first.where = None  # Spark has not started it again yet
+        one.executors = [B]
+        one.tend(FOLLOW_S)
+        one.executors = [B, C]
+        one.tend(FOLLOW_S)
+        first.where = A.id  # what Spark says is late
+        one.come("w0")
+        one.tend()
+        first.where = B.id
+        one.tend()
+        one.tend()
+        one.go("w0")
+        first.end()
+        one.tend()
+        one.tend()
+        assert one.last("w0").executor == C
+        one.driver.end_log()
+        assert [text for text in one.heard if "leaves" in text] == ["worker w0 leaves executor 1 for 2"]
+
+
 def test_an_executor_beyond_those_there_were_gets_workers_of_its_own() -> None:
     with scene(A, B, grows=True) as one:
         one.executors = [A, B, D]

@@ -47,7 +47,8 @@ class Post:
     seen: float = 0.0  # when its worker was there, or the job was launched
     since: float | None = None  # since when its worker is there
     failures: int = 0  # in a row
-    unverified: bool = False  # whether it is on the executor that it asked for
+    unverified: bool = False  # whether it is on its executor
+    dismissed: int = 0  # incarnation of the last worker that was sent away, to come to its own executor
 
 
 class Crew:
@@ -118,7 +119,7 @@ class Crew:
             if now - post.since > HEALTHY_S:
                 post.failures = 0
             if post.unverified:
-                self._verify(post, post.job)
+                self._verify(post, post.job, sighted.incarnation)
         else:
             post.since = None
             if sighted.hung_up and sighted.incarnation > post.before:
@@ -156,14 +157,25 @@ class Crew:
         post.job = self._launch(post.site.name, self._room_for(post))
         post.seen, post.before = now, before
 
-    def _verify(self, post: Post, job: Job) -> None:
-        """Tell of a worker that is not where it should be, once Spark has said where it is."""
+    def _verify(self, post: Post, job: Job, incarnation: int) -> None:
+        """Have a worker that is not where it should be end and come there, or tell of it where it has asked in vain.
+
+        Spark says a little late where it is, and may have put it elsewhere before its own executor was there.
+        """
+        home = post.home
+        if home is None or home.id not in self._alive or incarnation == post.dismissed:
+            return
         found = job.found_on()
-        if found is not None and job.executor is not None:
+        if found == home.id:
             post.unverified = False
-            if found != job.executor.id:
-                planned = f"not on {job.executor.id} as planned"
-                self._driver.warn(f"worker {post.site.name} runs on executor {found}, {planned}; are its cores taken?")
+        elif found in self._alive and job.executor == home:
+            post.unverified = False
+            planned = f"not on {home.id} as planned"
+            self._driver.warn(f"worker {post.site.name} runs on executor {found}, {planned}; are its cores taken?")
+        elif found in self._alive:
+            self._driver.say(f"worker {post.site.name} leaves executor {found} for {home.id}")
+            post.failures, post.dismissed = 0, incarnation
+            self._driver.dismiss(post.site.name)
 
     def _fail(self, problem: str) -> None:
         self._driver.ask(lambda now: self._driver.controller.fail(problem, now))
@@ -201,11 +213,7 @@ class Crew:
         self._driver.say(f"executor {fresh.id} on {fresh.host} takes the place of {before.id}")
         for post in self._posts:
             if post.home is not None and post.home.id == before.id:
-                post.home = fresh
-                if post.job is not None and (found := post.job.found_on()) is not None and found != fresh.id:
-                    self._driver.say(f"worker {post.site.name} leaves executor {found} for {fresh.id}")
-                    post.failures = 0
-                    self._driver.dismiss(post.site.name)
+                post.home, post.unverified = fresh, True
 
     def _grow(self, fresh: Executor) -> None:
         """Make use of an executor beyond those that there were, one core of which is kept free."""
