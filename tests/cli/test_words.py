@@ -1,4 +1,4 @@
-from penstock.cli.words import changed_texts, phase_labels, policies_in_words
+from penstock.cli.words import card, changed_texts, phase_labels, policies_in_words
 from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.reported import PhaseResult
 
@@ -28,3 +28,8 @@ def test_only_what_differs_is_a_change() -> None:
         "b": ("2", "3"),
         "c": ("-", "4"),
     }
+
+
+def test_a_card_is_told_each_way_where_the_two_differ() -> None:
+    assert card(100.0, 100.0) == "100 Mbit/s"
+    assert card(1000.0, 50.0) == "1 Gbit/s out, 50 Mbit/s in"

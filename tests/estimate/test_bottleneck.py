@@ -43,9 +43,12 @@ def line(bandwidth: float, directed: bool = False) -> Cluster:
     )
 
 
-def mesh(card_mbps: float | None) -> Cluster:
-    machines = (Machine(name=name, speed=80.0, network_mbps=card_mbps, resources={"gpu": 9.0}) for name in "ab")
-    return Cluster(name=f"mesh-{card_mbps}", machines=tuple(machines))
+def mesh(card_mbps: float | None, receive_mbps: float | None = None) -> Cluster:
+    machines = tuple(
+        Machine(name=name, speed=80.0, network_mbps=card_mbps, receive_mbps=receive_mbps, resources={"gpu": 9.0})
+        for name in "ab"
+    )
+    return Cluster(name=f"mesh-{card_mbps}-{receive_mbps}", machines=machines)
 
 
 def rate_and_limit(application: Application, cluster: Cluster, placement: Placement) -> tuple[object, str, str]:
@@ -84,6 +87,12 @@ def test_a_network_card_limits_on_a_mesh() -> None:
     assert name in ("a (out)", "b (in)")
 
 
+def test_a_card_may_receive_at_another_rate_than_it_sends() -> None:
+    there = Placement((0, 1, 1))
+    assert rate_and_limit(camera(), mesh(4.0, 2.0), there) == (pytest.approx(2 / 8), "network", "b (in)")
+    assert rate_and_limit(camera(), mesh(4.0, 6.0), there) == (pytest.approx(4 / 8), "network", "a (out)")
+
+
 @needs_shared
 def test_rates_of_the_reference_placements_and_routes_come_out_exactly() -> None:
     checked = 0
@@ -111,7 +120,9 @@ def test_the_kernel_agrees_with_the_list_of_elements(application: Application, c
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("cluster", [line(7.0), line(7.0, directed=True), mesh(4.0), mesh(None)], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "cluster", [line(7.0), line(7.0, directed=True), mesh(4.0), mesh(4.0, 2.5), mesh(None)], ids=lambda c: c.name
+)
 def test_compiled_equals_interpreted(seed: int, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = Evaluator(camera(), cluster)
     placed = np.random.default_rng(seed).integers(0, len(cluster.machines), (6, 3), dtype=np.int32)

@@ -136,6 +136,7 @@ WRONG_CLUSTERS: list[tuple[Change, str]] = [
     (put("links.1.directed", 1), "links[1].directed: expected true or false, got 1"),
     (put("links.1", {"source": "a", "target": "s", "bandwidth_mbps": 2}), "links[1]: 'a--s' is already at links[0]"),
     (put("machines.3.network_mbps", 10.0), "machines[3].network_mbps: expected none where links say"),
+    (put("machines.3.receive_mbps", 10.0), "machines[3].receive_mbps: expected none without network_mbps"),
     (drop("links"), "switches: expected links that join them"),
     (put("machines.3.resources", {"gpu": 1e300}), "machines[3].resources.gpu: expected a number ≤ 1000000000000000"),
     (put("distances", {"same_slot_ms": -1}), "distances.same_slot_ms: expected a number ≥ 0, got -1"),

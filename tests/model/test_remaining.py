@@ -65,9 +65,21 @@ def test_a_failed_machine_of_a_mesh_is_left_out() -> None:
     assert [machine.name for machine in remaining(MESH, {}, failed=["a"]).machines] == ["b"]
 
 
-def test_a_card_has_left_what_its_busier_way_leaves() -> None:
+def test_a_card_has_left_each_way_what_is_not_taken_of_it() -> None:
     left = remaining(MESH, {"a": {SENDING: 2e6, RECEIVING: 5e6}})
-    assert left.machines[0].network_mbps == pytest.approx(3.0)
+    assert left.machines[0].card_mbps == pytest.approx((6.0, 3.0))
+    assert left.machines[1].card_mbps is None
+    full = remaining(left, {"a": {RECEIVING: 3e6}}).machines[0].card_mbps
+    assert full is not None
+    assert full[0] == pytest.approx(6.0)
+    assert 0 < full[1] < 1e-11
+
+
+def test_a_card_of_which_nothing_is_taken_is_as_it_was() -> None:
+    assert remaining(MESH, {}) == MESH
+    slow = Cluster(name="mesh", machines=(Machine(name="a", network_mbps=8.0, receive_mbps=2.0),))
+    assert remaining(slow, {}) == slow
+    assert remaining(slow, {"a": {SENDING: 6e6}}).machines[0].receive_mbps is None
 
 
 def test_refuses_a_cluster_without_machines() -> None:

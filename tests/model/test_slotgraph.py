@@ -9,7 +9,7 @@ def test_slots_know_their_process_machine_and_host() -> None:
         name="c",
         machines=(
             Machine(name="a", slots=4, processes=2, cores=2, speed=3.0, host="h"),
-            Machine(name="b", slots=1, host="h", slot_memory_mb=100.0),
+            Machine(name="b", slots=1, host="h", slot_memory_mb=100.0, network_mbps=4.0, receive_mbps=3.0),
             Machine(name="c", slots=3, processes=2, network_mbps=10.0),
         ),
     )
@@ -21,7 +21,7 @@ def test_slots_know_their_process_machine_and_host() -> None:
     assert slots.machine_cpu.tolist() == [6.0, 1.0, 1.0]
     assert slots.memory_mb[4] == 100.0
     assert np.isinf(slots.memory_mb[0])
-    assert slots.machine_network.tolist() == [np.inf, np.inf, 1e7]
+    assert slots.machine_network.tolist() == [[np.inf, 4e6, 1e7], [np.inf, 3e6, 1e7]]
     assert cluster.slot_names[4:6] == ("b/0", "c/0")
 
 

@@ -1,5 +1,6 @@
 """`penstock admit`: can this application be let in, on which paths, and at which rate?"""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +44,10 @@ def admit(
         ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Guarantee so many source tuples a second; without it, best effort.")
+        float | None,
+        typer.Option(
+            help="Guarantee so many source tuples a second, of all sources together; without it, best effort."
+        ),
     ] = None,
     availability: Annotated[
         float | None, typer.Option(help="Share of the time for which the rate, or any path, must be there.")
@@ -70,7 +74,10 @@ def admit(
         bool,
         typer.Option("--estimate", help="Allow more than 16 paths, of which the availability can only be estimated."),
     ] = False,
-    seed: Annotated[int, typer.Option(help="For policies and estimates, which draw lots.", min=0)] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="For policies and estimates, which draw lots; 0 unless said, with --again as before.", min=0),
+    ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Find new paths for an application that is in the book, by its name there.")
     ] = False,
@@ -85,31 +92,57 @@ def admit(
     guaranteed is taken off before the rest is shared, in proportion to priorities where applications compete. A
     refusal names what stands in the way and the least change that would help. Nothing runs yet: penstock operate runs
     what was let in.
+
+    A rate is that of all sources together: each has its share, as the application's rate_tps says, else all the same.
+    Where somebody else changes the book meanwhile, it is decided anew.
     """
     from penstock.cli.output import print_json
-    from penstock.control.book import Admitted, BookFile, replan
+    from penstock.control.book import Admitted, replan
     from penstock.control.book import admit as let_in
 
-    file = BookFile(book)
     cluster = _one_of(cluster, named)
     if again:
-        _refuse_beside_again(cluster, rate, best_effort, priority, availability, pin, name)
-        before = file.load()
-        result = replan(before, application, policy=policy, paths=paths, estimate=estimate)
+        _refuse_beside_again(cluster, rate, best_effort, priority, availability, pin, name, seed)
+
+        def decide(found: "Book") -> "Admitted | Refused":
+            return replan(found, application, policy=policy, paths=paths, estimate=estimate)
     else:
         wanted = _wanted(application, rate, availability, best_effort, priority, pin, name)
-        before = _book(file, cluster)
-        result = let_in(
-            before, wanted, policy=policy or POLICY, paths=paths, seed=seed, given=application, estimate=estimate
-        )
-    if isinstance(result, Admitted) and not dry_run:
-        file.save(result.book, before.version if file.exists() else None)
+
+        def decide(found: "Book") -> "Admitted | Refused":
+            by = policy or POLICY
+            return let_in(found, wanted, policy=by, paths=paths, seed=seed or 0, given=application, estimate=estimate)
+
+    before, result = decided(book, cluster, decide, keep=not dry_run, begin=not again)
     if as_json:
         print_json(_as_json(result, dry_run))
     else:
         _print(result, before, book, dry_run)
     if not isinstance(result, Admitted):
         raise typer.Exit(1)
+
+
+def decided(
+    path: Path, cluster: str | None, decide: "Callable[[Book], Admitted | Refused]", keep: bool, begin: bool
+) -> "tuple[Book, Admitted | Refused]":
+    """Decide on the book as it is, and save what was decided; anew where somebody else has changed it meanwhile.
+
+    With `begin` there need not be a book yet. Returns the book before, and what was decided on it.
+    """
+    from penstock.cli.booking import load_book, until_saved
+    from penstock.control.book import Admitted, BookFile
+
+    file = BookFile(path)
+
+    def attempt() -> "tuple[Book, Admitted | Refused]":
+        there = file.exists()
+        before = _book(file, cluster) if begin else load_book(path)
+        result = decide(before)
+        if keep and isinstance(result, Admitted):
+            file.save(result.book, before.version if there else None)
+        return before, result
+
+    return until_saved(attempt)
 
 
 def _one_of(cluster: str | None, named: str | None) -> str | None:
@@ -215,9 +248,9 @@ def _differences(one: "Cluster", other: "Cluster") -> str:
 def _refuse_beside_again(*given: object) -> None:
     from penstock.model.errors import InvalidInput
 
-    names = ("cluster", "rate", "best_effort", "priority", "availability", "pin", "as")
+    names = ("cluster", "rate", "best_effort", "priority", "availability", "pin", "as", "seed")
     for name, value in zip(names, given, strict=True):
-        if value not in (None, False, []):
+        if value is not None and value is not False and value != []:  # a seed of 0 is one, too
             problem = f"expected none beside --again, which asks for what was asked before, got {value!r}"
             raise InvalidInput(name, f"{problem}; release the application and admit it anew")
 
@@ -226,7 +259,7 @@ def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bo
     from penstock.cli.booking import print_changes, promise, share
     from penstock.cli.output import console, number
     from penstock.cli.words import plural
-    from penstock.control.book import Refused
+    from penstock.control.book import Refused, unmet
 
     if isinstance(result, Refused):
         console.print(f"[red]refused[/] [bold]{result.application}[/]: {result.reason}", soft_wrap=True)
@@ -246,9 +279,10 @@ def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bo
     console.print(f"  {what} is there {often} of the time{asked}", soft_wrap=True)
     for position, path in enumerate(booking.paths):
         _print_path(position, path, booking)
-    if result.rates:
+    missed = unmet(result.book)
+    if result.rates or missed:
         console.print("others:")
-        print_changes(result.rates)
+        print_changes(result.rates, missed)
     if not dry_run:
         console.print(f"[dim]{file} is at version {result.book.version}; see it by penstock book[/]", soft_wrap=True)
 
@@ -269,7 +303,7 @@ def _print_path(position: int, path: "BookedPath", booking: "Booking") -> None:
 
 def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
     from penstock.cli.booking import changes_json
-    from penstock.control.book import Refused
+    from penstock.control.book import Refused, unmet
 
     if isinstance(result, Refused):
         remedies = [remedy._asdict() | {"also": [one._asdict() for one in remedy.also]} for remedy in result.remedies]
@@ -288,4 +322,5 @@ def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
         "paths": booking.paths,
         "version": result.book.version,
         "others": changes_json(result.rates)["rates"],
+        "unmet": [missed._asdict() for missed in unmet(result.book)],
     }

@@ -36,7 +36,8 @@ def book(
     """Show a cluster's book: the applications that were let in, their rates, and how much of everything is in use.
 
     A guaranteed application has its rate reserved; the others share what is left, in proportion to their priorities
-    where they compete. Used is what all of them may take together at their rates now.
+    where they compete. Used is what all of them may take together at their rates now. Of the time is for how much of
+    it an application is served in the long run, by the capacities of now; that it is less than was asked is told.
     """
     from penstock.cli.booking import load_book
     from penstock.cli.output import console, print_json
@@ -49,10 +50,11 @@ def book(
     found = load_book(path)
     used, state = usage(found), read_state(path)
     if svg is not None:
+        from penstock.cli.booking import needed
         from penstock.cli.svg.cluster import cluster_svg
         from penstock.model.files import write_whole
 
-        write_whole(svg, cluster_svg(found.cluster, fullness(found, used)))
+        write_whole(svg, cluster_svg(found.cluster, fullness(found, used), needed(found)))
     if as_json:
         print_json(_as_json(found, used, state))
         return
@@ -96,8 +98,8 @@ def _applications(book: "Book", state: "OperatorState | None") -> Any:
     seen = ("seen\n/s",) if live else ()
     rows = table("application", "let in for", "rate\n/s", *seen, "of the\ntime", "asked", "paths", left=("let in for",))
     for booking in book.bookings:
-        short = booking.wanted_tps is not None and booking.rate_tps < booking.wanted_tps * (1 - 1e-9)
-        rate = f"[red]{number(booking.rate_tps)}[/]" if short else number(booking.rate_tps)
+        rate = f"[red]{number(booking.rate_tps)}[/]" if booking.short else number(booking.rate_tps)
+        often = share(booking.achieved_availability)
         works = sum(book.works(path) for path in booking.paths)
         paths = str(works) if works == len(booking.paths) else f"[yellow]{works} of {len(booking.paths)}[/]"
         given = [number(sum(path.given_tps for path in state.of(booking.name)))] if live and state is not None else []
@@ -106,7 +108,7 @@ def _applications(book: "Book", state: "OperatorState | None") -> Any:
             promise(booking),
             rate,
             *given,
-            share(booking.achieved_availability),
+            f"[red]{often}[/]" if booking.seldom else often,
             share(booking.availability),
             paths,
         )
@@ -180,6 +182,7 @@ def _booking(booking: "Booking", book: "Book") -> Mapping[str, Any]:
             {
                 "rate_tps": path.rate_tps,
                 "reserved_tps": path.reserved_tps,
+                "kept_share": path.kept_share,
                 "works": book.works(path),
                 "tasks": path.plan.tasks,
                 "routes": path.plan.routes,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from penstock.control.book import RateChange, Unmet
     from penstock.model.book import Book, Booking
 
+T = TypeVar("T")
+
 BOOK = Path("book.json")
-TRIES = 5  # to save a change that others are faster with
+TRIES = 20  # to save a change that others are faster with; of as many at once, one is saved each time
 
 BookOption = Annotated[Path, typer.Option("--book", help="The file that the cluster's book is kept in.")]
 
@@ -29,31 +31,46 @@ def load_book(path: Path) -> "Book":
 
 def change_book(path: Path, change: "Callable[[Book], Book]") -> "tuple[Book, Book]":
     """Read a book, change it and save it, again where somebody else was faster; return it before and after."""
-    from penstock.control.book import BookFile, Outdated
+    from penstock.control.book import BookFile
 
-    file = BookFile(path)
-    for attempt in range(TRIES):
+    def attempt() -> "tuple[Book, Book]":
         before = load_book(path)
         after = change(before)
+        BookFile(path).save(after, before.version)
+        return before, after
+
+    return until_saved(attempt)
+
+
+def until_saved(attempt: Callable[[], T]) -> T:
+    """Do what reads a book, decides and saves it, anew where somebody else has saved another in between."""
+    from penstock.control.book import Outdated
+
+    for _ in range(TRIES - 1):
         try:
-            file.save(after, before.version)
+            return attempt()
         except Outdated:
-            if attempt == TRIES - 1:
-                raise
-        else:
-            return before, after
-    raise AssertionError("the last try returns or raises")
+            continue
+    return attempt()
 
 
 def element_of(book: "Book", text: str) -> str:
     """Return the element that a text names; a link that both directions share may be named from either end."""
+    if text in book.ends or text in book.cluster.node_index:  # a--b and b--a may be two links
+        return text
     source, arrow, target = text.partition("--")
     turned = f"{target}--{source}"
     return turned if arrow and turned in book.ends else text
 
 
+def needed(book: "Book") -> frozenset[str]:
+    """Return all that some path needs: its elements, in use or only passed, and the switches on its way."""
+    elements = {name for booking in book.bookings for path in booking.paths for name in path.elements}
+    return frozenset(part for name in elements for part in (name, *book.ends.get(name, ())))
+
+
 def print_changes(rates: "Sequence[RateChange]", unmet: "Sequence[Unmet]" = ()) -> None:
-    """Say whose rates are others now, and which guarantees are not met."""
+    """Say whose rates are others now, and which promises are not met."""
     from penstock.cli.output import console, number
 
     for change in rates:
@@ -63,12 +80,25 @@ def print_changes(rates: "Sequence[RateChange]", unmet: "Sequence[Unmet]" = ()) 
         share = f" ({change.after_tps / change.before_tps - 1:+.0%})" if change.before_tps > 0 else ""
         console.print(f"  {change.application}: {before}/s → [bold]{after}/s[/]{share}")
     stopped = [change.application for change in rates if not change.after_tps]
-    for name in [name for name in stopped if name not in {short.application for short in unmet}]:
+    for name in [name for name in stopped if name not in {missed.application for missed in unmet if missed.short}]:
         console.print(f"[yellow]{name} gets nothing[/]; penstock admit {name} --again looks for other paths")
-    for short in unmet:
-        told = f"is guaranteed {number(short.wanted_tps)}/s and gets {number(short.rate_tps)}/s"
-        again = f"penstock admit {short.application} --again looks for other paths"
-        console.print(f"[red]{short.application} {told}[/]; {again}", soft_wrap=True)
+    for missed in unmet:
+        again = f"penstock admit {missed.application} --again looks for other paths"
+        console.print(f"[red]{missed.application} {_told(missed)}[/]; {again}", soft_wrap=True)
+
+
+def _told(missed: "Unmet") -> str:
+    """Say what an application was promised, and what it has."""
+    from penstock.cli.output import number
+
+    asked, often = share(missed.availability), share(missed.achieved_availability)
+    if missed.wanted_tps is None:
+        return f"asked to be served {asked} of the time and is for {often}"
+    rate, now = f"{number(missed.wanted_tps)}/s", f"gets {number(missed.rate_tps)}/s"
+    if not missed.seldom:
+        return f"is guaranteed {rate} and {now}"
+    told = f"is guaranteed {rate} for {asked} of the time and has it for {often}"
+    return f"{told}; it {now}" if missed.short else told
 
 
 def changes_json(rates: "Sequence[RateChange]", unmet: "Sequence[Unmet]" = ()) -> dict[str, Any]:

@@ -19,12 +19,12 @@ def change_priority(
     """Change the priority of a best-effort application; rates are shared anew, and no task moves."""
     from penstock.cli.booking import change_book, changes_json, print_changes
     from penstock.cli.output import console, print_json
-    from penstock.control.book import rate_changes, reprioritise
+    from penstock.control.book import rate_changes, reprioritise, unmet
 
     before, after = change_book(book, lambda found: reprioritise(found, application, priority))
-    changed = rate_changes(before, after)
+    changed, missed = rate_changes(before, after), unmet(after)
     if as_json:
-        print_json({"application": application, "version": after.version, **changes_json(changed)})
+        print_json({"application": application, "version": after.version, **changes_json(changed, missed)})
         return
     console.print(f"[bold]{application}[/] has priority {priority:g}; {book} is at version {after.version}")
-    print_changes(changed)
+    print_changes(changed, missed)

@@ -18,13 +18,13 @@ def release(
     """Take an application out of a cluster's book; best-effort applications share what it leaves."""
     from penstock.cli.booking import change_book, changes_json, print_changes
     from penstock.cli.output import console, print_json
-    from penstock.control.book import rate_changes
+    from penstock.control.book import rate_changes, unmet
     from penstock.control.book import release as without
 
     before, after = change_book(book, lambda found: without(found, application))
-    changed = rate_changes(before, after)
+    changed, missed = rate_changes(before, after), unmet(after)
     if as_json:
-        print_json({"released": application, "version": after.version, **changes_json(changed)})
+        print_json({"released": application, "version": after.version, **changes_json(changed, missed)})
         return
     console.print(f"released [bold]{application}[/]; {book} is at version {after.version}", soft_wrap=True)
-    print_changes(changed)
+    print_changes(changed, missed)

@@ -63,6 +63,12 @@ def bandwidth(mbps: float) -> str:
     return f"{mbps:.3g} Mbit/s" if mbps < 1000 else f"{mbps / 1000:.3g} Gbit/s"
 
 
+def card(sends_mbps: float, receives_mbps: float) -> str:
+    """Write what a network card sends, and what it receives where that differs."""
+    differs = sends_mbps != receives_mbps
+    return f"{bandwidth(sends_mbps)} out, {bandwidth(receives_mbps)} in" if differs else bandwidth(sends_mbps)
+
+
 def estimate(name: str, value: float) -> str:
     """Write one of a plan's estimates, its unit being the end of its name: `throughput_tps`, `delay_ms`."""
     if name.endswith("_bytes_per_tuple"):

@@ -77,9 +77,9 @@ def _network(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement)
     limited = np.isfinite(slots.machine_network)
     found: list[Element] = []
     if limited.any():
-        for way, load in zip(("out", "in"), card_bits(tasks, slots, placed), strict=True):
+        for number, (way, load) in enumerate(zip(("out", "in"), card_bits(tasks, slots, placed), strict=True)):
             names = [f"{machine.name} ({way})" for machine in cluster.machines]
-            found += _used("network", names, np.where(limited, load, 0.0), slots.machine_network)
+            found += _used("network", names, np.where(limited[number], load, 0.0), slots.machine_network[number])
     return found
 
 
@@ -98,7 +98,7 @@ class RateNet(NamedTuple):
     slot_cpu: Floats  # [S]
     slot_machine: Ints  # [S]
     machine_cpu: Floats  # [M]
-    machine_network: Floats  # [M] bits a second each way
+    machine_network: Floats  # [2, M] bits a second that it sends and receives
     capacity: Floats  # [M, R]
     links: Links
     routed: bool
@@ -188,7 +188,7 @@ def _least_rate(capacity: Floats, load: Floats) -> float:
 @kernel
 def _card_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
     sent, received = _card_loads(net, placed)
-    return min(_least_rate(net.machine_network, sent), _least_rate(net.machine_network, received))
+    return min(_least_rate(net.machine_network[0], sent), _least_rate(net.machine_network[1], received))
 
 
 @kernel

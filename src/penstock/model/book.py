@@ -13,13 +13,16 @@ from enum import StrEnum
 from functools import cached_property
 
 from penstock.model.cluster import Cluster
-from penstock.model.entity import Entity, NonNegative, Positive, Probability
+from penstock.model.entity import Entity, NonNegative, Positive, Priority, Probability
 from penstock.model.errors import DuplicateName, InvalidInput, UnknownName, choices, refuse_duplicates
 from penstock.model.plan import Plan
 from penstock.model.topology import Application
 
 FORMAT = 1
 """What this version of Penstock writes into a book's file, and the only one that it reads."""
+
+SAME = 1e-9  # relative; rates that differ by less are the same
+ROUNDING = 1e-12  # by which a probability may fall short of what was asked
 
 CPU = "machine"  # the kinds of capacity, named as in `estimate.bottleneck`; other resources go by their own names
 BANDWIDTH = "link"
@@ -40,6 +43,7 @@ class BookedPath(Entity, frozen=True):
     rate_tps: NonNegative  # now: 0 while one of its elements has failed
     load: dict[str, dict[str, NonNegative]]  # element -> kind -> a source tuple; a machine that only relays takes none
     reserved_tps: NonNegative = 0.0  # kept for it, whatever happens; only a guaranteed application has any
+    kept_share: Probability = 1.0  # of that, what there is capacity for when all works; best effort: 0 without any rate
     slots: dict[str, NonNegative] = {}  # slot -> core-seconds a source tuple, on machines that have several threads
     memory_mb: dict[str, NonNegative] = {}  # machine -> what its tasks hold at any rate
 
@@ -54,9 +58,9 @@ class Booking(Entity, frozen=True):
 
     application: Application  # as it was let in
     policy: str  # of placement, that found its paths
-    achieved_availability: Probability  # of the rate, or of at least one path
+    achieved_availability: Probability  # of the rate, or of at least one path, by the capacities of now
     paths: tuple[BookedPath, ...]
-    priority: Positive = 1.0  # among best-effort applications, now
+    priority: Priority = 1.0  # among best-effort applications, now
     seed: int = 0
     given: str = ""  # how the command line named it
 
@@ -84,6 +88,16 @@ class Booking(Entity, frozen=True):
     def availability(self) -> float | None:
         """The share of the time for which it asked to be served, where it did."""
         return self.application.availability
+
+    @property
+    def short(self) -> bool:
+        """Whether its paths carry less than the rate that it was promised, now."""
+        return self.wanted_tps is not None and self.rate_tps < self.wanted_tps * (1 - SAME)
+
+    @property
+    def seldom(self) -> bool:
+        """Whether it is served for less of the time than it asked for."""
+        return self.availability is not None and self.achieved_availability < self.availability - ROUNDING
 
     @property
     def rate_tps(self) -> float:

@@ -26,17 +26,26 @@ class Machine(Entity, frozen=True):
     processes: Count = 1  # its slots are dealt to them in equal blocks
     host: Name | None = None  # None: a host of its own
     network_mbps: Positive | None = None  # its network card, each way; None: never the limit
+    receive_mbps: Positive | None = None  # of that card, where it receives at another rate than it sends
     resources: dict[str, NonNegative] = {}  # other capacities a second, by name
     failure_probability: Probability = 0.0
 
     def _check(self) -> None:
         if self.processes > self.slots:
             raise InvalidInput("processes", f"expected ≤ the {self.slots} slots, got {self.processes}")
+        if self.receive_mbps is not None and self.network_mbps is None:
+            problem = f"expected none without network_mbps, which says what the card sends, got {self.receive_mbps}"
+            raise InvalidInput("receive_mbps", f"{problem}; give both")
 
     @property
     def cpu(self) -> float:
         """Core-seconds of a core of speed 1 that it does a second."""
         return self.cores * self.speed
+
+    @property
+    def card_mbps(self) -> tuple[float, float] | None:
+        """What its network card sends and receives; none where that is never the limit."""
+        return None if self.network_mbps is None else (self.network_mbps, self.receive_mbps or self.network_mbps)
 
 
 class Link(Entity, frozen=True):

@@ -43,10 +43,18 @@ def remaining(
 
 
 def with_capacities(
-    cluster: Cluster, left: Amounts, failed: Collection[str] = (), held_mb: Mapping[str, float] | None = None
+    cluster: Cluster,
+    left: Amounts,
+    failed: Collection[str] = (),
+    held_mb: Mapping[str, float] | None = None,
+    shares: Mapping[str, float] | None = None,
 ) -> Cluster:
-    """Return the cluster with other capacities; those of elements that are not named are as they were."""
-    held = held_mb or {}
+    """Return the cluster with other capacities; those of elements that are not named are as they were.
+
+    `shares` is how much of an element can be had at most, where that is not all of it: what is left of a small share is
+    no rounding.
+    """
+    held, share = held_mb or {}, shares or {}
     working = [machine for machine in cluster.machines if machine.name not in failed]
     if not working:
         raise ValueError("no machine is left")
@@ -54,10 +62,13 @@ def with_capacities(
     return Cluster(
         name=cluster.name,
         machines=tuple(
-            _machine(machine, left.get(machine.name, {}), held.get(machine.name, 0.0)) for machine in working
+            _machine(machine, left.get(machine.name, {}), held.get(machine.name, 0.0), share.get(machine.name, 1.0))
+            for machine in working
         ),
         switches=(*cluster.switches, *lost),
-        links=tuple(_link(link, left.get(link.label, {}), failed) for link in cluster.links),
+        links=tuple(
+            _link(link, left.get(link.label, {}), failed, share.get(link.label, 1.0)) for link in cluster.links
+        ),
         distances=cluster.distances,
     )
 
@@ -84,31 +95,34 @@ def add_up(parts: Iterable[tuple[Amounts, float]]) -> dict[str, dict[str, float]
 
 def _machine_capacities(machine: Machine) -> dict[str, float]:
     found = {CPU: machine.cpu, **machine.resources}
-    if machine.network_mbps is not None:
-        found |= dict.fromkeys((SENDING, RECEIVING), machine.network_mbps * MEGABIT)
+    if machine.card_mbps is not None:
+        found |= {way: mbps * MEGABIT for way, mbps in zip((SENDING, RECEIVING), machine.card_mbps, strict=True)}
     return found
 
 
-def _machine(machine: Machine, left: Mapping[str, float], held_mb: float) -> Machine:
+def _machine(machine: Machine, left: Mapping[str, float], held_mb: float, share: float) -> Machine:
     there_is = _machine_capacities(machine)
-    rest = {kind: _rest(left.get(kind, amount), amount) for kind, amount in there_is.items()}
+    rest = {kind: _rest(left.get(kind, amount), share * amount) for kind, amount in there_is.items()}
     cores = max(math.ceil(rest[CPU] / machine.speed * (1.0 - EXHAUSTED)), 1)
-    card = None if machine.network_mbps is None else min(rest[SENDING], rest[RECEIVING]) / MEGABIT
+    sends, receives = (
+        None if whole is None else max(rest[way] / MEGABIT, whole * share * NEXT_TO_NOTHING)
+        for way, whole in zip((SENDING, RECEIVING), machine.card_mbps or (None, None), strict=True)
+    )
     return replace(
         machine,
         cores=cores,
-        speed=max(rest[CPU] / cores, machine.speed * NEXT_TO_NOTHING),
+        speed=max(rest[CPU] / cores, machine.speed * share * NEXT_TO_NOTHING),
         memory_mb=max(machine.memory_mb - held_mb, machine.memory_mb * NEXT_TO_NOTHING),
-        # A card has one speed for both ways, so the way that has less left counts for both.
-        network_mbps=None if card is None else max(card, machine.network_mbps * NEXT_TO_NOTHING),  # type: ignore[operator]
+        network_mbps=sends,
+        receive_mbps=None if receives == sends else receives,
         resources={kind: rest[kind] for kind in machine.resources},
     )
 
 
-def _link(link: Link, left: Mapping[str, float], failed: Collection[str]) -> Link:
+def _link(link: Link, left: Mapping[str, float], failed: Collection[str], share: float) -> Link:
     there_is = link.bandwidth_mbps * MEGABIT
     down = any(name in failed for name in (link.label, link.source, link.target))
-    rest = 0.0 if down else _rest(left.get(BANDWIDTH, there_is), there_is)
+    rest = 0.0 if down else _rest(left.get(BANDWIDTH, there_is), share * there_is)
     return replace(link, bandwidth_mbps=rest / MEGABIT)
 
 

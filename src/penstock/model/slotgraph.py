@@ -8,6 +8,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.taskgraph import Floats, Ints
 
 MEGABIT = 1e6
+UNKNOWN = (np.inf, np.inf)  # of a network card, each way
 
 
 class Slots(NamedTuple):
@@ -21,7 +22,7 @@ class Slots(NamedTuple):
     memory_mb: Floats  # [S] infinite where only the machine limits it
     machine_cpu: Floats  # [M]
     machine_memory_mb: Floats  # [M]
-    machine_network: Floats  # [M] bits a second each way, infinite where unknown
+    machine_network: Floats  # [2, M] bits a second that it sends and receives, infinite where unknown
     capacity: Floats  # [M, R] of other resources, a second
     delay_ms: Floats  # [4] same slot, same process, same host, other host
 
@@ -66,7 +67,7 @@ def expand_slots(cluster: Cluster, resources: tuple[str, ...] = ()) -> Slots:
         memory_mb=np.repeat([machine.slot_memory_mb or np.inf for machine in machines], width),
         machine_cpu=np.array([machine.cpu for machine in machines]),
         machine_memory_mb=np.array([machine.memory_mb for machine in machines]),
-        machine_network=np.array([(machine.network_mbps or np.inf) * MEGABIT for machine in machines]),
+        machine_network=np.ascontiguousarray(np.array([m.card_mbps or UNKNOWN for m in machines]).T) * MEGABIT,
         capacity=np.array(
             [[machine.resources.get(name, 0.0) for name in resources] for machine in machines], dtype=np.float64
         ).reshape(len(machines), len(resources)),

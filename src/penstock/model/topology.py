@@ -11,7 +11,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 
-from penstock.model.entity import Count, Entity, Name, NonNegative, Positive, Share
+from penstock.model.entity import Count, Entity, Name, NonNegative, Positive, Priority, Share
 from penstock.model.errors import (
     CyclicTopology,
     InvalidInput,
@@ -204,7 +204,7 @@ class Application(Topology, frozen=True, dict=True):
     """A topology that is to run: its offered load, its weight among others, what it is promised."""
 
     rate_tps: dict[Name, Positive] = {}  # offered load of each source component; absent: unknown
-    priority: Positive = 1.0  # among others without a guarantee
+    priority: Priority = 1.0  # among others without a guarantee
     guaranteed_tps: Positive | None = None  # None: best effort
     availability: Share | None = None  # share of the time for which the guarantee, or one path at least, must hold
 

@@ -42,6 +42,15 @@ class PlacementPolicy(Protocol):
         ...
 
 
+@runtime_checkable
+class BoundingPolicy(PlacementPolicy, Protocol):
+    """A placement policy that can say how far its answers may be from the best, where there is time for it."""
+
+    def bounded(self, view: PlacementView, found: Placement, seconds: float) -> Placement:
+        """Return a placement of its own with its gap and a note of it, by what so many seconds show."""
+        ...
+
+
 class Rule(NamedTuple):
     """A tuple policy as kernels know it: which decision it is, and its parameters."""
 

@@ -74,6 +74,21 @@ def test_two_machines_leave_their_cards_apart_as_described() -> None:
     assert {one.what for one in found.left} >= {"bandwidth of m0", "bandwidth of m1"}
 
 
+def test_a_card_keeps_the_ratio_of_what_it_receives_to_what_it_sends() -> None:
+    real = Cluster(name="mesh", machines=machines(100.0, 200.0, 400.0, receive_mbps=50.0))
+    described = Cluster(
+        name="mesh",
+        machines=tuple(
+            msgspec.structs.replace(m, network_mbps=2 * (m.network_mbps or 0), receive_mbps=100.0)
+            for m in real.machines
+        ),
+    )
+    found = measure_network(described, probed(real)[0])
+    assert [machine.card_mbps for machine in found.cluster.machines] == [
+        pytest.approx((width, 50.0), rel=1e-3) for width in (100.0, 200.0, 400.0)
+    ]
+
+
 def test_a_card_that_is_never_the_limit_stays_unlimited() -> None:
     real = Cluster(name="two", machines=machines(None, None))
     found = measure_network(real, probed(real)[0])

@@ -449,3 +449,19 @@ def over_switches() -> Cluster:
     ends = [("src", "s1"), ("s1", "w1"), ("src", "s2"), ("s2", "w2"), ("w1", "dst"), ("w2", "dst")]
     links = tuple(Link(source=a, target=b, bandwidth_mbps=100.0) for a, b in ends)
     return replace(plain, switches=("s1", "s2"), links=links)
+
+
+def test_tells_once_of_a_promise_that_the_book_does_not_keep_and_when_it_does_again(bench: Bench) -> None:
+    book = bench.save(two_paths())
+    bench.settle()
+    crowd = replace(flow("gamma").application, guaranteed_tps=book["alpha"].paths[0].rate_tps)
+    crowded = bench.save(admitted(book, crowd, paths=1))
+    bench.settle()
+    bench.settle()
+    said = [text for text in bench.told if "asked to be served" in text]
+    assert len(said) == 1
+    assert said[0].startswith("warning: alpha asked to be served 0.98 of the time and is for 0.")
+    assert said[0].endswith("penstock admit alpha --again looks for other paths")
+    bench.save(release(crowded, "gamma"))
+    bench.settle()
+    assert "alpha has what it was promised again" in bench.told

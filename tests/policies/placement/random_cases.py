@@ -5,6 +5,7 @@ from itertools import combinations
 
 import networkx as nx
 import numpy as np
+from msgspec.structs import replace
 
 from penstock.model.cluster import Cluster, Distances, Link, Machine
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
@@ -68,11 +69,18 @@ def random_machines(rng: np.random.Generator, carded: bool) -> tuple[Machine, ..
 
 
 def random_mesh(seed: int) -> PlacementView:
-    """Draw an application and a full mesh with network cards."""
+    """Draw an application and a full mesh with network cards; in every other case some receive at another rate."""
     rng = np.random.default_rng(seed)
     machines = random_machines(rng, carded=True)
+    if seed % 2 == 1:
+        machines = tuple(_receiving(machine, np.random.default_rng([seed, at])) for at, machine in enumerate(machines))
     cluster = Cluster(name="mesh", machines=machines, distances=Distances(other_host_ms=700.0))
     return PlacementView(random_application(rng, len(machines)), cluster)
+
+
+def _receiving(machine: Machine, rng: np.random.Generator) -> Machine:
+    differs = machine.network_mbps is not None and rng.random() < 0.8
+    return replace(machine, receive_mbps=float(rng.uniform(0.5, 5.0))) if differs else machine
 
 
 def random_network(seed: int) -> PlacementView:

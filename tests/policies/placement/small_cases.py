@@ -161,6 +161,7 @@ def _mesh(rng: np.random.Generator) -> Cluster:
                 memory_mb=round(200 + 800 * draw[2]),
                 slot_memory_mb=300.0 if draw[3] < 0.3 else None,
                 network_mbps=round(0.005 + 0.05 * draw[3], 4) if carded else None,
+                receive_mbps=round(0.005 + 0.05 * draw[0], 4) if carded and draw[1] < 0.5 else None,
                 resources={"disk": round(draw[3], 2)} if scarce else {},
             )
             for number, (slots, draw) in enumerate(zip(shape, draws, strict=True))

@@ -83,7 +83,9 @@ class EquationTwo:
                 yield self._card(machine, "out" if leaves else "in", bits)
 
     def _card(self, machine: int, way: str, bits: float) -> float:
-        return float(self.view.slots.machine_network[machine] / (self.load[machine, way] + bits))
+        return float(
+            self.view.slots.machine_network[("out", "in").index(way), machine] / (self.load[machine, way] + bits)
+        )
 
     def _smallest(self, component: int, other: int, leaves: bool) -> float:
         start, end = (component, other) if leaves else (other, component)
@@ -328,5 +330,5 @@ def test_kernels_do_the_same_interpreted(seed: int) -> None:
                 lengths = nx.single_source_shortest_path_length(graph if links is view.links else graph.reverse(), 0)
                 assert fewest_links(links, 0).tolist() == [lengths.get(node, np.inf) for node in range(links.nodes)]
         else:
-            cards = (view.slots.machine_network, *rng.uniform(0.0, 1e6, (2, view.slots.machines)))
+            cards = (*view.slots.machine_network, *rng.uniform(0.0, 1e6, (2, view.slots.machines)))
             assert card_rates(reach, *cards).tolist() == interpreted(card_rates)(reach, *cards).tolist()

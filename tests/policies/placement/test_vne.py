@@ -137,3 +137,5 @@ def test_prefers_the_middle_of_a_star_to_its_tips() -> None:
 def test_faster_network_cards_rank_higher() -> None:
     cards = [Machine(name=f"m{i}", network_mbps=mbps) for i, mbps in enumerate([10.0, 1000.0, 100.0])]
     assert placed("vne", PlacementView(unequal_chain(), cluster(*cards))) == [2, 1, 0]
+    cards[0] = Machine(name="m0", network_mbps=10.0, receive_mbps=3000.0)
+    assert placed("vne", PlacementView(unequal_chain(), cluster(*cards))) == [1, 0, 2]

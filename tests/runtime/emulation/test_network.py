@@ -59,6 +59,13 @@ def mesh(**cards: float | None) -> Cluster:
     return Cluster(name="mesh", machines=machines, distances=Distances(other_host_ms=4.0))
 
 
+def test_a_card_may_receive_at_another_rate_than_it_sends() -> None:
+    machines = (Machine(name="a", network_mbps=8.0, receive_mbps=1.0), Machine(name="b", network_mbps=4.0))
+    everywhere = networks(Cluster(name="mesh", machines=machines))
+    assert carry(everywhere, "a/0", "b/0", 1000) == pytest.approx(0.001 + 0.002 + 0.004)
+    assert carry(everywhere, "b/0", "a/0", 1000) == pytest.approx(0.002 + 0.008 + 0.004)
+
+
 @given(clusters())
 def test_delays_on_a_mesh_are_those_of_the_model_for_all_pairs_of_slots(cluster: Cluster) -> None:
     everywhere = networks(cluster)

@@ -14,7 +14,7 @@ from penstock.cli.drawing.canvas import clean, crop, pad, wrapped
 from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process_sizes
 from penstock.cli.drawing.network import draw_network
 from penstock.cli.output import number, size
-from penstock.cli.words import bandwidth, between, plural, span
+from penstock.cli.words import between, card, plural, span
 from penstock.model.cluster import Cluster, Machine
 
 MANY = 24  # machines; more are drawn as groups of equal ones
@@ -172,7 +172,7 @@ def _row(row: Row, columns: Columns, most: float) -> Text:
 def _rest(machine: Machine, framed_as: str | None) -> str:
     """Return what few machines have: a named host of their own, a network card that limits, memory a slot, …"""
     parts = [f"on {machine.host}"] if machine.host and machine.host != framed_as else []
-    parts += [bandwidth(machine.network_mbps)] if machine.network_mbps else []
+    parts += [card(*machine.card_mbps)] if machine.card_mbps else []
     parts += [f"{size(machine.slot_memory_mb * 1e6)} a slot"] if machine.slot_memory_mb else []
     parts += [f"{name} {amount:.3g}" for name, amount in machine.resources.items()]
     parts += [f"fails {machine.failure_probability:.3g}"] if machine.failure_probability else []

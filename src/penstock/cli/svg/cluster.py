@@ -1,5 +1,7 @@
 """A cluster as SVG: machines as cards in their hosts, slots as cells by process, or the network that joins them."""
 
+from collections.abc import Collection
+
 from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process_sizes
 from penstock.cli.output import number, size
 from penstock.cli.svg.elements import FAINT, INK, MARGIN, MUTED, PAPER, Page, shortened, text_width, widest
@@ -18,16 +20,22 @@ HOST_LABEL = 22
 BAR, SLOT = "#2f76b5", ("#e3f5e8", "#2f9e5b")
 
 
-def cluster_svg(cluster: Cluster, used: Fullness | None = None) -> bytes:
-    """Return the drawing of a cluster as an SVG file; with `used`, coloured by how full everything is."""
+def cluster_svg(cluster: Cluster, used: Fullness | None = None, needed: Collection[str] = ()) -> bytes:
+    """Return the drawing of a cluster as an SVG file; with `used`, coloured by how full everything is.
+
+    What is `needed` has its name written in a large network, too, though it may be idle.
+    """
     page = Page(cluster.name)
     page.text(MARGIN, 34, cluster.name, points=18, bold=True)
-    bottom = draw_network(page, cluster, MARGIN, TOP, used) if cluster.routed else _draw_hosts(page, cluster, used)
+    if cluster.routed:
+        bottom = draw_network(page, cluster, MARGIN, TOP, used, needed)
+    else:
+        bottom = _draw_hosts(page, cluster, used)
     if used is not None:
         bottom = draw_legend(page, MARGIN, bottom + 18)
     scale = ["the wider a line, the higher its bandwidth (by the square root)"] if cluster.routed else []
     if cluster.routed and used is not None and len(cluster.node_index) > DETAILED:
-        scale.append("names are those of what is in use or has failed; a pointer shows all")
+        scale.append("names are those of all that paths need and of what has failed; a pointer shows the others")
     page.facts(bottom + 36, [*facts_in_words(cluster), *scale])
     return page.finish()
 

@@ -4,14 +4,14 @@ Where it is large and only some of it is in use, that is what matters: everythin
 name a pointer shows, and names are written where they hide nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import hypot, sqrt
 
 from penstock.cli.output import size
 from penstock.cli.svg.elements import INK, MUTED, Page, shortened, text_width, widest
 from penstock.cli.svg.fullness import FAILED, Fullness, has_failed, in_use, paint, words_of
 from penstock.cli.svg.layout import Point, lay_out
-from penstock.cli.words import bandwidth, plural
+from penstock.cli.words import bandwidth, card, plural
 from penstock.model.cluster import Cluster, Link, Machine
 
 Box = tuple[float, float, float, float]  # left, top, width, height
@@ -27,11 +27,21 @@ DOT, LINE = 12.0, 13.0  # what is drawn for it, and the height of a line of text
 ASIDE = 18  # how far a directed link keeps from the straight line, for its counterpart
 
 
-def draw_network(page: Page, cluster: Cluster, left: float, top: float, used: Fullness | None = None) -> float:
-    """Put a network on the page, coloured by how full everything is where that is given; return where it ends."""
+def draw_network(
+    page: Page,
+    cluster: Cluster,
+    left: float,
+    top: float,
+    used: Fullness | None = None,
+    needed: Collection[str] = (),
+) -> float:
+    """Put a network on the page, coloured by how full everything is where that is given; return where it ends.
+
+    `needed` are elements that somebody has a use for though they may be idle, such as relays.
+    """
     detailed = len(cluster.node_index) <= DETAILED
     if not detailed and used is not None:
-        return _draw_crowd(page, cluster, left, top, used)
+        return _draw_crowd(page, cluster, left, top, used, needed)
     width, height = _node_size(cluster, detailed)
     at = _places(cluster, (width, height), left, top)
     labelled = len(cluster.links) <= min(LABELLED, 2 * len(at))
@@ -54,8 +64,10 @@ def _places(cluster: Cluster, room: tuple[float, float], left: float, top: float
     return {name: (x - x0 + left, y - y0 + top) for name, (x, y) in at.items()}
 
 
-def _draw_crowd(page: Page, cluster: Cluster, left: float, top: float, used: Fullness) -> float:
-    """Put a large network on the page: dots and lines, and the names of what is in use or has failed."""
+def _draw_crowd(
+    page: Page, cluster: Cluster, left: float, top: float, used: Fullness, needed: Collection[str]
+) -> float:
+    """Put a large network on the page: dots and lines, and the names of what is in use, needed or has failed."""
     at = _places(cluster, CROWDED, left + CROWDED_NAME / 2, top)
 
     def amount(name: str) -> float:
@@ -70,7 +82,7 @@ def _draw_crowd(page: Page, cluster: Cluster, left: float, top: float, used: Ful
     for switch in cluster.switches:
         fill, tip = _switch(switch, used)
         _draw_dot(page, at[switch], (fill, SWITCH[1]), tip, "switch")
-    busy = sorted((name for name in at if amount(name) > 0), key=lambda name: -amount(name))
+    busy = sorted((name for name in at if amount(name) > 0 or name in needed), key=lambda name: -amount(name))
     _draw_names(page, busy, at)
     return max(y for _, y in at.values()) + CROWDED[1]
 
@@ -132,7 +144,7 @@ def machine_tip(machine: Machine) -> str:
         f"{size(machine.memory_mb * 1e6)} of memory",
         f"{plural(machine.slots, 'slot')} in {plural(machine.processes, 'process', 'processes')}",
     ]
-    parts += [f"network card {bandwidth(machine.network_mbps)}"] if machine.network_mbps else []
+    parts += [f"network card {card(*machine.card_mbps)}"] if machine.card_mbps else []
     parts += [f"{name} {amount:.3g} a second" for name, amount in machine.resources.items()]
     parts += [f"fails with probability {machine.failure_probability:.3g}"] if machine.failure_probability else []
     where = f" on host {machine.host}" if machine.host else ""

@@ -19,8 +19,8 @@ from penstock.control.book.changes import (
     unmet,
 )
 from penstock.control.book.file import BookFile, Outdated
-from penstock.control.book.remedies import Remedy, RemedyKind
 from penstock.control.book.sharing import BookShares, Usage, shares, usage
+from penstock.control.book.trials import Remedy, RemedyKind
 
 __all__ = [
     "Admitted",

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from penstock.control.book.attempts import Attempt, attempt, by_gain
 from penstock.control.book.changes import RateChange, rate_changes
-from penstock.control.book.obstacles import explained, fully_booked, told
+from penstock.control.book.obstacles import called, explained, fully_booked, told
 from penstock.control.book.paths import POLICY, Request
-from penstock.control.book.remedies import Remedy, remedies
+from penstock.control.book.remedies import remedies
+from penstock.control.book.room import MEMORY
 from penstock.control.book.sharing import settled
+from penstock.control.book.trials import Remedy
 from penstock.estimate.availability import MOST_PATHS
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, Booking
 from penstock.model.errors import InvalidInput
@@ -131,16 +133,17 @@ def _why(book: Book, request: Request, found: Attempt) -> tuple[str, str]:
     wanted, asked = application.guaranteed_tps, application.availability
     if not found.paths:
         assert shortage is not None, "no path without a reason"
-        gone = f": {told(book, shortage.elements)}" if shortage.gone else ""
-        return f"{shortage.reason}{gone}", shortage.elements[0] if shortage.elements else ""
+        gone = f": {told(book, shortage.needs)}" if shortage.gone else ""
+        return f"{shortage.reason}{gone}", shortage.needs[0].element if shortage.needs else ""
     number, verb = ("1 path", "carries") if len(found.paths) == 1 else (f"{len(found.paths)} paths", "carry")
     if len(found.paths) == request.paths:
         number += ", as many as are allowed,"
     if wanted is not None and sum(found.rates) < wanted * (1 - 1e-9):
-        binding = shortage.elements[0] if shortage and shortage.elements else found.paths[-1].limit
-        became = "it has failed" if binding in book.failed else fully_booked(book, binding)
+        limit = shortage.needs[0] if shortage and shortage.needs else found.paths[-1].limit
+        became = "it has failed" if limit.element in book.failed else fully_booked(book, limit)
         full = f" ({became})" if became else ""
-        return f"{number} {verb} {sum(found.rates):.4g}/s of {wanted:g}/s, limited by {binding}{full}", binding
+        carried = f"{number} {verb} {sum(found.rates):.4g}/s of {wanted:g}/s"
+        return f"{carried}, limited by {called(limit)}{full}", limit.element
     weakest = by_gain(book, request, found.paths, None if wanted is None else found.rates)
     binding = weakest[0] if weakest else ""
     what = "a path works" if wanted is None else f"{wanted:g}/s are carried"
@@ -159,7 +162,7 @@ def _refuse_nonsense(application: Application, paths: int, estimate: bool) -> No
         most = MOST_ESTIMATED if estimate else MOST_PATHS
         raise InvalidInput("paths", f"expected a number from 1 to {most}, got {paths}")
     for position, component in enumerate(application.components):
-        for name in (CPU, BANDWIDTH, SENDING, RECEIVING):
+        for name in (CPU, BANDWIDTH, SENDING, RECEIVING, MEMORY):
             if name in component.resources:
                 problem = "the book uses this name for something else; rename the resource"
                 raise InvalidInput(f"components[{position}].resources.{name}", problem)

@@ -24,24 +24,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.control.book.availability import available
 from penstock.control.book.paths import Found, Request, Shortage, next_path
-from penstock.control.book.room import Room, room_of
+from penstock.control.book.room import Need, Room, room_of
 from penstock.estimate.availability import (
     MOST_PATHS,
     REACHED,
     Estimate,
-    any_works,
     carried,
-    carries,
-    estimate_carries,
     failed_sets,
 )
-from penstock.model.book import Book
+from penstock.model.book import CPU, ROUNDING, Book
 from penstock.model.cluster import check_pins
 from penstock.policies.allocation.prediction import predicted
 
-ROUNDING = 1e-12  # by which a probability may fall short of what was asked
-DRAWS = 20_000  # of an estimate
 AVOIDED = 6  # elements that a further path is asked to avoid, one at a time
 
 
@@ -74,7 +70,7 @@ def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
     for component in request.application.components:
         if component.pinned is not None and component.pinned in book.failed:
             where = f"component {component.name!r} is pinned to machine {component.pinned!r}, which has failed"
-            return Shortage(f"{where}; restore it or pin the component to another", (component.pinned,))
+            return Shortage(f"{where}; restore it or pin the component to another", (Need(component.pinned, CPU),))
     if all(machine.name in book.failed for machine in book.cluster.machines):
         return Shortage("every machine has failed")
     return None
@@ -114,13 +110,9 @@ def _kept(request: Request, paths: list[Found], rates: list[float], fails: Mappi
 def _available(
     request: Request, paths: Sequence[Found], fails: Mapping[str, float], rates: Sequence[float] | None = None
 ) -> Estimate:
-    """Return for how much of the time the rate asked for is there, without `rates` any path: exactly, if it can be."""
-    elements, wanted = [path.load for path in paths], request.application.guaranteed_tps or 0.0
-    if len(paths) <= MOST_PATHS:
-        exact = any_works(elements, fails) if rates is None else carries(elements, rates, wanted, fails)
-        return Estimate(exact, exact, exact)
-    own, enough = ([1.0] * len(paths), 1.0) if rates is None else (rates, wanted)
-    return estimate_carries(elements, own, enough, fails, DRAWS, np.random.default_rng(request.seed))
+    """Return for how much of the time the rate asked for is there, without `rates` any path."""
+    wanted = request.application.guaranteed_tps or 0.0
+    return available([path.load for path in paths], rates, wanted, fails, request.seed)
 
 
 def _at_most(availability: Estimate) -> float | None:

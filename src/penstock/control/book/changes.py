@@ -1,7 +1,7 @@
 """What becomes of a book: an application leaves, a priority changes, an element fails, returns or changes capacity.
 
 No task moves: best-effort rates are shared anew over the paths that work, guaranteed paths keep theirs, and where what
-is left of a guarantee falls short of it, that is said.
+is left falls short of what was promised, the rate now or the share of the time, that is said.
 """
 
 import math
@@ -10,10 +10,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from penstock.control.book.sharing import settled
-from penstock.model.book import Book
+from penstock.model.book import SAME, Book
 from penstock.model.errors import InvalidInput
-
-SAME = 1e-9  # relative; rates that differ by less have not changed
 
 
 class RateChange(NamedTuple):
@@ -25,15 +23,19 @@ class RateChange(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """A guaranteed application whose working paths do not carry its rate."""
+    """An application that has not what it was promised: less than its rate, or too seldom."""
 
     application: str
-    wanted_tps: float
-    rate_tps: float
+    wanted_tps: float | None  # None: best effort
+    rate_tps: float  # now
+    availability: float | None  # that it asked for
+    achieved_availability: float
+    short: bool  # of its rate, now
+    seldom: bool  # served for less of the time than it asked for
 
 
 class Changed(NamedTuple):
-    """A book after a change, the applications whose rates it changed, and all guarantees that are not met now."""
+    """A book after a change, the applications whose rates it changed, and all promises that are not met now."""
 
     book: Book
     rates: tuple[RateChange, ...]
@@ -90,11 +92,22 @@ def set_capacity(book: Book, element: str, factor: float) -> Changed:
 
 
 def unmet(book: Book) -> tuple[Unmet, ...]:
-    """Return the guaranteed applications whose working paths do not carry their rates."""
+    """Return the applications whose working paths do not carry their rates, or that are served too seldom.
+
+    The latter by the capacities of now and the chance of all failures, whether or not one of them is there now.
+    """
     return tuple(
-        Unmet(booking.name, booking.wanted_tps, booking.rate_tps)
+        Unmet(
+            application=booking.name,
+            wanted_tps=booking.wanted_tps,
+            rate_tps=booking.rate_tps,
+            availability=booking.availability,
+            achieved_availability=booking.achieved_availability,
+            short=booking.short,
+            seldom=booking.seldom,
+        )
         for booking in book.bookings
-        if booking.wanted_tps is not None and booking.rate_tps < booking.wanted_tps * (1 - SAME)
+        if booking.short or booking.seldom
     )
 
 

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import msgspec
 
+from penstock.control.book.sharing import assessed
 from penstock.model.book import FORMAT, Book
 from penstock.model.entity import explain
 from penstock.model.errors import FileProblem, InvalidInput
@@ -40,13 +41,16 @@ class BookFile:
         return self.path.exists()
 
     def load(self) -> Book:
-        """Read the book; raises `FileProblem` where it cannot be trusted."""
+        """Read the book; raises `FileProblem` where it cannot be trusted.
+
+        Availabilities that were saved without regard to lowered capacities, as they once were, are mended.
+        """
         raw = self._read()
         body = raw["book"]
         if raw.get("checksum") != _checksum(body):
             raise FileProblem(f"{self.path}: its checksum does not fit, it was damaged or edited; restore a copy of it")
         try:
-            return msgspec.convert(body, Book)
+            return assessed(msgspec.convert(body, Book))
         except msgspec.ValidationError as error:
             raise FileProblem(f"{self.path}: {explain(error, body, Book)}") from None
         except InvalidInput as mistake:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from penstock.control.book.room import Room
+from penstock.control.book.room import Need, Room
 from penstock.control.book.surest import surest
 from penstock.control.planner import Decision, Planner
 from penstock.estimate.bottleneck import Element
@@ -14,9 +14,9 @@ from penstock.estimate.evaluator import Objective
 from penstock.model.book import CPU, RECEIVING, SENDING, BookedPath
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import InvalidInput
-from penstock.model.placement import Constraint, Infeasible, Placement
+from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import Plan, digest
-from penstock.model.remaining import EXHAUSTED, capacities
+from penstock.model.remaining import EXHAUSTED
 from penstock.model.taskgraph import sum_by
 from penstock.model.topology import Application
 
@@ -43,8 +43,7 @@ class Found(NamedTuple):
     slots: dict[str, float]
     memory_mb: dict[str, float]
     rate_tps: float
-    limit: str  # machine or link
-    kind: str  # of its capacity
+    limit: Need
 
     def booked(self, rate_tps: float, reserved_tps: float = 0.0) -> BookedPath:
         """Return the path for a booking."""
@@ -59,15 +58,16 @@ class Found(NamedTuple):
 
 
 class Shortage(NamedTuple):
-    """Why there is no further path: one line, and the elements of which more would help, or that have failed.
+    """Why there is no further path: one line, and of what more would help, or what has failed.
 
-    Where a stream has no way, what cuts it off takes a while to find: `obstacles.explained` does.
+    What stands in the way of a placement takes a while to find: `obstacles.explained` does.
     """
 
     reason: str
-    elements: tuple[str, ...] = ()
-    gone: bool = False  # nothing is left of these; the reason goes on with what became of it
-    cut_off: Room | None = None  # what was left where a stream has no way
+    needs: tuple[Need, ...] = ()
+    gone: bool = False  # nothing is left of these, or too little; the reason goes on with what became of it
+    refusal: Infeasible | None = None  # what a policy said of
+    room: Room | None = None  # what was left
 
 
 def paths_in_turn(request: Request, room: Room, described: Cluster) -> Iterator[Found]:
@@ -91,29 +91,27 @@ def next_path(request: Request, room: Room, described: Cluster) -> Found | Short
     if request.surest:
         decision = surest(planner, decision)
     if isinstance(decision.result, Infeasible):
-        cut_off = decision.result.constraint is Constraint.ROUTE
-        return Shortage(decision.result.reason, cut_off=room if cut_off else None)
+        return Shortage(decision.result.reason, refusal=decision.result, room=room)
     assert decision.evaluation is not None, "a placement has been evaluated"
     limit = decision.evaluation.bottleneck
     if limit is None:
         problem = f"nothing that {request.application.name!r} does costs anything; state cpu or tuple_bytes"
         raise InvalidInput("components", problem)
-    element, kind = element_of(limit)
-    there_is = capacities(room.cluster)[element][kind]
-    if limit.capacity <= EXHAUSTED * there_is:
-        return Shortage("every path would need what is gone", (element,), gone=True)
+    need = element_of(limit)
+    if limit.capacity <= EXHAUSTED * room.whole(need) * room.shares.get(need.element, 1.0):
+        return Shortage("every path would need what is gone", (need,), gone=True)
     plan = replace(planner.plan(decision), cluster_digest=digest(described))
-    return Found(plan, *_needs(planner, decision, decision.result, room.cluster), limit.rate_tps, element, kind)
+    return Found(plan, *_needs(planner, decision, decision.result, room.cluster), limit.rate_tps, need)
 
 
-def element_of(limit: Element) -> tuple[str, str]:
+def element_of(limit: Element) -> Need:
     """Return the element and the kind of capacity by which the book knows what limits a placement."""
     if limit.kind == "slot":
-        return machine_of(limit.name), CPU
+        return Need(machine_of(limit.name), CPU)
     if limit.kind == "network":
         machine, _, way = limit.name.rpartition(" ")
-        return machine, SENDING if way == "(out)" else RECEIVING
-    return limit.name, limit.kind
+        return Need(machine, SENDING if way == "(out)" else RECEIVING)
+    return Need(limit.name, limit.kind)
 
 
 def _needs(

@@ -4,6 +4,10 @@ Guaranteed paths come first, in the order in which they were let in, those that 
 capacity has fallen so far that it does not suffice for all of them, the last to come gives way. What is kept for a path
 that does not work stays kept from best-effort ones, as its elements may return at any time. The rest is shared by
 best-effort paths that work (SPARCLE, eq. (4)).
+
+An availability is one of the long run: it counts every failure by its probability, also one that is there now, and what
+each path could have if everything worked. So it changes with capacities, and with what guaranteed applications take of
+them, but not when an element fails; then the rates of now do.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from penstock.control.book.availability import in_force
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import machine_of
 from penstock.model.remaining import EXHAUSTED, add_up, capacities, scaled
@@ -57,9 +62,19 @@ def shares(book: Book) -> BookShares:
 
 
 def settled(book: Book) -> Book:
-    """Return the book with all rates as they ought to be now."""
+    """Return the book with all rates as they ought to be now, and the availabilities that follow."""
     rates = shares(book).rates
-    return replace(book, bookings=tuple(_with_rates(booking, rates[booking.name]) for booking in book.bookings))
+    return assessed(replace(book, bookings=tuple(_with_rates(one, rates[one.name]) for one in book.bookings)))
+
+
+def assessed(book: Book) -> Book:
+    """Return the book with all availabilities by the capacities of now; an unchanged one is not computed again."""
+    kept = _kept_shares(book)
+    bookings = tuple(
+        _with_shares(booking, [kept[booking.name, number] for number in range(len(booking.paths))], book)
+        for booking in book.bookings
+    )
+    return replace(book, bookings=bookings)
 
 
 def usage(book: Book) -> tuple[Usage, ...]:
@@ -84,6 +99,27 @@ def usage(book: Book) -> tuple[Usage, ...]:
 def _with_rates(booking: Booking, rates: Iterable[float]) -> Booking:
     paths = tuple(replace(path, rate_tps=rate) for path, rate in zip(booking.paths, rates, strict=True))
     return replace(booking, paths=paths)
+
+
+def _with_shares(booking: Booking, kept: list[float], book: Book) -> Booking:
+    """Return a booking of whose paths so much can be kept; at first all of it is, for which it was let in."""
+    if kept == [path.kept_share for path in booking.paths]:
+        return booking
+    paths = tuple(replace(path, kept_share=share) for path, share in zip(booking.paths, kept, strict=True))
+    found = replace(booking, paths=paths)
+    return replace(found, achieved_availability=in_force(found, book.failure_probabilities))
+
+
+def _kept_shares(book: Book) -> dict[PathKey, float]:
+    """Return for how much of each path's rate there is capacity when everything works; of best-effort ones 1 or 0."""
+    kept, left = _kept(replace(book, failed=()) if book.failed else book)
+    shares = {key: kept[key] / path.reserved_tps if path.reserved_tps else 1.0 for key, path in _paths(book, True)}
+    for key, path in _paths(book, guaranteed=False):
+        needs = (
+            (element, kind) for element, kinds in path.load.items() for kind, amount in kinds.items() if amount > 0
+        )
+        shares[key] = float(all(left[element][kind] > 0 for element, kind in needs))
+    return shares
 
 
 def _paths(book: Book, guaranteed: bool) -> list[tuple[PathKey, BookedPath]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.control.calibration.findings import Left, Measured
 from penstock.estimate.hops import slot_delays
-from penstock.model.cluster import Cluster, Distances
+from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.placement import Hop
 from penstock.model.routes import BITS
 from penstock.model.slotgraph import MEGABIT, expand_slots
@@ -179,8 +179,13 @@ def _row(cluster: Cluster, one: Sent, routes: dict[Hop, tuple[int, ...]]) -> Flo
     row[int(slot_delays(apart, source, target)[0])] = 1.0
     if a != b:
         row[len(DISTANCES) + a] += one.size
-        row[len(DISTANCES) + b] += one.size
+        row[len(DISTANCES) + b] += one.size / _of_sending(cluster.machines[b])
     return row
+
+
+def _of_sending(machine: Machine) -> float:
+    """Return what a card receives for every byte that it could send: times do not tell the two apart."""
+    return 1.0 if machine.card_mbps is None else machine.card_mbps[1] / machine.card_mbps[0]
 
 
 def _told(rows: Floats) -> Floats:
@@ -234,6 +239,11 @@ def _beside(cluster: Cluster, name: str) -> bool:
     return cluster.routed and name in ("delay, other host", "delay, same host")
 
 
+def _with_card(machine: Machine, mbps: float) -> Machine:
+    receives = None if machine.receive_mbps is None else mbps * _of_sending(machine)
+    return msgspec.structs.replace(machine, network_mbps=mbps, receive_mbps=receives)
+
+
 def _changed(cluster: Cluster, known: dict[int, float]) -> Cluster:
     """Return a cluster with what is known in place of what was described."""
     distances = Distances(
@@ -242,7 +252,7 @@ def _changed(cluster: Cluster, known: dict[int, float]) -> Cluster:
     first = len(DISTANCES)
     if not cluster.routed:
         machines = tuple(
-            msgspec.structs.replace(one, network_mbps=known[first + place]) if first + place in known else one
+            _with_card(one, known[first + place]) if first + place in known else one
             for place, one in enumerate(cluster.machines)
         )
         return msgspec.structs.replace(cluster, machines=machines, distances=distances)

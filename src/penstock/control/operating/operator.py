@@ -24,6 +24,7 @@ from penstock.control.operating.applications import LiveApplication
 from penstock.control.operating.launching import Flows, PathRun, Start, find_flow, launch, limits_of, shape
 from penstock.control.operating.outcomes import REST_S, Outcomes, tps
 from penstock.control.operating.paths import Begun, Goal, LivePath, Manner, Over, begin, finish, in_a_line, stop
+from penstock.control.operating.promises import Promises
 from penstock.control.operating.remembering import Key, Remembered
 from penstock.control.operating.state import OperatorState, Phase
 from penstock.model.book import Book, Booking
@@ -73,6 +74,7 @@ class Operator:
         self._tell, self._clock, self._spawn, self._scale = tell, clock, spawn, scale
         self._drain_s, self._stop_s = drain_s, stop_s
         self._outcomes = Outcomes(tell, clock, rest_s)
+        self._promises = Promises(tell)
         self._done: SimpleQueue[tuple[LivePath, Begun | Over]] = SimpleQueue()
         self._signature: tuple[int, ...] = ()  # of the file that was read
         self._problem = ""  # with the book
@@ -151,6 +153,7 @@ class Operator:
         if self.book != book:
             self.book = book
             self._follow(book)
+            self._promises.compare(book)
 
     def _follow(self, book: Book) -> None:
         wanted = {(booking.name, shape(booking.application)): booking for booking in book.bookings}

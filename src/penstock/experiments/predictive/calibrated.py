@@ -219,8 +219,8 @@ def on_the_way(instance: Instance, hops: pd.DataFrame) -> list[Sent]:
     """
     inside = hops[hops["inside"]]
     here, there = (instance.slots.machine[inside[name]] for name in ("source_slot", "slot"))
-    far, card_s = here != there, BITS / instance.slots.machine_network
-    alone = inside["transfer"] - inside["bytes"] * np.where(far, card_s[here] + card_s[there], 0.0)
+    far, (sends, receives) = here != there, BITS / instance.slots.machine_network
+    alone = inside["transfer"] - inside["bytes"] * np.where(far, sends[here] + receives[there], 0.0)
     alone = alone.where(~far, _unhindered(alone, inside["lane_tps"], far))
     rows = inside.assign(alone=alone, here=here, there=there, near=inside["source_slot"] == inside["slot"])
     return [

@@ -21,7 +21,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.predictive.settings import cluster
-from penstock.model.cluster import Cluster, Distances
+from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.errors import UnknownName, choices
 from penstock.model.placement import Placement
 from penstock.model.topology import Application
@@ -136,11 +136,13 @@ def slowed(application: Application, factor: float = SLOWER) -> Application:
     return msgspec.structs.replace(application, components=components, rate_tps=rates)
 
 
+def _slowed_card(one: Machine, factor: float) -> Machine:
+    ways = {way: getattr(one, way) for way in ("network_mbps", "receive_mbps")}
+    return msgspec.structs.replace(one, **{way: None if mbps is None else mbps / factor for way, mbps in ways.items()})
+
+
 def slowed_cluster(fast: Cluster, factor: float = SLOWER) -> Cluster:
     """Return a cluster on whose network everything takes so many times as long."""
-    machines = tuple(
-        msgspec.structs.replace(one, network_mbps=None if one.network_mbps is None else one.network_mbps / factor)
-        for one in fast.machines
-    )
+    machines = tuple(_slowed_card(one, factor) for one in fast.machines)
     longer = {field: getattr(fast.distances, field) * factor for field in fast.distances.__struct_fields__}
     return msgspec.structs.replace(fast, name=f"{fast.name}-slowed", machines=machines, distances=Distances(**longer))

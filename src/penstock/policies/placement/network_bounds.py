@@ -208,7 +208,8 @@ def find_cards(
             rates[group] = np.inf
             for way in (1, 0):
                 near, far = (carried.sent, carried.received) if way else (carried.received, carried.sent)
-                lower_by_cards(rates[group], card, cards.near[way, group], cards.far[way, group], near, far)
+                here, there = cards.near[way, group], cards.far[way, group]
+                lower_by_cards(rates[group], card[1 - way], card[way], here, there, near, far)
     return anew
 
 

@@ -47,19 +47,20 @@ class Mesh:
     """Network cards around a core that never limits; cards of unknown speed never limit either."""
 
     def __init__(self, view: PlacementView, transports: Transports) -> None:
-        self._card = view.slots.machine_network
-        self._carded = bool(np.isfinite(self._card).any())
+        self._sends, self._receives = view.slots.machine_network
+        self._carded = bool(np.isfinite(self._sends).any())
         self._transports = transports
-        self.sent = np.zeros(len(self._card))  # bits a source tuple, so far
-        self.received = np.zeros(len(self._card))
+        self._machines = view.slots.machines
+        self.sent = np.zeros(self._machines)  # bits a source tuple, so far
+        self.received = np.zeros(self._machines)
 
     def rates(self, task: int) -> Floats:
         """Return the rate that the cards allow with a task on each machine. [M]"""
         if not self._carded:
-            return np.full(len(self._card), np.inf)
+            return np.full(self._machines, np.inf)
         down, up = self._transports.downstream(task), self._transports.upstream(task)
-        leaving = card_rates(down, self._card, self.sent, self.received)
-        arriving = card_rates(up, self._card, self.received, self.sent)
+        leaving = card_rates(down, self._sends, self._receives, self.sent, self.received)
+        arriving = card_rates(up, self._receives, self._sends, self.received, self.sent)
         return np.asarray(np.minimum(leaving, arriving))
 
     def put(self, task: int, machine: int) -> None:
@@ -78,7 +79,7 @@ class Mesh:
     def detour(self, task: int) -> Floats:
         """Return the bits that would leave or reach each machine over the network. [M]"""
         exchanged = self._transports.sent(task) + self._transports.received(task)
-        bits = sum((bits for _, bits in exchanged), np.zeros(len(self._card)))
+        bits = sum((bits for _, bits in exchanged), np.zeros(self._machines))
         return np.asarray(bits.sum() - bits)
 
     def routes(self) -> Mapping[Hop, tuple[int, ...]]:
@@ -179,13 +180,13 @@ def path_rates(reach: Reach, links: Links, load: Floats) -> Floats:
 
 
 @kernel
-def card_rates(reach: Reach, card: Floats, near_load: Floats, far_load: Floats) -> Floats:
+def card_rates(reach: Reach, near_card: Floats, far_card: Floats, near_load: Floats, far_load: Floats) -> Floats:
     """Return the rate that the cards on both ends allow for the tasks reached from each machine. [M]
 
-    `near_load` is what the cards carry in the direction in which the tuples pass the task's own card, `far_load` in
-    the direction in which they pass the others'.
+    `near_card` and `near_load` are what the cards can carry, and do, in the direction in which the tuples pass the
+    task's own card, `far_card` and `far_load` in the direction in which they pass the others'.
     """
-    machines = len(card)
+    machines = len(near_card)
     near, far = np.zeros(machines), np.zeros(machines)  # most bits that a component adds to the card
     for component in range(len(reach.bits)):
         bits, partner = reach.bits[component], reach.partner[component]
@@ -202,22 +203,24 @@ def card_rates(reach: Reach, card: Floats, near_load: Floats, far_load: Floats) 
                 if machine != partner:
                     near[machine] = max(near[machine], bits)
     rates = np.full(machines, np.inf)
-    lower_by_cards(rates, card, near, far, near_load, far_load)
+    lower_by_cards(rates, near_card, far_card, near, far, near_load, far_load)
     return rates
 
 
 @part
-def lower_by_cards(rates: Floats, card: Floats, near: Floats, far: Floats, near_load: Floats, far_load: Floats) -> None:
+def lower_by_cards(
+    rates: Floats, near_card: Floats, far_card: Floats, near: Floats, far: Floats, near_load: Floats, far_load: Floats
+) -> None:
     """Lower rates to what cards allow with a task on each machine that adds `near` there and `far` to all others'."""
-    machines = len(card)
+    machines = len(rates)
     lowest, second, where = np.inf, np.inf, -1  # of the others' cards; a machine's own does not count
     for machine in range(machines):
         if far[machine] > 0.0:
-            rate = card[machine] / (far_load[machine] + far[machine])
+            rate = far_card[machine] / (far_load[machine] + far[machine])
             if rate < lowest:
                 lowest, second, where = rate, lowest, machine
             else:
                 second = min(second, rate)
     for machine in range(machines):
-        own = card[machine] / (near_load[machine] + near[machine]) if near[machine] > 0.0 else np.inf
+        own = near_card[machine] / (near_load[machine] + near[machine]) if near[machine] > 0.0 else np.inf
         rates[machine] = min(rates[machine], own, second if machine == where else lowest)

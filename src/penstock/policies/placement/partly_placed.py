@@ -35,7 +35,7 @@ class Offered(NamedTuple):
     cpu: Floats  # [M]
     memory: Floats  # [M] MB
     capacity: Floats  # [M, R]
-    card: Floats  # [M] bits a second each way
+    card: Floats  # [2, M] bits a second that it sends and receives
     links: Links
     routed: bool
     carded: bool  # whether cards limit

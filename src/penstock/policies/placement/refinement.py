@@ -42,7 +42,7 @@ class Problem(NamedTuple):
     slot_memory: Floats  # [S]
     cpu: Floats  # [M]
     machine_memory: Floats  # [M]
-    card: Floats  # [M] bits a second each way
+    card: Floats  # [2, M] bits a second that it sends and receives
     capacity: Floats  # [M, R]
     links: Links
     routed: bool
@@ -155,8 +155,8 @@ def rate(
         return lowest, np.inf
     if problem.routed:
         return lowest, powers + add_up(scratch.carried, problem.links.bandwidth)[1]
-    for bits in (scratch.sent, scratch.received):
-        by_card, more = add_up(bits, problem.card)
+    for way, bits in enumerate((scratch.sent, scratch.received)):
+        by_card, more = add_up(bits, problem.card[way])
         lowest, powers = min(lowest, by_card), powers + more
     return lowest, powers
 

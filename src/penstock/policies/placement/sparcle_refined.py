@@ -66,7 +66,20 @@ class SparcleRefined:
             if not made:
                 return answers[0]
             found = _Search(view, made).improve(budget, rng)
-        return _with_gap(view, found) if self.bound else found
+        return self.bounded(view, found, BOUND_S) if self.bound else found
+
+    def bounded(self, view: PlacementView, found: Placement, seconds: float) -> Placement:
+        """Return a placement with how far its rate may be from the best, by a mixed-integer program that starts there.
+
+        Building the program comes before its time is looked at, which takes a second or two in a large network.
+        """
+        from penstock.policies.placement.exact.rate import minimise_stress
+
+        cost = _stress(view, found)
+        start = Candidate(np.array(found.slots, dtype=np.int32), cost, found.routes)
+        proof = minimise_stress(view, start, seconds, linked=view.cluster.routed)
+        gap = max(0.0, 1.0 - proof.bound / cost) if cost > 0 else 0.0
+        return replace(found, gap=gap, note=f"rate at most {gap:.2%} from the best")
 
 
 class _Budget:
@@ -147,14 +160,3 @@ class _Search:
 
 def _stress(view: PlacementView, placement: Placement) -> float:
     return stress(view, np.array(placement.slots, dtype=np.int32), placement.routes if view.cluster.routed else None)
-
-
-def _with_gap(view: PlacementView, found: Placement) -> Placement:
-    """Return a placement with how far it may be from the best, by a mixed-integer program that starts from it."""
-    from penstock.policies.placement.exact.rate import minimise_stress
-
-    cost = _stress(view, found)
-    start = Candidate(np.array(found.slots, dtype=np.int32), cost, found.routes)
-    proof = minimise_stress(view, start, BOUND_S, linked=view.cluster.routed)
-    gap = max(0.0, 1.0 - proof.bound / cost) if cost > 0 else 0.0
-    return replace(found, gap=gap, note=f"at most {gap:.2%} from the best")

@@ -26,7 +26,7 @@ class TransferTimes(NamedTuple):
     first: Ints  # [M + 1] number of the machine's first slot
     host: Ints  # [M]
     level_s: Floats  # [4] same slot, same process, same host, other host
-    card: Floats  # [M] bits a second, infinite where unknown
+    card: Floats  # [2, M] bits a second that it sends and receives, infinite where unknown
     route_latency_s: Floats  # [M, M] on a routed cluster, else empty; 0 where there is no way
     route_bit_s: Floats  # [M, M] seconds a bit, all links of the way together; infinite where there is none
 
@@ -66,10 +66,19 @@ def mean_transfer(times: TransferTimes) -> tuple[float, float]:
         pairs = _pairs(np.array([width.sum()]))
         in_host = _pairs(np.bincount(times.host, width))
         latency += times.level_s[2] * (in_host - in_machine) + times.level_s[3] * (pairs - in_host)
-        slowest_first = np.argsort(times.card, kind="stable")  # the slower card of a pair is the earlier one
-        faster = width.sum() - np.cumsum(width[slowest_first])
-        bit = float(2.0 * (width[slowest_first] / times.card[slowest_first] * faster).sum())
+        bit = _over_cards(times.card, width)
     return (float(latency / pairs), bit / float(pairs)) if pairs > 0 else (0.0, 0.0)
+
+
+def _over_cards(card: Floats, width: Floats) -> float:
+    """Return the seconds a bit of all ordered pairs of slots of different machines together."""
+    sends, receives = card
+    if np.array_equal(sends, receives):
+        slowest_first = np.argsort(sends, kind="stable")  # the slower card of a pair is the earlier one
+        faster = width.sum() - np.cumsum(width[slowest_first])
+        return float(2.0 * (width[slowest_first] / sends[slowest_first] * faster).sum())
+    seconds = np.outer(width, width) / np.minimum.outer(sends, receives)
+    return float(seconds.sum() - seconds.trace())
 
 
 def _pairs(sizes: NDArray[np.int64] | Floats) -> float:
@@ -116,7 +125,7 @@ def between_machines(times: TransferTimes, here: int, there: int, bits: float) -
         on_links = bits * times.route_bit_s[here, there] if bits > 0.0 else 0.0
         return float(times.route_latency_s[here, there] + on_links)
     latency = times.level_s[2] if times.host[here] == times.host[there] else times.level_s[3]
-    return float(latency + bits / min(times.card[here], times.card[there]))
+    return float(latency + bits / min(times.card[0, here], times.card[1, there]))
 
 
 @kernel

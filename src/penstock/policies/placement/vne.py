@@ -111,9 +111,10 @@ def machines_of(view: PlacementView) -> tuple[Floats, Arcs | None]:
     """Return H of each machine, and from which machine links lead to which; none on a full mesh."""
     slots = view.slots
     if not view.cluster.routed:
-        known = np.isfinite(slots.machine_network)
-        fastest = slots.machine_network[known].max(initial=1.0)  # an unknown card never limits
-        return slots.machine_cpu * np.where(known, slots.machine_network, fastest), None
+        card = slots.machine_network.mean(axis=0)  # of both ways
+        known = np.isfinite(card)
+        fastest = card[known].max(initial=1.0)  # an unknown card never limits
+        return slots.machine_cpu * np.where(known, card, fastest), None
     bandwidth = np.zeros(view.links.nodes)
     for link in view.cluster.links:
         for end in (link.source, link.target):

@@ -144,9 +144,8 @@ def _links(cluster: Cluster) -> Iterable[tuple[int, tuple[float, float]]]:
         if link.bandwidth_mbps > 0:
             yield number, (link.bandwidth_mbps, link.latency_ms)
     for number, machine in enumerate(cluster.machines):
-        if machine.network_mbps is not None:
-            yield 2 * number, (machine.network_mbps, 0.0)
-            yield 2 * number + 1, (machine.network_mbps, 0.0)
+        for way, mbps in enumerate(machine.card_mbps or ()):
+            yield 2 * number + way, (mbps, 0.0)
 
 
 def _leaves(cluster: Cluster, link: int, machine: str) -> bool:

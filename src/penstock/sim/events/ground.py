@@ -72,11 +72,11 @@ class Ways:
             card = np.arange(links, dtype=np.int32)
             far = np.ones(links, dtype=np.bool_)
         else:
-            of_card = BITS / slots.machine_network  # 0 where it is never the limit
-            out = np.where(of_card > 0, 2 * np.arange(machines), -1)
-            into = np.where(of_card > 0, 2 * np.arange(machines) + 1, -1)
+            sends, receives = BITS / slots.machine_network  # 0 where it is never the limit
+            out = np.where(sends > 0, 2 * np.arange(machines), -1)
+            into = np.where(receives > 0, 2 * np.arange(machines) + 1, -1)
             card = np.concatenate([np.repeat(out, ABROAD), into]).astype(np.int32)
-            byte_s = np.concatenate([np.repeat(of_card, ABROAD), of_card])
+            byte_s = np.concatenate([np.repeat(sends, ABROAD), receives])
             latency = np.concatenate([np.tile([delay[2], delay[3]], machines), np.zeros(machines)])
             far = np.concatenate([np.tile([False, True], machines), np.zeros(machines, dtype=np.bool_)])
         free, constant = np.zeros(len(inside)), np.zeros(len(inside), dtype=np.bool_)
@@ -100,7 +100,7 @@ class Ways:
             return tuple(WITHIN * machines + link for link in self.links(Hop(stream, a, b)))
         out = WITHIN * machines + ABROAD * a + (slots.host[here] != slots.host[there])
         into = (WITHIN + ABROAD) * machines + b
-        return (int(out), into) if np.isfinite(slots.machine_network[b]) else (int(out),)
+        return (int(out), into) if np.isfinite(slots.machine_network[1, b]) else (int(out),)
 
     def links(self, hop: Hop) -> tuple[int, ...]:
         """Return the links of a hop of a routed network."""

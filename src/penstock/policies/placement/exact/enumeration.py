@@ -103,5 +103,5 @@ def _make(view: PlacementView, machine: int) -> Hashable:
     if view.cluster.routed or machine in view.pins or np.count_nonzero(host == host[machine]) > 1:
         return machine
     made = view.cluster.machines[machine]
-    size = (made.cores, made.speed, made.memory_mb, made.slots, made.slot_memory_mb, made.processes, made.network_mbps)
+    size = (made.cores, made.speed, made.memory_mb, made.slots, made.slot_memory_mb, made.processes, made.card_mbps)
     return (*size, *sorted(made.resources.items()))

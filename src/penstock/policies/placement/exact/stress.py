@@ -71,8 +71,7 @@ def _link_stress(view: PlacementView, placed: Ints, routes: Mapping[Hop, tuple[i
 
 
 def _card_stress(view: PlacementView, placed: Ints) -> float:
-    sent, received = card_bits(view.tasks, view.slots, placed)
-    return _worst(np.maximum(sent, received), view.slots.machine_network)
+    return _worst(np.stack(card_bits(view.tasks, view.slots, placed)), view.slots.machine_network)
 
 
 def _worst(load: Floats, capacity: Floats) -> float:

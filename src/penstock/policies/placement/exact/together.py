@@ -24,10 +24,10 @@ class Together:
 
     def limit_cards(self, stress: int) -> None:
         """Keep what passes network cards of limited bandwidth below the stress, each way."""
-        for machine, bandwidth in enumerate(self._assignment.view.slots.machine_network):
-            if np.isfinite(bandwidth):
-                self._assignment.stay_below(stress, self._passing(machine, out=True), float(bandwidth))
-                self._assignment.stay_below(stress, self._passing(machine, out=False), float(bandwidth))
+        for machine, (sends, receives) in enumerate(self._assignment.view.slots.machine_network.T):
+            if np.isfinite(sends):
+                self._assignment.stay_below(stress, self._passing(machine, out=True), float(sends))
+                self._assignment.stay_below(stress, self._passing(machine, out=False), float(receives))
 
     def keep_inside(self) -> None:
         """Make it the objective that little passes between machines: the cost is -`SCALE` when nothing does."""
