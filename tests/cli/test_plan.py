@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,6 +127,41 @@ def test_explain_names_the_bottleneck_and_a_relief(penstock: Penstock) -> None:
     assert ran.code == 0
     assert "limits the rate to" in ran.out
     assert "relief:" in ran.out
+
+
+def test_says_how_far_the_refined_placement_may_be_from_the_best_and_how_to_look_further(penstock: Penstock) -> None:
+    refined = "sparcle-refined:seconds=none,evaluations=50"  # too few to find the best
+    asked = ("plan", "log-processing", "hetero-small", "--policy", "sparcle", "--policy", refined)
+    ran = penstock(*asked)
+    assert f"{refined}: rate at most " in ran.out
+    assert "bound=true may show that it is less, in up to 30 s" in ran.out
+    told = {one["policy"]: one for one in json.loads(penstock(*asked, "--json").out)["decisions"]}
+    assert told["sparcle"]["gap"] is None
+    assert 0 < told[refined]["gap"] < 0.5
+    proven = penstock("plan", "face-detection", "field-and-cloud", "--policy", "sparcle-refined").out
+    assert "sparcle-refined: rate at most 0.00% from the best\n" in proven
+
+
+def test_shows_the_energy_of_a_tuple_where_it_is_told_what_machines_draw(penstock: Penstock) -> None:
+    asked = ("plan", "face-detection", "field-and-cloud", "--policy", "sparcle", "--explain")
+    assert "energy" not in penstock(*asked).out
+    ran = penstock(*asked, "--energy", "lte:cpu_watts=5")
+    assert "J/tuple" in ran.out
+    assert "assumed 5 W of a busy machine, 0.43839 J for a megabit sent, 0.05197 J received" in ran.out
+    assert "energy a source tuple: " in ran.out
+
+    def energy(radio: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(penstock(*asked, "--energy", radio, "--json").out)["decisions"][0]["energy"]
+        parts = found["processing_j"] + found["sending_j"] + found["receiving_j"]
+        assert found["joules_a_tuple"] == pytest.approx(parts)
+        assert sum(found["machines"].values()) == pytest.approx(parts)
+        return found
+
+    one, other = energy("wi-fi"), energy("wi-fi:cpu_watts=4")
+    assert one["assumed"]["cpu_watts"] == 2.0
+    assert other["processing_j"] == pytest.approx(2 * one["processing_j"])
+    assert other["sending_j"] == pytest.approx(one["sending_j"])
+    assert "energy" not in json.loads(penstock(*asked, "--json").out)["decisions"][0]
 
 
 def test_saves_the_best_plan_and_draws_the_comparison(penstock: Penstock, tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ from penstock.cli.inputs import (
 )
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from penstock.control.planner import Decision, Planner
+    from penstock.estimate.energy import Power
     from penstock.model.tuples import TuplePolicies
 
 EXAMPLES = """Examples:
@@ -36,6 +39,8 @@ EXAMPLES = """Examples:
   penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz --rate 2000
 
   penstock plan word-count li-10 --policy predictive --model word-count.npz --tables tables --run word-count-20250101
+
+  penstock plan face-detection field-and-cloud --policy sparcle --policy cloud-only --energy lte:cpu_watts=5 --explain
 """
 
 
@@ -73,6 +78,14 @@ def plan(
             "--explain", help="Say what limits the best, what would relieve it; with --model its slowest paths."
         ),
     ] = False,
+    energy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RADIO",
+            help="Show joules a source tuple, of machines with this radio: wi-fi or lte, or lte:cpu_watts=5; "
+            "cpu_watts is 2 unless said.",
+        ),
+    ] = None,
     save: Annotated[Path | None, typer.Option(help="Save the best as a plan (.toml, .json).")] = None,
     routing: RoutingOption = None,
     sending: SendingOption = None,
@@ -85,8 +98,10 @@ def plan(
     Throughput is in source tuples a second with back-pressure settled; rate is what is sustained when every stream
     splits evenly; delay is the network's part of the way from source to sink; traffic is what leaves a machine for each
     source tuple. All are estimates: nothing runs. Tuple policies are kept in the saved plan, for run and apply. With
-    --model the trained latency takes the place of delay and of the objective.
+    --model the trained latency takes the place of delay and of the objective. For sparcle-refined it is told how far
+    its rate may be from the best, as far as a second shows; sparcle-refined:bound=true looks for up to 30 s.
     """
+    from penstock.cli.energy import power_of
     from penstock.cli.inputs import chosen_objective
     from penstock.cli.predicted import latency_of
     from penstock.control.planner import Planner
@@ -94,7 +109,7 @@ def plan(
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
     wanted, machines = both(application, cluster)
-    goal = chosen_objective(objective)
+    goal, power = chosen_objective(objective), power_of(energy)
     latency = latency_of(wanted, machines, model, rate, tables, run)
     planner = Planner(wanted, machines, goal, seed, latency=latency)
     tuples = _tuple_policies(planner, routing, sending, slot_ms, save)
@@ -111,9 +126,9 @@ def plan(
 
         plot_decisions(planner, decisions, plot)
     if as_json:
-        _print_json(planner, decisions, best, explain, tuples)
+        _print_json(planner, decisions, best, explain, tuples, power)
     else:
-        _print(planner, decisions, best, explain)
+        _print(planner, decisions, best, explain, power)
         _print_files(best, save, plot, tuples, planner)
     if best is None:
         raise typer.Exit(1)
@@ -136,16 +151,24 @@ def _tuple_policies(
 
 def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Iterator["Decision"]:
     from penstock.cli.counting import counting
+    from penstock.cli.gaps import with_gap
 
     with counting("deciding", len(names), quiet) as tell:
         for name in names:
             tell(name, 0)
-            yield planner.decide(name)
+            yield with_gap(planner, planner.decide(name))
             tell(name, 1)
 
 
-def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", explain: bool) -> None:
-    from penstock.cli.output import console, duration, fitted, number, policy_cell, size, table
+def _print(
+    planner: "Planner",
+    decisions: Sequence["Decision"],
+    best: "Decision | None",
+    explain: bool,
+    power: "Power | None",
+) -> None:
+    from penstock.cli.energy import assumptions, print_energy
+    from penstock.cli.output import console, fitted, number
     from penstock.cli.predicted import print_cautions, print_paths, print_training
 
     topology, cluster = planner.topology, planner.cluster
@@ -153,27 +176,64 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
         f"{topology.name} ({topology.task_count} tasks) on {cluster.name} "
         f"({len(cluster.machines)} machines, {cluster.slot_count} slots)"
     )
+    console.print(f"[bold]{title}[/]\n")
+    console.print(fitted(_table(planner, decisions, best, power)))
+    for decision in decisions:
+        reason = getattr(decision.result, "reason", "")
+        if reason:
+            console.print(f"[red]{decision.policy}[/]: no placement: {reason}", soft_wrap=True)
+        elif note := getattr(decision.result, "note", ""):
+            console.print(f"[dim]{decision.policy}: {note}[/]", soft_wrap=True)
+    if power is not None:
+        console.print(assumptions(power), style="dim", soft_wrap=True)
+    if best is None:
+        return
+    overloaded = [d.policy for d in decisions if d.placed and not planner.sustains(d)]
+    if overloaded:
+        offered = number(getattr(planner.topology, "offered_tps", 0.0))
+        console.print(f"[yellow]cannot sustain the offered {offered}/s: {', '.join(overloaded)}[/]", soft_wrap=True)
+    print_training(planner)
+    for decision in decisions:
+        print_cautions(planner, decision)
+    goal = planner.objective if planner.latency is None else "predicted latency"
+    console.print(f"\n★ best by {goal}; bold: best in its column. Estimates, nothing ran.", style="dim")
+    if explain:
+        _print_advice(planner, best)
+        print_energy(planner, best, power)
+        if (predicted := planner.predict(best)) is not None:
+            print_paths(predicted)
+
+
+def _table(
+    planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", power: "Power | None"
+) -> "Table":
+    """Return a row a policy: what its placement would give, the best of every column bold."""
+    from penstock.cli.energy import energy_of
+    from penstock.cli.output import duration, number, policy_cell, size, table
+
     time = "delay" if planner.latency is None else "latency"
-    rows = table(
-        "policy", "throughput\n/s", "rate\n/s", f"{time}\nms", "traffic\n/tuple", "machines", "memory", "decided\nin"
-    )
+    taken = ("energy\nJ/tuple",) if power is not None else ()
+    heads = ("policy", "throughput\n/s", "rate\n/s", f"{time}\nms", "traffic\n/tuple", *taken, "machines", "memory")
+    rows = table(*heads, "decided\nin")
+    energies = [energy_of(planner, decision, power) for decision in decisions]
     placed = [d.evaluation for d in decisions if d.evaluation is not None]
     tops = {
         "throughput": max((e.throughput_tps for e in placed), default=0.0),
         "rate": max((e.rate_tps for e in placed), default=0.0),
         time: min((_time_ms(planner, d) for d in decisions if d.placed), default=0.0),
         "traffic": min((e.traffic.machines for e in placed), default=0.0),
+        "energy": min((found.joules for found in energies if found is not None), default=0.0),
     }
 
     def cell(column: str, value: float, text: str) -> str:
         return f"[bold]{text}[/]" if abs(value - tops[column]) <= 1e-9 * abs(tops[column]) else text
 
-    for decision in decisions:
+    for decision, found in zip(decisions, energies, strict=True):
         name = policy_cell(decision.policy, decision is best)
         e = decision.evaluation
         if e is None:
             memory = "[red]no[/]" if getattr(decision.result, "constraint", "") == "memory" else "-"
-            rows.add_row(name, *["-"] * 5, memory, duration(decision.seconds))
+            rows.add_row(name, *["-"] * (5 + len(taken)), memory, duration(decision.seconds))
             continue
         rows.add_row(
             name,
@@ -181,32 +241,12 @@ def _print(planner: "Planner", decisions: Sequence["Decision"], best: "Decision 
             cell("rate", e.rate_tps, number(e.rate_tps)),
             cell(time, _time_ms(planner, decision), number(_time_ms(planner, decision))),
             cell("traffic", e.traffic.machines, size(e.traffic.machines)),
+            *([] if found is None else [cell("energy", found.joules, number(found.joules))]),
             str(e.machines),
             "fits" if e.fits_memory else "[red]no[/]",
             duration(decision.seconds),
         )
-    console.print(f"[bold]{title}[/]\n")
-    console.print(fitted(rows))
-    for decision in decisions:
-        reason = getattr(decision.result, "reason", "")
-        if reason:
-            console.print(f"[red]{decision.policy}[/]: no placement: {reason}", soft_wrap=True)
-        elif note := getattr(decision.result, "note", ""):
-            console.print(f"[dim]{decision.policy}: {note}[/]", soft_wrap=True)
-    if best is not None:
-        overloaded = [d.policy for d in decisions if d.placed and not planner.sustains(d)]
-        if overloaded:
-            offered = number(getattr(planner.topology, "offered_tps", 0.0))
-            console.print(f"[yellow]cannot sustain the offered {offered}/s: {', '.join(overloaded)}[/]", soft_wrap=True)
-        print_training(planner)
-        for decision in decisions:
-            print_cautions(planner, decision)
-        goal = planner.objective if planner.latency is None else "predicted latency"
-        console.print(f"\n★ best by {goal}; bold: best in its column. Estimates, nothing ran.", style="dim")
-        if explain:
-            _print_advice(planner, best)
-            if (predicted := planner.predict(best)) is not None:
-                print_paths(predicted)
+    return rows
 
 
 def _time_ms(planner: "Planner", decision: "Decision") -> float:
@@ -289,6 +329,7 @@ def _print_json(
     best: "Decision | None",
     explain: bool,
     tuples: "TuplePolicies",
+    power: "Power | None",
 ) -> None:
     from penstock.cli.output import print_json
     from penstock.cli.predicted import paths_record
@@ -300,7 +341,7 @@ def _print_json(
         "objective": planner.objective.value if planner.latency is None else "latency",
         "best": best.policy if best else None,
         "tuples": tuples,
-        "decisions": [_record(planner, decision) for decision in decisions],
+        "decisions": [_record(planner, decision, power) for decision in decisions],
     }
     if explain and best is not None and (advice := advise(planner, best)) is not None:
         answer["advice"] = {
@@ -313,7 +354,8 @@ def _print_json(
     print_json(answer)
 
 
-def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
+def _record(planner: "Planner", decision: "Decision", power: "Power | None") -> dict[str, Any]:
+    from penstock.cli.energy import energy_record
     from penstock.cli.predicted import latency_record
     from penstock.model.placement import Infeasible
 
@@ -331,6 +373,7 @@ def _record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
         "rate_tps": e.rate_tps,
         "delay_ms": e.delay_ms,
         **latency_record(planner, decision),
+        **energy_record(planner, decision, power),
         "traffic_bytes_per_tuple": e.traffic._asdict(),
         "machines": e.machines,
         "slots": e.slots,

@@ -6,7 +6,7 @@ proportional to the rate of source tuples, so the energy of one does not depend 
 stream on receives and sends it like any other; switches have no radio and are not counted. Nor is what is drawn idle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,13 +22,20 @@ from penstock.model.taskgraph import Floats, Tasks, sum_by
 class Power(Entity, frozen=True):
     """What the machines of a cluster draw.
 
-    The radio's defaults are those of Wi-Fi in Huang et al. 2012 (LTE: 0.43839 and 0.05197). The paper gives no power of
-    its processors; the default of 2 W, about that of a phone whose cores are all busy, is our choice.
+    The radio's defaults are those of Wi-Fi in Huang et al. 2012. The paper gives no power of its processors; the
+    default of 2 W, about that of a phone whose cores are all busy, is our choice.
     """
 
     cpu_watts: NonNegative = 2.0  # of a machine with all of its cores busy, beyond what it draws idle
     send_joules_a_megabit: NonNegative = 0.28317
     receive_joules_a_megabit: NonNegative = 0.13701
+
+
+RADIOS: Mapping[str, Power] = {
+    "wi-fi": Power(),
+    "lte": Power(send_joules_a_megabit=0.43839, receive_joules_a_megabit=0.05197),
+}
+"""What machines draw by the radio that they have (Huang et al. 2012)."""
 
 
 class Energy(NamedTuple):
