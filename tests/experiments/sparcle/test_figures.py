@@ -40,7 +40,7 @@ def test_a_case_of_every_kind_runs_and_all_are_drawn_and_judged(figure: Figure) 
             assert (rows[policy] <= rows[OPTIMUM].fillna(np.inf) * (1 + 1e-6)).all()
 
 
-@pytest.mark.parametrize("number", ["8", "9", "11", "12", "13"])
+@pytest.mark.parametrize("number", ["8", "9", "10", "11", "12", "13"])
 def test_distributions_are_of_five_hundred_instances_a_case(number: str) -> None:
     cases = pd.DataFrame([dict(one) for one in BY_NUMBER[number].cases(False)])
     for _, own in cases.groupby([name for name in cases if name != "seed"]):

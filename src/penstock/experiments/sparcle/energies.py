@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.control.planner import Decision, Planner
-from penstock.estimate.energy import Power, energy
+from penstock.estimate.energy import RADIOS, Power, energy
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.sparcle.runs import (
     ASKED,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 LINE = Drawn("line", "linear")
 SAID = {RANDOM: 1.26, T_STORM: 1.90, VNE: 0.59}  # SPARCLE's gain in the balanced case
 LEAST = 0.53  # its gain over GS and GR where links are scarce, at least
-LTE = Power(send_joules_a_megabit=0.43839, receive_joules_a_megabit=0.05197)  # Huang et al. 2012
+WI_FI, LTE = RADIOS["wi-fi"], RADIOS["lte"]
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -70,7 +70,7 @@ def run_energies(one: Case) -> Sequence[Row]:
     row: dict[str, float] = {}
     for name in ASKED[str(one["ask"])]:
         decision = planner.decide(POLICIES[name])
-        row[name], row[f"{name}_lte"] = (_efficiency(planner, decision, power) for power in (Power(), LTE))
+        row[name], row[f"{name}_lte"] = (_efficiency(planner, decision, power) for power in (WI_FI, LTE))
     return [row]
 
 

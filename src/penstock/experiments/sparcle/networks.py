@@ -3,12 +3,15 @@
 The networks (Topology Zoo and Rocketfuel) say nothing about computing. Every node is given one machine, its speed drawn
 from ±50 % of 1. A stream carries on average what the median link of the network carries in a second, a task needs what
 an average machine does in a second: balanced, as in the simulations. Links fail 1 % of the time.
+
+No node is a cloud: `cloud-only` puts a path on the machine that has the most left. The optimum is that of each path by
+itself, at the moment when it is looked for. Times are those of the processor, since cases run beside each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,9 +23,11 @@ from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.sparcle.runs import (
     APART,
     CANONICAL,
+    CLOUD,
     GR,
     GS,
     HEFT,
+    OPTIMUM,
     OURS,
     POLICIES,
     RANDOM,
@@ -32,7 +37,7 @@ from penstock.experiments.sparcle.runs import (
     TITLES,
     VNE,
 )
-from penstock.experiments.sparcle.summaries import bars, column, finish, legend_below, where
+from penstock.experiments.sparcle.summaries import bars, column, finish, legend_below, signed, where
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster
 from penstock.model.formats.repetita import read_network
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 GRAPHS = FOLDER.parent / "networks"
-ASKED = (CANONICAL, SPARCLE, REFINED, GS, GR, T_STORM, VNE, HEFT, RANDOM)
+ASKED = (CANONICAL, SPARCLE, REFINED, GS, GR, T_STORM, VNE, HEFT, RANDOM, CLOUD, OPTIMUM)
 APPLICATIONS, QUICK_APPLICATIONS = 50, 6
 GUARANTEED = 0.5  # of the applications; the others are best-effort
 RATES = (0.02, 0.2)
@@ -101,7 +106,7 @@ def _asking(cluster: Cluster, number: int, seed: int) -> list[Application]:
 
 
 def run_network(one: Case) -> Sequence[Row]:
-    """Let all in and return a row: rates, utility, rejections, paths and time an admission."""
+    """Let all in and return a row: rates, utility, rejections, paths and processor time an admission."""
     if not one["network"]:
         return [{}]
     cluster = _cluster(GRAPHS / f"{one['network']}.graph", int(one["seed"]))
@@ -109,11 +114,11 @@ def run_network(one: Case) -> Sequence[Row]:
     book, spent, refused = Book(cluster=cluster), [], {True: 0, False: 0}
     for asked in asking:
         with preparing() as kernels:
-            started = perf_counter()
+            started = process_time()
             policy = POLICIES[str(one["policy"])]
             seed = int(one["seed"]) + APART
             answer = admit(book, asked, policy=policy, paths=PATHS, seed=seed, advise=False, surest=False)
-            spent.append(perf_counter() - started - kernels.seconds)
+            spent.append(process_time() - started - kernels.seconds)
         if isinstance(answer, Admitted):
             book = answer.book
         else:
@@ -154,10 +159,11 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         "share": ("guaranteed rate admitted", "share of what was asked for"),
         "geometric": ("best effort: weighted geometric mean of rates", "data units/s"),
         "refused": ("refused", "applications"),
-        "median_ms": ("time of an admission, median", "ms"),
+        "median_ms": ("processor time of an admission, median", "ms"),
     }
     own = rows.assign(
-        share=rows["guaranteed"] / rows["asked"], refused=rows["refused_guaranteed"] + rows["refused_best_effort"]
+        share=rows["guaranteed"] / rows.groupby("network")["asked"].transform("mean"),
+        refused=rows["refused_guaranteed"] + rows["refused_best_effort"],
     )
     for axis, (measure, (title, up)) in zip(picture.subplots(2, 2).flat, shown.items(), strict=True):
         means = own.groupby(["network", "policy"], sort=False)[measure].mean()
@@ -178,7 +184,8 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     if "guaranteed" not in rows:
         return [Claim("networks", "ours: applications on real networks", "-", "skipped", "-", False, ABSENT)]
     names = [str(name) for name in rows["network"].unique()]
-    return [*(_admits(name, where(rows, network=name)) for name in names), _utility_claim(rows)]
+    by_name = {name: where(rows, network=name) for name in names}
+    return [*(_admits(name, own) for name, own in by_name.items()), _above_published(by_name), _utility_claim(rows)]
 
 
 def _admits(name: str, rows: pd.DataFrame) -> Claim:
@@ -196,6 +203,26 @@ def _admits(name: str, rows: pd.DataFrame) -> Claim:
         "our default, 1 % slack",
         rates[SPARCLE] >= 0.99 * rates[top],
         "; ".join(f"{TITLES[policy]} {_told(own)}" for policy, own in means.items()),
+    )
+
+
+def _above_published(by_name: Mapping[str, pd.DataFrame]) -> Claim:
+    """Judge what near ties and transports rated together are worth when many ask."""
+    rates = {
+        name: {
+            policy: float(column(where(rows, policy=policy), "guaranteed").mean()) for policy in (CANONICAL, SPARCLE)
+        }
+        for name, rows in by_name.items()
+    }
+    told = [f"{name} {signed(own[SPARCLE] / own[CANONICAL] - 1)}" for name, own in rates.items() if own[CANONICAL] > 0]
+    shares = [own[SPARCLE] / float(column(by_name[name], "asked").mean()) for name, own in rates.items()]
+    return Claim(
+        "networks",
+        "ours: our default admits no less guaranteed rate than the algorithm as published",
+        "-",
+        f"{', '.join(told)}; it admits {min(shares):.0%} to {max(shares):.0%} of what is asked for",
+        "on every network, 1 % slack",
+        all(own[SPARCLE] >= 0.99 * own[CANONICAL] for own in rates.values()),
     )
 
 

@@ -17,7 +17,7 @@ from penstock.control.book.room import room_of
 from penstock.estimate.availability import any_works, carries
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.pictures import COLOURS, label, look
-from penstock.experiments.sparcle.runs import APART, POLICIES, QUICK_INSTANCES
+from penstock.experiments.sparcle.runs import APART, POLICIES, instances
 from penstock.experiments.sparcle.summaries import where
 from penstock.model.book import Book
 from penstock.workloads.sparcle import Scarcity, Setting, draw
@@ -32,7 +32,6 @@ ASKED = 2.7 / 2.67  # the guaranteed rate, of the first path's
 SECOND, THIRD = 1.2 / 2.67, 0.42 / 2.67  # their rates in the paper, of the first path's
 RATIOS = (1.0, 4.0, 10.0)  # links to machines
 JUDGED = 4.0  # the ratio at which an independent check found that the figure fits
-INSTANCES = 200
 EXHAUSTED = 1e-6  # of the first path's rate: a path with less is none
 NEAR = 0.04
 LINKS = {"full-duplex": True, "shared": False}
@@ -44,7 +43,7 @@ def _cases(quick: bool) -> list[Case]:
         for kind in LINKS
         for ratio in RATIOS
         for policy in ("canonical", "sparcle")
-        for seed in range(QUICK_INSTANCES if quick else INSTANCES)
+        for seed in range(instances(quick))
     ]
 
 

@@ -46,7 +46,7 @@ COLOUR: Mapping[str, str] = {
     HEFT: COLOURS[8],
     GS_NEAR: COLOURS[3],
     GR_NEAR: COLOURS[4],
-    CLOUD: "#000000",
+    CLOUD: "#bbbbbb",
     OPTIMUM: "#000000",
 }
 
