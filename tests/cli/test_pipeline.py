@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from penstock.pipeline.job import read_table
 from penstock.pipeline.session import session
+from penstock.pipeline.store import locked
 from tests.conftest import Ran
 from tests.pipeline.conftest import SMALL
 from tests.pipeline.synthetic import Synthetic
@@ -55,6 +56,25 @@ def test_a_stream_says_what_it_made_and_is_not_mixed_with_another(
     mixed = penstock(*told, "--window", 7)
     assert mixed.code == 2
     assert "was begun with window_s 30.0, not 7.0; keep it, or choose another folder" in mixed.err
+
+
+def test_an_exploration_that_has_not_ended_is_told(
+    spark: SparkSession, penstock: Callable[..., Ran], tmp_path: Path
+) -> None:
+    explored, output = tmp_path / "explored", tmp_path / "tables"
+    explored.mkdir()
+    for number in range(2):
+        (explored / f"explore-00{number}.parquet").write_bytes(b"PAR1")
+    told = (
+        "has no placements.json, its exploration goes on or was killed; only the 2 placements that it has written are"
+    )
+    with locked(output):  # so that no tables need be made
+        ran = penstock("pipeline", "run", "--input", explored, "--output", output)
+        (explored / "placements.json").write_text("{}")
+        whole = penstock("pipeline", "run", "--input", explored, "--output", output)
+    assert told in ran.err
+    assert "another pipeline writes there" in whole.err
+    assert told not in whole.err
 
 
 def test_mistakes_are_told_in_one_line(penstock: Callable[..., Ran], tmp_path: Path) -> None:

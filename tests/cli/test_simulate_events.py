@@ -2,8 +2,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from penstock.cli.simulate_events_plots import RAREST, longer
 from penstock.model.costs import Costs
 from penstock.model.files import save
 from tests.conftest import Ran
@@ -53,6 +55,15 @@ def test_a_plan_a_picture_and_telemetry(penstock: Penstock, tmp_path: Path) -> N
     assert picture.stat().st_size > 1000
     assert [path.name for path in kept.iterdir()] == ["twin-0.parquet"]
     assert "penstock report" in ran.out
+
+
+@pytest.mark.parametrize(("tuples", "rarest"), [(1, 1.0), (200, 1 / 200), (10**6, RAREST)])
+def test_latencies_are_drawn_down_to_the_share_of_one_tuple(tuples: int, rarest: float) -> None:
+    times, shares = longer(np.arange(1.0, tuples + 1.0))
+    assert shares[0] == 1.0
+    assert shares[-1] == pytest.approx(rarest)
+    assert times[0] == 1.0
+    assert times[-1] == pytest.approx(1.0 + (1.0 - rarest) * (tuples - 1.0))
 
 
 @pytest.mark.parametrize("option", [("--routing", "potus"), ("--slots", "5"), ("--link", "3"), ("--check",)])

@@ -100,7 +100,7 @@ def test_refuses_tables_that_are_not_there_or_of_another_application(
 ) -> None:
     words = ("word-count", "li-10", "--policy", "round-robin", "--model", models)
     for arguments, told in (
-        ((*observed, "--tables", tmp_path), "there is no table task_windows"),
+        ((*observed, "--tables", tmp_path), "there is no table features"),
         ((*observed, "--tables", tmp_path / "tables", "--run", "r1"), "holds no run 'r1'; there are imaginary-2025"),
         ((*observed, "--run", "r1"), "add --tables DIR"),
         (("word-count", "li-10", "--tables", tmp_path / "tables"), "add --model FILE"),

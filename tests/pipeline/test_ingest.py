@@ -85,6 +85,7 @@ def test_unreadable_files_are_told_and_the_others_read(spark: SparkSession, tmp_
     (tmp_path / "text.parquet").write_text("root,id\n1,2\n")
     (tmp_path / "empty.parquet").write_bytes(b"")
     (tmp_path / "_half.parquet").write_bytes(whole[:100])
+    (tmp_path / "14:25.parquet").write_bytes(whole)
     spoilt = bytearray(whole)
     spoilt[4:300] = bytes(296)
     (tmp_path / "pages.parquet").write_bytes(spoilt)
@@ -93,8 +94,9 @@ def test_unreadable_files_are_told_and_the_others_read(spark: SparkSession, tmp_
     records, unreadable = read_telemetry(spark, tmp_path)
     assert [each["root"] for each in records.collect()] == [1]
     reasons = sorted(each["reason"] for each in unreadable.collect())
-    names = ["empty", "nested", "pages", "text", "truncated", "types"]
+    names = ["14:25", "empty", "nested", "pages", "text", "truncated", "types"]
     assert [reason.split(" unreadable: ")[0] for reason in reasons] == [f"file {name}.parquet" for name in names]
+    assert reasons[0].endswith("Spark reads no file that has a colon in its name")
     assert reasons[-1].endswith("column root is string, expected int64")
     assert unreadable.columns == [*record_schema().names, "reason"]
 

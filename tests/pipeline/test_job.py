@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName
-from penstock.pipeline.job import Summary, read_table, run_pipeline
+from penstock.pipeline.job import Summary, _Job, read_table, run_pipeline
+from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.reading import read_run
-from penstock.pipeline.store import DERIVED
+from penstock.pipeline.store import DERIVED, Store
 from tests.pipeline.spoilt import LATENESS_S, Spoilt, arrive
 from tests.pipeline.synthetic import Synthetic, write_records
 
@@ -117,11 +118,12 @@ def test_the_windows_of_a_run_are_read_without_spark_as_with_it(
     _, output = batch
     found = read_run(output)
     assert found.window_s == WINDOW_S
-    for name, rows in (("task_windows", found.tasks), ("edge_windows", found.edges)):
+    for name, rows in (("features", found.features), ("shares", found.shares)):
         expected = table(spark, output, name)
         by = ["window", *(column for column in ("task", "stream", "source", "target") if column in expected)]
-        own = rows.to_pandas()[list(expected.columns)].sort_values(by, ignore_index=True)
-        pd.testing.assert_frame_equal(own, expected.sort_values(by, ignore_index=True), check_dtype=False)
+        own = rows.to_pandas().sort_values(by, ignore_index=True)
+        expected = expected[list(own.columns)].sort_values(by, ignore_index=True)
+        pd.testing.assert_frame_equal(own, expected, check_dtype=False)
 
 
 def test_a_folder_that_is_followed_has_its_tables_after_each_micro_batch(
@@ -148,6 +150,46 @@ def test_a_folder_that_is_followed_has_its_tables_after_each_micro_batch(
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+ODD, LIKE_ODD = "a [1] {b,c} *?\\ %20", "a 1 b x %20"  # a pattern that the other fits, and Spark's readers would take
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_names_that_look_like_patterns_are_taken_as_they_are(
+    spark: SparkSession, truth: Synthetic, tmp_path: Path, stream: bool
+) -> None:
+    run = truth.write(tmp_path / ODD / "r[1]")
+    (run / "telemetry" / "m0-0.parquet").rename(run / "telemetry" / f"m0 {ODD}.parquet")
+    other = _made(_made(_made(tmp_path / LIKE_ODD) / "r1") / "telemetry")
+    write_records(other / "m0-0.parquet", [row | {"run": "another"} for row in truth.records])
+    told, output = run.parent if stream else run, tmp_path / f"tables of {ODD}"
+    summary = run_pipeline(spark, told, output, window_s=WINDOW_S, stream=stream)
+    assert (summary.runs, summary.records, summary.quarantined) == (1, len(truth.records), {})
+    assert (summary.hops, summary.tuples) == (len(truth.hops), len(truth.roots))
+    if stream:
+        again = run_pipeline(spark, told, output, window_s=WINDOW_S, stream=True)
+        assert (again.records, again.hops) == (summary.records, summary.hops)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted((ODD, LIKE_ODD, output.name))
+
+
+def test_a_stream_that_finds_nothing_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    wanted = Manifest(mode="stream", input=str(tmp_path), window_s=WINDOW_S, lateness_s=LATENESS_S)
+    job = _Job(spark, Store(spark, tmp_path / "tables"), wanted, Killer())
+    with pytest.raises(FileProblem, match="no telemetry was found there by the stream; run it as a batch"):
+        job.run_stream(str(_made(tmp_path / "rotated away")), FILES, follow=False)
+
+
+def test_colons_that_spark_cannot_read_are_told_before_anything_is_taken(spark: SparkSession, tmp_path: Path) -> None:
+    folder = _made(_made(tmp_path / "runs") / "14:25") / "telemetry"
+    (_made(folder) / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(
+        FileProblem, match=r"14:25: Spark follows no folder of runs in which a name has a colon; rename"
+    ):
+        run_pipeline(spark, tmp_path / "runs", tmp_path / "tables", stream=True)
+    with pytest.raises(FileProblem, match=r"14:25\[1\]: Spark reads no path that has a colon and one of"):
+        run_pipeline(spark, tmp_path / "runs", tmp_path / "14:25[1]")
+    assert not list((tmp_path / "tables").glob("records*"))
 
 
 def test_a_batch_that_is_killed_leaves_the_tables_that_were_there(

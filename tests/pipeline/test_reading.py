@@ -13,7 +13,7 @@ from penstock.pipeline.manifest import MANIFEST, Manifest
 from penstock.pipeline.reading import read_run
 from tests.pipeline.latency_tables import write_tables
 
-NAMES = ("task_windows", "edge_windows")
+NAMES = ("features", "shares")
 
 
 def store(folder: Path, parts: dict[str, list[str]], derived: dict[str, str]) -> dict[str, dict[str, pa.Table]]:
@@ -37,12 +37,12 @@ def test_reads_the_valid_part_of_a_run_alone(tmp_path: Path) -> None:
     made = store(tmp_path, {"000001": ["a b/c", "other"], "000002": ["a b/c"]}, {"a b/c": "000002", "other": "000001"})
     found = read_run(tmp_path, "a b/c")
     assert (found.run, found.window_s) == ("a b/c", 5.0)
-    for name, table in zip(NAMES, (found.tasks, found.edges), strict=True):
+    for name, table in zip(NAMES, (found.features, found.shares), strict=True):
         assert set(table["run"].to_pylist()) == {"a b/c"}
         own = table.drop_columns("run")
         assert own.to_pylist() == made["000002 a b/c"][name].select(own.column_names).to_pylist()
-    other = read_run(tmp_path, "other").edges
-    assert other["transfer_s"].to_pylist() == made["000001 other"]["edge_windows"]["transfer_s"].to_pylist()
+    other = read_run(tmp_path, "other").features
+    assert other["machine"].to_pylist() == made["000001 other"]["features"]["machine"].to_pylist()
 
 
 def test_asks_which_run_where_there_are_several(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_asks_which_run_where_there_are_several(tmp_path: Path) -> None:
 def test_reads_tables_that_stand_alone(tmp_path: Path) -> None:
     found = read_run(write_tables(tmp_path / "tables", seed=3, places=1))
     assert (found.run, found.window_s) == ("imaginary-20250101-000000", 30.0)
-    assert len(found.tasks) == 15
-    assert len(found.edges) == 36
+    assert len(found.features) == 21
+    assert len(found.shares) == 36
 
 
 def test_refuses_what_holds_no_windows(tmp_path: Path) -> None:
@@ -70,11 +70,11 @@ def test_refuses_what_holds_no_windows(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="the windows of run 'a' show no tuples"):
         read_run(tmp_path)
     folder = write_tables(tmp_path / "old", seed=3, places=1)
-    path = folder / "task_windows" / "part-0.parquet"
+    path = folder / "features" / "part-0.parquet"
     table = pq.ParquetFile(path).read()
     pq.write_table(table.drop_columns("used_cpu"), path)
-    with pytest.raises(FileProblem, match="task_windows has no column used_cpu"):
+    with pytest.raises(FileProblem, match="features has no column used_cpu"):
         read_run(folder)
     path.write_bytes(b"PAR1 nothing")
-    with pytest.raises(FileProblem, match="table task_windows cannot be read"):
+    with pytest.raises(FileProblem, match="table features cannot be read"):
         read_run(folder)

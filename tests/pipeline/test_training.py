@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.estimate.latency_models import LatencyModels, load_models, save_models
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.pipeline.accuracy import evaluate_latency
-from penstock.pipeline.training import Training, train_latency
+from penstock.pipeline.training import Training, labelled_rows, train_latency
 from tests.pipeline.latency_tables import write_tables
 
 pytestmark = pytest.mark.spark
@@ -69,6 +69,13 @@ def test_refuses_tables_that_are_not_there_or_of_another_application(
     fewer = LatencyModels({"out": training.models.components["out"]}, training.models.streams)
     with pytest.raises(InvalidInput, match="'split'"):
         evaluate_latency(spark, tables, fewer)
+
+
+def test_tables_whose_name_looks_like_a_pattern_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    write_tables(tmp_path / "tables1", seed=0, places=2)
+    own = write_tables(tmp_path / "tables[1]", seed=0, places=3)
+    places = labelled_rows(spark, own).select("place").distinct().count()
+    assert places == 3
 
 
 def test_refuses_windows_that_do_not_tell_what_machines_have(spark: SparkSession, tmp_path: Path) -> None:

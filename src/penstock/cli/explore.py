@@ -168,10 +168,10 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 def _refuse_explored(output: Path) -> None:
     """Refuse a folder that holds another exploration, whose runs would be learnt from along with the new ones."""
-    from penstock.control.exploration.index import INDEX
+    from penstock.control.exploration.index import INDEX, RUNS
     from penstock.model.errors import FileProblem
 
-    if (output / INDEX).exists() or any(output.glob("explore-*.parquet")):
+    if (output / INDEX).exists() or any(output.glob(f"{RUNS}.parquet")):
         raise FileProblem(f"{output}: it has the runs of another exploration; choose another --output, or remove it")
 
 

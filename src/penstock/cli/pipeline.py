@@ -83,12 +83,27 @@ def _run(
     refuse_unwritable(output, "--output")
     place, _ = check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
     refuse_within(output, telemetry, place)
+    if not follow:
+        _tell_unfinished(place)
     with spinning("starting Spark", quiet) as tell, session("pipeline", master, settings=SETTINGS) as spark:
         if not quiet and not errors.is_terminal:
             errors.print(f"reading {telemetry} on {spark.sparkContext.master}", markup=False, soft_wrap=True)
         return run_pipeline(
             spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=tell
         )
+
+
+def _tell_unfinished(folder: Path) -> None:
+    """Tell that an exploration has not come to its end: its index is what it writes last."""
+    from penstock.cli.output import errors
+    from penstock.cli.words import plural
+    from penstock.control.exploration.index import INDEX, RUNS
+
+    files = sum(1 for _ in folder.glob(f"{RUNS}.parquet"))
+    if files and not (folder / INDEX).exists():
+        problem = f"{folder}: has no {INDEX}, its exploration goes on or was killed"
+        remedy = f"only the {plural(files, 'placement')} that it has written are taken"
+        errors.print(f"{problem}; {remedy}", markup=False, soft_wrap=True)
 
 
 def _show(summary: "Summary", output: Path) -> None:

@@ -8,24 +8,27 @@ from matplotlib import pyplot
 
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
 from penstock.cli.simulate_events import FULL
+from penstock.model.taskgraph import Floats
 
 if TYPE_CHECKING:
     from penstock.cli.simulate_events import Case
     from penstock.control.twinning import Twinned
 
 POINTS = 2000  # of a line; more would not be seen
-RAREST = 1e-4  # share of tuples down to which the distribution is drawn
+RAREST = 1e-4  # share of tuples down to which the distribution is drawn, where there are as many
 
 
 def plot_events(found: "Twinned", case: "Case", path: Path) -> None:
     """Draw the latencies of every seed, and the share of each machine's cores in use."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.4))
+    least = 0.1
     for span, seed in zip(found.spans, case.seeds, strict=True):
         if len(span.latencies):
-            times = np.quantile(span.latencies, 1.0 - np.geomspace(1.0, RAREST, POINTS)) * 1e3
-            left.plot(times, np.geomspace(1.0, RAREST, POINTS), label=f"seed {seed}", linewidth=1.4)
+            times, shares = longer(span.latencies)
+            left.plot(times * 1e3, shares, label=f"seed {seed}", linewidth=1.4)
+            least = min(least, shares[-1])
     left.set_yscale("log")
-    left.set_ylim(RAREST, 1.0)
+    left.set_ylim(least, 1.0)
     left.set_xlabel("latency (ms)")
     left.set_ylabel("share of source tuples that take longer")
     if len(case.seeds) > 1:
@@ -45,3 +48,9 @@ def plot_events(found: "Twinned", case: "Case", path: Path) -> None:
     title = f"{case.application.name} on {case.cluster.name}, {found.load.offered_tps:,.0f} tuples/s: simulated"
     figure.suptitle(title, fontsize=10)
     save_figure(figure, path)
+
+
+def longer(latencies: Floats) -> tuple[Floats, Floats]:
+    """Return times, and the share of tuples that take longer than each, down to one tuple: rarer ones were not seen."""
+    shares = np.geomspace(1.0, max(RAREST, 1.0 / len(latencies)), POINTS)
+    return np.quantile(latencies, 1.0 - shares), shares

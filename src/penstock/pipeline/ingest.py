@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 
 from penstock.model.errors import FileProblem
 from penstock.model.telemetry import REQUIRED, VERSION, RecordKind, arrow_schema
+from penstock.pipeline.patterns import literal
 
 CLOCK_TICK_S = 1e-6  # times of one clock may be out of order by as much: they are read and rounded one by one
 READERS = 4  # threads that check files; decoding leaves Python's lock alone
@@ -81,7 +82,7 @@ def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
         problems = dict(zip(files, pool.map(_problem, files), strict=True))
     schema = record_schema()
     nulls = [sf.lit(None).cast(field.dataType).alias(field.name) for field in schema]
-    sound = [str(path) for path, problem in problems.items() if problem is None]
+    sound = [literal(path) for path, problem in problems.items() if problem is None]
     bad = [(path.name, f"file {path.name} {UNREADABLE}: {problem}") for path, problem in problems.items() if problem]
     told = spark.createDataFrame(bad, "file string, reason string")
     no_place = [sf.lit(None).cast(kind).alias(name) for name, kind in zip(ORIGIN[1:], _PLACED, strict=True)]
@@ -168,6 +169,8 @@ def _negative() -> Iterator[tuple[str, str]]:
 
 def _problem(path: Path) -> str | None:
     """Say why Spark could not read a file, None where it can."""
+    if ":" in path.name:
+        return "Spark reads no file that has a colon in its name"
     try:
         with pq.ParquetFile(path) as file:
             problem = _other_type(file)

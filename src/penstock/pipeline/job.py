@@ -35,6 +35,7 @@ from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import hops as make_hops
 from penstock.pipeline.ingest import UNREADABLE, files_below, read_files, record_schema
 from penstock.pipeline.manifest import Manifest
+from penstock.pipeline.patterns import literal
 from penstock.pipeline.report import telemetry_folder
 from penstock.pipeline.store import Store, locked, read_table
 from penstock.pipeline.tuples import tuples as make_tuples
@@ -98,7 +99,7 @@ def run_pipeline(
         if mode == "batch":
             job.run_batch(_files(folder, below))
         else:
-            job.run_stream(str(folder.resolve() / below), files_per_batch, follow)
+            job.run_stream(_pattern(folder.resolve(), below), files_per_batch, follow)
         return job.summary(time.monotonic() - begun)
 
 
@@ -149,7 +150,7 @@ class _Job:
             .select("path")  # contents are not read
         )
         writer = names.writeStream.foreachBatch(lambda batch, number: self._batch(batch, number, follow))
-        writer = writer.option("checkpointLocation", (self._store.folder / CHECKPOINT).as_uri())
+        writer = writer.option("checkpointLocation", f"file:{self._store.folder / CHECKPOINT}")  # %20 is no space here
         every = {"processingTime": f"{self._manifest.window_s} seconds"} if follow else {"availableNow": True}
         query = writer.trigger(**every).start()
         try:
@@ -160,6 +161,8 @@ class _Job:
             raise
         finally:
             query.stop()
+        if not self._manifest.taken:
+            raise FileProblem(f"{self._manifest.input}: no telemetry was found there by the stream; run it as a batch")
         if self._manifest.touched or not self._manifest.derived:
             self._derive(self._manifest)
         self._sweep()
@@ -306,6 +309,7 @@ def check(folder: Path, window_s: float, lateness_s: float, follow: bool = False
     place = telemetry_folder(folder)
     many = place == folder and not files_below(folder, "*.parquet") and any(folder.glob("*/telemetry"))
     where = (folder, "*/telemetry") if many else (place, "")
+    literal(place.resolve())  # refuses what Spark could not read
     if not follow:
         _files(*where)
     return where
@@ -313,11 +317,22 @@ def check(folder: Path, window_s: float, lateness_s: float, follow: bool = False
 
 def refuse_within(output: Path, *read: Path) -> None:
     """Refuse tables in a folder that is read, or below one: what is made would lie among what it is made of."""
+    literal(output.resolve())  # tables are read again, to make others of them
     for folder in read:
         if output.resolve().is_relative_to(folder.resolve()):
             raise FileProblem(
                 f"{output}: cannot be for the tables, it is in {folder}, which is read; choose another folder"
             )
+
+
+def _pattern(folder: Path, below: str) -> str:
+    """Return which folders a stream looks for files in."""
+    if not below:
+        return literal(folder)
+    if colon := next((path for path in sorted(folder.iterdir()) if ":" in path.name), None):
+        problem = "Spark follows no folder of runs in which a name has a colon"
+        raise FileProblem(f"{colon}: {problem}; rename it, or leave --stream and --follow out")
+    return f"{literal(folder)}/{below}"
 
 
 def _files(folder: Path, below: str) -> list[Path]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName, choices
-from penstock.model.features import EDGE_WINDOW, TASK_WINDOW, WINDOW_S
+from penstock.model.features import LOAD_WINDOW, SHARE_WINDOW, WINDOW_S
 from penstock.pipeline.manifest import Manifest, read_manifest, run_of
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ class RunWindows(NamedTuple):
     """What the windows of a run show."""
 
     run: str
-    tasks: "pa.Table"  # `task_windows`
-    edges: "pa.Table"  # `edge_windows`
+    features: "pa.Table"  # what each task did, with the columns of `LOAD_WINDOW`
+    shares: "pa.Table"  # what each pair of tasks exchanged, with those of `SHARE_WINDOW`
     window_s: float
 
 
@@ -26,17 +26,17 @@ def read_run(tables: Path, run: str | None = None) -> RunWindows:
     A folder without a manifest has a folder of Parquet for each table.
     """
     manifest = read_manifest(tables)
-    names = {"task_windows": TASK_WINDOW, "edge_windows": EDGE_WINDOW}
+    names = {"features": LOAD_WINDOW, "shares": SHARE_WINDOW}
     if manifest is not None:
         chosen = _chosen(tables, manifest.derived, run)
-        tasks, edges = (_part(tables, name, manifest, chosen, columns) for name, columns in names.items())
+        features, shares = (_part(tables, name, manifest, chosen, columns) for name, columns in names.items())
     else:
         both = [_standing(tables, name, columns) for name, columns in names.items()]
         chosen = _chosen(tables, dict.fromkeys(both[0]["run"].to_pylist()), run)
-        tasks, edges = (table.filter([one == chosen for one in table["run"].to_pylist()]) for table in both)
-    if not len(tasks) or not len(edges):
+        features, shares = (table.filter([one == chosen for one in table["run"].to_pylist()]) for table in both)
+    if not len(features):
         raise FileProblem(f"{tables}: the windows of run {chosen!r} show no tuples; record a longer run")
-    return RunWindows(chosen, tasks, edges, WINDOW_S if manifest is None else manifest.window_s)
+    return RunWindows(chosen, features, shares, WINDOW_S if manifest is None else manifest.window_s)
 
 
 def _chosen(tables: Path, runs: dict[str, str] | dict[str, None], run: str | None) -> str:

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from penstock.model.errors import FileProblem, UnknownName, choices
 from penstock.model.files import write_whole
 from penstock.pipeline.manifest import MANIFEST, Manifest, read_manifest, run_of
+from penstock.pipeline.patterns import literal
 
 GROWING = ("records", "quarantine", "arrivals")
 DERIVED = (
@@ -98,7 +99,7 @@ class Store:
 
     def _read(self, place: Path, schema: StructType) -> DataFrame:
         # The stated schema keeps a run named 007 from becoming the number 7.
-        return self._spark.read.schema(schema).parquet(str(place)).select(*schema.names)
+        return self._spark.read.schema(schema).parquet(literal(place)).select(*schema.names)
 
 
 def read_table(spark: SparkSession, output: Path, name: str) -> DataFrame:

@@ -23,6 +23,7 @@ from penstock.model.errors import FileProblem
 from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, TASK_FEATURES, TASK_WINDOW, WINDOW_S
 from penstock.pipeline.fitting import Rows, Wanted, fit
 from penstock.pipeline.manifest import MANIFEST, read_manifest
+from penstock.pipeline.patterns import literal
 from penstock.pipeline.store import read_table
 
 BESIDE: tuple[Wanted, ...] = ("linear", "mean")
@@ -72,6 +73,8 @@ def train_latency(
         return _fit_group(kind, seed, table)
 
     apart = rows.repartition(groups, "of", "name")  # a number of its own, or Spark would do all in one task
+    # By Arrow, not by pandas: a row's features are an array, which would be an object of its own to pandas, and which
+    # numpy takes from Arrow as one block of numbers.
     fitted = apart.groupBy("of", "name").applyInArrow(fit_group, _SCHEMA).collect()
     rows.unpersist()
     found = sorted(fitted, key=lambda row: (row["of"], row["name"]))
@@ -118,7 +121,7 @@ def read_windows(spark: SparkSession, tables: str | Path, name: str) -> DataFram
     if (Path(tables) / MANIFEST).exists():
         return read_table(spark, Path(tables), name)
     try:
-        found = spark.read.parquet(str(Path(tables) / name)).withColumn("run", sf.col("run").cast("string"))
+        found = spark.read.parquet(literal(Path(tables) / name)).withColumn("run", sf.col("run").cast("string"))
     except AnalysisException:
         problem = f"expected the output of penstock pipeline run, there is no table {name}"
         raise FileProblem(f"{tables}: {problem}; choose another folder") from None

@@ -97,6 +97,34 @@ def test_stops_and_goes_back_when_latency_exceeds_its_bound() -> None:
     assert plant.placement() == before
 
 
+def test_stops_on_the_way_when_latency_exceeds_its_bound_there() -> None:
+    plant = FakePlant()
+    before, plant.slow_from = plant.placement(), 3.0
+    done = explore_live(plant, placements=9, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    assert done.stopped.startswith("latency exceeded its bound of 50 ms: 1000 ms")
+    assert "explore-000" not in plant.applied
+    assert plant.time == 4.0  # at the second reading that is beyond
+    assert plant.placement() == before
+
+
+def test_counts_readings_on_the_way_and_after_it_together() -> None:
+    undisturbed, plant = FakePlant(), FakePlant()
+    explore_live(undisturbed, placements=1, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    pauses = undisturbed.applied.index("explore-000")  # of 1 s each
+    plant.slow_from = 1.0 + pauses  # the last of them
+    done = explore_live(plant, placements=1, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    assert done.stopped.startswith("latency exceeded")
+    assert plant.time == plant.slow_from + 1.0
+
+
+def test_does_not_read_more_often_on_the_way_than_it_is_told_to() -> None:
+    plant = FakePlant()
+    plant.slow_from, plant.then = 6.0, None
+    done = explore_live(plant, placements=1, hold_s=8.0, settle_s=8.0, limits=Limits(moves=2, reading_s=4.0))
+    assert done.stopped.endswith("nothing came to its end")
+    assert plant.time == 12.0  # readings at 8 s and at 12 s
+
+
 def test_takes_silence_for_a_latency_beyond_any_bound() -> None:
     plant = FakePlant()
     before, plant.slow_from, plant.then = plant.placement(), 3.0, None

@@ -11,6 +11,7 @@ from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, ServiceTime, Stream
 from penstock.sim.events import Twin, TwinSpan
+from penstock.sim.events.run import TwinRun
 from penstock.sim.events.system import FULL
 from penstock.workloads.arrivals import Constant, Poisson, StepChange
 from tests.sim.events.cases import EXPONENTIAL, NOWHERE, SERVICE, line, machines, three_machines, word_count
@@ -273,6 +274,43 @@ def test_tasks_of_a_machine_that_is_down_go_on_elsewhere_when_they_are_moved() -
     run.move({1: 2})
     run.advance(10.0)
     assert run.advance(10.0).throughput_tps == pytest.approx(0.5 / SERVICE, rel=0.1)
+
+
+def slow_task(window: int) -> TwinRun:
+    """Return a run in which the second task, on m1, takes a second for each of far more tuples."""
+    application = line(100.0, ServiceTime(), cpu=1.0)
+    cluster = machines((1, 1), (1, 1), (1, 1))
+    return Twin(application, cluster, Costs(window=window)).start([0, 1], rates={"in": Constant(rate=100.0)})
+
+
+@pytest.mark.parametrize("window", [1, 8])
+def test_a_tuple_lost_where_its_task_was_gives_its_credit_back(window: int) -> None:
+    run, spans, here, there = slow_task(window), [], 1, 2
+    for _ in range(window):
+        spans.append(run.advance(1.5))  # in the middle of a service
+        run.move({1: there})
+        run.fail(here)
+        run.restore(here)
+        here, there = there, here
+    spans.append(run.advance(20.0))
+    assert sum(span.lost for span in spans) == window
+    assert spans[-1].throughput_tps == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("down_s", [0.1, 2.0])
+def test_a_tuple_in_service_elsewhere_gives_no_credit_to_channels_that_were_opened_anew(down_s: float) -> None:
+    run = slow_task(window=1)
+    run.advance(0.5)
+    run.move({1: 2})
+    run.fail("m2")
+    down = run.advance(down_s)
+    assert down.queue[1] == 0  # nobody sends to it, also when what it had in service on m1 has ended
+    assert down.completed == (down_s > 0.5)
+    run.restore("m2")
+    run.advance(0.5)
+    spans = [run.advance(0.37) for _ in range(40)]
+    assert max(span.queue[1] for span in spans) == 0  # one at a time is on its way or in service
+    assert sum(span.completed for span in spans) >= 14
 
 
 def test_a_source_that_comes_back_gives_what_fell_due_meanwhile() -> None:

@@ -54,6 +54,17 @@ def test_a_frame_takes_its_bytes_on_every_card() -> None:
     assert np.median(span.latencies) == pytest.approx(0.008 + 0.005 + 0.008, abs=1e-9)
 
 
+def test_a_card_may_receive_at_another_rate_than_it_sends() -> None:
+    """1,000 bytes take 8 ms to leave at 1 Mbps, and 2 ms to arrive at 4."""
+    distances = Distances(same_slot_ms=0.0, same_process_ms=0.0, same_host_ms=0.0, other_host_ms=5.0)
+    both = tuple(Machine(name=name, network_mbps=1.0, receive_mbps=4.0) for name in ("m0", "m1"))
+    application = line(1.0, ServiceTime(), cpu=0.0, tuple_bytes=1000.0)
+    span = (
+        Twin(application, Cluster(name="two", machines=both, distances=distances)).start([0, 1], seed=1).advance(60.0)
+    )
+    assert np.median(span.latencies) == pytest.approx(0.008 + 0.005 + 0.002, abs=1e-9)
+
+
 def star(third: float = 10.0) -> Cluster:
     links = (
         Link(source="m0", target="hub", bandwidth_mbps=10.0, latency_ms=1.0),

@@ -7,6 +7,7 @@ import msgspec
 from penstock.model.files import write_whole
 
 INDEX = "placements.json"
+RUNS = "explore-*"  # how they are called, as a pattern
 
 
 class Explored(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,9 @@
 """Explores on an application that runs: bounded, watched, and with the way back.
 
 Tasks move a few at a time, and every placement on the way must sustain the load too, by the estimator. Latency is read
-all the time; beyond the bound twice in a row, exploration ends. However it ends, also by Ctrl-C or a move that fails,
-tasks go back to where they were, and what was gathered is kept. Where they cannot be put back, that is said.
+all the time, also on the way; beyond the bound twice in a row, exploration ends. However it ends, also by Ctrl-C or a
+move that fails, tasks go back to where they were, and what was gathered is kept. Where they cannot be put back, that is
+said.
 """
 
 from collections.abc import Callable, Sequence
@@ -138,6 +139,8 @@ class _Walk:
         self._limits = limits
         self._bound_s = bound_s
         self._rng = np.random.default_rng([seed, 1])
+        self._beyond = 0  # readings in a row
+        self._read_at = plant.now()
 
     def here(self) -> Placement:
         """Return where tasks are."""
@@ -145,7 +148,10 @@ class _Walk:
         return self._routed([number[slot] for slot in self._plant.placement().values()])
 
     def go(self, target: Placement, name: str) -> bool:
-        """Move to a placement, some tasks at a time; return whether there was a way that sustains the load."""
+        """Move to a placement, some tasks at a time, and look at the latency in between.
+
+        Return whether there was a way that sustains the load.
+        """
         steps = self._steps(self.here(), target)
         if steps is None:
             return False
@@ -153,23 +159,31 @@ class _Walk:
             self._apply(step, name if number + 1 == len(steps) else f"{name} on its way")
             if number + 1 < len(steps):
                 self._plant.wait(PAUSE_S)
+                if self._plant.now() - self._read_at >= self._limits.reading_s:  # sooner, few tuples or none have ended
+                    self._look()
         return True
 
     def watch(self, seconds: float) -> float | None:
         """Let time pass, looking at the latency; return its mean over that time."""
         until = self._plant.now() + seconds
-        beyond, total, count = 0, 0.0, 0
+        total, count = 0.0, 0
         self._plant.reading()
         while (left := until - self._plant.now()) > 1e-9:
             self._plant.wait(min(left, self._limits.reading_s))
-            reading = self._plant.reading()
-            slow = reading.mean_s is None or reading.mean_s > self._bound_s
-            beyond = beyond + 1 if slow else 0
-            if beyond >= BEYOND:
-                seen = "nothing came to its end" if reading.mean_s is None else f"{1e3 * reading.mean_s:.4g} ms"
-                raise Exceeded(f"latency exceeded its bound of {1e3 * self._bound_s:.4g} ms: {seen}")
+            reading = self._look()
             total, count = total + (reading.mean_s or 0.0) * reading.count, count + reading.count
         return total / count if count else None
+
+    def _look(self) -> Reading:
+        """Read the latency; end the exploration where it is beyond its bound again."""
+        reading = self._plant.reading()
+        self._read_at = self._plant.now()
+        slow = reading.mean_s is None or reading.mean_s > self._bound_s
+        self._beyond = self._beyond + 1 if slow else 0
+        if self._beyond >= BEYOND:
+            seen = "nothing came to its end" if reading.mean_s is None else f"{1e3 * reading.mean_s:.4g} ms"
+            raise Exceeded(f"latency exceeded its bound of {1e3 * self._bound_s:.4g} ms: {seen}")
+        return reading
 
     def return_to(self, home: Placement, policy: str) -> str:
         """Put tasks back, trying again where that fails; return what is not back in the end, and why."""

@@ -5,6 +5,9 @@ them. The source tuples that they follow from never end; they are counted as los
 machine that is down: what is bound to one waits at its sender, and streams that leave the choice go round it. A task
 goes on when its machine has returned or when it is moved to another, its channels open anew. What waits before a source
 waits outside of it, and a tuple in its service is taken up again.
+
+A task that has moved may have a tuple in service where it was, while its channels lead to where it is. Lost there, it
+gives its credit back; it gives none where the machine of its task has failed meanwhile, and the channels with it.
 """
 
 import numpy as np
@@ -71,6 +74,7 @@ def take_down(system: System, ground: Ground, state: State, machine: int, now: f
     dead = ground.machine[ground.slot[system.target]] == machine
     state.lanes[dead, CREDITS] = 0
     state.lanes[dead, CONSUMED] = 0
+    _owe(system, state, dead)
     for pipe in range(len(ground.card)):
         _lose_frames(system, state, pipe, dead)
 
@@ -81,6 +85,14 @@ def bring_back(system: System, state: State, task: int, until: float) -> None:
     lanes = system.target == task
     state.lanes[lanes, CREDITS] = system.window
     state.lanes[lanes, CONSUMED] = 0
+    _owe(system, state, lanes)
+
+
+def _owe(system: System, state: State, lanes: np.ndarray) -> None:
+    """Count beforehand what is still in service of lanes that begin anew, so that it gives no credit when it ends."""
+    for row, task in state.serving.tolist():
+        if row >= 0 and not system.source[task] and lanes[state.rows[row, LANE]]:
+            state.lanes[state.rows[row, LANE], CONSUMED] -= 1
 
 
 def _end_services(system: System, ground: Ground, state: State, machine: int) -> None:
@@ -93,9 +105,18 @@ def _end_services(system: System, ground: Ground, state: State, machine: int) ->
         if system.source[task]:
             _put_back(state, task, row)
         else:
+            _give_back(system, state, int(state.rows[row, LANE]))
             _lose_row(state, row)
     state.busy[machine] = 0
     change_clock(state.clocks, PIPES + len(ground.card) + machine, np.inf)
+
+
+def _give_back(system: System, state: State, lane: int) -> None:
+    """Give back the credit of a tuple that is lost, as if it had been processed."""
+    state.lanes[lane, CONSUMED] += 1
+    if state.lanes[lane, CONSUMED] >= system.credit_at:
+        state.lanes[lane, CREDITS] += state.lanes[lane, CONSUMED]
+        state.lanes[lane, CONSUMED] = 0
 
 
 def _put_back(state: State, task: int, row: int) -> None:

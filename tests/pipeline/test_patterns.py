@@ -1,0 +1,20 @@
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import FileProblem
+from penstock.pipeline.patterns import literal
+
+
+def test_a_name_that_looks_like_a_pattern_is_made_one_that_only_it_fits() -> None:
+    assert literal(Path("/runs/word count-1,2: 50%#~")) == "/runs/word count-1,2: 50%#~"
+    assert literal(Path("/a[1]/{b,c}*?")) == r"/a\[1\]/\{b,c\}\*\?"
+    assert literal(Path("/back\\slash")) == r"/back\\slash"
+    assert literal(Path("runs:1")) == str(Path.cwd() / "runs:1")
+
+
+def test_refuses_what_hadoop_has_no_pattern_for() -> None:
+    with pytest.raises(
+        FileProblem, match=r"^/runs/14:25/\[1\]: Spark reads no path that has a colon and one of .* in it; "
+    ):
+        literal(Path("/runs/14:25/[1]"))
