@@ -54,6 +54,7 @@ class FakeHandle:
     def __init__(self, info: RunInfo, *, drains: bool = True) -> None:
         self.folder = info.path
         self.info = info
+        self.application = flow().application
         self.placement = dict(PLACEMENT)
         self.tuples = TuplePolicies()
         self.limits: dict[str, float] = {}
@@ -61,7 +62,8 @@ class FakeHandle:
         self.error = ""
         self.autopilot = ""
         self.applied: list[Plan] = []
-        self.steered: list[tuple[str | None, bool | None]] = []
+        self.steered: list[tuple[str | None, bool | None, str | None]] = []
+        self.caution = ""  # of its autopilot
         self.moving = Event()  # set while a move is under way
         self.may_move = Event()  # cleared: moves wait
         self.may_move.set()
@@ -144,11 +146,12 @@ class FakeHandle:
         self.limits = changed_limits(self.limits, limits, flow().application)
         return self.limits
 
-    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
+    def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
         """Remember what was wanted of the autopilot."""
-        self.steered.append((policy, shadow))
+        self.steered.append((policy, shadow, model))
         chosen = None if policy == "off" else policy
-        return PilotStatus(policy=chosen, shadow=bool(shadow), state="observing" if chosen else "off")
+        state = "observing" if chosen else "off"
+        return PilotStatus(policy=chosen, shadow=bool(shadow), state=state, caution=self.caution)
 
     def drain(self, timeout: float | None = None) -> None:
         """End, if it is one that drains; else wait until it is stopped."""
@@ -216,6 +219,7 @@ def start(flow: Dataflow, *, runs: Path = Path("runs"), telemetry: Path | None =
     """Start a fake run in place of a real one."""
     served = Served(runs, application=flow.name, telemetry=telemetry, drains=os.environ.get("FAKE_DRAIN") != "never")
     handle = served.handle
+    handle.application = flow.application
     STARTED.append(served)
     SETTINGS.append(settings)
     if progress := settings.get("progress"):

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.history_plots import in_force, stretches
 from penstock.control.loop.autopilot import Autopilot, Settings
 from penstock.control.loop.guard import Guard
-from penstock.control.loop.ledger import LEDGER, Ledger
+from penstock.control.loop.ledger import LEDGER, Inputs, Ledger
+from penstock.control.loop.plant import Reading
+from penstock.control.loop.proposing import Proposal
+from penstock.model.cluster import Cluster
+from penstock.model.topology import Application
 from penstock.runtime.folder import create, ended, load
 from tests.conftest import Ran
-from tests.control.loop.fake_plant import SEARCH, START, FakePlant
+from tests.control.loop.fake_plant import GOOD, SEARCH, START, FakePlant, misplaced, pilot
 
 Penstock = Callable[..., Ran]
 
@@ -56,6 +61,30 @@ def test_the_picture_says_what_its_lines_and_marks_are(penstock: Penstock, folde
     drawn = (tmp_path / "h.svg").read_text()
     for text in ("latency (ms)", "time since the run began (s)", "mean", "p99", "kept", "bound, while judged", "held"):
         assert drawn.count(f">{text}<") == 1, text
+
+
+def test_latency_is_not_drawn_where_none_was_seen() -> None:
+    readings = [Reading(at=at, seconds=1.0, count=9, mean_s=0.1, p99_s=0.2) for at in (1.0, 2.0, 13.0, 14.05, 15.05)]
+    readings.insert(4, Reading(at=15.0, seconds=1.0))  # nothing came to its end
+    readings.append(Reading(at=27.0, seconds=11.95, count=9, mean_s=0.3, p99_s=0.4))  # which covers a long decision
+    found = [[reading.at for reading in stretch] for stretch in stretches(readings)]
+    assert found == [[1.0, 2.0], [13.0, 14.05], [15.05], [27.0]]
+
+
+def test_a_bound_is_drawn_from_when_its_change_was_in_force_and_not_while_it_was_decided() -> None:
+    plant = FakePlant(misplaced)
+
+    def propose(application: Application, cluster: Cluster, inputs: Inputs) -> Proposal:
+        plant.wait(11.0)
+        return GOOD(application, cluster, inputs)
+
+    loop = pilot(plant, propose)
+    acted, held = loop.step(), loop.step()
+    assert acted is not None
+    assert held is not None
+    assert acted.outcome is not None
+    assert in_force(acted) == pytest.approx((acted.decision.at + 11.0, acted.outcome.at))
+    assert in_force(held) is None
 
 
 def test_history_of_a_run_without_an_autopilot_says_so(penstock: Penstock, tmp_path: Path) -> None:

@@ -48,6 +48,15 @@ def random_regressor(
     )
 
 
+def line(width: int, base: float, **slopes: float) -> Regressor:
+    """A model whose label is a base and a slope times a feature, in seconds."""
+    names = TASK_FEATURES if width == len(TASK_FEATURES) else EDGE_FEATURES
+    normal = np.array([[slopes.get(name, 0.0) for name in names]])
+    none, one = np.zeros(width), np.ones(width)
+    scaling = Scaling(none, one, none, 1e9 * one, 1e9 * one, 0.0, 1.0, 1e-9, 1e9, False)
+    return Regressor("linear", scaling, base, 0.0, normal, np.ones(1))
+
+
 def random_models(rng: np.random.Generator, instance: Instance, loads: Loads, **settings: object) -> LatencyModels:
     """Draw a model for every component and stream, ranges from features of random placements."""
     bare = LatencyModel.__new__(LatencyModel)

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -10,22 +11,12 @@ from penstock.estimate.latency_kernels import total_latencies
 from penstock.estimate.regression import Regressor, Scaling
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, UnknownName
-from penstock.model.features import EDGE_FEATURES, TASK_FEATURES
 from penstock.model.instance import Instance
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream, Topology
-from tests.estimate.latency_cases import random_model
+from tests.estimate.latency_cases import line, random_model
 from tests.interpreting import wholly_interpreted
 from tests.pipeline.latency_tables import CPU, RATE, WIDTHS, write_tables
 from tests.policies.cases import chain, equal_machines
-
-
-def line(width: int, base: float, **slopes: float) -> Regressor:
-    """A model whose label is a base and a slope times a feature, in seconds."""
-    names = TASK_FEATURES if width == len(TASK_FEATURES) else EDGE_FEATURES
-    normal = np.array([[slopes.get(name, 0.0) for name in names]])
-    none, one = np.zeros(width), np.ones(width)
-    scaling = Scaling(none, one, none, 1e9 * one, 1e9 * one, 0.0, 1.0, 1e-9, 1e9, False)
-    return Regressor("linear", scaling, base, 0.0, normal, np.ones(1))
 
 
 def figure() -> Topology:
@@ -268,11 +259,14 @@ def imaginary() -> Instance:
     )
 
 
+def shown(folder: Path) -> list[pa.Table]:
+    return [pq.read_table(folder / name) for name in ("features", "shares")]
+
+
 def test_observed_loads_find_what_tuples_take_and_how_they_are_shared(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5)
-    tasks, edges = (pq.read_table(tmp_path / name) for name in ("task_windows", "edge_windows"))
     instance = imaginary()
-    found = Loads.observed(instance, tasks, edges)
+    found = Loads.observed(instance, *shown(tmp_path))
     width = [w for w in WIDTHS.values() for _ in range(w)]
     assert found.task_tps == pytest.approx(RATE / np.array(width))
     true = np.array([CPU[name] for name, w in WIDTHS.items() for _ in range(w)])
@@ -282,21 +276,74 @@ def test_observed_loads_find_what_tuples_take_and_how_they_are_shared(tmp_path: 
 
 def test_observed_loads_look_at_the_last_minutes_only(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5)
-    tasks, edges = (pq.read_table(tmp_path / name).to_pylist() for name in ("task_windows", "edge_windows"))
-    for row in edges:  # long ago all went to split[0]
+    features, shares = shown(tmp_path)
+    rows = shares.to_pylist()
+    for row in rows:  # long ago all went to split[0]
         if row["window"] < 10:
-            row["count"] = 1000 if row["target"] == "split[0]" else 1
-    tables = [type(pq.read_table(tmp_path / "tuples")).from_pylist(rows) for rows in (tasks, edges)]
+            row["tuples"] = 1000 if row["target"] == "split[0]" else 1
+    tables = features, pa.Table.from_pylist(rows)
     recent, all_of_it = (Loads.observed(imaginary(), *tables, seconds=seconds) for seconds in (600.0, 900.0))
     assert recent.edge_share[:6] == pytest.approx(np.full(6, 1 / 6))
     assert all_of_it.edge_share[0] > 0.3
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_loads_are_the_same_though_tasks_move(tmp_path: Path, told: bool) -> None:
+    """Whether a window tells what a task did that was on two machines, or, of an older version, says nothing of it."""
+    write_tables(tmp_path, seed=5)
+    features, shares = shown(tmp_path)
+    rng = np.random.default_rng(2)
+    rows = []
+    for row in features.to_pylist():
+        if rng.random() < (0.1 if row["task"] == "split[1]" else 0.02):  # what else was there makes it seem cheap
+            row |= {"machine": None, "colocated": None, "used_cpu": None}
+        if told or row["machine"] is not None:
+            rows.append(row)
+    found = Loads.observed(imaginary(), pa.Table.from_pylist(rows), shares)
+    width = [w for w in WIDTHS.values() for _ in range(w)]
+    assert any(row["machine"] is None for row in rows) == told
+    assert len(rows) < len(features) or told
+    assert found.task_tps == pytest.approx(RATE / np.array(width))
+    assert found.task_share == pytest.approx(1 / np.array(width))
+    assert found.edge_share == pytest.approx(np.full(12, 1 / 6))
+    true = np.array([CPU[name] for name, w in WIDTHS.items() for _ in range(w)])
+    assert found.cpu / found.task_tps == pytest.approx(true, abs=1e-4)
+
+
+def test_a_task_of_which_nothing_is_told_has_the_mean_of_its_components_others(tmp_path: Path) -> None:
+    write_tables(tmp_path, seed=5, places=1)
+    features, shares = shown(tmp_path)
+    rows = [row for row in features.to_pylist() if row["task"] != "in[1]"]
+    found = Loads.observed(imaginary(), pa.Table.from_pylist(rows), shares)
+    assert found.task_tps[:2] == pytest.approx([RATE / 2, RATE / 2])
+
+
+def test_pairs_share_a_stream_as_their_ends_do_where_no_hop_was_sampled(tmp_path: Path) -> None:
+    write_tables(tmp_path, seed=5, places=1)
+    features, shares = shown(tmp_path)
+    rows = features.to_pylist()
+    for row in rows:
+        row["task_load"] *= {"in[1]": 3.0, "split[2]": 2.0}.get(row["task"], 1.0)
+    found = Loads.observed(imaginary(), pa.Table.from_pylist(rows), shares.slice(0, 0))
+    assert found.edge_share[:6] == pytest.approx(np.outer([1 / 4, 3 / 4], [1 / 4, 1 / 4, 1 / 2]).ravel())
+
+
+def test_loads_of_tasks_weigh_a_hot_one_by_what_it_processes() -> None:
+    instance = imaginary()
+    found = Loads.of_tasks(instance, np.array([50.0, 50.0, 80.0, 20.0, 0.0, 50.0, 50.0]))
+    assert found.task_share.tolist() == pytest.approx([0.5, 0.5, 0.8, 0.2, 0.0, 0.5, 0.5])
+    assert found.cpu.tolist() == pytest.approx([0.5, 0.5, 0.8, 0.2, 0.0, 0.5, 0.5])
+    assert found.edge_share[:6].tolist() == pytest.approx([0.4, 0.1, 0.0, 0.4, 0.1, 0.0])
+    assert found.edge_share[6:].tolist() == pytest.approx([0.4, 0.4, 0.1, 0.1, 0.0, 0.0])
+    nothing = Loads.of_tasks(instance, np.zeros(7))
+    assert nothing.edge_share == pytest.approx(np.full(12, 1 / 6))
+
+
 def test_refuses_tables_of_another_application_or_of_two_runs(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5, places=1)
-    tasks, edges = (pq.read_table(tmp_path / name) for name in ("task_windows", "edge_windows"))
-    with pytest.raises(UnknownName, match=r"task 'split\[0\]'"):
-        Loads.observed(Instance(chain(1, 1), equal_machines(3)), tasks, edges)
-    renamed = type(tasks).from_pylist([row | {"run": "other"} for row in edges.to_pylist()])
+    features, shares = shown(tmp_path)
+    with pytest.raises(UnknownName, match=r"task 'in\[0\]'"):
+        Loads.observed(Instance(chain(1, 1), equal_machines(3)), features, shares)
+    renamed = pa.Table.from_pylist([row | {"run": "other"} for row in shares.to_pylist()])
     with pytest.raises(InvalidInput, match="one run"):
-        Loads.observed(imaginary(), tasks, renamed)
+        Loads.observed(imaginary(), features, renamed)

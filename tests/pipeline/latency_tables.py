@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.model.features import EDGE_WINDOW, TASK_WINDOW
+from penstock.model.features import EDGE_WINDOW, LOAD_WINDOW, SHARE_WINDOW, TASK_WINDOW
 
 WIDTHS = {"in": 2, "split": 3, "out": 2}
 MACHINES = ("m0", "m1", "m2")
@@ -22,7 +22,7 @@ def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, no
     Machines have one core of speed 1 each, and unequal memory.
     """
     rng = np.random.default_rng(seed)
-    tasks, edges, tuples = [], [], []
+    tasks, edges, loads, tuples = [], [], [], []
     names = [f"{component}[{n}]" for component, width in WIDTHS.items() for n in range(width)]
     load = {name: RATE / WIDTHS[component_of(name)] for name in names}
     for place in range(places):
@@ -34,6 +34,11 @@ def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, no
             base: dict[str, object] = {"run": "imaginary-20250101-000000", "window": window}
             for name in names:
                 m = machine[name]
+                loads.append(
+                    base
+                    | {"task": name, "machine": m, "task_load": load[name], "used_cpu": busy[m]}
+                    | {"colocated": len(here[m]) - 1.0}
+                )
                 if component_of(name) != "in":
                     label = CPU[component_of(name)] * (1 + total[m] / RATE) * rng.lognormal(0, noise)
                     tasks.append(
@@ -56,7 +61,13 @@ def write_tables(folder: Path, seed: int, places: int = 10, windows: int = 3, no
                         row |= {"source_used_cpu": busy[ms[0]]}
                         edges.append(row | {"same_machine": float(ms[0] == ms[1]), "transfer_s": label})
             tuples.append({"run": base["run"], "source": "in[0]", "due": 30.0 * window} | DONE)
-    for name, rows, columns in (("task_windows", tasks, TASK_WINDOW), ("edge_windows", edges, EDGE_WINDOW)):
+    shares = [{name: row["count" if name == "tuples" else name] for name in SHARE_WINDOW} for row in edges]
+    for name, rows, columns in (
+        ("task_windows", tasks, TASK_WINDOW),
+        ("edge_windows", edges, EDGE_WINDOW),
+        ("features", loads, LOAD_WINDOW),
+        ("shares", shares, SHARE_WINDOW),
+    ):
         assert set(rows[0]) == set(columns)
         _write(folder / name, rows)
     _write(folder / "tuples", tuples)

@@ -140,6 +140,8 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
     table, begun = clocks(good), starts(good, clocks(good))
     made = hops(good, table)
     seen = features(good, table, begun, 4.0)
+    alone = seen.where("machine is null").collect()
+    assert [(row["window"], row["task"], row["task_load"]) for row in alone] == [(0, "c[0]", 9.5)]
     tasks = task_windows(made, seen, begun, 4.0).orderBy("window", "task").collect()
     near = pytest.approx
     assert [tuple(row) for row in tasks] == [

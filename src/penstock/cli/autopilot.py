@@ -7,6 +7,7 @@ import typer
 
 from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunOption, RunsOption, policy_names
+from penstock.cli.piloting import warn
 
 if TYPE_CHECKING:
     from penstock.model.status import PilotStatus
@@ -17,7 +18,7 @@ EXAMPLES = """Examples:
 
   penstock autopilot local-search:seconds=1 --shadow
 
-  penstock autopilot predictive --act --run word-count-20250131-142501
+  penstock autopilot predictive --model wc.npz --act --run word-count-20250131-142501
 
   penstock autopilot off
 """
@@ -40,6 +41,12 @@ def autopilot(
     shadow: Annotated[
         bool | None, typer.Option("--shadow/--act", help="Only decide and record, or act; as it is unless said.")
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Latency models to predict by from now on; see penstock train latency. As it is unless said."
+        ),
+    ] = None,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -49,6 +56,7 @@ def autopilot(
     penstock history.
     """
     from penstock.cli.output import console, print_json
+    from penstock.model.errors import InvalidInput
     from penstock.policies.registry import make
     from penstock.runtime.folder import find_running
     from penstock.runtime.socket import Steer, ask
@@ -56,11 +64,27 @@ def autopilot(
     wanted = None if policy == "status" else policy
     if wanted not in (None, "off"):
         make(policy)
-    found = ask(find_running(run, runs), Steer(wanted, shadow))
+    elif model is not None:
+        raise InvalidInput("model", f"expected a POLICY that goes by it, got {policy!r} beside {model}; name one")
+    found = ask(find_running(run, runs), Steer(wanted, shadow, _checked(model)))
+    warn(found.caution)
     if as_json:
         print_json(found)
     else:
         console.print(line(found, put_off=wanted == "off"), markup=False, soft_wrap=True)
+
+
+def _checked(model: Path | None) -> str | None:
+    """Return where latency models are, whatever folder the driver is in, refusing a file that is none of them.
+
+    Whether they are of its application is for the driver to say.
+    """
+    from penstock.estimate.latency_models import load_models
+
+    if model is None:
+        return None
+    load_models(model)
+    return str(model.absolute())
 
 
 def line(status: "PilotStatus", put_off: bool = False) -> str:

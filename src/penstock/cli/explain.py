@@ -9,7 +9,7 @@ from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunOption, RunsOption, policy_names
 
 if TYPE_CHECKING:
-    from penstock.control.loop.ledger import Book, Decision, Episode, Step
+    from penstock.control.loop.ledger import Book, Decision, Episode, Inputs, Step
 
 EXAMPLES = """Examples:
 
@@ -73,9 +73,11 @@ def _print(episode: "Episode") -> None:
     from penstock.cli.history import percent, realised
     from penstock.cli.live import clock
     from penstock.cli.output import console, number
+    from penstock.cli.words import plural
 
     made, outcome = episode.decision, episode.outcome
     inputs, guard = made.inputs, made.inputs.guard
+    most = plural(guard.max_moves, "move")
     console.print(f"decision {made.number} by {inputs.policy}: {episode.verdict}", style="bold", markup=False)
     rates = ", ".join(f"{name} {number(rate)}/s" for name, rate in inputs.rates.items())
     means = ", ".join(f"{1e3 * (reading.mean_s or 0.0):.3g}" for reading in inputs.readings)
@@ -83,9 +85,9 @@ def _print(episode: "Episode") -> None:
         ("when", f"{made.time}, {clock(made.at)} after the beginning"),
         ("load", f"{rates}; busiest {_busiest(made)}"),
         ("latency", f"{1e3 * made.before_s:.3g} ms, the mean of {means}"),
-        ("scored by", inputs.model or f"the estimate of {inputs.objective}"),
+        ("scored by", scored_by(inputs)),
         ("decided", ("to act, " if made.acts else "not to act, ") + made.reason),
-        ("guard", f"threshold {guard.threshold:.1%}, at most {guard.max_moves} moves, {1e3 * made.cost_s:.3g} ms cost"),
+        ("guard", f"threshold {guard.threshold:.1%}, at most {most}, {1e3 * made.cost_s:.3g} ms cost"),
         ("bound", f"{1e3 * made.bound_s:.3g} ms, above which it is taken back within {guard.measuring_s:g} s"),
     ]
     if made.predicted_s is not None:
@@ -99,6 +101,14 @@ def _print(episode: "Episode") -> None:
         console.print(f"{name:<11}{text}", markup=False, soft_wrap=True)
     _print_moves(made.moves)
     _print_alternatives(made)
+
+
+def scored_by(inputs: "Inputs") -> str:
+    """Say what placements were scored by: an estimate, or latency models and loads."""
+    if not inputs.model:
+        return f"the estimate of {inputs.objective}"
+    observed = bool(inputs.readings and inputs.readings[-1].tasks)
+    return f"{inputs.model}, by the loads that tasks were {'seen to have' if observed else 'declared to have'}"
 
 
 def _busiest(made: "Decision") -> str:

@@ -1,5 +1,6 @@
 """The picture of a run under its autopilot: latency over time, decisions marked."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,20 +9,21 @@ from matplotlib import pyplot
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
 
 if TYPE_CHECKING:
-    from penstock.control.loop.ledger import Book
+    from matplotlib.axes import Axes
+
+    from penstock.control.loop.ledger import Book, Episode
+    from penstock.control.loop.plant import Reading
 
 COLOURS = {"kept": "#3a8f5c", "rolled back": BEST, "shadow": GREY}
 QUIET = ("held",)  # decisions to leave all as it is, marked on the axis only
 BOUND = "bound, while judged"
+APART = 2.0  # times as long as the shorter of two readings, from which on what lies between them was not seen
 
 
 def plot_history(book: "Book", title: str, path: Path) -> None:
     """Draw the mean and the 99th percentile of every reading, the bound of every change, and what became of it."""
     figure, axis = pyplot.subplots(figsize=(9, 4))
-    seen = [reading for reading in book.readings if reading.mean_s is not None]
-    times = [reading.at for reading in seen]
-    axis.plot(times, [1e3 * (reading.p99_s or 0.0) for reading in seen], color="#c9d6e4", linewidth=1.2, label="p99")
-    axis.plot(times, [1e3 * (reading.mean_s or 0.0) for reading in seen], color=BAR, linewidth=1.5, label="mean")
+    _draw_readings(axis, book.readings)
     named: set[str] = set()
     for episode in book.episodes:
         decision, verdict = episode.decision, episode.verdict
@@ -33,11 +35,10 @@ def plot_history(book: "Book", title: str, path: Path) -> None:
         colour = COLOURS.get(verdict, "#444444")
         axis.axvline(decision.at, color=colour, linewidth=1.0, linestyle="--", label=label)
         axis.text(decision.at, 1.01, f" {decision.number}", transform=axis.get_xaxis_transform(), fontsize=8)
-        if episode.outcome is not None and episode.outcome.at > decision.at:
+        if (times := in_force(episode)) is not None:
             bound = "" if BOUND in named else BOUND
             named.add(BOUND)
-            at = (decision.at, episode.outcome.at)
-            axis.hlines(1e3 * decision.bound_s, *at, color=colour, linewidth=1.0, label=bound)
+            axis.hlines(1e3 * decision.bound_s, *times, color=colour, linewidth=1.0, label=bound)
     axis.set_ylim(bottom=0)
     axis.set_xlabel("time since the run began (s)")
     axis.set_ylabel("latency (ms)")
@@ -47,3 +48,39 @@ def plot_history(book: "Book", title: str, path: Path) -> None:
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     figure.suptitle(title, fontsize=10)
     save_figure(figure, path)
+
+
+def _draw_readings(axis: "Axes", readings: "Sequence[Reading]") -> None:
+    for number, stretch in enumerate(stretches(readings)):
+        times = [reading.at for reading in stretch]
+        lone = "." if len(stretch) == 1 else ""  # a line of one reading would not be seen
+        labels = ("", "") if number else ("p99", "mean")
+        p99 = [1e3 * (reading.p99_s or 0.0) for reading in stretch]
+        axis.plot(times, p99, marker=lone, color="#c9d6e4", linewidth=1.2, label=labels[0])
+        mean = [1e3 * (reading.mean_s or 0.0) for reading in stretch]
+        axis.plot(times, mean, marker=lone, color=BAR, linewidth=1.5, label=labels[1])
+
+
+def in_force(episode: "Episode") -> tuple[float, float] | None:
+    """Return from when to when a change was in force before its outcome; None: it never was, or still is.
+
+    It begins when its policy had decided, not when that was asked.
+    """
+    outcome = episode.outcome
+    return None if outcome is None or not outcome.in_force_s else (outcome.at - outcome.in_force_s, outcome.at)
+
+
+def stretches(readings: "Sequence[Reading]") -> "list[list[Reading]]":
+    """Return readings that follow each other, apart where no latency was seen: while it was decided, or recovered."""
+    found: list[list[Reading]] = []
+    before = None
+    for reading in readings:
+        if reading.mean_s is None:
+            before = None
+            continue
+        shorter = reading.seconds if before is None else min(reading.seconds, before.seconds)
+        if before is None or reading.at - before.at > APART * shorter:
+            found.append([])
+        found[-1].append(reading)
+        before = reading
+    return found

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from penstock.control.loop.guard import Guard
     from penstock.control.loop.pilot import Pilot
+    from penstock.model.topology import Application
     from penstock.runtime.run import Run
 
 AutopilotOption = Annotated[
@@ -70,13 +71,15 @@ def piloting(
     max_moves: int | None,
     cool_down: float | None,
     *,
+    application: "Application",
     sample_tps: float | None,
     model: "Path | None" = None,
     objective: str | None = None,
     seed: int = 0,
 ) -> Piloting:
-    """Check what was asked for, before anything is started."""
+    """Check what was asked for, before anything is started; warn of a policy that lacks what it is made for."""
     from penstock.control.loop.guard import Guard
+    from penstock.control.loop.pilot import caution
     from penstock.model.errors import InvalidInput
     from penstock.policies.registry import make
 
@@ -89,14 +92,23 @@ def piloting(
         make(policy)
         if sample_tps == 0:
             raise InvalidInput("sample", "an autopilot needs latencies, got none to be sampled; leave --sample out")
-    if policy is not None and model is not None:
+    if model is not None:  # without a policy too: the run may be given one later
         from penstock.estimate.latency import load_models
 
-        load_models(model)  # refuses one that cannot be read, before anything is started
+        load_models(model).check(application)
     limits = {"interval_s": interval, "max_moves": max_moves, "cool_down_s": cool_down}
     limits["threshold"] = None if threshold is None else share("threshold", threshold)
     guard = Guard(**{name: value for name, value in limits.items() if value is not None})  # type: ignore[arg-type]
+    warn(caution(policy, "" if model is None else str(model), objective))
     return Piloting(policy, shadow, guard, model, objective, seed)
+
+
+def warn(caution: str) -> None:
+    """Print what an autopilot's policy lacks, if anything."""
+    from penstock.cli.output import errors
+
+    if caution:
+        errors.print(f"warning: {caution}", style="yellow", markup=False, soft_wrap=True)
 
 
 def share(name: str, text: str) -> float:

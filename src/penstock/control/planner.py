@@ -193,7 +193,7 @@ def observed_latency_model(
     instance = Instance(topology, cluster)
     models.check(topology)
     seen = read_run(tables, run)
-    loads = Loads.observed(instance, seen.tasks, seen.edges, window_s=seen.window_s)
+    loads = Loads.observed(instance, seen.features, seen.shares, window_s=seen.window_s)
     given = float(loads.task_tps[instance.tasks.source].sum())
     if rate is not None and given <= 0:
         problem = f"the sources of run {seen.run!r} gave nothing in its last minutes; choose another run"

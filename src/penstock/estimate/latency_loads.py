@@ -1,9 +1,11 @@
 """Loads: how many tuples tasks process and exchange, and what that takes, wherever the tasks are placed.
 
 They are what stays the same when tasks move, so that the features of a placement nobody has tried can be computed from
-them. They come from what the application declares, or from what the pipeline's windows of a run show.
+them. They come from what the application declares, from what tasks of a run were seen to process, or from what the
+pipeline's windows of a run show.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +14,7 @@ import msgspec
 import numpy as np
 
 from penstock.model.errors import InvalidInput, UnknownName, choices
-from penstock.model.features import WINDOW_S
+from penstock.model.features import LOAD_WINDOW, SHARE_WINDOW, WINDOW_S
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import Floats, Ints, expand_tasks, sum_by, task_names
 from penstock.model.topology import Application
@@ -54,28 +56,43 @@ class Loads:
         )
 
     @classmethod
+    def of_tasks(cls, instance: Instance, task_tps: Floats) -> "Loads":
+        """Return the loads that tasks of these tuples a second [T] have, each tuple taking what is declared.
+
+        Who exchanges them with whom is not known: a pair's share of its stream follows from what its ends process.
+        """
+        tasks, edges = instance.tasks, instance.edges
+        return cls(
+            task_tps=task_tps,
+            cpu=task_tps * tasks.cpu,
+            task_share=_shares(task_tps, tasks.component, len(tasks.position)),  # (2.2)
+            edge_share=_shares(_exchanged(instance, task_tps), edges.stream, len(instance.topology.streams)),  # (2.3)
+        )
+
+    @classmethod
     def observed(
         cls,
         instance: Instance,
-        task_windows: "pa.Table",
-        edge_windows: "pa.Table",
+        features: "pa.Table",
+        shares: "pa.Table",
         *,
         seconds: float = RECENT_S,
         window_s: float = WINDOW_S,
     ) -> "Loads":
-        """Return the loads that the last windows of one run show (`task_windows`, `edge_windows` of the pipeline).
+        """Return the loads that the last windows of one run show (`features`, `shares` of the pipeline).
 
-        Shares are those of tuples seen in the last `seconds`; cpu a tuple is fitted to what the machines were seen to
-        use, near what is declared where that leaves a choice.
+        Shares are those of tuples seen in the last `seconds`: of a component's, by the tasks' own counts of all tuples;
+        of a stream's, by all hops that were sampled. Cpu a tuple is fitted to what the machines were seen to use, near
+        what is declared where that leaves a choice.
         """
-        seen = _Seen(instance, task_windows, edge_windows, max(1, round(seconds / window_s)))
+        seen = _Seen(instance, features, shares, max(1, round(seconds / window_s)))
         tps = seen.task_tps()
         cpu, tasks = seen.costs(), instance.tasks
         return cls(
             task_tps=tps,
             cpu=tps * cpu[tasks.component],
-            task_share=_shares(tps, tasks.component, len(tasks.position)),
-            edge_share=seen.edge_shares(tps),
+            task_share=_shares(tps, tasks.component, len(tasks.position)),  # (2.2)
+            edge_share=seen.edge_shares(tps),  # (2.3)
         )
 
     def scaled(self, factor: float) -> "Loads":
@@ -103,66 +120,73 @@ def _shares(amount: Floats, group: Ints, groups: int) -> Floats:
     return shares
 
 
+def _exchanged(instance: Instance, tps: Floats) -> Floats:
+    """Return the tuples a second over each edge that tasks of these rates would exchange. [E]
+
+    A sender splits its tuples as declared, but a task gets as much more or less of them as it was seen to process.
+    """
+    edges = instance.edges
+    sent = tps[edges.source] * edges.share
+    came = sum_by(edges.target, sent, len(tps))
+    exchanged: Floats = sent * np.divide(tps, came, out=np.zeros_like(came), where=came > 0)[edges.target]
+    return exchanged
+
+
 class _Reading(NamedTuple):
     """A task in a window."""
 
-    machine: int
+    machine: int | None  # None: it was on several
     tps: float
+
+
+class _Use(NamedTuple):
+    """A machine in a window."""
+
+    cpu: float  # share of its cores
+    tasks: int  # that were there, for some of the window at least
 
 
 class _Seen:
     """What the last windows of a run show, by number of task and machine."""
 
-    def __init__(self, instance: Instance, tasks: "pa.Table", edges: "pa.Table", windows: int) -> None:
+    def __init__(self, instance: Instance, features: "pa.Table", shares: "pa.Table", windows: int) -> None:
         self._instance = instance
-        names = {name: number for number, name in enumerate(task_names(instance.topology))}
-        machines = instance.cluster.machine_index
-        runs = {*tasks["run"].to_pylist(), *edges["run"].to_pylist()}
+        topology, cluster = instance.topology, instance.cluster
+        self._names = {name: number for number, name in enumerate(task_names(topology))}
+        runs = {*features["run"].to_pylist(), *shares["run"].to_pylist()}
         if len(runs) != 1:
             raise InvalidInput("tables", f"expected the windows of one run, got {len(runs)}; choose one")
-        last = max(tasks["window"].to_pylist() + edges["window"].to_pylist())
+        before = max(features["window"].to_pylist() + shares["window"].to_pylist()) - windows
         self._tasks: dict[tuple[int, int], _Reading] = {}  # by window, task
-        self._used: dict[tuple[int, int], float] = {}  # by window, machine: share of its cores
+        self._used: dict[tuple[int, int], _Use] = {}  # by window, machine
         self._pairs: dict[tuple[str, int, int], float] = {}  # by stream, source, target: tuples
-        for row in _rows(tasks, ("window", "task", "machine", "task_load", "used_cpu")):
-            self._note(names, machines, last - windows, *row)
-        for row in _rows(edges, ("window", "source", "source_machine", "source_load", "source_used_cpu")):
-            self._note(names, machines, last - windows, *row)
-        for window, stream, source, target, count in _rows(edges, ("window", "stream", "source", "target", "count")):
-            if window > last - windows:
-                pair = (stream, names[source], names[target])
-                self._pairs[pair] = self._pairs.get(pair, 0.0) + count
-        self._windows = len({window for window, _ in self._tasks})
-
-    def _note(
-        self,
-        names: Mapping[str, int],
-        machines: Mapping[str, int],
-        before: int,
-        window: int,
-        task: str,
-        machine: str,
-        tps: float | None,
-        cpu: float | None,
-    ) -> None:
-        owners = self._instance.topology.name, self._instance.cluster.name
-        for noun, name, known, owner in zip(
-            ("task", "machine"), (task, machine), (names, machines), owners, strict=True
-        ):
-            if name not in known:
-                problem = f"they tell of a {noun} {name!r}, which {owner!r} does not have"
-                raise UnknownName("tables", f"{problem}; choose tables of its runs")
-        if window > before and tps is not None:
-            self._tasks[window, names[task]] = _Reading(machines[machine], tps)
-            if cpu is not None:
-                self._used[window, machines[machine]] = cpu
+        for window, name, place, tps, colocated, cpu in _rows(features, LOAD_WINDOW[1:]):
+            task = _number(self._names, name, "task", topology.name)
+            machine = None if place is None else _number(cluster.machine_index, place, "machine", cluster.name)
+            if window > before and tps is not None:
+                self._tasks[window, task] = _Reading(machine, tps)
+                if machine is not None and cpu is not None:
+                    self._used[window, machine] = _Use(cpu, round(colocated) + 1)
+        for window, stream, source, target, tuples in _rows(shares, SHARE_WINDOW[1:]):
+            ends = (_number(self._names, name, "task", topology.name) for name in (source, target))
+            if window > before:
+                pair = (stream, *ends)
+                self._pairs[pair] = self._pairs.get(pair, 0.0) + tuples
 
     def task_tps(self) -> Floats:
-        """Return the tuples a second of each task; a window that does not show a task shows none of its tuples."""
-        tps = np.zeros(self._instance.tasks.number)
+        """Return the tuples a second of each task, in the windows that tell of it.
+
+        One that no window tells of has the mean of its component's others.
+        """
+        tasks = self._instance.tasks
+        found: list[list[float]] = [[] for _ in range(tasks.number)]
         for (_, task), reading in self._tasks.items():
-            tps[task] += reading.tps / self._windows
-        return tps
+            found[task].append(reading.tps)
+        known = np.array([bool(rates) for rates in found])
+        tps = np.array([float(np.mean(rates)) if rates else 0.0 for rates in found])
+        seen = np.bincount(tasks.component, known, len(tasks.position))
+        means = sum_by(tasks.component, tps, len(tasks.position)) / np.maximum(seen, 1)
+        return np.where(known, tps, means[tasks.component])
 
     def edge_shares(self, tps: Floats) -> Floats:
         """Return the observed share of each edge in its stream; that of its ends where the stream was not seen."""
@@ -171,31 +195,41 @@ class _Seen:
         ends = zip(labels, edges.source.tolist(), edges.target.tolist(), strict=True)
         seen = np.array([self._pairs.get(pair, 0.0) for pair in ends])
         known = sum_by(edges.stream, seen, len(streams))[edges.stream] > 0
-        return _shares(np.where(known, seen, tps[edges.source] * edges.share), edges.stream, len(streams))
+        return _shares(np.where(known, seen, _exchanged(self._instance, tps)), edges.stream, len(streams))
 
     def costs(self) -> Floats:
         """Return the core-seconds that each component takes a tuple.
 
         Least squares without negative costs, drawn a little towards what is declared. All that machines use counts as
         their tuples': where every machine has much the same mix, a share of its own for each would take from the tuples
-        what belongs to them, and a placement that packs them would look less full than it is.
+        what belongs to them, and a placement that packs them would look less full than it is. A machine to which or
+        from which a task moved in a window says nothing there: which of the task's tuples were its own is not known.
         """
         from scipy.optimize import nnls
 
         instance = self._instance
         tasks = instance.tasks
-        cells = {cell: row for row, cell in enumerate(self._used)}
+        stayed = Counter((window, reading.machine) for (window, _), reading in self._tasks.items())
+        whole = [cell for cell, use in self._used.items() if stayed[cell] == use.tasks]
+        cells = {cell: row for row, cell in enumerate(whole)}
         amount = np.zeros((len(cells), len(tasks.position)))
         for (window, task), reading in self._tasks.items():
-            if (window, reading.machine) in cells:
+            if reading.machine is not None and (window, reading.machine) in cells:
                 amount[cells[window, reading.machine], tasks.component[task]] += reading.tps
         capacity = instance.slots.machine_cpu
-        used = np.array([share * capacity[machine] for (_, machine), share in self._used.items()])
+        used = np.array([self._used[cell].cpu * capacity[cell[1]] for cell in cells])
         told = tasks.cpu[tasks.first[:-1]]
         belief = np.sqrt(BELIEF * (amount**2).sum(axis=0) + 1e-12)
         fitted, _ = nnls(np.vstack([amount, np.diag(belief)]), np.concatenate([used, belief * told]))
         costs: Floats = fitted
         return costs
+
+
+def _number(known: Mapping[str, int], name: str, noun: str, owner: str) -> int:
+    if name not in known:
+        problem = f"they tell of a {noun} {name!r}, which {owner!r} does not have"
+        raise UnknownName("tables", f"{problem}; choose tables of its runs")
+    return known[name]
 
 
 def _rows(table: "pa.Table", columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

@@ -37,4 +37,11 @@ EDGE_WINDOW = (
 `task_windows`; a receiver has. transfer_s: the label, mean time from a tuple's entry into the sender's out-queue until
 the receiver takes it up: the way, and waiting on both ends."""
 
+LOAD_WINDOW = ("run", "window", "task", "machine", "task_load", "colocated", "used_cpu")
+"""Columns of `features` that loads are read from. A task that was on several machines has a row without one, which says
+what it processed on all of them."""
+
+SHARE_WINDOW = ("run", "window", "stream", "source", "target", "tuples")
+"""Columns of `shares` that loads are read from. tuples: hops seen."""
+
 WINDOW_S = 30.0

@@ -21,6 +21,7 @@ class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True):
     blocked: float = 0.0  # share of the time in which its busiest task lacked credit
     skipped: int = 0  # tuples that its error policy let go so far; those that come again count again
     retried: int = 0  # times that it had one tried again
+    processed: tuple[int, ...] = ()  # tuples that each of its tasks has processed so far; sources: given
 
 
 class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +67,8 @@ class PilotStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: str = "off"  # what it is about
     decisions: int = 0  # so far
     last: str = ""  # what became of the last one
+    model: str = ""  # the file of latency models that it goes by
+    caution: str = ""  # what its policy lacks
 
     @property
     def text(self) -> str:

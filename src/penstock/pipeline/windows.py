@@ -5,9 +5,10 @@ Windows are counted from when the run's first tuple was due. A hop belongs to th
 up, where its transfer ends and its processing begins; a record about an interval belongs to the one in which the middle
 of the interval is. Latencies come from the hops of sampled tuples, loads from the tasks' own counts of all tuples.
 
-A task that was seen on two machines in a window has no row there, nor has an edge that begins or ends in it: features
-that are half of one machine and half of another would describe neither. So has none whose task told nothing of itself.
-What a moved task did counts for both machines' loads. In `shares` every hop counts.
+A task that was seen on two machines in a window has no row there to learn from, nor has an edge that begins or ends in
+it: features that are half of one machine and half of another would describe neither. So has none whose task told
+nothing of itself. What a moved task did counts for both machines' loads, and its own load is kept without a machine: a
+task's load is the same wherever it is. In `shares` every hop counts.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -51,7 +52,10 @@ def tuples_starts(tuples: DataFrame) -> DataFrame:
 
 
 def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
-    """Return a row a window and task that was on one machine throughout, with its features; `begun`: the `starts`."""
+    """Return a row a window and task, with its features; of one that was on several machines, its load alone.
+
+    begun: the `starts`.
+    """
     loads = _task_loads(good, clocks, begun, window_s)
     here = loads.groupBy(*_WINDOW, "machine").agg(
         sf.sum("processed").alias("machine_processed"),
@@ -62,12 +66,15 @@ def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: flo
     # The machine's own seconds: those of a task that came or left in the window are fewer.
     load = sf.try_divide("machine_processed", sf.coalesce("machine_seconds", "longest"))
     places = sf.count("*").over(Window.partitionBy(*_WINDOW, "task"))
-    stayed = loads.withColumn("places", places).where(sf.col("places") == 1)
-    return stayed.join(here.withColumn("machine_load", load), [*_WINDOW, "machine"]).select(
-        *_WINDOW, "task", "machine", "machine_cpu", "machine_memory",
-        sf.try_divide("processed", "seconds").alias("task_load"), "machine_load",
+    placed = loads.withColumn("places", places)
+    own = sf.try_divide("processed", "seconds").alias("task_load")
+    stayed = placed.where(sf.col("places") == 1).join(here.withColumn("machine_load", load), [*_WINDOW, "machine"])
+    whole = placed.where(sf.col("places") > 1).groupBy(*_WINDOW, "task")
+    moved = whole.agg(sf.sum("processed").alias("processed"), sf.sum("seconds").alias("seconds"))
+    return stayed.select(
+        *_WINDOW, "task", "machine", "machine_cpu", "machine_memory", own, "machine_load",
         sf.col("colocated").cast("double").alias("colocated"), "used_cpu",
-    )  # fmt: skip
+    ).unionByName(moved.select(*_WINDOW, "task", own), allowMissingColumns=True)  # fmt: skip
 
 
 def task_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:

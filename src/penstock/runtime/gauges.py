@@ -31,7 +31,8 @@ class Gauges:
         self._latencies: deque[tuple[float, float]] = deque(maxlen=SAMPLES)  # finished, s
         self.emitted = 0
         self.written = 0
-        self._skipped: Counter[int] = Counter()  # by task
+        self._processed: Counter[int] = Counter()  # by task
+        self._skipped: Counter[int] = Counter()
         self._retried: Counter[int] = Counter()
 
     def report(self, worker: int, report: Report, now: float) -> None:
@@ -43,6 +44,7 @@ class Gauges:
             while readings[0].at < now - LATENCY_S:
                 readings.popleft()
             kind = self._layout.components[task.task].kind
+            self._processed[task.task] += task.processed
             self.emitted += task.given if kind is Kind.SOURCE else 0
             self.written += task.processed if kind is Kind.SINK else 0
             if task.skipped or task.retried:
@@ -94,6 +96,7 @@ class Gauges:
                     blocked=max((_blocked(each) for each in readings), default=0.0),
                     skipped=sum(self._skipped[task] for task in tasks),
                     retried=sum(self._retried[task] for task in tasks),
+                    processed=tuple(self._processed[task] for task in tasks),
                 )
             )
         return found

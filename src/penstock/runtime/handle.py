@@ -42,8 +42,11 @@ class LogLine(msgspec.Struct, frozen=True):
 class Steered(Protocol):
     """What moves the tasks of a run by itself, and can be told how. Its methods may be called from any thread."""
 
-    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
-        """Have another policy decide, `off` for none, None to leave it, and return how it stands."""
+    def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
+        """Have another policy decide, `off` for none, and return how it stands; None leaves it.
+
+        `model` is a file of latency models that it goes by.
+        """
         ...
 
     def status(self) -> PilotStatus:
@@ -97,8 +100,11 @@ class Handle(Protocol):
         """
         ...
 
-    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
-        """Have another policy of its autopilot decide, `off` for none, None to leave it, and return how it stands."""
+    def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
+        """Have another policy of its autopilot decide, `off` for none, and return how it stands; None leaves it.
+
+        `model` is a file of latency models that it goes by.
+        """
         ...
 
     def drain(self, timeout: float | None = None) -> None:

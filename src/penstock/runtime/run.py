@@ -135,11 +135,14 @@ class Run:
         """
         return self._driver.ask(lambda now: dict(self._driver.controller.limit(limits, now)))
 
-    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
-        """Have another policy of its autopilot decide, `off` for none, None to leave it, and return how it stands."""
+    def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
+        """Have another policy of its autopilot decide, `off` for none, and return how it stands; None leaves it.
+
+        `model` is a file of latency models that it goes by.
+        """
         if self.pilot is None:
             raise PenstockError(f"run {self.info.run} has no autopilot: the program that started it gave it none")
-        return self.pilot.steer(policy, shadow)
+        return self.pilot.steer(policy, shadow, model)
 
     def say(self, text: str, level: str = "info") -> None:
         """Add a line of the autopilot's to the log."""

@@ -87,10 +87,11 @@ class LimitSources(Request[dict[str, float]], frozen=True, tag="limit"):
 
 
 class Steer(Request[PilotStatus], frozen=True, tag="steer"):
-    """Have the autopilot decide by another policy, `off` for none; None: only say how it stands."""
+    """Have the autopilot decide by another policy, `off` for none, or by other models; None leaves what it is."""
 
     policy: str | None = None
     shadow: bool | None = None
+    model: str | None = None  # where the file of latency models is, which the driver reads for itself
 
 
 class Drain(Request[Done], frozen=True, tag="drain"):
@@ -305,7 +306,7 @@ class ControlServer:
         if isinstance(request, LimitSources):
             return self._handle.limit(request.limits)
         if isinstance(request, Steer):
-            return self._handle.steer(request.policy, request.shadow)
+            return self._handle.steer(request.policy, request.shadow, request.model)
         if isinstance(request, GetLog):
             return self._tail(request.after)
         if isinstance(request, Drain):

@@ -1,10 +1,17 @@
-"""A plant whose latency is known: a base, and so much more for every task that is away from its best slot."""
+"""A plant whose latency is known: a base, and so much more for every task that is away from its best slot.
+
+Beside it, policies that are good and bad for it, and what leads it by them.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 
+from penstock.control.loop.autopilot import Autopilot, Settings
+from penstock.control.loop.guard import Guard
+from penstock.control.loop.ledger import Inputs, Step
 from penstock.control.loop.plant import Ended, Reading
+from penstock.control.loop.proposing import Proposal
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan, PlannedRoute
@@ -45,6 +52,7 @@ class FakePlant:
         self.refuses: set[int] = set()  # numbers of applications that fail before anything has moved
         self.epoch = 0
         self.steady = True
+        self.tasks: dict[str, float] = {}  # tuples a second of each, where that is known
         self._noise, self._rng = noise, np.random.default_rng(seed)
         self._lasts = lasts
         self._at = self._read = 0.0
@@ -71,10 +79,12 @@ class FakePlant:
 
     def reading(self) -> Reading:
         seconds, self._read = self._at - self._read, self._at
+        if not seconds:  # nothing can have been seen
+            return Reading(at=self._at, seconds=0.0, epoch=self.epoch, steady=self.steady)
         mean = self.latency_s(self.placed) * float(self._rng.normal(1.0, self._noise))
         return Reading(
             at=self._at, seconds=seconds, count=50, mean_s=mean, p99_s=3 * mean, rates={"in": 100.0},
-            epoch=self.epoch, steady=self.steady,
+            tasks=self.tasks, epoch=self.epoch, steady=self.steady,
         )  # fmt: skip
 
     def apply(self, plan: Plan) -> list[Outcome]:
@@ -92,3 +102,28 @@ class FakePlant:
         self.policy = plan.policy
         self._at += 0.05
         return found
+
+
+def misplaced(placement: dict[str, str]) -> float:
+    """Return 100 ms, and 50 ms more for every task of `work` on the second machine."""
+    return 0.1 + 0.05 * sum(placement[f"work[{n}]"].startswith("m1") for n in range(4))
+
+
+def proposing(moves: dict[str, str], gain: float = 0.3) -> Callable[..., Proposal]:
+    def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
+        steps = [Step(task, inputs.placement[task], slot) for task, slot in moves.items()]
+        steps = [step for step in steps if step.before != step.after]
+        return Proposal(moves=steps, weights=[1.0] * len(steps), gain=gain if steps else 0.0)
+
+    return propose
+
+
+GUARD = Guard(interval_s=1.0, cool_down_s=10.0)
+GOOD = proposing({"work[1]": "m0/0", "work[3]": "m0/1"})
+BAD = proposing({"work[0]": "m1/0", "work[2]": "m1/1"}, gain=0.9)
+
+
+def pilot(
+    plant: FakePlant, propose: Callable[..., Proposal] = GOOD, guard: Guard = GUARD, shadow: bool = False
+) -> Autopilot:
+    return Autopilot(plant, Settings(policy="any", shadow=shadow), guard=guard, propose=propose)

@@ -1,7 +1,7 @@
 """The loop on a plant whose latencies are known, led by policies that are honest and by policies that are not."""
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,36 +16,11 @@ from penstock.control.loop.proposing import Proposal
 from penstock.model.cluster import Cluster
 from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
-from tests.control.loop.fake_plant import CLUSTER, START, FakePlant
+from tests.control.loop.fake_plant import BAD, CLUSTER, GOOD, GUARD, START, FakePlant, misplaced, pilot
 from tests.fake_run import Served
 
-GUARD = Guard(interval_s=1.0, cool_down_s=10.0)
 NOISE = 0.03  # of a reading
 MEASURED = 1 + 3 * NOISE / GUARD.readings**0.5  # what the mean of a measurement may be wrong by
-
-
-def misplaced(placement: dict[str, str]) -> float:
-    """Return 100 ms, and 50 ms more for every task of `work` on the second machine."""
-    return 0.1 + 0.05 * sum(placement[f"work[{n}]"].startswith("m1") for n in range(4))
-
-
-def proposing(moves: dict[str, str], gain: float = 0.3) -> Callable[..., Proposal]:
-    def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
-        steps = [Step(task, inputs.placement[task], slot) for task, slot in moves.items()]
-        steps = [step for step in steps if step.before != step.after]
-        return Proposal(moves=steps, weights=[1.0] * len(steps), gain=gain if steps else 0.0)
-
-    return propose
-
-
-GOOD = proposing({"work[1]": "m0/0", "work[3]": "m0/1"})
-BAD = proposing({"work[0]": "m1/0", "work[2]": "m1/1"}, gain=0.9)
-
-
-def pilot(
-    plant: FakePlant, propose: Callable[..., Proposal] = GOOD, guard: Guard = GUARD, shadow: bool = False
-) -> Autopilot:
-    return Autopilot(plant, Settings(policy="any", shadow=shadow), guard=guard, propose=propose)
 
 
 def test_keeps_a_change_for_the_better_and_then_leaves_all_as_it_is() -> None:

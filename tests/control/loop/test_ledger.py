@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from penstock.control.loop.ledger import Book, Episode, Ledger, Line, Opening, Outcome, Seen, Swap, read
 from penstock.control.loop.plant import Reading
 from penstock.model.errors import FileProblem
-from tests.control.loop.fake_plant import APPLICATION, CLUSTER, FakePlant
-from tests.control.loop.test_autopilot import misplaced, pilot
+from tests.control.loop.fake_plant import APPLICATION, CLUSTER, FakePlant, misplaced, pilot
 
 
 def decided() -> Episode:

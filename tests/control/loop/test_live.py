@@ -67,6 +67,9 @@ def test_moves_the_tasks_of_a_run_to_a_better_placement_and_tells_of_it(
         assert control.ask(load(run.folder), control.Steer("off")).policy is None
         first = read(run.folder / LEDGER).episodes[0]
         assert first.verdict == "kept"
+        seen = first.decision.inputs.readings[-1].tasks
+        assert list(seen) == list(first.decision.inputs.placement)
+        assert sum(seen[task] for task in tasks if task.startswith("count")) > seen["lines[0]"] > 0
         assert first.outcome is not None
         assert first.outcome.realised_s is not None
         assert first.outcome.realised_s < 0.5 * first.decision.before_s
@@ -107,8 +110,11 @@ def test_a_bad_change_is_taken_back_and_a_failure_makes_a_measurement_void(tmp_p
     split = next(task for task in tasks if task.startswith("split"))
     plan = plan_of(flow.application, FAR, good, policy="near", objective="delay", seed=0)
     goes = {split: "m1/0"}  # to the other machine and back takes a second more
+    meddles = {split: next(slot for slot in ("m0/0", "m0/1") if slot != good[split])}  # once, while it is decided
 
     def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
+        while meddles:
+            run.move(*meddles.popitem())
         steps = [Step(task, inputs.placement[task], slot) for task, slot in goes.items()]
         return Proposal(moves=steps, weights=[0.0], gain=0.9)  # which holds nobody up, however long it takes here
 
@@ -117,6 +123,12 @@ def test_a_bad_change_is_taken_back_and_a_failure_makes_a_measurement_void(tmp_p
         guard = Guard(interval_s=0.5, cool_down_s=0.5)
         plant = Failing(run)
         loop = Autopilot(plant, Settings(policy="any"), guard=guard, propose=propose)
+        overtaken = loop.step()
+        assert overtaken is not None
+        assert overtaken.verdict == "void"
+        good = run.status().placement
+        assert good != overtaken.decision.inputs.placement
+
         bad = loop.step()
         assert bad is not None
         assert bad.verdict == "rolled back"

@@ -10,14 +10,16 @@ from penstock.control.loop.autopilot import Autopilot, Settings
 from penstock.control.loop.guard import Guard
 from penstock.control.loop.ledger import Inputs, Ledger, read
 from penstock.control.loop.plant import Reading
-from penstock.control.loop.proposing import by_policy, plan_of, slots_of
+from penstock.control.loop.proposing import by_policy, loads_of, plan_of, slots_of
 from penstock.control.loop.replaying import replay
-from penstock.estimate.latency import LatencyModel, Loads, load_models, save_models
+from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, load_models, save_models
 from penstock.model.errors import UnknownName
+from penstock.model.features import EDGE_FEATURES, TASK_FEATURES
 from penstock.model.instance import Instance
-from tests.control.loop.fake_plant import APPLICATION, CLUSTER, SEARCH, START, FakePlant
-from tests.estimate.latency_cases import random_models
+from tests.control.loop.fake_plant import APPLICATION, CLUSTER, SEARCH, START, TASKS, FakePlant
+from tests.estimate.latency_cases import line, random_models
 
+SKEWED = dict(zip(TASKS, (100.0, 20.0, 5.0, 70.0, 5.0, 100.0), strict=True))  # the third of `work` has the hot keys
 SCATTERED = {**START, "in[0]": "m1/0", "out[0]": "m1/1", "work[0]": "m0/0", "work[2]": "m0/1"}
 
 
@@ -116,3 +118,75 @@ def test_another_policy_decides_on_the_same_inputs(ledger: Path) -> None:
     assert other.reason == "no move towards round-robin's placement gains any"
     with pytest.raises(UnknownName, match="no policy is named 'wishful'"):
         replay(first, "wishful")
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> str:
+    """Models by which `work` takes the longer the more tuples its machine gets, and all else takes 1 ms."""
+    flat, steep = line(len(TASK_FEATURES), 1e-3), line(len(TASK_FEATURES), 1e-3, machine_load=1e-4)
+    streams = {stream.label: line(len(EDGE_FEATURES), 1e-3) for stream in APPLICATION.streams}
+    save_models(LatencyModels({"work": steep, "out": flat}, streams, application="chain"), tmp_path / "crowded.npz")
+    return str(tmp_path / "crowded.npz")
+
+
+def skewed(model: str, path: Path, **seen: float) -> Path:
+    """Lead a plant whose keys are skewed to its first decision, of one move."""
+    plant = FakePlant(lambda _: 0.1)
+    plant.tasks = SKEWED | seen
+    settings, guard = Settings(policy=SEARCH, model=model), Guard(interval_s=1.0, max_moves=1)
+    Autopilot(plant, settings, guard=guard, ledger=Ledger(path)).step()
+    return path
+
+
+def test_with_skewed_keys_the_hot_task_is_moved_and_weighs_what_it_processes(crowded: str, tmp_path: Path) -> None:
+    """It shares m0 with work[0], source and sink, which declared loads could not tell it from."""
+    decision = read(skewed(crowded, tmp_path / "decisions.jsonl")).episodes[0].decision
+    assert [move.task for move in decision.moves] == ["work[2]"]
+    before = 4e-3 + 1e-4 * (0.9 * 290 + 0.1 * 10)  # (2.2): by shares of what `work` processes
+    after = 4e-3 + 1e-4 * (0.2 * 220 + 0.8 * 80)
+    assert decision.predicted_s == pytest.approx(after)
+    assert decision.gain == pytest.approx(1 - after / before)
+    assert decision.cost_s == pytest.approx(decision.inputs.guard.cost_s([0.7], decision.inputs.held_s))
+
+
+def test_what_was_observed_is_in_the_ledger_so_that_decisions_are_made_again_by_it(
+    crowded: str, tmp_path: Path
+) -> None:
+    (episode,) = read(skewed(crowded, tmp_path / "decisions.jsonl")).episodes
+    assert episode.decision.inputs.readings[-1].tasks == SKEWED
+    assert replay(episode) == episode.decision
+    other = replay(episode, "round-robin")
+    assert other.inputs.readings == episode.decision.inputs.readings
+    stay, same = (made.alternatives[0].score for made in (episode.decision, other))
+    assert stay == same
+
+
+def test_a_ledger_without_observed_tasks_is_read_and_decided_by_declared_loads(crowded: str, tmp_path: Path) -> None:
+    path = skewed(crowded, tmp_path / "decisions.jsonl")
+    path.write_bytes(b"\n".join(map(without_tasks, path.read_bytes().splitlines())))
+    book = read(path)
+    assert not book.problems
+    (episode,) = book.episodes
+    assert not episode.decision.inputs.readings[-1].tasks
+    assert replay(episode).alternatives[0].score == pytest.approx(-(4e-3 + 1e-4 * (0.5 * 250 + 0.5 * 50)))
+
+
+def without_tasks(line: bytes) -> bytes:
+    record = msgspec.json.decode(line)
+    for reading in [record.get("reading", {}), *record.get("inputs", {}).get("readings", [])]:
+        reading.pop("tasks", None)
+    return msgspec.json.encode(record)
+
+
+def test_loads_are_those_observed_at_the_rate_that_is_offered_now() -> None:
+    instance = Instance(APPLICATION, CLUSTER)
+
+    def found(rate: float, **tasks: float) -> list[float]:
+        seen = [Reading(at=1.0, seconds=1.0, count=9, mean_s=0.1, rates={"in": rate}, tasks=tasks)]
+        return [float(tps) for tps in loads_of(instance, inputs(readings=seen, rates={"in": rate})).task_tps]
+
+    assert found(200.0, **SKEWED) == pytest.approx([200, 40, 10, 140, 10, 200])
+    even = [100, 25, 25, 25, 25, 100]
+    assert found(100.0) == pytest.approx(even)
+    assert found(100.0, **dict.fromkeys(TASKS, 0.0)) == pytest.approx(even)
+    assert found(100.0, **SKEWED | {"out[0]": 0.0}) == pytest.approx([100, 20, 5, 70, 5, 100])  # nothing came to it yet

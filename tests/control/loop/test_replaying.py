@@ -28,6 +28,18 @@ def decided(policy: str, model: str = "") -> Decision:
     return found.decision
 
 
+def test_models_that_are_swapped_while_it_runs_count_from_the_next_decision(tmp_path: Path) -> None:
+    write_models(tmp_path / "models.npz", 1)
+    loop = Autopilot(FakePlant(lambda _: 0.1), Settings(policy="round-robin"), guard=Guard(interval_s=1.0))
+    first = loop.step()
+    loop.swap("round-robin", model=str(tmp_path / "models.npz"))
+    second = loop.step()
+    assert first is not None
+    assert second is not None
+    assert first.decision.inputs.model == ""
+    assert second.decision.inputs.checksum == load_models(tmp_path / "models.npz").checksum
+
+
 def test_a_decision_holds_the_checksum_of_its_models_and_tells_when_the_file_has_another(tmp_path: Path) -> None:
     file = tmp_path / "models.npz"
     write_models(file, 1)

@@ -34,6 +34,27 @@ def test_what_is_really_another_placement_takes_as_many_moves_as_it_must() -> No
     assert distance([0, 0, 0, 2, 2, 0], [0, 0, 0, 0, 0, 0]) == 2
 
 
+@pytest.mark.parametrize(("loss", "moves"), [(0.0, 3), (0.005, 3), (0.05, 1)])
+def test_tasks_that_are_nearly_alike_are_exchanged_where_that_costs_little_of_the_gain(loss: float, moves: int) -> None:
+    """What one task of a component gets more than another by chance is not worth a move of its own."""
+    tuples = np.array([0.0, 25.1, 24.9, 24.8, 25.2, 0.0])
+
+    def evaluate(placed: np.ndarray) -> np.ndarray:
+        return np.asarray(-np.abs((placed < 2) @ tuples - 74.9))  # what the first machine gets, against the best
+
+    now, wanted = np.array([0, 0, 0, 2, 2, 0]), np.array([0, 2, 0, 0, 0, 0])
+    assert int((nearest(PLANNER.view, evaluate, now, wanted, loss) != now).sum()) == moves
+
+
+@pytest.mark.parametrize("start", [-1e16, -np.inf])
+def test_nothing_is_lost_of_a_placement_that_rescues(start: float) -> None:
+    def evaluate(placed: np.ndarray) -> np.ndarray:
+        return np.where((placed[:, 1:5] == [0, 0, 2, 2]).all(axis=1), start, -1.0 - (placed[:, 1] != 2))
+
+    now, wanted = np.array([0, 0, 0, 2, 2, 0]), np.array([0, 2, 0, 0, 0, 0])
+    assert nearest(PLANNER.view, evaluate, now, wanted, 0.05).tolist() == wanted.tolist()
+
+
 def test_the_way_makes_the_move_that_gains_most_first() -> None:
     def evaluate(placed: np.ndarray) -> np.ndarray:
         return np.asarray(placed @ np.array([1.0, 10.0, 5.0]))

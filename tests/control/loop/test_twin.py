@@ -32,6 +32,7 @@ def test_a_reading_tells_what_the_twin_did() -> None:
     assert found.seconds == pytest.approx(10.0)
     assert found.rates["in"] == pytest.approx(400.0, rel=0.1)
     assert found.rates["work"] == pytest.approx(found.rates["out"], rel=0.05)
+    assert sum(found.tasks[f"work[{n}]"] for n in range(4)) == pytest.approx(found.rates["work"], rel=1e-3)
     assert found.count == pytest.approx(4000, rel=0.1)
     assert found.mean_s is not None
     assert 0.0 < found.mean_s < 0.1

@@ -13,8 +13,9 @@ from penstock.estimate.latency import Loads
 from penstock.experiments.predictive.settings import cluster, setting
 from penstock.experiments.predictive.visits import Site
 from penstock.experiments.predictive.windows import Tables
-from penstock.model.features import EDGE_WINDOW, TASK_WINDOW
+from penstock.model.features import EDGE_WINDOW
 from penstock.model.instance import Instance
+from penstock.model.taskgraph import task_names
 from penstock.model.topology import Application
 from penstock.sim.events import Twin, TwinSpan
 from penstock.workloads.storm_applications import word_count
@@ -90,7 +91,7 @@ def test_loads_that_one_placement_shows_add_up_to_what_machines_use(told: float)
     used = np.mean([window.span.machine_cpu @ site.instance.slots.machine_cpu for window in windows])
     costs = tuple(msgspec.structs.replace(one, cpu=told * one.cpu) for one in site.application.components)
     instance = Instance(msgspec.structs.replace(site.application, components=costs), base.cluster)
-    tables = site.tables.task_table(windows), site.tables.edge_table(windows)
+    tables = site.tables.feature_table(windows), site.tables.share_table(windows)
     found = Loads.observed(instance, *tables, window_s=site.window_s, seconds=10 * site.window_s)
     assert found.cpu.sum() == pytest.approx(used, rel=0.01)
 
@@ -107,18 +108,22 @@ def test_equal_the_pipelines_tables_of_the_same_run(tmp_path: Path) -> None:
     pq.write_table(records, tmp_path / "in" / "small.parquet")
     with session("windows") as spark:
         run_pipeline(spark, tmp_path / "in", tmp_path / "out", window_s=SECONDS)
-        found = {
-            name: read_table(spark, tmp_path / "out", name).toPandas() for name in ("task_windows", "edge_windows")
-        }
+        names = ("features", "task_windows", "edge_windows", "shares")
+        found = {name: read_table(spark, tmp_path / "out", name).toPandas() for name in names}
     tables = Tables(twin.instance)
     window = tables.window(SLOTS, whole(*drained(twin)[:2]))
-    for name, made, columns, order in (
-        ("task_windows", tables.task_table([window], "small"), TASK_WINDOW, ["task"]),
-        ("edge_windows", tables.edge_table([window], "small"), EDGE_WINDOW, ["stream", "source", "target"]),
+    pair = ["stream", "source", "target"]
+    for name, made, order in (
+        ("features", tables.feature_table([window], "small"), ["task"]),
+        ("edge_windows", tables.edge_table([window], "small"), pair),
+        ("shares", tables.share_table([window], "small"), pair),
     ):
         own = made.to_pandas().sort_values(order).reset_index(drop=True)
-        theirs = found[name][list(columns)].sort_values(order).reset_index(drop=True)
+        theirs = found[name][list(own.columns)].sort_values(order).reset_index(drop=True)
         pd.testing.assert_frame_equal(own, theirs, check_dtype=False, rtol=1e-6)
+    spent = dict(zip(task_names(twin.application), window.processing_s, strict=True))
+    labels = found["task_windows"].set_index("task")["processing_s"].to_dict()
+    assert labels == pytest.approx({task: spent[task] for task in spent if not task.startswith("source")}, rel=1e-6)
 
 
 def whole(first: TwinSpan, second: TwinSpan) -> TwinSpan:

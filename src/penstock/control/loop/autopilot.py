@@ -2,8 +2,9 @@
 
 It waits, reads, decides, applies and writes down; what to do at each step is said by `deciding`, `guard` and
 `measuring`, which know neither a clock nor a file. The policy may be swapped, and shadow mode switched, at any time and
-from any thread: that counts from the next decision on. A change that is under way is judged in any case, and one that
-is to be taken back is tried to be until it is: nothing else is decided before.
+from any thread: that counts from the next decision on. A decision that others have overtaken is not carried out. A
+change that is under way is judged in any case, and one that is to be taken back is tried to be until it is: nothing
+else is decided before.
 """
 
 from collections import deque
@@ -14,7 +15,7 @@ from threading import Lock
 
 import msgspec
 
-from penstock.control.loop.deciding import decide, offered
+from penstock.control.loop.deciding import counted, decide, offered
 from penstock.control.loop.guard import ATTEMPTS, Anchor, Guard, latencies
 from penstock.control.loop.ledger import (
     STUCK,
@@ -30,17 +31,16 @@ from penstock.control.loop.ledger import (
     told,
 )
 from penstock.control.loop.measuring import Measurement, Stage
+from penstock.control.loop.moving import Mover
 from penstock.control.loop.plant import Ended, Plant, Reading
-from penstock.control.loop.proposing import Propose, by_policy, checksum, plan_of
-from penstock.control.loop.restoring import DRIVER_ENDED, ELSEWHERE, Owed, changed, is_own
+from penstock.control.loop.proposing import Propose, by_policy, checksum
+from penstock.control.loop.restoring import DRIVER_ENDED, Owed, changed, is_own, left_to_others
 from penstock.estimate.evaluator import Objective
 from penstock.model.errors import PenstockError
-from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome as Moved
 
 RESTORES = 5  # times that a placement is tried to be restored before that is told; then once every interval
-SEEN_MOVES = 50  # of which the mean time is taken
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Autopilot:
         self._owed: Owed | None = None  # what could not be taken back yet
         self._left = self.ledger.left  # that an earlier driver has
         self._upset_s: float | None = None  # latency to come back to after a change that was taken back
-        self._held: deque[float] = deque(maxlen=SEEN_MOVES)  # s that moves took
+        self._mover = Mover(plant, self.guard.move_s)
 
     @property
     def settings(self) -> Settings:
@@ -94,13 +94,13 @@ class Autopilot:
         with self._lock:
             return self._settings
 
-    def swap(self, policy: str | None, shadow: bool | None = None) -> None:
-        """Decide by another policy from the next decision on, None: by none; `shadow` None leaves that as it is."""
+    def swap(self, policy: str | None, shadow: bool | None = None, model: str | None = None) -> None:
+        """Decide by another policy from the next decision on, None: by none; what else is None stays as it is."""
+        told = {"shadow": shadow, "model": model}
+        changes = {name: value for name, value in told.items() if value is not None}
         with self._lock:
-            changes = {"policy": policy} | ({} if shadow is None else {"shadow": shadow})
-            self._settings = msgspec.structs.replace(self._settings, **changes)
-            now = self._settings
-        self.ledger.append(Swap(at=self._plant.now(), policy=now.policy, shadow=now.shadow))
+            self._settings = now = msgspec.structs.replace(self._settings, policy=policy, **changes)
+        self.ledger.append(Swap(at=self._plant.now(), policy=now.policy, shadow=now.shadow, model=now.model))
 
     def run(self, seconds: float | None = None) -> None:
         """Make decisions until the plant ends or, where given, so many seconds have passed at a decision's end."""
@@ -122,12 +122,15 @@ class Autopilot:
         decision = self._decide(settings)
         assert self._opening is not None, "a decision has one"
         self.last = episode = Episode(self._opening, decision)
-        if decision.acts and not decision.shadow:
+        acts = decision.acts and not decision.shadow
+        overtaken = self._mover.overtaken(self._opening, decision) if acts else ""
+        if acts and not overtaken:
             episode.outcome = self._act(decision)
         else:
-            verdict = "shadow" if decision.acts else "held"
-            episode.outcome = Outcome(number=decision.number, at=self._plant.now(), verdict=verdict)
-        self._close(episode.outcome, decision)
+            verdict = "void" if overtaken else "shadow" if decision.acts else "held"
+            now = self._plant.now()
+            episode.outcome = Outcome(number=decision.number, at=now, verdict=verdict, note=overtaken)
+        self._close(episode.outcome, decision, rests=not overtaken)
         self._tell(told(episode))
         return episode
 
@@ -143,11 +146,7 @@ class Autopilot:
             return
         decision, began = episode.decision, self._plant.now()
         episode.outcome = Outcome(number=decision.number, at=began, verdict="rolled back", note=DRIVER_ENDED)
-        if is_own(decision, self._plant.placement(), self._plant.cluster):
-            episode.outcome = self._take_back(decision, episode.outcome, began)
-        else:
-            note = f"{DRIVER_ENDED}; {ELSEWHERE}"
-            episode.outcome = msgspec.structs.replace(episode.outcome, verdict="void", note=note)
+        episode.outcome = self._take_back(decision, episode.outcome, began)
         self.last = episode
         self._close(episode.outcome, decision)
         self._tell(told(episode))
@@ -231,7 +230,7 @@ class Autopilot:
             placement=self._plant.placement(),
             rates=offered(application, readings),
             readings=readings,
-            held_s=fmean(self._held) if self._held else self.guard.move_s,
+            held_s=self._mover.held_s,
             guard=self.guard,
             anchor_s=None if self._anchor is None else self._anchor.bound_s,
             placed_by=self._plant.policy,
@@ -241,13 +240,13 @@ class Autopilot:
     def _act(self, decision: Decision) -> Outcome:
         """Change the placement, measure, and take the change back unless it is good enough."""
         began = self._plant.now()
-        self.state = f"moving {len(decision.moves)} tasks"
+        self.state = f"moving {counted(len(decision.moves), 'task')}"
         self._tell(f"decision {decision.number} by {decision.inputs.policy}: {decision.reason}")
         try:
             outcome, stays = self._try(decision, began)
             return outcome if stays else self._take_back(decision, outcome, began)
         except Ended:
-            self._leave(decision)
+            self._leave(decision, began)
             raise
         except BaseException as error:  # a defect, or Ctrl-C: the application must not suffer for that either
             note = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -255,22 +254,23 @@ class Autopilot:
             try:
                 self._close(self._take_back(decision, failed, began), decision)
             except Ended:
-                self._leave(decision)
+                self._leave(decision, began)
             raise
 
-    def _leave(self, decision: Decision) -> None:
-        self.ledger.append(Outcome(number=decision.number, at=self._plant.now(), verdict=UNFINISHED))
+    def _leave(self, decision: Decision, began: float) -> None:
+        now = self._plant.now()
+        self.ledger.append(Outcome(number=decision.number, at=now, verdict=UNFINISHED, in_force_s=now - began))
 
     def _try(self, decision: Decision, began: float) -> tuple[Outcome, bool]:
         """Move tasks and measure; return what comes of that, and whether tasks stay where they are."""
         moved: list[Moved] = []
         measurement, voided, problem = None, 0, ""
         try:
-            moved = self._move(changed(decision), decision, decision.inputs.policy)
+            moved = self._mover.carry_out(decision)
             measurement, voided = self._measure(decision, changed(decision))
         except PenstockError as found:
             problem = str(found)
-        verdict, note = ("failed", problem) if measurement is None else self._judge(measurement, decision)
+        verdict, note = ("failed", problem) if measurement is None else measurement.verdict()
         now = self._plant.now()
         outcome = Outcome(
             number=decision.number,
@@ -314,25 +314,18 @@ class Autopilot:
                 return reading.epoch
         return None
 
-    def _judge(self, measurement: Measurement, decision: Decision) -> tuple[str, str]:
-        """Return what becomes of a change, and why."""
-        if measurement.stage is Stage.MEDDLED:
-            return "void", "tasks were moved meanwhile, by somebody else or by a recovery"
-        if measurement.stage is Stage.VOID:
-            return "void", f"the run failed or recovered in every measurement, or for {self.guard.deadline_s:g} s"
-        realised, bound = measurement.mean_s, decision.bound_s
-        if realised is None:
-            return "rolled back", "nothing came to its end any more"
-        if measurement.stage is Stage.EXCEEDED or realised > bound:
-            return "rolled back", f"{1e3 * realised:.3g} ms is above the bound of {1e3 * bound:.3g} ms"
-        return "kept", ""
-
     def _take_back(self, decision: Decision, outcome: Outcome, began: float) -> Outcome:
-        """Put every task and route back as it was; return the outcome as it is then, stuck where they could not be."""
+        """Put every task and route back as it was, unless others have moved tasks; return the outcome as it is then.
+
+        It is stuck where they could not be put back.
+        """
         problem = ""
         for _ in range(RESTORES):
             self.state = "rolling back"
-            problem = self._put_back(decision)
+            if not is_own(decision, self._plant.placement(), self._plant.cluster):
+                outcome, problem = left_to_others(outcome), ""
+                break
+            problem = self._mover.put_back(decision)
             if not problem:
                 break
             self._tell(f"decision {decision.number}; not all tasks could be put back: {problem}")
@@ -351,38 +344,16 @@ class Autopilot:
         decision, outcome, now = owed.decision, owed.outcome, self._plant.now()
         in_force_s = outcome.in_force_s + now - outcome.at
         if not is_own(decision, self._plant.placement(), self._plant.cluster):
-            note = "; ".join(filter(None, (outcome.note, ELSEWHERE)))
-            outcome = msgspec.structs.replace(outcome, verdict="void", note=note)
-        elif self._put_back(decision):
+            outcome = left_to_others(outcome)
+        elif self._mover.put_back(decision):
             return
         self._owed = None
         outcome = msgspec.structs.replace(outcome, at=now, in_force_s=in_force_s)
         self._close(outcome, decision)
         self._tell(f"decision {decision.number}: {outcome.verdict} after all; {outcome.note}")
 
-    def _put_back(self, decision: Decision) -> str:
-        """Put every task and route back as it was; return what is wrong where that fails."""
-        inputs = decision.inputs
-        try:
-            self._move(inputs.placement, decision, inputs.placed_by, inputs.routes)
-        except Ended:
-            raise
-        except Exception as problem:  # whatever it is, the next try may succeed
-            return str(problem) if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {problem}"
-        return ""
-
-    def _move(
-        self, placement: Mapping[str, str], decision: Decision, policy: str, routes: tuple[PlannedRoute, ...] = ()
-    ) -> list[Moved]:
-        application, cluster = self._plant.application, self._plant.cluster
-        goal, seed = decision.inputs.objective, decision.inputs.seed
-        plan = plan_of(application, cluster, placement, policy=policy, objective=goal, seed=seed, by=routes)
-        moved = self._plant.apply(plan)
-        self._held.extend(outcome.seconds for outcome in moved)
-        return moved
-
-    def _close(self, outcome: Outcome, decision: Decision) -> None:
-        """Write an outcome down and say when the next decision may come."""
+    def _close(self, outcome: Outcome, decision: Decision, rests: bool = True) -> None:
+        """Write an outcome down and say when the next decision may come; unless it rests, with the next readings."""
         anchor = self._anchor or Anchor(decision.before_s, decision.bound_s)
         if outcome.verdict == "kept":
             assert outcome.realised_s is not None, "a change is kept by what was measured"
@@ -398,7 +369,8 @@ class Autopilot:
         if outcome.verdict not in ("held", "shadow"):
             self._recent.clear()  # they were of another placement
             self._recent.extend(outcome.readings if outcome.verdict == "kept" else [])
-        self._rested_at = self._plant.now() + self.guard.rest_s(self._setbacks)
+        if rests:
+            self._rested_at = self._plant.now() + self.guard.rest_s(self._setbacks)
         if self.last is not None and self.last.decision.number == outcome.number:
             self.last.outcome = outcome
         self.ledger.append(outcome)

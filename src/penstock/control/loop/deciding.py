@@ -32,7 +32,7 @@ def decide(
     before_s = fmean(latencies(inputs.readings))
     cost_s = guard.cost_s(proposal.weights, inputs.held_s)
     refused = proposal.problem or guard.refusal(proposal.gain, len(proposal.moves), before_s, cost_s)
-    allowed = f"a gain of {proposal.gain:.1%} is predicted, for {len(proposal.moves)} moves"
+    allowed = f"a gain of {proposal.gain:.1%} is predicted, for {counted(len(proposal.moves), 'move')}"
     return Decision(
         number=number,
         at=at,
@@ -62,3 +62,8 @@ def offered(application: Application, readings: list[Reading]) -> dict[str, floa
         held_back = fmean([reading.blocked for reading in readings]) > BLOCKED
         found[source.name] = max(given, application.rate_tps.get(source.name, 0.0)) if held_back else given
     return found
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: `1 move`, `2 moves`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -51,10 +51,11 @@ class Seen(Record, frozen=True, tag="reading"):
 
 
 class Swap(Record, frozen=True, tag="swap"):
-    """Another policy, or whether it may act; None: it is off."""
+    """Another policy, or whether it may act, or latency models; None: it is off."""
 
     policy: str | None
     shadow: bool
+    model: str = ""  # the file of latency models
 
 
 class Step(msgspec.Struct, frozen=True):

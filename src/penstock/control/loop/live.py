@@ -2,6 +2,7 @@
 
 from time import monotonic
 
+from penstock.control.loop.counts import Counts, processed_by
 from penstock.control.loop.plant import GOING, Ended, Reading, reading_of
 from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan, PlannedRoute
@@ -19,6 +20,8 @@ class LivePlant:
         self._began = monotonic() - run.status().seconds
         self._read = self.now()
         self._placement = self.placement()
+        self._counts = Counts()
+        self._counts.take(self._read, processed_by(run.status()))
 
     @property
     def application(self) -> Application:
@@ -59,7 +62,8 @@ class LivePlant:
         status, latency = self._run.status(), self._run.latency(seconds)
         moved = status.placement != self._placement
         self._placement = dict(status.placement)
-        return reading_of(status, latency, now, seconds, moved)
+        tasks = self._counts.take(now, processed_by(status))
+        return reading_of(status, latency, now, seconds, moved, tasks)
 
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move the tasks that a plan puts elsewhere."""

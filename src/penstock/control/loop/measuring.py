@@ -62,6 +62,19 @@ class Measurement:
                 self.stage = Stage.COMPLETE
         return self.stage
 
+    def verdict(self) -> tuple[str, str]:
+        """Return what becomes of the change, and why."""
+        if self.stage is Stage.MEDDLED:
+            return "void", "tasks were moved meanwhile, by somebody else or by a recovery"
+        if self.stage is Stage.VOID:
+            return "void", f"the run failed or recovered in every measurement, or for {self._guard.deadline_s:g} s"
+        realised, bound = self.mean_s, self._bound_s
+        if realised is None:
+            return "rolled back", "nothing came to its end any more"
+        if self.stage is Stage.EXCEEDED or realised > bound:
+            return "rolled back", f"{1e3 * realised:.3g} ms is above the bound of {1e3 * bound:.3g} ms"
+        return "kept", ""
+
     def _exceeds(self, reading: Reading) -> bool:
         """Whether this reading and those before are beyond the bound; the first still has tuples from before in it."""
         if not self._passed:

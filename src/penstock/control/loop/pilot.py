@@ -3,6 +3,7 @@
 The thread starts when a policy is first named, and ends with the run. A run is never kept waiting by it.
 """
 
+from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from penstock.control.loop.guard import Guard
 from penstock.control.loop.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Swap
 from penstock.control.loop.restoring import DRIVER_ENDED
 from penstock.estimate.evaluator import Objective
+from penstock.estimate.latency_models import load_models
 from penstock.model.errors import PenstockError
 from penstock.model.status import PilotStatus
 from penstock.policies.registry import make
@@ -20,6 +22,7 @@ from penstock.policies.registry import make
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
+PREDICTIVE = ("predictive", "predictive-search")  # policies that are made for latency models
 LAST_S = 5.0  # that the thread is waited for at the end
 
 
@@ -38,20 +41,28 @@ class Pilot:
         self._thread: Thread | None = None
         self._problem = ""
 
-    def steer(self, policy: str | None = None, shadow: bool | None = None) -> PilotStatus:
-        """Have another policy decide from now on, `off` for none, None to leave it, and return how it stands."""
+    def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
+        """Have another policy decide from now on, `off` for none, and return how it stands; None leaves it.
+
+        `model` is a file of latency models of the run's application.
+        """
         if policy not in (None, "off"):
             make(policy or "")  # refuses one that nobody knows
-        if policy is not None or shadow is not None:
+        path = None if model is None else _checked(model, self._run)
+        if (policy, shadow, path) != (None, None, None):
             with self._lock:
-                self._change(policy, shadow)
-        return self.status()
+                self._change(policy, shadow, path)
+        found = self.status()
+        if policy is not None and found.caution:
+            self._run.say(found.caution, "warning")
+        return found
 
     def status(self) -> PilotStatus:
         """Return how it stands."""
         autopilot = self._autopilot
         if autopilot is None:
-            return PilotStatus(policy=None, shadow=self._settings.shadow, state=self._problem or "off")
+            was = self._settings
+            return PilotStatus(policy=None, shadow=was.shadow, state=self._problem or "off", model=was.model)
         settings, last = autopilot.settings, autopilot.last
         told = settings.policy is not None or autopilot.acting  # what is under way when it is put off is ended first
         return PilotStatus(
@@ -60,6 +71,8 @@ class Pilot:
             state=self._problem or (autopilot.state if told else "off"),
             decisions=autopilot.ledger.next_number - 1,
             last="" if last is None else last.verdict,
+            model=settings.model,
+            caution=caution(settings.policy, settings.model, settings.objective),
         )
 
     def join(self) -> None:
@@ -68,11 +81,13 @@ class Pilot:
         if thread is not None:
             thread.join(LAST_S)
 
-    def _change(self, policy: str | None, shadow: bool | None) -> None:
+    def _change(self, policy: str | None, shadow: bool | None, model: str | None) -> None:
+        if model is not None:
+            self._settings = replace(self._settings, model=model)
         running = self._thread is not None and self._thread.is_alive()
         if self._autopilot is not None and running:
             chosen = self._autopilot.settings.policy if policy is None else policy if policy != "off" else None
-            self._autopilot.swap(chosen, shadow)
+            self._autopilot.swap(chosen, shadow, model)
             return
         wanted = self._settings.policy if policy is None else policy
         if wanted not in (None, "off"):
@@ -89,7 +104,7 @@ class Pilot:
         self._autopilot = Autopilot(
             plant, settings, guard=self._guard, ledger=ledger, tell=tell, run=self._run.folder.name
         )
-        ledger.append(Swap(at=plant.now(), policy=settings.policy, shadow=settings.shadow))
+        ledger.append(Swap(at=plant.now(), policy=settings.policy, shadow=settings.shadow, model=settings.model))
         self._thread = Thread(target=self._lead, args=(self._autopilot,), name="penstock autopilot", daemon=True)
         self._thread.start()
 
@@ -116,7 +131,8 @@ def attach(
     pilot = attach(run, "local-search")
     """
     goal = objective or Objective.DELAY.value
-    settings = Settings(policy=None, objective=goal, seed=seed, model=model, shadow=shadow)
+    file = _checked(model, run) if model else ""
+    settings = Settings(policy=None, objective=goal, seed=seed, model=file, shadow=shadow)
     pilot = Pilot(run, settings, guard)
     run.pilot = pilot
     if policy is not None:
@@ -124,6 +140,21 @@ def attach(
     else:
         _note_left(run)
     return pilot
+
+
+def caution(policy: str | None, model: str, objective: str | None = None) -> str:
+    """Say so where a policy that is made for predictions has no latency models; nothing where it has, or is another."""
+    if policy is None or model or policy.partition(":")[0] not in PREDICTIVE:
+        return ""
+    goal = Objective(objective or Objective.DELAY)
+    estimate = "network delay" if goal is Objective.DELAY else goal.value
+    return f"{policy} has no latency models and decides by the estimate of {estimate}; name their file with --model"
+
+
+def _checked(model: str, run: "Run") -> str:
+    """Return where a file of latency models is, refusing one that is damaged or of another application."""
+    load_models(model).check(run.application)
+    return str(Path(model).absolute())
 
 
 def _note_left(run: "Run") -> None:

@@ -3,6 +3,7 @@
 Time is the plant's own: seconds since it began, real ones of a run, virtual ones of the twin. Only `wait` lets it pass.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mean_s: float | None = None  # their latency; None: there were none
     p99_s: float | None = None
     rates: dict[str, float] = {}  # tuples a second that each component processed; sources: gave
+    tasks: dict[str, float] = {}  # the same of each task, over up to the last ten minutes; none: not known yet
     cpu: dict[str, float] = {}  # share of each machine's cores in use
     queue: int = 0  # tuples that wait, anywhere
     blocked: float = 0.0  # share of the time in which the most blocked source task could not give what was due
@@ -33,8 +35,18 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gone: tuple[str, ...] = ()  # machines that do not answer
 
 
-def reading_of(status: Status, latency: Latency | None, at: float, seconds: float, moved: bool) -> Reading:
-    """Return what a run's status says, with the latency of the tuples that ended in so many seconds before."""
+def reading_of(
+    status: Status,
+    latency: Latency | None,
+    at: float,
+    seconds: float,
+    moved: bool,
+    tasks: Mapping[str, float] | None = None,
+) -> Reading:
+    """Return what a run's status says, with the latency of the tuples that ended in so many seconds before.
+
+    tasks: tuples a second of each, where that is known.
+    """
     sources = [component for component in status.components if component.kind == Kind.SOURCE.value]
     return Reading(
         at=at,
@@ -43,6 +55,7 @@ def reading_of(status: Status, latency: Latency | None, at: float, seconds: floa
         mean_s=None if latency is None else latency.mean_ms / 1e3,
         p99_s=None if latency is None else latency.p99_ms / 1e3,
         rates={component.name: component.rate_tps for component in status.components},
+        tasks=dict(tasks or {}),
         cpu={machine.name: machine.cpu for machine in status.machines},
         queue=sum(component.queue + component.waiting_out for component in status.components),
         blocked=max((source.blocked for source in sources), default=0.0),

@@ -1,7 +1,7 @@
 """What a policy would change: its answer for the load that was observed, cut down to the moves that are worth most.
 
 A proposal is a pure function of an application, a cluster and the inputs of a decision. Without latency models the
-planner's objective says what a placement gains; with them, the predicted latency.
+planner's objective says what a placement gains; with them, the latency predicted for what tasks were seen to process.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,16 +12,17 @@ import msgspec
 import numpy as np
 
 from penstock.control.loop.ledger import Alternative, Inputs, Step
-from penstock.control.loop.smallest import Stop, nearest, shortest, way
-from penstock.control.planner import Planner, latency_model
+from penstock.control.loop.smallest import ENOUGH, Stop, nearest, shortest, way
+from penstock.control.planner import Planner
 from penstock.estimate.evaluator import UNSUSTAINED, Objective
-from penstock.estimate.latency import LatencyModels, load_models
+from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, load_models
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import PenstockError
+from penstock.model.instance import Instance
 from penstock.model.placement import Hop, Infeasible, Placement
 from penstock.model.plan import Plan, PlannedRoute, to_plan
 from penstock.model.routes import route
-from penstock.model.taskgraph import Ints
+from penstock.model.taskgraph import Floats, Ints, sum_by, task_names
 from penstock.model.topology import Application
 
 
@@ -55,7 +56,9 @@ def by_policy(application: Application, cluster: Cluster, inputs: Inputs) -> Pro
     asked = np.array(decided.result.slots, dtype=now.dtype)
     evaluate = planner.view.evaluate
     assert evaluate is not None, "a planner's view has one"
-    near = nearest(planner.view, evaluate, now, _without_gone(asked, now, cluster, inputs))
+    uneven = planner.latency is not None and bool(_seen(inputs))
+    wanted = _without_gone(asked, now, cluster, inputs)
+    near = nearest(planner.view, evaluate, now, wanted, loss=1 - ENOUGH if uneven else 0.0)
     stops = way(evaluate, now, near, inputs.guard.max_moves)
     chosen = shortest(stops)
     moves = list(chosen.tasks)
@@ -71,7 +74,7 @@ def by_policy(application: Application, cluster: Cluster, inputs: Inputs) -> Pro
     ]
     return Proposal(
         moves=[Step(names[t], cluster.slot_names[now[t]], cluster.slot_names[near[t]]) for t in moves],
-        weights=[float(planner.view.tasks.gain[task]) for task in moves],
+        weights=[float(weight) for weight in _weights(planner)[moves]],
         gain=gain(planner, stops[0].score, chosen.score),
         predicted_s=-chosen.score if inputs.model and chosen.score > UNSUSTAINED / 2 else None,
         alternatives=alternatives,
@@ -85,8 +88,42 @@ def planner_for(application: Application, cluster: Cluster, inputs: Inputs) -> P
     offered = {name: rate for name, rate in inputs.rates.items() if rate > 0}
     known = len(offered) == len(application.sources)
     loaded = msgspec.structs.replace(application, rate_tps=offered if known else application.rate_tps)
-    latency = latency_model(_models(inputs.model, _age(inputs.model)), loaded, cluster) if inputs.model else None
+    latency = None
+    if inputs.model:
+        instance = Instance(loaded, cluster)
+        latency = LatencyModel(instance, _models(inputs.model, _age(inputs.model)), loads_of(instance, inputs))
     return Planner(loaded, cluster, Objective(inputs.objective), inputs.seed, latency=latency)
+
+
+def loads_of(instance: Instance, inputs: Inputs) -> Loads:
+    """Return what tasks were seen to process in the last minutes, at the rate that is offered now.
+
+    Components that nothing came to yet have what is declared, and so have all before the first readings.
+    """
+    declared, seen = Loads.declared(instance), _seen(inputs)
+    tasks, names = instance.tasks, task_names(instance.topology)
+    if seen.keys() != set(names):
+        return declared
+    tps = np.array([seen[name] for name in names])
+    given, offered = tps[tasks.source].sum(), sum(inputs.rates.values())
+    if given <= 0 or offered <= 0:
+        return declared
+    known = sum_by(tasks.component, tps, len(tasks.position))[tasks.component] > 0
+    return Loads.of_tasks(instance, np.where(known, tps * offered / given, declared.task_tps))
+
+
+def _seen(inputs: Inputs) -> Mapping[str, float]:
+    """Return tuples a second of each task, by the last reading; none where a ledger is older than that."""
+    return inputs.readings[-1].tasks if inputs.readings else {}
+
+
+def _weights(planner: Planner) -> Floats:
+    """Return how many tuples each task processes for a source tuple. [T]"""
+    tasks = planner.view.tasks
+    tps = tasks.gain if planner.latency is None else planner.latency.loads.task_tps
+    given = tps[tasks.source].sum()
+    weights: Floats = tps / given if given > 0 else tasks.gain
+    return weights
 
 
 @lru_cache(maxsize=4)
@@ -136,8 +173,6 @@ def plan_of(
     slots = slots_of(placement, cluster)
     routes: Mapping[Hop, tuple[int, ...]] = {}
     if cluster.routed and not by:
-        from penstock.model.instance import Instance
-
         instance = Instance(application, cluster)
         found = route(instance.tasks, instance.slots, instance.links, slots.tolist())
         if isinstance(found, Hop):

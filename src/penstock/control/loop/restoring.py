@@ -7,6 +7,8 @@ somebody else has moved since, or a recovery has, are left where they are.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from penstock.control.loop.ledger import Decision, Outcome
 from penstock.model.cluster import Cluster
 
@@ -32,3 +34,8 @@ def is_own(decision: Decision, placement: Mapping[str, str], cluster: Cluster) -
     if placement.keys() != before.keys() or not set(before.values()) <= set(cluster.slot_names):
         return False
     return all(slot in (before[task], after[task]) for task, slot in placement.items())
+
+
+def left_to_others(outcome: Outcome) -> Outcome:
+    """Return the outcome of a change that is not taken back, as somebody else has moved tasks since."""
+    return replace(outcome, verdict="void", note="; ".join(filter(None, (outcome.note, ELSEWHERE))))

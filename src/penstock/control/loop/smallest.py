@@ -2,7 +2,8 @@
 
 A policy places from nothing, so that its answer may differ from what is there in names only: two alike machines, two
 slots of a machine or two tasks of a component exchanged. Here names are exchanged back, as many as leave the score as
-it is, and then moves are put in the order in which they gain most.
+it is, or nearly where tasks of a component were seen to differ a little, and then moves are put in the order in which
+they gain most.
 """
 
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from penstock.estimate.evaluator import UNSUSTAINED
 from penstock.model.taskgraph import Ints
 from penstock.policies.api import Evaluate, PlacementView
 
@@ -24,17 +26,26 @@ class Stop(NamedTuple):
     score: float
 
 
-def nearest(view: PlacementView, evaluate: Evaluate, now: Ints, wanted: Ints) -> Ints:
-    """Return a placement of the same score as `wanted`, with as few moves from `now` as exchanging names gives."""
-    best = wanted
+def nearest(view: PlacementView, evaluate: Evaluate, now: Ints, wanted: Ints, loss: float = 0.0) -> Ints:
+    """Return a placement of the same score as `wanted`, with as few moves from `now` as exchanging names gives.
+
+    loss: the share of what `wanted` gains that may be lost by that.
+    """
+    best, least = wanted, _least(evaluate, now, wanted, loss)
     for renamed in (_exchange_machines, _exchange_slots, _exchange_tasks):
         tried = renamed(view, now, best)
         if np.array_equal(tried, best) or (tried != now).sum() > (best != now).sum():
             continue
-        scores = evaluate(np.stack([best, tried]).astype(np.int32))
-        if scores[1] >= scores[0] - SAME * abs(scores[0]) and _allowed(view, tried):
+        if evaluate(tried[None].astype(np.int32))[0] >= least and _allowed(view, tried):
             best = tried
     return best
+
+
+def _least(evaluate: Evaluate, now: Ints, wanted: Ints, loss: float) -> float:
+    """Return the score that a placement must have to pass for the one that is wanted."""
+    start, top = (float(score) for score in evaluate(np.stack([now, wanted]).astype(np.int32)))
+    gained = top - start if loss and UNSUSTAINED / 2 < start < top else 0.0  # what rescues must not be spoilt
+    return top - max(SAME * abs(top), loss * gained)
 
 
 def way(evaluate: Evaluate, now: Ints, wanted: Ints, most: int) -> list[Stop]:

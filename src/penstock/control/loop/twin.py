@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from penstock.control.loop.counts import Counts
 from penstock.control.loop.plant import Reading
 from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.taskgraph import task_names
@@ -21,6 +22,9 @@ class TwinPlant:
         self._names = task_names(twin.application)
         self._move_s = twin.costs.move_s
         self._unread: list[TwinSpan] = []
+        self._processed = np.zeros(len(self._names))  # by task, so far
+        self._counts = Counts()
+        self._counts.take(run.now, self._so_far())
         self._epoch = 0
         self._gone: set[str] = set()
         self._disturbed = False  # since the last reading
@@ -54,6 +58,7 @@ class TwinPlant:
         if not spans:
             return Reading(at=self.now(), seconds=0.0, epoch=self._epoch, steady=steady, gone=gone)
         last, seconds = spans[-1], sum(span.seconds for span in spans)
+        self._processed += np.sum([span.processed for span in spans], axis=0)
         latencies = np.concatenate([span.latencies for span in spans])
         cpu = np.average([span.machine_cpu for span in spans], axis=0, weights=[span.seconds for span in spans])
         return Reading(
@@ -63,6 +68,7 @@ class TwinPlant:
             mean_s=float(latencies.mean()) if len(latencies) else None,
             p99_s=float(np.percentile(latencies, 99)) if len(latencies) else None,
             rates=self._rates(spans, seconds),
+            tasks=self._counts.take(self.now(), self._so_far()),
             cpu={machine.name: float(used) for machine, used in zip(self.cluster.machines, cpu, strict=True)},
             queue=int(last.queue.sum() + last.waiting_out.sum()),
             blocked=float(np.sum([span.blocked_s for span in spans], axis=0)[self._sources].max()) / seconds,
@@ -96,6 +102,9 @@ class TwinPlant:
     def scale(self, factor: float) -> None:
         """Have all sources get so many times as much."""
         self._run.scale(factor)
+
+    def _so_far(self) -> dict[str, float]:
+        return dict(zip(self._names, self._processed.tolist(), strict=True))
 
     def _rates(self, spans: list[TwinSpan], seconds: float) -> dict[str, float]:
         """Return what each component processed a second; of a source what it gave."""

@@ -40,8 +40,8 @@ def observed_loads(site: Site, windows: Sequence[Window]) -> Loads:
     tables = site.tables
     return Loads.observed(
         site.instance,
-        tables.task_table(windows),
-        tables.edge_table(windows),
+        tables.feature_table(windows),
+        tables.share_table(windows),
         seconds=len(windows) * site.window_s,
         window_s=site.window_s,
     )

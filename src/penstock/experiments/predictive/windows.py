@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.estimate.paths import Graph, longest_path
-from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, TASK_FEATURES, TASK_WINDOW
+from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, LOAD_WINDOW, SHARE_WINDOW, TASK_FEATURES
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import Bools, Floats, Ints, task_names
 from penstock.pipeline.fitting import Rows
@@ -115,26 +115,20 @@ class Tables:
         sources = tuple(number for number, name in enumerate(self.names) if name in self._sources)
         return Graph(len(self.names), tuple((flow.source, flow.target) for flow in tasks.flows), sources)
 
-    def task_table(self, windows: Sequence[Window], run: str = "twin") -> "pa.Table":
-        """Return windows as the pipeline's table of tasks."""
-        tasks, names = self.instance.tasks, task_names(self.instance.topology)
-        columns: dict[str, list[Any]] = {name: [] for name in TASK_WINDOW}
+    def feature_table(self, windows: Sequence[Window], run: str = "twin") -> "pa.Table":
+        """Return windows as the pipeline's table of features, of all tasks."""
+        names = task_names(self.instance.topology)
+        columns: dict[str, list[Any]] = {name: [] for name in dict.fromkeys((*LOAD_WINDOW, *TASK_FEATURES))}
         for number, window in enumerate(windows):
-            seen = np.flatnonzero(~tasks.source & (window.span.processed > 0))
-            _extend(columns, {"run": [run] * len(seen), "window": [number] * len(seen)})
-            _extend(columns, dict(zip(TASK_FEATURES, window.tasks[seen].T, strict=True)))
-            _extend(
-                columns,
-                {
-                    "component": [self.names[component] for component in tasks.component[seen]],
-                    "task": [names[task] for task in seen],
-                    "machine": self._machines(window.slots[seen]),
-                    "used_cpu": window.used[seen],
-                    "count": window.span.processed[seen],
-                    "processing_s": window.processing_s[seen],
-                },
-            )
+            _extend(columns, {"run": [run] * len(names), "window": [number] * len(names), "task": names})
+            _extend(columns, dict(zip(TASK_FEATURES, window.tasks.T, strict=True)))
+            _extend(columns, {"machine": self._machines(window.slots), "used_cpu": window.used})
         return _table(columns)
+
+    def share_table(self, windows: Sequence[Window], run: str = "twin") -> "pa.Table":
+        """Return windows as the pipeline's table of shares, without the shares themselves."""
+        columns = [name if name != "tuples" else "count" for name in SHARE_WINDOW]
+        return self.edge_table(windows, run).select(columns).rename_columns(list(SHARE_WINDOW))
 
     def edge_table(self, windows: Sequence[Window], run: str = "twin") -> "pa.Table":
         """Return windows as the pipeline's table of edges."""

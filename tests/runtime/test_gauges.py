@@ -1,0 +1,23 @@
+"""What the controller adds up of its workers' reports."""
+
+from penstock.runtime.gauges import Gauges
+from penstock.runtime.layout import Layout
+from penstock.runtime.messages.tellings import Report, TaskReport
+from tests.runtime.words import words
+
+
+def reported(task: int, processed: int, at: float) -> Report:
+    one = TaskReport(task=task, processed=processed, given=0, busy=0.0, blocked=0.0, queue=0, waiting_out=0)
+    return Report(epoch=0, at=at, interval=1.0, tasks=(one,), roots=(), acks=(), cpu=0.0, lag=0.0)
+
+
+def test_counts_what_each_task_has_processed_wherever_it_is_and_however_long_ago() -> None:
+    layout = Layout(words(rate=100))
+    first = layout.first["split"]
+    gauges = Gauges(layout)
+    for worker, task, processed, at in ((0, 0, 5, 1.0), (0, 1, 7, 1.0), (1, 0, 30, 60.0)):  # the first has moved
+        gauges.report(worker, reported(first + task, processed, at), at)
+    found = {one.name: one for one in gauges.components(["m0"] * len(layout.components), 60.0)}
+    assert found["split"].processed[:2] == (35, 7)
+    assert len(found["split"].processed) == found["split"].tasks
+    assert set(found["count"].processed) == {0}
