@@ -23,7 +23,18 @@ from penstock.control.book.file import BookFile
 from penstock.control.operating.applications import LiveApplication
 from penstock.control.operating.launching import Flows, PathRun, Start, find_flow, launch, limits_of, shape
 from penstock.control.operating.outcomes import REST_S, Outcomes, tps
-from penstock.control.operating.paths import Begun, Goal, LivePath, Manner, Over, begin, finish, in_a_line, stop
+from penstock.control.operating.paths import (
+    Begun,
+    Goal,
+    LivePath,
+    Manner,
+    Over,
+    Refused,
+    begin,
+    finish,
+    in_a_line,
+    stop,
+)
 from penstock.control.operating.promises import Promises
 from penstock.control.operating.remembering import Key, Remembered
 from penstock.control.operating.state import OperatorState, Phase
@@ -33,7 +44,7 @@ from penstock.model.errors import PenstockError
 
 DRAIN_S = 30.0  # for a path that is not wanted any more to process what is in flight
 STOP_S = 30.0  # for a run that was stopped to end; after that it is stuck
-LOOK_S = 1.0  # between two looks at the runs' figures
+LOOK_S = 1.0  # between two looks at the runs' figures, and before a limit that was not taken is tried again
 
 Spawn = Callable[[Callable[[], None]], None]
 Scale = Callable[[Cluster, Mapping[str, float]], None]
@@ -247,25 +258,29 @@ class Operator:
             self._outcomes.does_not_start(application, path, in_a_line(error))
             return
         path.busy, path.phase, path.limits = True, Phase.STARTING, prepared.limits
-        path.heard, path.lower = True, {}
+        path.refused, path.lower = None, {}
         self._spawn(lambda: self._done.put((path, begin(self._start, prepared, splits, name))))
 
     def _limit(self, application: LiveApplication, path: LivePath, run: PathRun) -> None:
         """Have a run keep to the rate that its path has in the book, or to less where somebody has set that."""
-        wanted = limits_of(application.booking, path.booked)
-        if path.allowed(wanted) == path.limits:
+        wanted, refused = limits_of(application.booking, path.booked), path.refused
+        if (limits := path.allowed(wanted)) == path.limits:
+            path.refused = None
+            return
+        if refused is not None and limits == refused.limits and self._clock() < refused.until:
             return
         self._look_at(application, path)  # what somebody has set since the last look must not be lost
         limits = path.allowed(wanted)
         if limits == path.limits:
             return
-        before, path.limits, path.heard = _told(path.limits), limits, False
         try:
             run.limit(limits)
-            path.heard = True
-        except Exception as error:  # it has just ended, which the next step will see
-            self._tell(f"warning: {application.name}: path {path.name} keeps its rate: {in_a_line(error)}")
+        except Exception as error:  # where it has just ended, the next step will see that
+            path.refused = Refused(limits, in_a_line(error), self._clock() + LOOK_S)
+            if refused is None or refused.why != path.refused.why:
+                self._tell(f"warning: {application.name}: path {path.name} keeps its rate: {path.refused.why}")
             return
+        before, path.limits, path.refused = _told(path.limits), limits, None
         booked, now = path.booked.rate_tps, sum(limits.values())
         limited = f" of the {tps(booked)} booked" if path.lower and now < booked else ""
         self._tell(f"{application.name}: path {path.name} now at {tps(now)}{limited}, was {before}")

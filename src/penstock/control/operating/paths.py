@@ -53,7 +53,7 @@ class LivePath:
     run: PathRun | None = None
     busy: bool = False  # something is being done to it in another thread
     limits: Mapping[str, float] = field(default_factory=dict)  # in force
-    heard: bool = True  # whether its run took the limits that it was told last
+    refused: "Refused | None" = None  # limits that its run was told last, and did not take
     lower: Mapping[str, float] = field(default_factory=dict)  # those of them that somebody else has set, by source
     again_at: float = 0.0  # when it may be started again
     begun_at: float = 0.0
@@ -82,7 +82,10 @@ class LivePath:
             return False
         self.seen = self.run.status()
         now, had = self.seen.limits, self.limits
-        if self.busy or not self.heard or now == had:
+        if self.busy or now == had:
+            return False
+        if self.refused is not None and now == self.refused.limits:  # it has taken them after all
+            self.limits, self.refused = dict(now), None
             return False
         changed = {source: now.get(source, math.inf) for source in had if now.get(source) != had[source]}
         lower = {source: rate for source, rate in changed.items() if rate < booked.get(source, math.inf)}
@@ -112,6 +115,14 @@ class LivePath:
             written=0 if seen is None else seen.written,
             note=self.note or (seen.warnings[0] if seen is not None and seen.warnings else ""),
         )
+
+
+class Refused(NamedTuple):
+    """Limits that a run did not take."""
+
+    limits: Mapping[str, float]
+    why: str
+    until: float  # when they are tried again
 
 
 class Begun(NamedTuple):
