@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock.cli.limit import operated
 from penstock.control.operating.state import OperatorState, PathState, Phase, logs_folder, write_state
 from penstock.runtime.folder import Setup, keep
 from tests.conftest import Ran
@@ -62,10 +63,25 @@ def test_says_what_a_limit_is_worth_where_a_book_says_the_rate(penstock: Penstoc
     machines = logs_folder(book) / "machines-x"
     keep(msgspec.structs.replace(run.info, setup=Setup(share=str(machines))))
     assert penstock("limit", run.info.path, "5").out == "in limited to 5.00/s\n"  # others share machines, too
-    path = PathState(application="words", number=0, phase=Phase.RUNNING, run=str(run.info.path), booked_tps=8.0)
+    path = PathState(
+        application="words", number=0, phase=Phase.RUNNING, run=str(run.info.path), booked_tps=8.0, sources={"in": 8.0}
+    )
     write_state(book, OperatorState(pid=os.getpid(), at=0.0, version=1, paths=(path,)))
     lower = penstock("limit", run.info.path, "5").out
     assert "penstock operate runs this for words, booked 8.00/s: what is lower stands until this run ends" in lower
     for rate in ("9", "none"):
         assert "what is higher is taken back" in penstock("limit", run.info.path, rate).out
+    assert penstock("limit", run.info.path, "8").out.endswith("booked 8.00/s: it goes with the book\n")
     assert json.loads(penstock("limit", run.info.path, "5", "--json").out) == {"in": 5.0}
+
+
+def test_says_of_each_source_what_its_limit_is_worth() -> None:
+    sources = {"cameras": 20.0, "logs": 5.0, "meters": 5.0}
+    path = PathState(application="words", number=0, phase=Phase.RUNNING, booked_tps=30.0, sources=sources)
+    mixed = operated(path, {"cameras": 2.0, "logs": 6.0})  # together less than is booked, and meters without a limit
+    assert "what is lower (cameras, booked 20.0/s) stands until this run ends" in mixed
+    assert "what is higher (logs, booked 5.00/s, meters, booked 5.00/s) is taken back" in mixed
+    more = operated(path, {"cameras": 30.0, "logs": 4.0, "meters": 5.0})  # together more than is booked
+    assert "what is lower (logs, booked 5.00/s) stands" in more
+    assert "what is higher (cameras, booked 20.0/s) is taken back" in more
+    assert operated(path, sources).endswith("booked 30.0/s: it goes with the book")

@@ -1,5 +1,6 @@
 """`penstock limit`: how many tuples a second the sources of a running application may give."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,18 +59,35 @@ def limit(
         return
     console.print(limits_line(found) or "no source has a limit", markup=False, soft_wrap=True)
     path = path_of(info.path, None if info.setup is None else info.setup.share)
-    if path is not None:
+    if path is not None and path.sources:  # an operator of an earlier version does not say them
         console.print(operated(path, found), markup=False, soft_wrap=True, style="yellow")
 
 
 def operated(path: "PathState", limits: Mapping[str, float]) -> str:
-    """Say what a limit is worth on a run whose rate a book says, and an operator sees to."""
+    """Say what limits are worth on a run whose rate a book says, and an operator sees to: source by source."""
     from penstock.cli.output import number
 
+    lower = {source: rate for source, rate in path.sources.items() if limits.get(source, math.inf) < rate}
+    higher = {source: rate for source, rate in path.sources.items() if limits.get(source, math.inf) > rate}
+
+    said = []
+    if lower:
+        said.append(
+            f"what is lower{_which(lower, path)} stands until this run ends, also where the booked rate changes"
+        )
+    if higher:
+        said.append(f"what is higher{_which(higher, path)} is taken back within seconds")
+        said.append("change its priority, or admit it anew")
     booked = f"penstock operate runs this for {path.application}, booked {number(path.booked_tps)}/s"
-    if len(limits) and sum(limits.values()) < path.booked_tps:
-        return f"{booked}: what is lower stands until this run ends, also where the booked rate changes"
-    return f"{booked}: what is higher is taken back within seconds; change its priority, or admit it anew"
+    return f"{booked}: {'; '.join(said) or 'it goes with the book'}"
+
+
+def _which(sources: Mapping[str, float], path: "PathState") -> str:
+    """Name some of a path's sources with their booked rates, where it has several."""
+    from penstock.cli.output import number
+
+    named = ", ".join(f"{source}, booked {number(rate)}/s" for source, rate in sources.items())
+    return f" ({named})" if len(path.sources) > 1 else ""
 
 
 def parsed(rates: Sequence[str]) -> dict[str, float | None] | float | None:
@@ -90,8 +108,6 @@ def parsed(rates: Sequence[str]) -> dict[str, float | None] | float | None:
 
 
 def _rate(text: str, rate: str) -> float | None:
-    import math
-
     from penstock.model.errors import InvalidInput
 
     if rate == NONE:

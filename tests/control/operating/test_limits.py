@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.api.dataflow import Dataflow
+from penstock.api.sinks.discard import Discard
+from penstock.api.sources.generated import Generated
 from penstock.control.book import set_capacity
 from penstock.model.book import Book
 from penstock.model.errors import PenstockError
@@ -106,3 +109,16 @@ def test_a_lower_limit_that_somebody_sets_while_the_booked_one_is_not_taken_stan
         bench.settle()
     assert deaf.run.limits == {"in": rate / 2}
     assert "what is lower stands while its run goes on" in bench.told[-1]
+
+
+def test_its_state_says_what_is_booked_by_source(tmp_path: Path) -> None:
+    twofold = Dataflow("twofold")
+    sources = [twofold.source(name, Generated(int, rate=rate), pinned="src") for name, rate in (("a", 90.0), ("b", 30))]
+    twofold.sink("out", Discard(), twofold.map("work", abs, *sources, cpu=0.02), pinned="dst")
+    bench = Bench(tmp_path, twofold)
+    book = bench.save(admitted(Book(cluster=two_ways()), twofold.application, paths=1))
+    bench.settle()
+    (path,) = bench.operator.state().paths
+    rate = book["twofold"].rate_tps
+    assert path.sources == pytest.approx({"a": 0.75 * rate, "b": 0.25 * rate})
+    assert path.sources == bench.runs[0].limits

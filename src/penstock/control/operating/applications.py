@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.api.dataflow import Dataflow
+from penstock.control.operating.launching import limits_of
 from penstock.control.operating.paths import Goal, LivePath, in_a_line
 from penstock.control.operating.remembering import Key
 from penstock.control.operating.splits import Splits
@@ -51,13 +52,15 @@ class LiveApplication:
             return
         self.booking = booking
         for number, booked in enumerate(booking.paths):
+            rates = limits_of(booking, booked)
             path = next((each for each in left if each.booked.plan == booked.plan), None)
             if path is None:
-                path = LivePath(self.name, number, booked)
+                path = LivePath(self.name, number, booked, rates)
                 self.paths.append(path)
             else:
                 left.remove(path)
-            path.number, path.booked, path.goal = number, booked, goal(book, booking, booked)
+            path.number, path.booked, path.rates = number, booked, rates
+            path.goal = goal(book, booking, booked)
 
     def weigh(self) -> None:
         """Have the sources split as the rates of those paths that run, or soon will."""

@@ -21,7 +21,7 @@ from threading import Thread
 
 from penstock.control.book.file import BookFile
 from penstock.control.operating.applications import LiveApplication
-from penstock.control.operating.launching import Flows, PathRun, Start, find_flow, launch, limits_of, shape
+from penstock.control.operating.launching import Flows, PathRun, Start, find_flow, launch, shape
 from penstock.control.operating.outcomes import REST_S, Outcomes, tps
 from penstock.control.operating.paths import (
     Begun,
@@ -263,15 +263,14 @@ class Operator:
 
     def _limit(self, application: LiveApplication, path: LivePath, run: PathRun) -> None:
         """Have a run keep to the rate that its path has in the book, or to less where somebody has set that."""
-        wanted, refused = limits_of(application.booking, path.booked), path.refused
-        if (limits := path.allowed(wanted)) == path.limits:
+        refused = path.refused
+        if (limits := path.allowed()) == path.limits:
             path.refused = None
             return
         if refused is not None and limits == refused.limits and self._clock() < refused.until:
             return
         self._look_at(application, path)  # what somebody has set since the last look must not be lost
-        limits = path.allowed(wanted)
-        if limits == path.limits:
+        if (limits := path.allowed()) == path.limits:
             return
         try:
             run.limit(limits)
@@ -337,12 +336,11 @@ class Operator:
     def _look_at(self, application: LiveApplication, path: LivePath) -> None:
         """Ask a path's run how it is, and tell of a limit that others have set; `_limit` sees to one too high."""
         with self._telling():
-            wanted = limits_of(application.booking, path.booked)
-            if not path.look(wanted):
+            if not path.look():
                 return
             what = f"was set to {_told(path.limits)} by somebody else, where {tps(path.booked.rate_tps)} is booked"
             lower = "; what is lower stands while its run goes on" if path.lower else ""
-            higher = "; what is higher is taken back" if path.allowed(wanted) != path.limits else ""
+            higher = "; what is higher is taken back" if path.allowed() != path.limits else ""
             self._tell(f"{application.name}: path {path.name} {what}{lower}{higher}")
 
     def _keep(self) -> None:

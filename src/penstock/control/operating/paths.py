@@ -47,6 +47,7 @@ class LivePath:
     application: str
     number: int  # in the booking
     booked: BookedPath
+    rates: Mapping[str, float]  # booked, by source
     goal: Goal = Goal.RUN
     phase: Phase = Phase.WAITING
     name: str = ""  # in the split logs, of its latest run
@@ -72,7 +73,7 @@ class LivePath:
             return False
         return self.phase is not Phase.RESTING or now >= self.again_at
 
-    def look(self, booked: Mapping[str, float]) -> bool:
+    def look(self) -> bool:
         """Ask its run how it is; return whether somebody else has changed its limits since.
 
         What they set stands where it is lower than what is booked; what is higher does not, as others have been
@@ -88,14 +89,14 @@ class LivePath:
             self.limits, self.refused = dict(now), None
             return False
         changed = {source: now.get(source, math.inf) for source in had if now.get(source) != had[source]}
-        lower = {source: rate for source, rate in changed.items() if rate < booked.get(source, math.inf)}
+        lower = {source: rate for source, rate in changed.items() if rate < self.rates.get(source, math.inf)}
         self.lower = {source: rate for source, rate in self.lower.items() if source not in changed} | lower
         self.limits = dict(now)
         return True
 
-    def allowed(self, booked: Mapping[str, float]) -> dict[str, float]:
-        """Return the limits that its run ought to have, where these are booked: lower where somebody wants it so."""
-        return {source: min(rate, self.lower.get(source, rate)) for source, rate in booked.items()}
+    def allowed(self) -> dict[str, float]:
+        """Return the limits that its run ought to have: those booked, lower where somebody wants it so."""
+        return {source: min(rate, self.lower.get(source, rate)) for source, rate in self.rates.items()}
 
     def state(self) -> PathState:
         """Return what is to be said of it now, without asking its run."""
@@ -109,6 +110,7 @@ class LivePath:
             machines=machines_of(self.booked),
             run="" if run is None else str(run.folder),
             booked_tps=self.booked.rate_tps,
+            sources=dict(self.rates),
             given_tps=_rate(seen, Kind.SOURCE),
             written_tps=_rate(seen, Kind.SINK),
             emitted=0 if seen is None else seen.emitted,

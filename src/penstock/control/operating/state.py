@@ -36,6 +36,7 @@ class PathState(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[str, ...] = ()
     run: str = ""  # folder; empty where none runs
     booked_tps: float  # by the book
+    sources: dict[str, float] = {}  # of that, by source
     given_tps: float = 0.0  # by its sources, over the last seconds
     written_tps: float = 0.0  # tuples that its sinks took
     emitted: int = 0  # by its sources so far
