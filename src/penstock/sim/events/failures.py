@@ -13,12 +13,14 @@ gives its credit back; it gives none where the machine of its task has failed me
 import numpy as np
 
 from penstock.model.kernel import interpreted
+from penstock.sim.events.chains import end_chain
 from penstock.sim.events.clocks import set_clock
 from penstock.sim.events.ground import Ground
 from penstock.sim.events.state import (
     AFTER,
     ALIVE,
     ARRIVED,
+    AWAITED,
     BACKLOG,
     CONSUMED,
     COUNT,
@@ -75,6 +77,9 @@ def take_down(system: System, ground: Ground, state: State, machine: int, now: f
     state.lanes[dead, CREDITS] = 0
     state.lanes[dead, CONSUMED] = 0
     _owe(system, state, dead)
+    for lane in np.flatnonzero(dead & (state.lanes[:, AWAITED] >= 0)).tolist():
+        for frame in end_chain(state, lane):
+            _lose_frame(state, frame)
     for pipe in range(len(ground.card)):
         _lose_frames(system, state, pipe, dead)
 
@@ -148,11 +153,7 @@ def _lose_frames(system: System, state: State, pipe: int, dead: np.ndarray) -> N
     for _ in range(int(state.lists[number, COUNT])):
         following = int(state.rows[frame, NEXT])
         if dead[state.rows[frame, LANE]]:
-            row = frame
-            for _ in range(int(state.rows[frame, SIZE])):
-                behind = int(state.rows[row, AFTER])
-                _lose_row(state, row)
-                row = behind
+            _lose_frame(state, frame)
         else:
             kept.append(frame)
         frame = following
@@ -164,6 +165,14 @@ def _lose_frames(system: System, state: State, pipe: int, dead: np.ndarray) -> N
         state.lists[number, HEAD], state.lists[number, TAIL] = kept[0], kept[-1]
     exit_at = float(state.times[kept[0], EXIT]) if kept else np.inf
     change_clock(state.clocks, PIPES + pipe, exit_at)
+
+
+def _lose_frame(state: State, frame: int) -> None:
+    row = frame
+    for _ in range(int(state.rows[frame, SIZE])):
+        behind = int(state.rows[row, AFTER])
+        _lose_row(state, row)
+        row = behind
 
 
 def _lose_row(state: State, row: int) -> None:

@@ -2,7 +2,8 @@
 
 A *pipe* is a network card with the way to machines at one distance, a link, or the short way inside a machine. The time
 at which something leaves a pipe is known when it enters, so that only the first in each pipe has to be watched. Tuples
-leave in the order in which they entered; where delays vary, those of one lane do. A *way* is a sequence of pipes.
+leave in the order in which they entered; where delays vary, those of one lane do, and a lane keeps its order when
+its way changes (`chains`). A *way* is a sequence of pipes.
 """
 
 import math

@@ -3,12 +3,15 @@
 import numpy as np
 
 from penstock.model.kernel import lean
+from penstock.sim.events.chains import behind_in_chain, join_chain
 from penstock.sim.events.clocks import set_clock
 from penstock.sim.events.ground import Ground
 from penstock.sim.events.state import (
     AFTER,
     ARRIVED,
+    AWAITED,
     BACKLOG,
+    CAME,
     COUNT,
     CREDITS,
     EXIT,
@@ -75,12 +78,30 @@ def leave_pipe(system: System, ground: Ground, state: State, pipe: int, now: flo
         rows[frame, STEP] += 1
         enter_pipe(system, ground, state, frame, onward, now)
         return
+    lane = rows[frame, LANE]
+    task, awaited = system.target[lane], state.lanes[lane, AWAITED]
+    if awaited >= 0 and awaited != frame:  # others of its lane are still on the way that was theirs before a move
+        rows[frame, STEP] = CAME
+        return
+    for _ in range(len(rows)):
+        _deliver(state, task, frame, now)
+        if awaited < 0:
+            break
+        frame = behind_in_chain(state, lane, frame)
+        if frame < 0:
+            break
+    note(state.kicked, ground.slot[task])
+
+
+@lean
+def _deliver(state: State, task: int, frame: int, now: float) -> None:
+    """Let the tuples of a frame wait before their task."""
+    rows, times, lists = state.rows, state.times, state.lists
     sent, row = times[frame, SENT], frame
     for _ in range(rows[frame, SIZE]):
         times[row, SENT] = sent
         times[row, ARRIVED] = now
         row = rows[row, AFTER]
-    task = system.target[rows[frame, LANE]]
     if lists[task, COUNT] == 0:
         lists[task, HEAD] = frame
         state.task[task, FIRST_ARRIVAL] = now
@@ -88,7 +109,6 @@ def leave_pipe(system: System, ground: Ground, state: State, pipe: int, now: flo
         rows[lists[task, TAIL], AFTER] = frame
     lists[task, TAIL] = rows[frame, LAST]
     lists[task, COUNT] += rows[frame, SIZE]
-    note(state.kicked, ground.slot[task])
 
 
 @lean
@@ -189,6 +209,7 @@ def send(system: System, ground: Ground, state: State, lane: int, now: float) ->
     rows[frame, SIZE] = amount
     rows[frame, STEP] = step
     state.times[frame, SENT] = now
+    join_chain(state, lane, frame)
     enter_pipe(system, ground, state, frame, ground.pipes[step], now)
 
 

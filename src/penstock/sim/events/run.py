@@ -12,6 +12,7 @@ from penstock.model.placement import Hop
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats, task_names
 from penstock.sim.events import loop
+from penstock.sim.events.chains import make_chains
 from penstock.sim.events.dues import Sources
 from penstock.sim.events.failures import bring_back, change_clock, take_down
 from penstock.sim.events.ground import Ground, Ways, build_ground, first_turns
@@ -129,8 +130,8 @@ class TwinRun:
     def move(self, moves: Mapping[int, int]) -> None:
         """Move tasks to other slots: {task: slot}.
 
-        What waits before a task goes with it. One that comes to another process stands still for the costs' `move_s`;
-        the tuple that it has in service ends where it is.
+        What waits before a task goes with it, and nothing overtakes what is on its way to it. One that comes to another
+        process stands still for the costs' `move_s`; the tuple that it has in service ends where it is.
         """
         slots = list(self.slots)
         for task, slot in moves.items():
@@ -144,6 +145,7 @@ class TwinRun:
             slots[task] = slot
         was = self._ground
         self._ground = self._built(slots)
+        make_chains(self._system, self._state, was, self._ground)
         process, machine = self._instance.slots.process, self._instance.slots.machine
         names, places = task_names(self._instance.topology), self._instance.cluster.slot_names
         for moved in np.flatnonzero(was.slot != self._ground.slot).tolist():

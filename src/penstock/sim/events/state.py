@@ -17,6 +17,7 @@ from penstock.sim.events.ground import Ground
 from penstock.sim.events.system import Small, System
 
 NONE = -1
+CAME = -1  # in place of where on its way a frame is: at its task, where it waits for those before it
 
 EMITTED, SENT, ARRIVED, EXIT = range(4)
 """Times of a tuple: put into the out-queue; left it; came to the in-queue, of a source tuple: was due; leaves the
@@ -36,8 +37,9 @@ whether a part of it was lost; the next free one."""
 HEAD, TAIL, COUNT = range(3)
 """Of a list."""
 
-CREDITS, CONSUMED, TAKEN = range(3)
-"""Of a lane: tuples that it may send; those processed that no credit has been given for; those taken up."""
+CREDITS, CONSUMED, TAKEN, AWAITED, LATEST = range(5)
+"""Of a lane: tuples that it may send; those processed that no credit has been given for; those taken up; the first and
+the last frame of its chain (`chains`), NONE where it has none."""
 
 BACKLOG, TURN, ONE, OTHER = range(4)
 """Of an out-queue: tuples that wait; whose turn it is; the lanes of the first one's key, while it waits for them."""
@@ -74,7 +76,7 @@ class State(NamedTuple):
     due: Floats  # [R]
     roots: Small  # [R, 5]
     lists: Small  # [T + Q + E + L, 3] in-queues, out-queues (not bound), lanes, pipes (of frames)
-    lanes: Longs  # [E, 3]
+    lanes: Longs  # [E, 5]
     transfer: Floats  # [E] s from out-queue to being taken up, of what was
     queues: Longs  # [Q, 4]
     carried: Floats  # [Q] fractions of tuples carried over
@@ -115,8 +117,9 @@ def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Gen
     rows = max(rows, 4 * system.most)
     lists = np.full((tasks + queues + lanes + pipes, 3), NONE, dtype=np.int32)
     lists[:, COUNT] = 0
-    lane = np.zeros((lanes, 3), dtype=np.int64)
+    lane = np.zeros((lanes, 5), dtype=np.int64)
     lane[:, CREDITS] = system.window
+    lane[:, AWAITED] = lane[:, LATEST] = NONE
     queue = np.zeros((queues, 4), dtype=np.int64)
     queue[:, TURN] = turns
     queue[:, ONE] = NONE
