@@ -5,7 +5,7 @@ import pytest
 from penstock.runtime.checkpointing import RETRY_S
 from penstock.runtime.controller import Controller
 from penstock.runtime.messages import commands, tellings
-from tests.runtime.test_controller import moving, of_kind, register, running
+from tests.runtime.controllers import moving, of_kind, register, running
 
 
 def begun(one: Controller) -> list[int]:

@@ -1,116 +1,21 @@
-"""The controller alone: who may register, what ends a run, what it does when something does not come."""
+"""The controller alone: who may register, what ends a run, what is recorded of it."""
 
 import math
-from typing import Any
 
 import pytest
 
-from penstock.api.dataflow import Dataflow
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.telemetry import REQUIRED, RecordKind
-from penstock.runtime.controller import Controller
-from penstock.runtime.layout import Layout
 from penstock.runtime.messages import commands, tellings
-from penstock.runtime.operations import MOVE_S, PREPARE_S, CannotMove, Operation
-from penstock.runtime.recovery import FRUITLESS
-from penstock.runtime.terms import Site, Terms, check_placement
-from penstock.testing import Captured, MemoryDisk
-from tests.runtime.flows import Given
-
-LAYOUT_TASKS = ("numbers[0]", "same[0]", "same[1]", "out[0]")
-
-
-def layout() -> Layout:
-    flow = Dataflow("small")
-    numbers = flow.source("numbers", Given(range(5)), gives=int)
-    same = flow.map("same", int, numbers, parallelism=2)
-    flow.sink("out", Captured([]), same)
-    return Layout(flow)
-
-
-class Prompt(Controller):
-    """A controller whose disk does everything at once."""
-
-    def __init__(self, **terms: Any) -> None:
-        sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(2))
-        placement = ("w0/0", "w0/0", "w1/0", "w1/0")
-        super().__init__(
-            layout(), Terms("r", sites, placement, telemetry="kept", checkpoints="checkpoints", **terms), 0.0
-        )
-        self.disk = MemoryDisk()
-
-    def store(self) -> None:
-        while self.storing:
-            job = self.storing.pop(0)
-            job.then(*job.run(self.disk), self.now)
-
-    def told(self, worker: int, message: tellings.Telling, now: float) -> None:
-        super().told(worker, message, now)
-        self.store()
-
-    def register(self, message: tellings.Register, now: float) -> int | None:
-        number = super().register(message, now)
-        self.store()
-        return number
-
-    def lost(self, worker: int, reason: str, now: float) -> None:
-        super().lost(worker, reason, now)
-        self.store()
-
-    def gone(self, worker: int, now: float) -> None:
-        super().gone(worker, now)
-        self.store()
-
-    def tick(self, now: float) -> None:
-        super().tick(now)
-        self.store()
-
-
-class Many(Prompt):
-    """Workers without number, of which one has all the tasks but the last."""
-
-    def __init__(self, workers: int) -> None:
-        sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(workers))
-        Controller.__init__(self, layout(), Terms("r", sites, tuple(f"w{n}/0" for n in range(4))), 0.0)
-        self.disk = MemoryDisk()
-        for number in range(workers):
-            register(self, f"w{number}")
-        for number in range(workers):
-            self.told(number, tellings.Ready(self.epoch), 1.0)
-
-
-def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
-    """Have a checkpoint come to its end; the disk is full after some workers have written."""
-    one.operations.checkpoint(one.now)
-    for worker in range(2):
-        file = f"w{worker}.e{one.epoch}"
-        one.disk.write(f"checkpoints/{number:06}/{file}", [])
-        one.disk.full = "checkpoints" if worker >= full_after else ""
-        entries = tuple(tellings.Entry(task, 0, 0, 0, False, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-        one.told(worker, tellings.Saved(one.epoch, number, file, 0, entries), one.now)
-
-
-def controller(**terms: Any) -> Prompt:
-    return Prompt(**terms)
-
-
-def register(one: Controller, name: str, now: float = 0.0) -> int | None:
-    return one.register(tellings.Register(name, "host", 1, 42), now)
-
-
-def running(**terms: Any) -> Prompt:
-    one = controller(**terms)
-    for name in ("w0", "w1"):
-        register(one, name)
-    for number in range(2):
-        one.told(number, tellings.Ready(one.epoch), 1.0)
-    assert one.phase == "running"
-    one.out.clear()
-    return one
-
-
-def of_kind(one: Controller, kind: type) -> list[tuple[int, Any]]:
-    return [(number, command) for number, command in one.out if isinstance(command, kind)]
+from penstock.runtime.terms import Site, check_placement
+from tests.runtime.controllers import (
+    controller,
+    layout,
+    of_kind,
+    register,
+    running,
+    saved,
+)
 
 
 def test_tells_every_worker_its_tasks_once_all_are_there_and_begins_once_all_are_ready() -> None:
@@ -155,103 +60,6 @@ def test_says_which_workers_were_not_ready() -> None:
     one.told(1, tellings.Ready(1), 1.0)
     one.tick(10.5)
     assert one.error.startswith("workers w0 did not start")
-
-
-def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
-    one = running()
-    one.lost(1, "connection reset", 5.0)
-    assert one.phase == "recovering"
-    machines = {machine.name: machine.alive for machine in one.status(5.0).machines}
-    assert machines == {"w0": True, "w1": False}
-    one.gone(1, 5.0)
-    assert not of_kind(one, commands.Assign)
-    assert register(one, "w1", 5.5) == 1
-    assert [(number, assign.epoch, assign.incarnation) for number, assign in of_kind(one, commands.Assign)] == [
-        (0, 2, 1),
-        (1, 2, 3),
-    ]
-    one.told(0, tellings.Ready(2), 5.6)
-    assert one.phase == "recovering"
-    one.told(1, tellings.Ready(2), 5.7)
-    assert one.phase == "running"
-    assert one.recovery.times == [pytest.approx(0.7)]
-
-
-def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_when_it_returns() -> None:
-    one = running(replace_s=3.0)
-    one.lost(1, "connection reset", 5.0)
-    one.gone(1, 5.0)
-    one.tick(7.9)
-    assert not of_kind(one, commands.Assign)
-    one.tick(8.0)
-    assert one.placement == ["w0/0"] * 4
-    assert one.standing.wanted == ["w0/0", "w0/0", "w1/0", "w1/0"]
-    one.told(0, tellings.Ready(2), 8.1)
-    assert one.phase == "running"
-    one.out.clear()
-    assert register(one, "w1", 9.0) == 1
-    (_, assign), *others = of_kind(one, commands.Assign)
-    assert (assign.epoch, assign.worker, others) == (2, 1, [])
-    one.told(1, tellings.Ready(2), 9.1)
-    assert [number for number, _ in of_kind(one, commands.Peers)] == [0]
-    assert [number for number, _ in of_kind(one, commands.Go)] == [1]
-    one.tick(10.2)
-    assert [(number, prepare.task) for number, prepare in of_kind(one, commands.Prepare)] == [(0, 2)]
-
-
-def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() -> None:
-    one = running(replace_s=1.0, lease_s=3.0)
-    one.told(1, tellings.Pong(0, 0.0), 5.0)
-    one.lost(1, "connection reset", 5.5)
-    one.tick(7.9)
-    assert not of_kind(one, commands.Assign)
-    one.tick(8.0)
-    assert [number for number, _ in of_kind(one, commands.Assign)] == [0]
-
-
-def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() -> None:
-    one = running(silent_s=5.0)
-    for half_seconds in range(1, 13):
-        one.told(0, tellings.Pong(0, 0.0), half_seconds / 2)
-        one.tick(half_seconds / 2)
-    assert one.phase == "running"
-    one.tick(6.1)
-    assert (one.phase, one.hung_up) == ("recovering", [1])
-    one.told(1, tellings.Failure(1, "same", 0, "", "late", ""), 6.2)
-    assert one.phase == "recovering"
-
-
-def test_a_controller_that_stood_still_itself_holds_that_against_nobody() -> None:
-    one = running(silent_s=5.0)
-    one.tick(2.0)
-    one.tick(100.0)
-    assert one.phase == "running"
-
-
-def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
-    one = running()
-    one.told(0, tellings.Lost(1, 1, "reset"), 5.0)
-    assert (one.phase, one.epoch) == ("recovering", 2)
-    assert one.lines[-1].text == (
-        "worker 'w0' has lost its connection to 'w1' (pid 42 on host): reset; "
-        "going back to the beginning, as there is no checkpoint yet"
-    )
-
-
-def test_a_rule_that_a_worker_finds_broken_begins_a_new_epoch() -> None:
-    one = running()
-    one.told(0, tellings.Failure(1, "same", 1, "", "a gap", "", False), 5.0)
-    assert (one.phase, one.epoch) == ("recovering", 2)
-
-
-def test_a_worker_that_keeps_failing_ends_the_run() -> None:
-    one = running()
-    for _ in range(FRUITLESS + 1):
-        one.told(0, tellings.Failure(one.epoch, "same", 1, "", "a gap", "", False), 5.0)
-        one.told(0, tellings.Ready(one.epoch), 5.0)
-        one.told(1, tellings.Ready(one.epoch), 5.0)
-    assert one.phase == "failed"
-    assert "given up after" in one.error
 
 
 def test_a_worker_that_keeps_dying_before_the_start_ends_the_run() -> None:
@@ -310,11 +118,6 @@ def test_stops_when_every_task_has_ended() -> None:
     assert one.wakeup() == math.inf
 
 
-def saved(one: Controller, worker: int, number: int, ended: bool) -> None:
-    entries = tuple(tellings.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-    one.told(worker, tellings.Saved(1, number, f"w{worker}.e1", 0, entries), 3.0)
-
-
 @pytest.mark.parametrize("seen", [False, True])
 def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(seen: bool) -> None:
     one = running(checkpoint_s=1.0)
@@ -336,159 +139,10 @@ def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(see
     assert begun == ([1] if seen else [1, 2])
 
 
-def test_a_checkpoint_that_is_due_twice_while_a_task_moves_is_taken_once() -> None:
-    one = running()
-    moving(one, (1, "w1/0"))
-    one.operations.checkpoint(2.0)
-    one.operations.checkpoint(2.0)
-    one.told(0, tellings.Prepared(1, 1, "it cannot"), 2.0)
-    assert len(of_kind(one, commands.Checkpoint)) == 2  # one for each worker
-    for worker in range(2):
-        saved(one, worker, 1, False)
-    assert len(of_kind(one, commands.Checkpoint)) == 2
-
-
 def test_a_drain_before_the_start_stops() -> None:
     one = controller()
     one.drain(1.0)
     assert one.phase == "stopped"
-
-
-def moving(one: Controller, *moves: tuple[int, str]) -> list[Operation]:
-    ended: list[Operation] = []
-    one.operations.request(moves, "move", ended.append)
-    return ended
-
-
-def test_moves_a_task_once_its_host_says_that_it_can() -> None:
-    one = running()
-    ended = moving(one, (1, "w1/0"))
-    assert of_kind(one, commands.Prepare) == [(0, commands.Prepare(1, 1, 1))]
-    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
-    assert [number for number, _ in of_kind(one, commands.Move)] == [0, 1]
-    one.told(1, tellings.Moved(1, 1, 2.25, 2.5), 3.0)
-    assert one.placement[1] == "w1/0"
-    assert [(done.task, done.before, done.after, done.seconds) for done in ended[0].done] == [
-        ("same[0]", "w0/0", "w1/0", 0.25)
-    ]
-
-
-def test_gives_up_a_move_that_is_not_answered() -> None:
-    one = running()
-    ended = moving(one, (1, "w1/0"))
-    one.tick(PREPARE_S + 2.0)
-    assert "same[0] did not answer in 5 s" in str(ended[0].error)
-    assert of_kind(one, commands.Release) == [(0, commands.Release(1, 1, 1))]
-    one.told(0, tellings.Prepared(1, 1, ""), 9.0)
-    assert not of_kind(one, commands.Move)
-
-
-def test_a_task_that_does_not_arrive_in_time_sends_all_back_to_a_checkpoint() -> None:
-    one = running()
-    ended = moving(one, (1, "w1/0"), (2, "w0/0"))
-    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
-    one.tick(2.0 + MOVE_S + 1.0)
-    assert "same[0] was still on its way after 30 s" in str(ended[0].error)
-    assert (one.phase, one.epoch) == ("recovering", 2)
-    assert one.placement == ["w0/0", "w0/0", "w1/0", "w1/0"]
-
-
-def test_many_workers_lost_at_once_are_one_recovery() -> None:
-    one = Many(FRUITLESS + 5)
-    for number in range(FRUITLESS + 4):
-        one.lost(number, "its machine was lost", 5.0)
-        one.gone(number, 5.0)
-    assert one.phase == "recovering"
-
-
-def test_a_checkpoint_that_only_one_worker_cannot_read_stays_and_the_worker_goes() -> None:
-    one = running()
-    save_all(one, 1)
-    assert one.checkpointing.latest is not None
-    one.lost(1, "connection reset", 5.0)
-    one.gone(1, 5.0)
-    register(one, "w1", 5.1)
-    one.told(1, tellings.Unusable(2, 1, "stale file handle"), 5.2)
-    assert one.checkpointing.latest.number == 1
-    assert one.hung_up == [1]
-    assert "cannot read checkpoint 1, which is whole: stale file handle" in one.recovery.reason
-
-
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_none_at_all_ends_the_run() -> None:
-    one = running()
-    save_all(one, 1)
-    save_all(one, 2)
-    one.disk.replace("checkpoints/000002/manifest.json", b"torn")
-    one.told(1, tellings.Failure(1, "", -1, "", "a gap", "", False), 5.0)
-    one.told(1, tellings.Unusable(one.epoch, 2, "damaged"), 5.2)
-    assert [manifest.number for manifest in one.checkpointing.complete] == [1]
-    assert any("falling back to 1" in line.text for line in one.lines)
-    one.disk.replace("checkpoints/000001/manifest.json", b"torn")
-    one.tick(10.0)
-    one.told(1, tellings.Unusable(one.epoch, 1, "damaged"), 10.2)
-    assert one.phase == "failed"
-    assert "there is none before it" in one.error
-
-
-def test_a_manifest_that_was_told_to_have_failed_does_not_count_later() -> None:
-    one = running()
-    one.disk.torn_share = 1.0  # it is there, though that is not known
-    save_all(one, 1, full_after=1)
-    assert one.checkpointing.latest is None
-    assert "manifest.json" not in one.disk.listed("checkpoints/000001")
-    assert one.status(5.0).warnings
-
-
-def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() -> None:
-    one = running()
-    first, second = moving(one, (1, "w1/0"), (2, "w0/0")), moving(one, (3, "w0/0"))
-    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
-    one.drain(2.5)
-    assert "the application is ending" in str(second[0].error)
-    assert not first
-    one.told(1, tellings.Moved(1, 1, 2.0, 3.0), 3.0)
-    assert one.placement[1] == "w1/0"
-    assert len(first[0].done) == 1
-    assert "the application is ending" in str(first[0].error)
-
-
-def test_a_drain_lets_a_task_go_on_that_was_asked_to_move() -> None:
-    one = running()
-    ended = moving(one, (1, "w1/0"))
-    one.drain(2.5)
-    assert "the application is ending" in str(ended[0].error)
-    assert of_kind(one, commands.Release) == [(0, commands.Release(1, 1, 1))]
-    said = [type(command) for _, command in one.out]
-    assert said.index(commands.Release) < said.index(commands.Drain)
-
-
-def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> None:
-    one = running()
-    moving(one, (1, "w1/0"))
-    route = ("numbers->same", "w0", "w1", ("w0-w1",))
-    one.operations.request([(1, "w1/0")], "apply", lambda _: None, (route,))
-    assert not of_kind(one, commands.Routes)
-    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
-    one.told(1, tellings.Moved(1, 1, 2.0, 2.5), 3.0)
-    assert of_kind(one, commands.Routes) == [(number, commands.Routes(1, (route,))) for number in (0, 1)]
-
-
-def test_an_operation_asked_for_at_the_end_of_another_begins_once() -> None:
-    one = running()
-    again: list[Operation] = []
-    one.operations.request([(1, "w1/0")], "move", lambda _: one.operations.request([(1, "w0/0")], "back", again.append))
-    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
-    one.told(1, tellings.Moved(1, 1, 2.0, 2.0), 2.1)
-    assert len(of_kind(one, commands.Prepare)) == 2
-    one.told(1, tellings.Prepared(1, 2, ""), 2.2)
-    one.told(0, tellings.Moved(1, 2, 2.2, 2.2), 2.3)
-    assert [outcome.after for outcome in again[0].done] == ["w0/0"]
-
-
-def test_refuses_to_move_what_does_not_run() -> None:
-    ended = moving(controller(), (1, "w1/0"))
-    assert isinstance(ended[0].error, CannotMove)
-    assert str(ended[0].error) == "move: the application is starting; only a running one can be changed"
 
 
 def test_tells_a_source_how_far_its_tuples_have_come() -> None:

@@ -1,0 +1,105 @@
+"""Controllers that tests drive by hand: what a worker would say is told to them, what they command is read."""
+
+from typing import Any
+
+from penstock.api.dataflow import Dataflow
+from penstock.runtime.controller import Controller
+from penstock.runtime.layout import Layout
+from penstock.runtime.messages import tellings
+from penstock.runtime.operations import Operation
+from penstock.runtime.terms import Site, Terms
+from penstock.testing import Captured, MemoryDisk
+from tests.runtime.flows import Given
+
+
+def layout() -> Layout:
+    flow = Dataflow("small")
+    numbers = flow.source("numbers", Given(range(5)), gives=int)
+    same = flow.map("same", int, numbers, parallelism=2)
+    flow.sink("out", Captured([]), same)
+    return Layout(flow)
+
+
+class Prompt(Controller):
+    """A controller whose disk does everything at once."""
+
+    def __init__(self, **terms: Any) -> None:
+        sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(2))
+        placement = ("w0/0", "w0/0", "w1/0", "w1/0")
+        super().__init__(
+            layout(), Terms("r", sites, placement, telemetry="kept", checkpoints="checkpoints", **terms), 0.0
+        )
+        self.disk = MemoryDisk()
+
+    def store(self) -> None:
+        while self.storing:
+            job = self.storing.pop(0)
+            job.then(*job.run(self.disk), self.now)
+
+    def told(self, worker: int, message: tellings.Telling, now: float) -> None:
+        super().told(worker, message, now)
+        self.store()
+
+    def register(self, message: tellings.Register, now: float) -> int | None:
+        number = super().register(message, now)
+        self.store()
+        return number
+
+    def lost(self, worker: int, reason: str, now: float) -> None:
+        super().lost(worker, reason, now)
+        self.store()
+
+    def gone(self, worker: int, now: float) -> None:
+        super().gone(worker, now)
+        self.store()
+
+    def tick(self, now: float) -> None:
+        super().tick(now)
+        self.store()
+
+
+class Many(Prompt):
+    """Workers without number, of which one has all the tasks but the last."""
+
+    def __init__(self, workers: int) -> None:
+        sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(workers))
+        Controller.__init__(self, layout(), Terms("r", sites, tuple(f"w{n}/0" for n in range(4))), 0.0)
+        self.disk = MemoryDisk()
+        for number in range(workers):
+            register(self, f"w{number}")
+        for number in range(workers):
+            self.told(number, tellings.Ready(self.epoch), 1.0)
+
+
+def controller(**terms: Any) -> Prompt:
+    return Prompt(**terms)
+
+
+def register(one: Controller, name: str, now: float = 0.0) -> int | None:
+    return one.register(tellings.Register(name, "host", 1, 42), now)
+
+
+def running(**terms: Any) -> Prompt:
+    one = controller(**terms)
+    for name in ("w0", "w1"):
+        register(one, name)
+    for number in range(2):
+        one.told(number, tellings.Ready(one.epoch), 1.0)
+    assert one.phase == "running"
+    one.out.clear()
+    return one
+
+
+def of_kind(one: Controller, kind: type) -> list[tuple[int, Any]]:
+    return [(number, command) for number, command in one.out if isinstance(command, kind)]
+
+
+def saved(one: Controller, worker: int, number: int, ended: bool) -> None:
+    entries = tuple(tellings.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+    one.told(worker, tellings.Saved(1, number, f"w{worker}.e1", 0, entries), 3.0)
+
+
+def moving(one: Controller, *moves: tuple[int, str]) -> list[Operation]:
+    ended: list[Operation] = []
+    one.operations.request(moves, "move", ended.append)
+    return ended

@@ -1,0 +1,102 @@
+"""The controller alone: moves, and what comes between them."""
+
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.operations import MOVE_S, PREPARE_S, CannotMove, Operation
+from tests.runtime.controllers import controller, moving, of_kind, running, saved
+
+
+def test_a_checkpoint_that_is_due_twice_while_a_task_moves_is_taken_once() -> None:
+    one = running()
+    moving(one, (1, "w1/0"))
+    one.operations.checkpoint(2.0)
+    one.operations.checkpoint(2.0)
+    one.told(0, tellings.Prepared(1, 1, "it cannot"), 2.0)
+    assert len(of_kind(one, commands.Checkpoint)) == 2  # one for each worker
+    for worker in range(2):
+        saved(one, worker, 1, False)
+    assert len(of_kind(one, commands.Checkpoint)) == 2
+
+
+def test_moves_a_task_once_its_host_says_that_it_can() -> None:
+    one = running()
+    ended = moving(one, (1, "w1/0"))
+    assert of_kind(one, commands.Prepare) == [(0, commands.Prepare(1, 1, 1))]
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
+    assert [number for number, _ in of_kind(one, commands.Move)] == [0, 1]
+    one.told(1, tellings.Moved(1, 1, 2.25, 2.5), 3.0)
+    assert one.placement[1] == "w1/0"
+    assert [(done.task, done.before, done.after, done.seconds) for done in ended[0].done] == [
+        ("same[0]", "w0/0", "w1/0", 0.25)
+    ]
+
+
+def test_gives_up_a_move_that_is_not_answered() -> None:
+    one = running()
+    ended = moving(one, (1, "w1/0"))
+    one.tick(PREPARE_S + 2.0)
+    assert "same[0] did not answer in 5 s" in str(ended[0].error)
+    assert of_kind(one, commands.Release) == [(0, commands.Release(1, 1, 1))]
+    one.told(0, tellings.Prepared(1, 1, ""), 9.0)
+    assert not of_kind(one, commands.Move)
+
+
+def test_a_task_that_does_not_arrive_in_time_sends_all_back_to_a_checkpoint() -> None:
+    one = running()
+    ended = moving(one, (1, "w1/0"), (2, "w0/0"))
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
+    one.tick(2.0 + MOVE_S + 1.0)
+    assert "same[0] was still on its way after 30 s" in str(ended[0].error)
+    assert (one.phase, one.epoch) == ("recovering", 2)
+    assert one.placement == ["w0/0", "w0/0", "w1/0", "w1/0"]
+
+
+def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() -> None:
+    one = running()
+    first, second = moving(one, (1, "w1/0"), (2, "w0/0")), moving(one, (3, "w0/0"))
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
+    one.drain(2.5)
+    assert "the application is ending" in str(second[0].error)
+    assert not first
+    one.told(1, tellings.Moved(1, 1, 2.0, 3.0), 3.0)
+    assert one.placement[1] == "w1/0"
+    assert len(first[0].done) == 1
+    assert "the application is ending" in str(first[0].error)
+
+
+def test_a_drain_lets_a_task_go_on_that_was_asked_to_move() -> None:
+    one = running()
+    ended = moving(one, (1, "w1/0"))
+    one.drain(2.5)
+    assert "the application is ending" in str(ended[0].error)
+    assert of_kind(one, commands.Release) == [(0, commands.Release(1, 1, 1))]
+    said = [type(command) for _, command in one.out]
+    assert said.index(commands.Release) < said.index(commands.Drain)
+
+
+def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> None:
+    one = running()
+    moving(one, (1, "w1/0"))
+    route = ("numbers->same", "w0", "w1", ("w0-w1",))
+    one.operations.request([(1, "w1/0")], "apply", lambda _: None, (route,))
+    assert not of_kind(one, commands.Routes)
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
+    one.told(1, tellings.Moved(1, 1, 2.0, 2.5), 3.0)
+    assert of_kind(one, commands.Routes) == [(number, commands.Routes(1, (route,))) for number in (0, 1)]
+
+
+def test_an_operation_asked_for_at_the_end_of_another_begins_once() -> None:
+    one = running()
+    again: list[Operation] = []
+    one.operations.request([(1, "w1/0")], "move", lambda _: one.operations.request([(1, "w0/0")], "back", again.append))
+    one.told(0, tellings.Prepared(1, 1, ""), 2.0)
+    one.told(1, tellings.Moved(1, 1, 2.0, 2.0), 2.1)
+    assert len(of_kind(one, commands.Prepare)) == 2
+    one.told(1, tellings.Prepared(1, 2, ""), 2.2)
+    one.told(0, tellings.Moved(1, 2, 2.2, 2.2), 2.3)
+    assert [outcome.after for outcome in again[0].done] == ["w0/0"]
+
+
+def test_refuses_to_move_what_does_not_run() -> None:
+    ended = moving(controller(), (1, "w1/0"))
+    assert isinstance(ended[0].error, CannotMove)
+    assert str(ended[0].error) == "move: the application is starting; only a running one can be changed"

@@ -1,0 +1,167 @@
+"""The controller alone: what it does when workers are lost, and which checkpoints it goes back to."""
+
+import pytest
+
+from penstock.runtime.messages import commands, tellings
+from penstock.runtime.recovery import FRUITLESS
+from tests.runtime.controllers import (
+    Many,
+    Prompt,
+    of_kind,
+    register,
+    running,
+)
+
+
+def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
+    """Have a checkpoint come to its end; the disk is full after some workers have written."""
+    one.operations.checkpoint(one.now)
+    for worker in range(2):
+        file = f"w{worker}.e{one.epoch}"
+        one.disk.write(f"checkpoints/{number:06}/{file}", [])
+        one.disk.full = "checkpoints" if worker >= full_after else ""
+        entries = tuple(tellings.Entry(task, 0, 0, 0, False, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+        one.told(worker, tellings.Saved(one.epoch, number, file, 0, entries), one.now)
+
+
+def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
+    one = running()
+    one.lost(1, "connection reset", 5.0)
+    assert one.phase == "recovering"
+    machines = {machine.name: machine.alive for machine in one.status(5.0).machines}
+    assert machines == {"w0": True, "w1": False}
+    one.gone(1, 5.0)
+    assert not of_kind(one, commands.Assign)
+    assert register(one, "w1", 5.5) == 1
+    assert [(number, assign.epoch, assign.incarnation) for number, assign in of_kind(one, commands.Assign)] == [
+        (0, 2, 1),
+        (1, 2, 3),
+    ]
+    one.told(0, tellings.Ready(2), 5.6)
+    assert one.phase == "recovering"
+    one.told(1, tellings.Ready(2), 5.7)
+    assert one.phase == "running"
+    assert one.recovery.times == [pytest.approx(0.7)]
+
+
+def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_when_it_returns() -> None:
+    one = running(replace_s=3.0)
+    one.lost(1, "connection reset", 5.0)
+    one.gone(1, 5.0)
+    one.tick(7.9)
+    assert not of_kind(one, commands.Assign)
+    one.tick(8.0)
+    assert one.placement == ["w0/0"] * 4
+    assert one.standing.wanted == ["w0/0", "w0/0", "w1/0", "w1/0"]
+    one.told(0, tellings.Ready(2), 8.1)
+    assert one.phase == "running"
+    one.out.clear()
+    assert register(one, "w1", 9.0) == 1
+    (_, assign), *others = of_kind(one, commands.Assign)
+    assert (assign.epoch, assign.worker, others) == (2, 1, [])
+    one.told(1, tellings.Ready(2), 9.1)
+    assert [number for number, _ in of_kind(one, commands.Peers)] == [0]
+    assert [number for number, _ in of_kind(one, commands.Go)] == [1]
+    one.tick(10.2)
+    assert [(number, prepare.task) for number, prepare in of_kind(one, commands.Prepare)] == [(0, 2)]
+
+
+def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() -> None:
+    one = running(replace_s=1.0, lease_s=3.0)
+    one.told(1, tellings.Pong(0, 0.0), 5.0)
+    one.lost(1, "connection reset", 5.5)
+    one.tick(7.9)
+    assert not of_kind(one, commands.Assign)
+    one.tick(8.0)
+    assert [number for number, _ in of_kind(one, commands.Assign)] == [0]
+
+
+def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() -> None:
+    one = running(silent_s=5.0)
+    for half_seconds in range(1, 13):
+        one.told(0, tellings.Pong(0, 0.0), half_seconds / 2)
+        one.tick(half_seconds / 2)
+    assert one.phase == "running"
+    one.tick(6.1)
+    assert (one.phase, one.hung_up) == ("recovering", [1])
+    one.told(1, tellings.Failure(1, "same", 0, "", "late", ""), 6.2)
+    assert one.phase == "recovering"
+
+
+def test_a_controller_that_stood_still_itself_holds_that_against_nobody() -> None:
+    one = running(silent_s=5.0)
+    one.tick(2.0)
+    one.tick(100.0)
+    assert one.phase == "running"
+
+
+def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
+    one = running()
+    one.told(0, tellings.Lost(1, 1, "reset"), 5.0)
+    assert (one.phase, one.epoch) == ("recovering", 2)
+    assert one.lines[-1].text == (
+        "worker 'w0' has lost its connection to 'w1' (pid 42 on host): reset; "
+        "going back to the beginning, as there is no checkpoint yet"
+    )
+
+
+def test_a_rule_that_a_worker_finds_broken_begins_a_new_epoch() -> None:
+    one = running()
+    one.told(0, tellings.Failure(1, "same", 1, "", "a gap", "", False), 5.0)
+    assert (one.phase, one.epoch) == ("recovering", 2)
+
+
+def test_a_worker_that_keeps_failing_ends_the_run() -> None:
+    one = running()
+    for _ in range(FRUITLESS + 1):
+        one.told(0, tellings.Failure(one.epoch, "same", 1, "", "a gap", "", False), 5.0)
+        one.told(0, tellings.Ready(one.epoch), 5.0)
+        one.told(1, tellings.Ready(one.epoch), 5.0)
+    assert one.phase == "failed"
+    assert "given up after" in one.error
+
+
+def test_many_workers_lost_at_once_are_one_recovery() -> None:
+    one = Many(FRUITLESS + 5)
+    for number in range(FRUITLESS + 4):
+        one.lost(number, "its machine was lost", 5.0)
+        one.gone(number, 5.0)
+    assert one.phase == "recovering"
+
+
+def test_a_checkpoint_that_only_one_worker_cannot_read_stays_and_the_worker_goes() -> None:
+    one = running()
+    save_all(one, 1)
+    assert one.checkpointing.latest is not None
+    one.lost(1, "connection reset", 5.0)
+    one.gone(1, 5.0)
+    register(one, "w1", 5.1)
+    one.told(1, tellings.Unusable(2, 1, "stale file handle"), 5.2)
+    assert one.checkpointing.latest.number == 1
+    assert one.hung_up == [1]
+    assert "cannot read checkpoint 1, which is whole: stale file handle" in one.recovery.reason
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_none_at_all_ends_the_run() -> None:
+    one = running()
+    save_all(one, 1)
+    save_all(one, 2)
+    one.disk.replace("checkpoints/000002/manifest.json", b"torn")
+    one.told(1, tellings.Failure(1, "", -1, "", "a gap", "", False), 5.0)
+    one.told(1, tellings.Unusable(one.epoch, 2, "damaged"), 5.2)
+    assert [manifest.number for manifest in one.checkpointing.complete] == [1]
+    assert any("falling back to 1" in line.text for line in one.lines)
+    one.disk.replace("checkpoints/000001/manifest.json", b"torn")
+    one.tick(10.0)
+    one.told(1, tellings.Unusable(one.epoch, 1, "damaged"), 10.2)
+    assert one.phase == "failed"
+    assert "there is none before it" in one.error
+
+
+def test_a_manifest_that_was_told_to_have_failed_does_not_count_later() -> None:
+    one = running()
+    one.disk.torn_share = 1.0  # it is there, though that is not known
+    save_all(one, 1, full_after=1)
+    assert one.checkpointing.latest is None
+    assert "manifest.json" not in one.disk.listed("checkpoints/000001")
+    assert one.status(5.0).warnings
