@@ -97,35 +97,54 @@ def start(
     noted: called as soon as a new run has its folder, before anything of it can run; where that raises, none does.
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
     """
-    from penstock.runtime.folder import Setup
-
     refuse_below_one(slots=slots, in_flight=in_flight, window=window)
     refuse_seconds(checkpoint_s)
     check_parts(flow)
     refuse_unwritable(telemetry=telemetry, runs=runs, share=share)
     if resume is None:
         refuse_share(None if share is None else str(share), emulate, master or "local")
-    asked: dict[str, Any] = {"master": master, "policy": policy, "objective": objective, "slots": slots, "seed": seed}
-    asked |= {"in_flight": in_flight, "window": window, "sample_tps": sample_tps, "given": given}
-    asked |= {"checkpoint_s": checkpoint_s, "guarantee": guarantee}
-    asked |= {"share": None if share is None else str(Path(share).absolute())}
-    stated = {name: value for name, value in asked.items() if value is not None}
+    stated = _stated(
+        master=master, policy=policy, objective=objective, slots=slots, seed=seed, in_flight=in_flight, window=window,
+        sample_tps=sample_tps, given=given, checkpoint_s=checkpoint_s, guarantee=guarantee,
+        share=None if share is None else str(Path(share).absolute()),
+    )  # fmt: skip
     change = partial(_changed, flow.application, routing, sending, slot_ms, tell)
     with ExitStack() as stack:
         listener = _listening(listen, stack)
         if resume is None:
-            tuples = change(named_by(plan, TuplePolicies()))
-            limited = changed_limits({}, limits, flow.application)
-            setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples, limits=limited)
-            begun = begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
+            begun = _begin_anew(flow, stated, change, limits, emulate, plan, Path(runs), telemetry, stack)
             if noted is not None:
                 noted(begun.info)
         else:
             refuse_changed(emulate=emulate, seed=seed, telemetry=telemetry)
-            if limits is not None:
-                stated["limits"] = changed_limits({}, limits, flow.application)
+            stated |= _stated(limits=None if limits is None else changed_limits({}, limits, flow.application))
             begun = take_over(flow, resume, Path(runs), stated, plan, change, stack, tell or (lambda _: None))
         return _launch(flow, begun, stack, listener, progress or (lambda _: None))
+
+
+def _stated(**asked: Any) -> dict[str, Any]:
+    """Return what is said of the settings of a run; None says nothing."""
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _begin_anew(
+    flow: Dataflow,
+    stated: dict[str, Any],
+    change: Callable[[TuplePolicies], TuplePolicies],
+    limits: Limits,
+    emulate: Cluster | None,
+    plan: Plan | None,
+    runs: Path,
+    telemetry: Path | str | bool | None,
+    stack: ExitStack,
+) -> Begun:
+    """Make the folder of a new run, with what is stated of it."""
+    from penstock.runtime.folder import Setup
+
+    tuples = change(named_by(plan, TuplePolicies()))
+    limited = changed_limits({}, limits, flow.application)
+    setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples, limits=limited)
+    return begin(flow, setup, emulate, plan, runs, telemetry, stack)
 
 
 def _changed(
