@@ -4,8 +4,8 @@ The tasks of a component are alike but for where they are, so the kernels add up
 receivers: a round takes time in proportion to tasks, not to the edges between them.
 
 Two things make them what they are, both measured: taking an array out of a tuple, or passing one to another function,
-costs as much as a whole round, so the inner loops stand in few long functions that work through a block of placements;
-and indices are unsigned, since numba would test signed ones for being counted from the end.
+costs as much as a whole round, so few functions work through a block of placements, with the steps of a round written
+out (`flow_rounds`); and indices are unsigned, since numba would test signed ones for being counted from the end.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.estimate.flow_rounds import (
+    Indices,
+    feel_receivers,
+    flow_again,
+    flow_down,
+    mean_taken,
+    per_cost,
+    share_out,
+    slow_down,
+    within_machines,
+)
 from penstock.model.kernel import kernel
-from penstock.model.taskgraph import FORWARD, GLOBAL, SPREAD, Bools, Floats, Ints
-
-Indices = NDArray[np.uint64]
+from penstock.model.taskgraph import FORWARD, Bools, Floats, Ints
 
 MAX_ROUNDS = 10_000
 BLOCK = 64  # placements worked through together
@@ -86,7 +95,7 @@ def _from_sources(net: FlowNet, rate: Floats) -> float:
 
 
 @kernel
-def _settle(  # noqa: C901  one function, for speed: see the module's docstring
+def _settle(
     net: FlowNet, placed: NDArray[np.uint64], rates: Floats, received: Floats, takens: Floats, at_sinks: Floats
 ) -> None:
     """Let tuples flow until the sinks' rate no longer rises, for every row of `placed`.
@@ -103,238 +112,42 @@ def _settle(  # noqa: C901  one function, for speed: see the module's docstring
     for row in range(len(placed)):
         where, rate, taken = placed[row], rates[row], takens[row]
         rate[:] = 0.0
-        _per_cost(cpu, where, per_slot)
+        per_cost(cpu, where, per_slot)
         if net.crowded:
-            _per_cost(cpu, slot_machine[where], per_machine)
+            per_cost(cpu, slot_machine[where], per_machine)
         reached = 0.0
         for _ in range(MAX_ROUNDS):
-            # Every slot takes back what its tasks do not use, and shares what is free.
-            for slot in range(slots):
-                gain[slot] = slot_cpu[slot]
-            for task in range(tasks):
-                gain[where[task]] -= rate[task] * cpu[task]
-            for slot in range(slots):
-                gain[slot] *= per_slot[slot]
+            share_out(where, cpu, rate, slot_cpu, per_slot, gain)
             if net.crowded:
-                _within_machines(where, cpu, rate, slot_machine, net.machine_cpu, per_machine, machine_free, gain)
-            # Tuples flow down, every task passing on what it may.
-            for component in range(components):
-                level[component] = 0.0
-            for task in range(tasks):
-                extra[task] = 0.0
-            before, reached = reached, 0.0
-            for component in range(components):
-                inflow = np.inf if source[component] else level[component]
-                all_of_it, slowest = 0.0, np.inf
-                for task in range(first[component], first[component + 1]):
-                    limit = rate[task] + gain[where[task]] + bonus[task]
-                    limit = cap[task] if limit > cap[task] else limit
-                    own = inflow + extra[task]
-                    own = limit if limit < own else own
-                    rate[task] = own
-                    all_of_it += own
-                    slowest = own if own < slowest else slowest
-                total[component], least[component] = all_of_it, slowest
-                if sink[component]:
-                    reached += all_of_it
-                if not even[component]:
-                    for task in range(first[component], first[component + 1]):
-                        inflow = level[component] + extra[task]
-                        taken[task] = rate[task] / inflow if inflow > 0.0 else 1.0
-                for flow in range(start[component], start[component + 1]):
-                    to = first[target[flow]]
-                    if heard[flow] == SPREAD:
-                        level[target[flow]] += all_of_it * share[flow]
-                    elif heard[flow] == GLOBAL:
-                        extra[to] += all_of_it * share[flow]
-                    else:
-                        for task in range(first[component], first[component + 1]):
-                            extra[to + task - first[component]] += rate[task] * share[flow]
+                within_machines(where, cpu, rate, slot_machine, net.machine_cpu, per_machine, machine_free, gain)
+            before = reached
+            reached = flow_down(
+                first, start, target, heard, share, source, sink, even, bonus, cap,
+                where, gain, level, extra, total, least, taken, rate,
+            )  # fmt: skip
             # Back-pressure: all the way up, or one hop, where senders feel what receivers took before these slow down.
             if net.sustained:
-                _slow_down(
+                slow_down(
                     True, first, start, target, heard, receivers, weight, rigid, sink, even, net.copy,
                     level, extra, total, least, taken, rate,
                 )  # fmt: skip
-                reached = _flow_again(
+                reached = flow_again(
                     first, start, target, heard, receivers, share, rigid, source, sink, taken, rate, received[row],
                 )  # fmt: skip
             elif net.copy:
-                _slow_down(
+                slow_down(
                     False, first, start, target, heard, receivers, weight, rigid, sink, even, True,
                     level, extra, total, least, taken, rate,
                 )  # fmt: skip
             else:
-                for component in range(components):
-                    if sink[component]:
-                        continue
-                    part, forwards = 0.0, False
-                    for flow in range(start[component], start[component + 1]):
-                        other = target[flow]
-                        if heard[flow] == FORWARD:
-                            forwards = True
-                        elif even[other]:
-                            part += weight[flow] * total[other] / (receivers[flow] * level[other])
-                        else:
-                            part += weight[flow] * _mean_taken(first[other], receivers[flow], taken)
-                    for task in range(first[component], first[component + 1]):
-                        own = part
-                        if forwards:
-                            for flow in range(start[component], start[component + 1]):
-                                if heard[flow] == FORWARD:
-                                    own += weight[flow] * taken[first[target[flow]] + task - first[component]]
-                        rate[task] *= own
+                feel_receivers(
+                    first, start, target, heard, receivers, weight, sink, even, level, total, taken, rate,
+                )  # fmt: skip
             if reached - before <= (net.threshold * reached if net.relative else net.threshold):
                 break
         at_sinks[row] = reached
         if not net.sustained:
             received[row] = rate
-
-
-@kernel
-def _per_cost(cpu: Floats, place: NDArray[np.uint64], per: Floats) -> None:
-    """Set for every place one over what a tuple of each task there costs together."""
-    for number in range(len(per)):
-        per[number] = 0.0
-    for task in range(len(cpu)):
-        per[place[task]] += cpu[task]
-    for number in range(len(per)):
-        per[number] = 1.0 / per[number] if per[number] > 0.0 else 0.0
-
-
-@kernel
-def _within_machines(
-    where: NDArray[np.uint64],
-    cpu: Floats,
-    rate: Floats,
-    slot_machine: Indices,
-    machine_cpu: Floats,
-    per_machine: Floats,
-    machine_free: Floats,
-    gain: Floats,
-) -> None:
-    """Keep what tasks gain within what their machine has free: its other slots may have taken the cores."""
-    for machine in range(len(machine_free)):
-        machine_free[machine] = machine_cpu[machine]
-    for task in range(len(cpu)):
-        machine_free[slot_machine[where[task]]] -= rate[task] * cpu[task]
-    for slot in range(len(gain)):
-        machine = slot_machine[slot]
-        gain[slot] = min(gain[slot], max(machine_free[machine] * per_machine[machine], 0.0))
-
-
-@kernel
-def _mean_taken(first: int, count: float, taken: Floats) -> float:
-    """Return the mean share that receivers take of what they hear."""
-    mean = 0.0
-    for task in range(first, first + np.uint64(count)):
-        mean += taken[task] / count
-    return mean
-
-
-@kernel
-def _slow_down(  # noqa: C901
-    all_the_way: bool,
-    first: Indices,
-    start: Indices,
-    target: Indices,
-    heard: Ints,
-    receivers: Floats,
-    weight: Floats,
-    rigid: Bools,
-    sink: Bools,
-    even: Bools,
-    copy: bool,
-    level: Floats,
-    extra: Floats,
-    total: Floats,
-    least: Floats,
-    taken: Floats,
-    rate: Floats,
-) -> None:
-    """Lower the rates of all tasks but the sinks' to what their receivers take.
-
-    Receivers on a flexible stream stand in for each other, so a sender feels their mean; on a rigid one it waits for
-    the slowest. A task that copies waits for its slowest stream; one that divides its tuples feels the mean of all.
-    `all_the_way` goes from the sinks up, so that a sender feels receivers that were slowed down themselves.
-    """
-    components = len(sink)
-    for step in range(components):
-        component = components - 1 - step if all_the_way else step
-        slowest, part = 1.0, 0.0
-        for flow in range(start[component], start[component + 1]):
-            other = target[flow]
-            if heard[flow] != FORWARD and weight[flow] > 0.0:
-                mean, worst = 1.0, 1.0
-                if not even[other]:
-                    mean = _mean_taken(first[other], receivers[flow], taken)
-                    for task in range(first[other], first[other] + np.uint64(receivers[flow])):
-                        worst = min(worst, taken[task])
-                elif level[other] > 0.0:
-                    mean = total[other] / (receivers[flow] * level[other])
-                    worst = least[other] / level[other]
-                slowest = min(slowest, worst if rigid[flow] else mean)
-                part += weight[flow] * mean
-        all_of_it, low = 0.0, np.inf
-        for task in range(first[component], first[component + 1]):
-            own_slowest, own = slowest, part
-            for flow in range(start[component], start[component + 1]):
-                if heard[flow] == FORWARD and weight[flow] > 0.0:
-                    partner = taken[first[target[flow]] + task - first[component]]
-                    own_slowest = min(own_slowest, partner)
-                    own += weight[flow] * partner
-            if not sink[component]:
-                rate[task] *= own_slowest if copy else own
-            all_of_it += rate[task]
-            low = min(low, rate[task])
-        if all_the_way:
-            total[component], least[component] = all_of_it, low
-            for task in range(first[component], first[component + 1]):
-                inflow = level[component] + extra[task]
-                taken[task] = rate[task] / inflow if inflow > 0.0 else 1.0
-
-
-@kernel
-def _flow_again(
-    first: Indices,
-    start: Indices,
-    target: Indices,
-    heard: Ints,
-    receivers: Floats,
-    share: Floats,
-    rigid: Bools,
-    source: Bools,
-    sink: Bools,
-    taken: Floats,
-    rate: Floats,
-    received: Floats,
-) -> float:
-    """Let tuples flow at the rates that back-pressure left; return what reaches the sinks.
-
-    A flexible stream gives every receiver the part that it takes, a rigid one gives all receivers theirs.
-    """
-    for task in range(len(rate)):
-        received[task] = 0.0
-    at_sinks = 0.0
-    for component in range(len(source)):
-        sent = 0.0
-        for task in range(first[component], first[component + 1]):
-            if not source[component]:
-                rate[task] = min(rate[task], received[task])
-            sent += rate[task]
-        if sink[component]:
-            at_sinks += sent
-        for flow in range(start[component], start[component + 1]):
-            to = first[target[flow]]
-            if heard[flow] == FORWARD:
-                for task in range(first[component], first[component + 1]):
-                    received[to + task - first[component]] += rate[task] * share[flow]
-            else:
-                mean = _mean_taken(to, receivers[flow], taken)
-                for task in range(to, to + np.uint64(receivers[flow])):
-                    fair = 1.0 if rigid[flow] or mean == 0.0 else taken[task] / mean
-                    received[task] += sent * share[flow] * fair
-    return at_sinks
 
 
 @kernel
@@ -379,7 +192,7 @@ def _delays(  # noqa: C901
                     from_process[process[where[task]]] += rate[task]
                     from_host[host[where[task]]] += rate[task]
                 evenly = rigid[flow] or not net.sustained
-                mean = 1.0 if evenly else _mean_taken(to, receivers[flow], taken)
+                mean = 1.0 if evenly else mean_taken(to, receivers[flow], taken)
                 for task in range(to, to + np.uint64(receivers[flow])):
                     if reaches[task] > 0.0:
                         slot = where[task]
