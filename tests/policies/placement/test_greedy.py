@@ -14,12 +14,24 @@ from penstock.model.routes import fewest_links
 from penstock.model.taskgraph import expand_edges
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
+from penstock.policies.placement.alike import find_partners, group_alike, no_partners
+from penstock.policies.placement.assignment import assign
 from penstock.policies.placement.greedy_random import GreedyRandom
 from penstock.policies.placement.greedy_sorted import GreedySorted, requirement
-from penstock.policies.placement.imposed_rate import place_in_order
-from penstock.policies.placement.network_rates import card_rates, path_rates, reverse
-from penstock.policies.placement.transports import ALL_TASKS, NO_PARTNER, Transports, smallest_between
+from penstock.policies.placement.imposed_rate import Ties, place_in_order
+from penstock.policies.placement.partly_placed import (
+    Placed,
+    asked_of,
+    exchanged,
+    nobody_placed,
+    nothing_placed,
+    offered_by,
+    put,
+)
+from penstock.policies.placement.transports import find_between
+from penstock.policies.placement.widest_trees import reverse
 from tests.policies.cases import chain, cluster, equal_machines, machines_of, placed, refused
+from tests.policies.placement.plain_kernels import throughout
 from tests.policies.placement.random_cases import Case, arcs_of, random_mesh, random_network
 from tests.shared_data import needs_shared
 from tests.sparcle_cases import Instance, build, hosts, instances
@@ -126,13 +138,16 @@ class EquationTwo:
 @pytest.mark.parametrize("case", [random_network, random_mesh])
 @pytest.mark.parametrize("ties", ["lowest", "near"])
 @pytest.mark.parametrize("seed", range(12))
-def test_puts_every_task_where_equation_two_is_highest(case: Case, ties: str, seed: int) -> None:
-    view = case(seed)
-    placement = GreedySorted(ties="lowest" if ties == "lowest" else "near").place(view, np.random.default_rng(seed))
+@pytest.mark.parametrize("by_need", [True, False])
+def test_puts_every_task_where_equation_two_is_highest(case: Case, ties: Ties, seed: int, by_need: bool) -> None:
+    view, rng = case(seed), np.random.default_rng(seed)
+    placement = (GreedySorted(ties=ties) if by_need else GreedyRandom(ties=ties)).place(view, rng)
     assert isinstance(placement, Placement)
+    shuffled = np.random.default_rng(seed).permutation(view.tasks.number)
+    order = np.argsort(-requirement(view), kind="stable") if by_need else shuffled
     equation = EquationTwo(view)
     pinned = np.flatnonzero(view.pins >= 0).tolist()
-    free = [task for task in np.argsort(-requirement(view), kind="stable").tolist() if view.pins[task] < 0]
+    free = [task for task in order.tolist() if view.pins[task] < 0]
     for task in pinned + free:
         machine = int(view.slots.machine[placement.slots[task]])
         if view.pins[task] < 0:
@@ -280,13 +295,21 @@ def test_random_order_follows_the_generator() -> None:
 
 def test_only_the_task_that_a_global_stream_feeds_attracts() -> None:
     view = PlacementView(chain(2, 3, grouping=Grouping.GLOBAL), equal_machines(3))
-    transports = Transports(view)
-    for machine, task in enumerate(range(2, 5)):
-        transports.put(task, machine)
-    (_, bits), *others = transports.sent(0)
-    assert not others
+    asked, placed = asked_of(view), partly_placed(view, {2: 0, 3: 1, 4: 2})
+    bits = np.empty(3)
+    throughout(exchanged, {})(asked, placed, 0, 0, True, bits)
     assert bits.tolist() == [0.5 * 100 * 8, 0.0, 0.0]
-    assert transports.downstream(0).tasks_on[1].tolist() == [1.0, 0.0, 0.0]
+    assert placed.tasks_on[1].tolist() == [1.0, 0.0, 0.0]
+
+
+def partly_placed(view: PlacementView, machines: dict[int, int]) -> Placed:
+    """These tasks on these machines, and no others."""
+    asked, offered, plain = asked_of(view), offered_by(view), throughout(put, {})
+    placed = nothing_placed(asked, offered)
+    interpreted(nobody_placed)(placed, offered)
+    for task, machine in machines.items():
+        plain(placed, asked, offered, task, machine)
+    return placed
 
 
 def test_task_k_reaches_task_k_alone_while_all_streams_on_the_way_are_forward() -> None:
@@ -301,34 +324,58 @@ def test_task_k_reaches_task_k_alone_while_all_streams_on_the_way_are_forward() 
         ),
     )
     view = PlacementView(topology, equal_machines(4))
-    bits, aligned = smallest_between(view.tasks)
-    assert aligned[0].tolist() == [False, True, True, False]
-    assert aligned[1].tolist() == [False, False, True, False]
-    assert bits[0].tolist() == [np.inf, 40.0, 40.0, 40.0]  # half a tuple of 10 bytes is the least on every way from c0
-    assert bits[2].tolist() == [np.inf, np.inf, np.inf, 60.0]  # a quarter of a tuple of 30 bytes
-    transports = Transports(view)
-    transports.put(5, 3)
-    assert transports.downstream(0).partner.tolist() == [ALL_TASKS, NO_PARTNER, NO_PARTNER, ALL_TASKS]
-    assert transports.downstream(1).partner.tolist() == [ALL_TASKS, NO_PARTNER, 3, ALL_TASKS]
+    asked = asked_of(view)
+    between = find_between(asked.streams, asked.first, asked.gain, np.zeros(4, dtype=np.bool_))
+    assert between.aligned[0].tolist() == [False, True, True, False]
+    assert between.aligned[1].tolist() == [False, False, True, False]
+    # Half a tuple of 10 bytes is the least on every way from c0.
+    assert between.bits[0].tolist() == [np.inf, 40.0, 40.0, 40.0]
+    assert between.bits[2].tolist() == [np.inf, np.inf, np.inf, 60.0]  # a quarter of a tuple of 30 bytes
+    groups, placed = group_alike(asked, between), partly_placed(view, {5: 3})
+    partners = no_partners(len(groups.task))
+
+    def partners_of(task: int, sends: bool) -> list[int]:
+        found = throughout(find_partners, {})(partners, groups, between, asked, placed, task, sends)
+        return [int(groups.task[group]) for group in partners.group[:found]]
+
+    assert partners_of(5, sends=True) == [1, 3]
+    assert partners_of(5, sends=False) == [6]  # which 7 is like
+
+
+@pytest.mark.parametrize("order", [(4, 3, 2, 1), (3, 1, 4, 2)])
+def test_it_makes_no_difference_in_which_order_alike_tasks_come(order: tuple[int, ...]) -> None:
+    machines = [Machine(name=f"m{i}", speed=1.0 + i, slots=2, memory_mb=130.0) for i in range(4)]
+    topology, links = chain(1, 4, 1, cpu=0.01, memory_mb=60.0), line(bandwidth_mbps=1.0).links
+    for network in (cluster(*machines), Cluster(name="line", machines=tuple(machines), links=links)):
+        view = PlacementView(topology, network)
+        by_number = place_in_order(view, [0, 1, 2, 3, 4, 5], "near")
+        other = place_in_order(view, [0, *order, 5], "near")
+        assert isinstance(by_number, Placement)
+        assert isinstance(other, Placement)
+        assert [other.slots[task] for task in order] == list(by_number.slots[1:5])
+        assert (other.slots[0], other.slots[5]) == (by_number.slots[0], by_number.slots[5])
+        assert dict(other.routes) == dict(by_number.routes)
+
+
+@np.errstate(divide="ignore")
+@pytest.mark.parametrize("near", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_order_is_placed_the_same_interpreted(seed: int, near: bool) -> None:
+    for view in (random_network(seed), random_mesh(seed)):
+        order = np.random.default_rng(seed).permutation(view.tasks.number).astype(np.int32)
+        made = [run(asked_of(view), offered_by(view), near, False, order) for run in (assign, throughout(assign, {}))]
+        assert made[0].slot.tolist() == made[1].slot.tolist()
+        number = made[0].hops.filled[0]
+        assert number == made[1].hops.filled[0]
+        taken = made[0].hops.first[number]
+        assert made[0].hops.links[:taken].tolist() == made[1].hops.links[:taken].tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_kernels_do_the_same_interpreted(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for view in (random_network(seed), random_mesh(seed)):
-        transports = Transports(view)
-        half = view.tasks.number // 2
-        for task in range(half):
-            transports.put(task, int(rng.integers(view.slots.machines)))
-        reach = transports.upstream(half)
-        if view.cluster.routed:
-            for links in (view.links, reverse(view.links)):
-                load = rng.uniform(0.0, 1e6, len(links.bandwidth))
-                assert path_rates(reach, links, load).tolist() == interpreted(path_rates)(reach, links, load).tolist()
-                assert fewest_links(links, 0).tolist() == interpreted(fewest_links)(links, 0).tolist()
-                graph = nx.DiGraph(arcs_of(view))
-                lengths = nx.single_source_shortest_path_length(graph if links is view.links else graph.reverse(), 0)
-                assert fewest_links(links, 0).tolist() == [lengths.get(node, np.inf) for node in range(links.nodes)]
-        else:
-            cards = (*view.slots.machine_network, *rng.uniform(0.0, 1e6, (2, view.slots.machines)))
-            assert card_rates(reach, *cards).tolist() == interpreted(card_rates)(reach, *cards).tolist()
+def test_the_fewest_links_are_those_of_networkx_and_the_same_interpreted(seed: int) -> None:
+    view = random_network(seed)
+    graph = nx.DiGraph(arcs_of(view))
+    for links, arcs in ((view.links, graph), (reverse(view.links), graph.reverse())):
+        lengths = nx.single_source_shortest_path_length(arcs, 0)
+        assert fewest_links(links, 0).tolist() == interpreted(fewest_links)(links, 0).tolist()
+        assert fewest_links(links, 0).tolist() == [lengths.get(node, np.inf) for node in range(links.nodes)]

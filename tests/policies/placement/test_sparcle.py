@@ -1,7 +1,4 @@
-from collections.abc import Callable
 from itertools import pairwise
-from types import FunctionType
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,13 +17,13 @@ from penstock.policies.api import PlacementView
 from penstock.policies.placement.assignment import assign
 from penstock.policies.placement.carried import add_hop, find_hop, no_hops, with_hops
 from penstock.policies.placement.joint_ways import Ways, charge_way, clear_way
-from penstock.policies.placement.network_rates import reverse
 from penstock.policies.placement.partly_placed import asked_of, offered_by
 from penstock.policies.placement.sparcle import Sparcle
-from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew, take, with_room
+from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew, reverse, take, with_room
 from penstock.workloads.networks import Capacities, jellyfish
 from penstock.workloads.topologies import layered
 from tests.policies.cases import answer, machines_of, placed, refused
+from tests.policies.placement.plain_kernels import throughout
 from tests.policies.placement.random_cases import Case, random_mesh, random_network
 from tests.policies.placement.test_greedy import EquationTwo
 from tests.shared_data import needs_shared
@@ -275,26 +272,14 @@ def test_what_is_known_of_an_only_link_changes_nothing(seed: int) -> None:
     assert answer("sparcle", view) == answer("sparcle", PlacementView(view.topology, doubled))
 
 
-def throughout(function: Callable[..., Any], known: dict[Any, FunctionType]) -> FunctionType:
-    """The same function with every kernel that it calls, and those that they call, in plain Python."""
-    if function not in known:
-        plain = interpreted(function) if hasattr(function, "py_func") else function
-        assert isinstance(plain, FunctionType)
-        names = dict(plain.__globals__)
-        known[function] = FunctionType(plain.__code__, names)
-        for name in plain.__code__.co_names:
-            if hasattr(names.get(name), "py_func"):
-                names[name] = throughout(names[name], known)
-    return known[function]
-
-
 @np.errstate(divide="ignore")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", [random_network, random_mesh, leaves_on_switches])
 def test_the_assignment_does_the_same_interpreted(case: Case, seed: int) -> None:
     view = case(seed)
+    asked, offered, nobody = asked_of(view), offered_by(view), np.empty(0, dtype=np.int32)
     for near, together in ((True, True), (False, False)):
-        made = [run(asked_of(view), offered_by(view), near, together) for run in (assign, throughout(assign, {}))]
+        made = [run(asked, offered, near, together, nobody) for run in (assign, throughout(assign, {}))]
         assert made[0].slot.tolist() == made[1].slot.tolist()
         number = made[0].hops.filled[0]
         assert number == made[1].hops.filled[0]

@@ -20,7 +20,7 @@ class Groups(NamedTuple):
 
     of: Ints  # [T] a task's group, -1: pinned
     following: Ints  # [T] the next task of the same group, -1: none
-    task: Ints  # [G] the next to be placed, -1: none is left
+    task: Ints  # [G] the first that is not placed, -1: none is left
     left: Bools  # [G] whether one is
     component: Ints  # [G]
     number: Ints  # [G] of the first task within its component
@@ -84,12 +84,16 @@ def no_partners(groups: int) -> Partners:
 
 
 @part
-def pass_on(groups: Groups, task: int) -> None:
-    """Note that a task is placed: the next of its group comes first now."""
+def pass_on(groups: Groups, placed: Placed, task: int) -> None:
+    """Note that a task is placed: the first of its group that is not comes next."""
     group = groups.of[task]
     if group >= 0:
-        groups.task[group] = groups.following[task]
-        groups.left[group] = groups.following[task] >= 0
+        following = groups.task[group]
+        for _ in range(len(groups.of)):
+            if following < 0 or placed.machine[following] < 0:
+                break
+            following = groups.following[following]
+        groups.task[group], groups.left[group] = following, following >= 0
 
 
 @part

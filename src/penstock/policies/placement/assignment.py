@@ -1,5 +1,7 @@
 """SPARCLE's assignment as a kernel: tasks ranked by γ of eq. (2), placed and charged one after another (Algorithm 2).
 
+Tasks whose turn is given are not ranked: the pinned ones and, for the paper's greedy baselines, all the others.
+
 While tasks are placed loads grow and γ falls: a group's best machine stays its best for as long as γ there has not
 changed, and only then are the others looked through again.
 
@@ -38,9 +40,9 @@ from penstock.policies.placement.network_bounds import (
     list_ends,
     most_wanted,
     nothing_wanted,
+    rate_cards,
     want,
 )
-from penstock.policies.placement.network_rates import reverse
 from penstock.policies.placement.partly_placed import (
     Asked,
     Offered,
@@ -53,7 +55,7 @@ from penstock.policies.placement.partly_placed import (
     room_for,
 )
 from penstock.policies.placement.transports import find_between
-from penstock.policies.placement.widest_trees import Kept, no_trees, with_room
+from penstock.policies.placement.widest_trees import Kept, no_trees, reverse, with_room
 
 
 class Assigned(NamedTuple):
@@ -71,7 +73,7 @@ class State(NamedTuple):
 
     asked: Asked
     offered: Offered
-    pinned: Ints  # the tasks that are, in the order in which they are placed
+    given: Ints  # the tasks whose turn is: the pinned, then those of an order; the others are ranked
     placed: Placed
     carried: Carried
     reached: Reached
@@ -86,9 +88,12 @@ class State(NamedTuple):
     promises: Floats  # [G] what γ there is at most
 
 
-def assign(asked: Asked, offered: Offered, near: bool, together: bool) -> Assigned:
-    """Place all tasks, the pinned ones first; `near` says how to choose among equally good machines."""
-    state = start(asked, offered, near, together)
+def assign(asked: Asked, offered: Offered, near: bool, together: bool, order: Ints) -> Assigned:
+    """Place all tasks: the pinned ones, then those of the `order`, whose ways are rated alone, then by rank.
+
+    `near` says how to choose among equally good machines.
+    """
+    state = start(asked, offered, near, together, order)
     hops, stuck = (assign_over_links if offered.routed else assign_over_cards)(state, near)
     return Assigned(state.placed.slot, state.placed.slot_free, state.placed.free, hops, stuck)
 
@@ -99,15 +104,13 @@ def assign_over_links(state: State, near: bool) -> tuple[Hops, int]:
     streams, groups, nodes = len(state.asked.streams.listed), len(state.best), state.offered.links.nodes
     together = state.reached.together
     hops, kept = no_hops(streams, 4 * streams, streams), no_trees(4 * groups, nodes, len(state.offered.cpu))
-    order = np.empty(groups, dtype=np.int64)
+    by_promise = np.empty(groups, dtype=np.int64)
     prepare(state)
     for step in range(len(state.asked.component)):
-        task, machine = pinned(state, step)
-        if task < 0:
-            if together:
-                promise(state)
-                order = np.argsort(state.promises)
-            task, machine = next_over_links(state, kept, order, near, not together)
+        if together and step >= len(state.given):
+            promise(state)
+            by_promise = np.argsort(state.promises)
+        task, machine = next_over_links(state, kept, by_promise, step, near)
         hops = with_hops(hops, hops_ahead(state, task), nodes)
         if not place_over_links(state, hops, task, machine):
             return hops, task
@@ -124,21 +127,18 @@ def assign_over_cards(state: State, near: bool) -> tuple[Hops, int]:
     prepare(state)
     risen = False  # whether any γ may have, since the last rank
     for step in range(len(state.asked.component)):
-        task, machine = pinned(state, step)
-        if task < 0:
-            task, machine = next_over_cards(state, near, not risen)
-            risen = False
+        task, machine = next_over_cards(state, step, near, not risen)
         if not place_over_cards(state, task, machine):
             return no_hops(0, 0, 0), task
-        risen |= rate_cards(state, task)
+        risen = load_cards(state, task)
     return no_hops(0, 0, 0), -1
 
 
-def start(asked: Asked, offered: Offered, near: bool, together: bool) -> State:
+def start(asked: Asked, offered: Offered, near: bool, together: bool, order: Ints) -> State:
     """Make the arrays, for `prepare` to fill: in Python, as every array made in a kernel takes long to compile."""
     placed, carried = nothing_placed(asked, offered), nothing_carried(offered, near)
     components, machines = len(asked.first) - 1, len(offered.cpu)
-    pinned = np.flatnonzero(asked.pin >= 0).astype(np.int32)
+    given = np.concatenate((np.flatnonzero(asked.pin >= 0), order[asked.pin[order] < 0])).astype(np.int32)
     between = find_between(asked.streams, asked.first, asked.gain, np.zeros(components, dtype=np.bool_))
     groups = group_alike(asked, between)
     number, links = len(groups.task), len(carried.load)
@@ -148,7 +148,7 @@ def start(asked: Asked, offered: Offered, near: bool, together: bool) -> State:
     return State(
         asked,
         offered,
-        pinned,
+        given,
         placed,
         carried,
         Reached(groups, between, no_partners(number), together),
@@ -213,41 +213,46 @@ def ways_of(state: State) -> Ways:
 
 
 @stage
-def pinned(state: State, step: int) -> tuple[int, int]:
-    """Return the pinned task to be placed at a step, and its machine; -1: they have all been placed."""
-    if step >= len(state.pinned):
-        return -1, -1
-    task = int(state.pinned[step])
-    return task, int(state.asked.pin[task])
-
-
-@stage
 def promise(state: State) -> None:
     """Set what each group's γ is at most."""
     find_promises(demand_of(state), supply_of(state), state.sought.wishes, state.promises)
 
 
 @stage
-def next_over_links(state: State, kept: Kept, order: NDArray[np.int64], near: bool, falling: bool) -> tuple[int, int]:
-    """Return the task to place next and its machine, with its ways settled; `order` has groups by their promises."""
-    sought = state.sought
-    if state.reached.together:
-        settle(order, demand_of(state), supply_of(state), sought.wishes, kept, ways_of(state), sought.room)
-    return next_task(state, near, falling)
+def next_over_links(state: State, kept: Kept, by_promise: NDArray[np.int64], step: int, near: bool) -> tuple[int, int]:
+    """Return the task to place at a step and its machine, with its ways settled; `by_promise` has the groups so."""
+    sought, together = state.sought, state.reached.together
+    if together and step >= len(state.given):
+        settle(by_promise, demand_of(state), supply_of(state), sought.wishes, kept, ways_of(state), sought.room)
+    return next_task(state, step, near, not together)
 
 
 @stage
-def next_over_cards(state: State, near: bool, falling: bool) -> tuple[int, int]:
-    """Return the task to place next and its machine."""
-    return next_task(state, near, falling)
+def next_over_cards(state: State, step: int, near: bool, falling: bool) -> tuple[int, int]:
+    """Return the task to place at a step and its machine, with the cards rated that matter."""
+    groups, only = state.reached.groups, -1 if step >= len(state.given) else state.given[step]
+    for group in range(len(groups.task)):
+        if state.offered.carded and groups.left[group] and (only < 0 or groups.of[only] == group):
+            rate_cards(state.sought.wishes.rates, state.cards, state.carried, state.offered.card, group)
+    return next_task(state, step, near, falling)
 
 
 @part
-def next_task(state: State, near: bool, falling: bool) -> tuple[int, int]:
-    """Return the task to place next, of the lowest γ on its best machine (Algorithm 2, line 16), and that machine."""
-    rates = state.sought.wishes.rates
-    group = rank(demand_of(state), supply_of(state), rates, state.best, state.where, falling)
-    return int(state.reached.groups.task[group]), choose(state, group, near)
+def next_task(state: State, step: int, near: bool, falling: bool) -> tuple[int, int]:
+    """Return the task to place at a step and its machine.
+
+    Where its turn is not given, it is the one of the lowest γ on its best machine (Algorithm 2, line 16).
+    """
+    groups, rates = state.reached.groups, state.sought.wishes.rates
+    if step < len(state.given):
+        task = int(state.given[step])
+        if state.asked.pin[task] >= 0:
+            return task, int(state.asked.pin[task])
+        group = int(groups.of[task])
+    else:
+        group = rank(demand_of(state), supply_of(state), rates, state.best, state.where, falling)
+        task = int(groups.task[group])
+    return task, choose(state, group, task, near)
 
 
 @stage
@@ -297,10 +302,9 @@ def renew_ways(state: State, kept: Kept) -> None:
 
 
 @stage
-def rate_cards(state: State, task: int) -> bool:
-    """Rate cards again now that a task is placed; return whether any γ may have risen."""
-    rates, room, card = state.sought.wishes.rates, state.sought.room, state.offered.card
-    return find_cards(rates, state.cards, state.reached, state.asked, state.placed, state.carried, card, room, task)
+def load_cards(state: State, task: int) -> bool:
+    """Note what groups would add to cards now that a task is placed; return whether any γ may have risen."""
+    return find_cards(state.cards, state.reached, state.asked, state.placed, state.sought.room, task)
 
 
 @part
@@ -308,7 +312,7 @@ def place(state: State, task: int, machine: int) -> None:
     """Place a task and note which slot of its machine the next task of each group would get."""
     groups = state.reached.groups
     put(state.placed, state.asked, state.offered, task, machine)
-    pass_on(groups, task)
+    pass_on(groups, state.placed, task)
     for group in range(len(groups.task)):
         if groups.left[group]:
             slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[groups.task[group]])
@@ -324,8 +328,8 @@ def fits(state: State, task: int, machine: int) -> bool:
 
 
 @part
-def choose(state: State, group: int, near: bool) -> int:
-    """Return the machine on which a group's next task has the highest γ, one that ways lead to if there is any.
+def choose(state: State, group: int, task: int, near: bool) -> int:
+    """Return the machine on which a task of a group has the highest γ, one that ways lead to if there is any.
 
     Of equally good ones the first, or the one `near` its neighbours; -1: none has room.
     """
@@ -346,7 +350,7 @@ def choose(state: State, group: int, near: bool) -> int:
             best, highest = machine, gamma[machine]
     for machine in range(len(gamma)):
         equal += 1 if gamma[machine] >= highest * (1 - EQUAL) else 0
-    return nearest(state, int(demand.task[group]), highest) if near and best >= 0 and equal > 1 else best
+    return nearest(state, task, highest) if near and best >= 0 and equal > 1 else best
 
 
 @part

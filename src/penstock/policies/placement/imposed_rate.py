@@ -1,107 +1,57 @@
-"""The rate that putting a task on a machine would impose: SPARCLE's γ of eq. (2), and the greedy placement by it.
+"""Placing by the rate that a task would impose, SPARCLE's γ of eq. (2): by rank, or in a given order.
 
-γ of task i and machine j is the least of what the machine would allow with i added (its cpu, its least loaded slot,
-its other resources) and of what the network would allow for the transports between i and the placed tasks it can
-reach. Tasks are taken in a given order, pinned ones first, each is put where γ is highest, and what it exchanges with
-its placed neighbours is charged to the network: greedy policies differ in nothing but the order.
+Pinned tasks come first. Each of the others is put where γ is highest, and what it exchanges with its placed neighbours
+takes the widest paths (Algorithm 1): policies differ in who is next, and in what they do among equals.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from penstock.model.placement import Infeasible, Placement
-from penstock.model.taskgraph import Bools, Floats
+from penstock.model.placement import Hop, Infeasible, Placement
 from penstock.policies.api import PlacementView
-from penstock.policies.placement.draft import Draft
-from penstock.policies.placement.gammas import EQUAL
-from penstock.policies.placement.network_rates import network_of
-from penstock.policies.placement.transports import Transports
+from penstock.policies.placement.assignment import Assigned, assign
+from penstock.policies.placement.carried import Hops
+from penstock.policies.placement.draft import Draft, complete
+from penstock.policies.placement.partly_placed import asked_of, offered_by
 
 Ties = Literal["lowest", "near"]
 
 
-class ImposedRate:
-    """What each machine and the network would allow, given the tasks of a draft."""
-
-    def __init__(self, draft: Draft) -> None:
-        view = draft.view
-        self._draft = draft
-        self._slot_cpu = view.slots.cpu[view.slots.first[:-1]]
-        self._least_slot_load = np.zeros(view.slots.machines)
-        self._slots_limited = bool(np.isfinite(view.slots.memory_mb).any())
-        self.needs = view.tasks.needs * view.tasks.gain[:, None]
-        self.used = np.zeros_like(view.slots.capacity)
-        self.transports = Transports(view)
-        self.network = network_of(view, self.transports)
-
-    def processing(self, task: int) -> Floats:
-        """Return the rate that each machine would allow with a task added. [M]"""
-        draft, slots = self._draft, self._draft.view.slots
-        work = draft.view.work[task]
-        rate = np.minimum(
-            _ratio(slots.machine_cpu, draft.machine_load + work),
-            _ratio(self._slot_cpu, self._slot_loads(task) + work),
-        )
-        for resource in range(self.needs.shape[1]):
-            load = self.used[:, resource] + self.needs[task, resource]
-            rate = np.minimum(rate, _ratio(slots.capacity[:, resource], load))
-        return np.asarray(rate)
-
-    def best_machine(self, task: int, room: Bools, ties: Ties) -> int:
-        """Return the machine with room on which a task has the highest γ, one that ways lead to if there is any."""
-        processing, network = self.processing(task), self.network.rates(task)
-        usable = room & (network > 0)
-        rate = np.where(usable if usable.any() else room, np.minimum(processing, network), -1.0)
-        return self.pick(task, rate, ties)
-
-    def pick(self, task: int, rate: Floats, ties: Ties) -> int:
-        """Return the machine with the highest rate; `rate` is [M]."""
-        best = int(np.argmax(rate))
-        equal = np.flatnonzero(rate >= rate[best] * (1 - EQUAL))
-        if ties == "lowest" or len(equal) == 1:
-            return best
-        processing, detour = self.processing(task), self.network.detour(task)
-        return int(equal[np.lexsort((-processing[equal], detour[equal]))[0]])
-
-    def put(self, task: int, machine: int) -> None:
-        """Place a task on a machine and charge what it exchanges with its placed neighbours."""
-        first, last = self._draft.view.slots.first[machine], self._draft.view.slots.first[machine + 1]
-        self._draft.put_on(task, machine)
-        self._least_slot_load[machine] = self._draft.slot_load[first:last].min()
-        self.used[machine] += self.needs[task]
-        self.network.put(task, machine)
-        self.transports.put(task, machine)
-
-    def done(self) -> Placement | Infeasible:
-        """Return the finished placement with the routes by which it was rated, or the hop for which there is no way."""
-        routes = self.network.routes()
-        return self._draft.done() if routes is None else Placement(tuple(self._draft.slot.tolist()), routes)
-
-    def _slot_loads(self, task: int) -> Floats:
-        """Return the load of each machine's least loaded slot that has room. [M]"""
-        if not self._slots_limited:
-            return self._least_slot_load
-        draft = self._draft
-        fits = draft.slot_free_mb >= draft.view.tasks.memory_mb[task]
-        load = np.where(fits, draft.slot_load, np.inf)
-        return np.asarray(np.minimum.reduceat(load, draft.view.slots.first[:-1]))
+def place_by_rank(view: PlacementView, ties: Ties, together: bool) -> Placement | Infeasible:
+    """Put the task next that would lower the rate most where γ is highest; `together`: as transports share links."""
+    return _assigned(view, (), ties, together)
 
 
-def place_in_order(view: PlacementView, order: Iterable[int], ties: Ties) -> Placement | Infeasible:
-    """Put every task where γ is highest: the pinned ones first, the others in the given order."""
+def place_in_order(view: PlacementView, order: Sequence[int], ties: Ties) -> Placement | Infeasible:
+    """Put every task where γ is highest, each transport rated alone: the pinned ones first, the others in the order."""
+    return _assigned(view, order, ties, together=False)
+
+
+def _assigned(view: PlacementView, order: Sequence[int], ties: Ties, together: bool) -> Placement | Infeasible:
+    """Return the placement with the routes by which it was rated, or what there is no room or no way for."""
+    turns = np.array(order, dtype=np.int32)
+    found = assign(asked_of(view), offered_by(view), ties == "near", together, turns)
+    if found.stuck >= 0:
+        return _stuck(view, found)
+    slots = found.slot.tolist()
+    if not view.cluster.routed:
+        return Placement(tuple(slots))
+    routes = _routes(found.hops)
+    return complete(view, slots) if () in routes.values() else Placement(tuple(slots), routes)
+
+
+def _stuck(view: PlacementView, found: Assigned) -> Infeasible:
+    """Return the refusal for the task that has no room."""
     draft = Draft(view)
-    imposed = ImposedRate(draft)
-    pinned = np.flatnonzero(view.pins >= 0).tolist()
-    for task in [*pinned, *(task for task in order if view.pins[task] < 0)]:
-        room = draft.machines_with_room(task)
-        if not room.any():
-            return draft.stuck(task)
-        pin = int(view.pins[task])
-        imposed.put(task, pin if pin >= 0 else imposed.best_machine(task, room, ties))
-    return imposed.done()
+    draft.slot, draft.slot_free_mb, draft.machine_free_mb = found.slot, found.slot_free, found.free
+    return draft.stuck(found.stuck)
 
 
-def _ratio(capacity: Floats, load: Floats) -> Floats:
-    return np.asarray(np.divide(capacity, load, out=np.full(len(capacity), np.inf), where=load > 0))
+def _routes(hops: Hops) -> dict[Hop, tuple[int, ...]]:
+    number = int(hops.filled[0])
+    first = hops.first[: number + 1].tolist()
+    links = hops.links[: first[-1]].tolist()
+    ends = zip(hops.stream[:number].tolist(), hops.source[:number].tolist(), hops.target[:number].tolist(), strict=True)
+    return {Hop(*hop): tuple(links[first[at] : first[at + 1]]) for at, hop in enumerate(ends)}

@@ -15,7 +15,6 @@ from penstock.model.taskgraph import Bools, Floats, Ints
 from penstock.policies.placement.alike import Groups, Partners, find_partners, list_one_of_each, reach_anew
 from penstock.policies.placement.carried import Carried
 from penstock.policies.placement.joint_ways import Ways, Wishes, catch_up, loosen, needs_rating
-from penstock.policies.placement.network_rates import lower_by_cards
 from penstock.policies.placement.partly_placed import Asked, Placed, Room
 from penstock.policies.placement.transports import Between
 from penstock.policies.placement.widest_trees import Kept, renew, take
@@ -178,18 +177,8 @@ def forget(wanted: Wanted, kept: Kept, group: int) -> None:
 
 
 @stage
-def find_cards(
-    rates: Floats,
-    cards: Cards,
-    reached: Reached,
-    asked: Asked,
-    placed: Placed,
-    carried: Carried,
-    card: Floats,
-    room: Room,
-    task: int,
-) -> bool:
-    """Add what a placed task exchanges with the groups that reach it to cards, and rate them all again.
+def find_cards(cards: Cards, reached: Reached, asked: Asked, placed: Placed, room: Room, task: int) -> bool:
+    """Add what a placed task exchanges with the groups that reach it to cards.
 
     Returns whether rates may have risen: they fall unless other tasks are reached.
     """
@@ -202,15 +191,36 @@ def find_cards(
         number = list_one_of_each(asked, placed, reached.between, room)
     for one in room.listed[:number]:
         add_partners(cards, reached, asked, placed, int(one), anew)
-    left = reached.groups.left
-    for group in range(len(rates)):
-        if left[group]:
-            rates[group] = np.inf
-            for way in (1, 0):
-                near, far = (carried.sent, carried.received) if way else (carried.received, carried.sent)
-                here, there = cards.near[way, group], cards.far[way, group]
-                lower_by_cards(rates[group], card[1 - way], card[way], here, there, near, far)
     return anew
+
+
+@stage
+def rate_cards(rates: Floats, cards: Cards, carried: Carried, card: Floats, group: int) -> None:
+    """Set what the cards allow for a group on every machine; `rates` is [G, M]."""
+    rates[group] = np.inf
+    for way in (1, 0):
+        near, far = (carried.sent, carried.received) if way else (carried.received, carried.sent)
+        here, there = cards.near[way, group], cards.far[way, group]
+        lower_by_cards(rates[group], card[1 - way], card[way], here, there, near, far)
+
+
+@part
+def lower_by_cards(
+    rates: Floats, near_card: Floats, far_card: Floats, near: Floats, far: Floats, near_load: Floats, far_load: Floats
+) -> None:
+    """Lower rates to what cards allow with a task on each machine that adds `near` there and `far` to all others'."""
+    machines = len(rates)
+    lowest, second, where = np.inf, np.inf, -1  # of the others' cards; a machine's own does not count
+    for machine in range(machines):
+        if far[machine] > 0.0:
+            rate = far_card[machine] / (far_load[machine] + far[machine])
+            if rate < lowest:
+                lowest, second, where = rate, lowest, machine
+            else:
+                second = min(second, rate)
+    for machine in range(machines):
+        own = near_card[machine] / (near_load[machine] + near[machine]) if near[machine] > 0.0 else np.inf
+        rates[machine] = min(rates[machine], own, second if machine == where else lowest)
 
 
 @stage

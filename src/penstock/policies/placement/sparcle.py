@@ -13,13 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.model.placement import Hop, Infeasible, Placement
+from penstock.model.placement import Infeasible, Placement
 from penstock.policies.api import PlacementView
-from penstock.policies.placement.assignment import Assigned, assign
-from penstock.policies.placement.carried import Hops
-from penstock.policies.placement.draft import Draft, complete
-from penstock.policies.placement.imposed_rate import Ties
-from penstock.policies.placement.partly_placed import asked_of, offered_by
+from penstock.policies.placement.imposed_rate import Ties, place_by_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +33,4 @@ class Sparcle:
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
         """Return the placement; `rng` is not used."""
-        near = self.ties == "near"
-        found = assign(asked_of(view), offered_by(view), near, self.together)
-        if found.stuck >= 0:
-            return _stuck(view, found)
-        slots = found.slot.tolist()
-        if not view.cluster.routed:
-            return Placement(tuple(slots))
-        routes = _routes(found.hops)
-        return complete(view, slots) if () in routes.values() else Placement(tuple(slots), routes)
-
-
-def _stuck(view: PlacementView, found: Assigned) -> Infeasible:
-    """Return the refusal for the task that has no room."""
-    draft = Draft(view)
-    draft.slot, draft.slot_free_mb, draft.machine_free_mb = found.slot, found.slot_free, found.free
-    return draft.stuck(found.stuck)
-
-
-def _routes(hops: Hops) -> dict[Hop, tuple[int, ...]]:
-    number = int(hops.filled[0])
-    first = hops.first[: number + 1].tolist()
-    links = hops.links[: first[-1]].tolist()
-    ends = zip(hops.stream[:number].tolist(), hops.source[:number].tolist(), hops.target[:number].tolist(), strict=True)
-    return {Hop(*hop): tuple(links[first[at] : first[at + 1]]) for at, hop in enumerate(ends)}
+        return place_by_rank(view, self.ties, self.together)

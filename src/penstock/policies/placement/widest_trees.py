@@ -77,6 +77,24 @@ def copy_trees(kept: Kept, grown: Kept) -> None:
             grown.via[tree, node] = kept.via[tree, node]
 
 
+@kernel
+def reverse(links: Links) -> Links:
+    """Return the same links with every arc turned round, so that a tree from a node tells who reaches it best."""
+    start = np.zeros(links.nodes + 1, dtype=np.int32)
+    head, link = np.empty_like(links.head), np.empty_like(links.link)
+    for arc in range(len(head)):
+        start[links.head[arc] + 1] += 1
+    for node in range(links.nodes):
+        start[node + 1] += start[node]
+    filled = start.copy()
+    for node in range(links.nodes):
+        for arc in range(links.start[node], links.start[node + 1]):
+            place = filled[links.head[arc]]
+            head[place], link[place] = node, links.link[arc]
+            filled[links.head[arc]] += 1
+    return Links(links.nodes, links.bandwidth, links.latency_ms, start, head, link)
+
+
 @part
 def take(kept: Kept, towards: bool, root: int, bits: float) -> int:
     """Return the number of a tree that somebody wants from now on; there must be room for another."""
