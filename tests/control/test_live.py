@@ -15,9 +15,12 @@ import penstock as ps
 from penstock.control.planner import NoPlacement
 from penstock.control.resuming import AtItsEnd
 from penstock.control.sites import discover, places
+from penstock.model.cluster import machine_of
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError, UnknownMachine, UnknownName
+from penstock.model.slotgraph import expand_slots
 from penstock.pipeline.session import NoSpark, running_session
 from penstock.runtime.folder import RunInfo, Taken, load
+from penstock.runtime.memory import host_capacity
 from penstock.runtime.spark.executors import Executor
 from tests.runtime.words import last_counts, truth, words
 
@@ -189,6 +192,17 @@ def test_executors_are_machines_with_one_core_kept_free() -> None:
         ("three-2/0", ("three-2/0",), "2"),
         ("three-2/1", ("three-2/1",), "2"),
     ]
+
+
+@pytest.mark.parametrize(("local", "slots"), [(False, None), (False, 4), (True, 3)])
+def test_workers_tell_of_their_machine_what_policies_are_told_of_it(local: bool, slots: int | None) -> None:
+    cluster = discover(FOUR, local=local, slots=slots)
+    described = expand_slots(cluster)
+    found = {machine_of(site.name): site.capacity for site, _ in places(cluster, FOUR, emulated=False)}
+    assert [found[machine.name] for machine in cluster.machines] == list(
+        zip(described.machine_cpu.tolist(), described.machine_memory_mb.tolist(), strict=True)
+    )
+    assert found[cluster.machines[0].name] == (host_capacity() if local else (3.0, 1e6))
 
 
 @pytest.mark.parametrize(

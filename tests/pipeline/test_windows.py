@@ -117,8 +117,8 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
     told = {"given": 0, "queue": 0, "busy": 0.1}
     rows = [
         record("root", "m0/0", 10.0, root=1, id=1, task="a[0]", due=10.0, emitted=10.0),
-        # Two workers of one machine: shares are averaged, a longer interval counts for more; what the machine has they
-        # share. The other machine's worker is of a version that did not tell that.
+        # Two workers of one machine: the shares of it that they used are added up, a longer interval counts for more;
+        # what the machine has they share. The other machine's worker is of a version that did not tell that.
         record("machine", "m0/0", 11.0, interval=1.0, busy=0.2, memory_mb=100.0, capacity_cpu=2.0, capacity_mb=512.0),
         record("machine", "m0/0", 14.0, interval=3.0, busy=0.6, memory_mb=200.0, capacity_cpu=2.0, capacity_mb=512.0),
         record("machine", "m0/1", 14.0, interval=4.0, busy=0.1, memory_mb=50.0, capacity_cpu=2.0, capacity_mb=512.0),
@@ -145,7 +145,7 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
     tasks = task_windows(made, seen, begun, 4.0).orderBy("window", "task").collect()
     near = pytest.approx
     assert [tuple(row) for row in tasks] == [
-        ("007", 0, "b", "b[0]", "m0", 2.0, 512.0, 5.0, 17.0, 2.0, near(0.3), 2, near(0.2)),
+        ("007", 0, "b", "b[0]", "m0", 2.0, 512.0, 5.0, 17.0, 2.0, near(0.6), 2, near(0.2)),
         ("007", 0, "b", "b[1]", "m1", None, None, 15.0, 22.5, 1.0, near(0.9), 1, near(0.2)),
         ("007", 1, "b", "b[1]", "m1", None, None, 1.0, 1.0, 0.0, None, 1, near(0.2)),
     ]
@@ -159,6 +159,20 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
     assert [(row["window"], row["target"], row["tuples"], row["share"]) for row in found] == [
         (0, "b[0]", 2, 0.5), (0, "b[1]", 1, 0.25), (0, "c[0]", 1, 0.25), (1, "b[1]", 1, 1.0),
     ]  # fmt: skip
+
+
+def test_a_worker_that_was_there_for_a_part_of_a_window_used_its_machine_for_that_part(spark: SparkSession) -> None:
+    told = {"interval": 4.0, "processed": 40, "given": 0, "queue": 0, "busy": 0.1}
+    rows = [
+        record("root", "m0/0", 10.0, root=1, id=1, task="a[0]", due=10.0, emitted=10.0),
+        record("machine", "m0/0", 14.0, interval=4.0, busy=0.25),
+        record("machine", "m0/1", 12.0, interval=1.0, busy=0.2),
+        record("machine", "m0/1", 13.0, interval=1.0, busy=0.4),
+        record("task", "m0/0", 14.0, task="a[0]", **told),
+    ]
+    good = spark.createDataFrame(rows, record_schema())
+    (row,) = features(good, clocks(good), starts(good, clocks(good)), 4.0).collect()
+    assert row["used_cpu"] == pytest.approx(0.25 + (0.2 + 0.4) / 4)
 
 
 def test_many_clock_records_correct_each_time_by_the_one_before_it(spark: SparkSession) -> None:

@@ -1,15 +1,20 @@
-"""What machines record of memory and of what they have: a process what it uses and its host's; an emulated machine what
-its tasks declare, and what it is described to have.
+"""What machines record of memory and of what they have: a process what it uses, and which share of the machine that it
+was told of; an emulated machine what its tasks declare, and what it is described to have.
 """
 
 import os
+from typing import Any
+
+import pytest
 
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.telemetry import RecordKind
+from penstock.runtime.machine import Worker
 from penstock.runtime.memory import host_capacity, resident_mb
-from penstock.testing import Captured, run
+from penstock.runtime.messages import commands, tellings
+from penstock.testing import Captured, ManualClock, run
 from tests.runtime import flows
 
 
@@ -43,3 +48,23 @@ def test_a_worker_that_is_no_process_says_nothing() -> None:
     flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=10, count=5)))
     records = flows.of_kind(run(flow).records, RecordKind.MACHINE)
     assert {(record.memory_mb, record.capacity_cpu, record.capacity_mb) for record in records} == {(None, None, None)}
+
+
+def test_a_process_tells_what_its_machine_is_described_to_have_and_which_share_of_it_it_used() -> None:
+    flow = Dataflow("small")
+    flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=1.0)))
+    clock, used = ManualClock(), [3.0]
+    worker = Worker(flow, "r", clock, cpu_seconds=lambda: used[0])
+    peers = (commands.Peer("m/0", "127.0.0.1", 1, 1),)
+    rest: Any = (16, 0.0, 0, 0, ".", "kept")
+    worker.command(commands.Assign(1, 0, 1, peers, {"m/0": 0}, ("m/0", "m/0"), *rest, capacity=(4.0, 1e6)))
+    worker.command(commands.Go(1))
+    clock.advance(2.0)
+    used[0] += 1.2
+    worker.turn()
+    (record,) = flows.of_kind(worker.tracker.records, RecordKind.MACHINE)
+    assert (record.capacity_cpu, record.capacity_mb) == (4.0, 1e6)
+    assert record.busy == pytest.approx(1.2 / 2.0 / 4.0)
+    (report,) = [message for message in worker.told if isinstance(message, tellings.Report)]
+    assert report.cpu == pytest.approx(0.6)  # people are shown how near the process is to all of a core
+    worker.command(commands.Stop())

@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
+from penstock.pipeline.hops import machine
+from penstock.pipeline.ingest import read_telemetry
 from penstock.pipeline.session import NoSpark, session
 from penstock.runtime.spark.executors import executors, spark_settings
 from tests.runtime.words import last_counts, truth, words
@@ -50,7 +52,9 @@ def test_tasks_run_and_move_on_both_executors_and_counts_are_the_truth(spark: Sp
     assert (status.phase, status.error) == ("stopped", "")
     assert status.master == spark.sparkContext.master
     assert last_counts(run.folder) == truth(status.emitted)
-    assert list((run.folder / "telemetry").glob("*.parquet"))
+    records = read_telemetry(spark, run.folder / "telemetry").good.where("kind = 'machine'")
+    told = records.select(machine("worker"), "capacity_cpu", "capacity_mb").distinct().collect()
+    assert {tuple(row) for row in told} == {(one.name, one.cpu, one.memory_mb) for one in run.cluster.machines}
 
 
 def test_emulated_machines_are_spread_over_the_executors(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Where a run can be: Spark's executors as machines, and which of them has which worker process."""
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from penstock.model.cluster import Cluster, Machine
 
@@ -16,21 +17,16 @@ def discover(executors: Sequence["Executor"], local: bool, slots: int | None = N
 
     So many `slots` are dealt to the executors in turn; None: as many as they have cores for.
     """
+    from penstock.runtime.memory import host_capacity
+
     if local:
-        cores = os.cpu_count() or 1
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
-        machine = Machine(name="local", cores=cores, slots=slots or cores, memory_mb=memory)
+        cpu, memory = host_capacity()
+        machine = Machine(name="local", cores=int(cpu), slots=slots or int(cpu), memory_mb=memory)
         return Cluster(name="embedded", machines=(machine,))
     return Cluster(
         name="spark",
         machines=tuple(
-            Machine(
-                name=_machine_name(executor),
-                host=executor.host,
-                cores=max(1, executor.cores - 1),
-                slots=share,
-                memory_mb=1e6,  # Spark does not limit what Python processes take
-            )
+            msgspec.structs.replace(executor.machine, slots=share)
             for executor, share in zip(executors, _shares(executors, slots), strict=True)
             if share
         ),
@@ -39,14 +35,12 @@ def discover(executors: Sequence["Executor"], local: bool, slots: int | None = N
 
 def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) -> list[tuple["Site", "Executor"]]:
     """Say which worker processes there are, and on which executor each: a machine each, or a slot each."""
-    from penstock.runtime.terms import Site
+    from penstock.runtime.terms import Site, sites_of
 
     if not emulated:
-        named = {_machine_name(executor): executor for executor in executors}
+        named = {executor.machine.name: executor for executor in executors}
         return [
-            (Site(slot, (slot,)), named.get(machine.name, executors[0]))
-            for machine in cluster.machines
-            for slot in (f"{machine.name}/{number}" for number in range(machine.slots))
+            (site, named.get(machine.name, executors[0])) for machine in cluster.machines for site in sites_of(machine)
         ]
     free = {executor: executor.cores - 1 for executor in executors}
     found = []
@@ -58,13 +52,9 @@ def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) ->
     return found
 
 
-def _machine_name(executor: "Executor") -> str:
-    return f"{executor.host}-{executor.id}"
-
-
 def _shares(executors: Sequence["Executor"], slots: int | None) -> list[int]:
     """Return how many slots each executor has."""
-    room = [max(1, executor.cores - 1) for executor in executors]
+    room = [executor.machine.slots for executor in executors]
     if slots is None:
         return room
     shares = [0] * len(room)

@@ -27,7 +27,7 @@ class RecordKind(StrEnum):
     HOP = "hop"  # a tuple came over a stream and was processed: all of the times
     DONE = "done"  # the whole tree of a root has been processed: root, due, finished; written by the controller
     TASK = "task"  # a task over an interval: processed, given, busy, queue, blocked
-    MACHINE = "machine"  # a worker over an interval: busy is the share of cpu used, lag how late its loop was
+    MACHINE = "machine"  # a worker over an interval: busy is the share of its machine's cpu, lag how late its loop was
     CLOCK = "clock"  # a worker's clock: controller's time = t - (offset + drift * (t - at))
     EVENT = "event"  # something happened: event, detail, at; such as start, move, apply, stop, failure
 
@@ -65,12 +65,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     given: int | None = None  # tuples emitted in the interval
     queue: int | None = None  # tuples waiting at the end of it
     waiting_out: int | None = None  # tuples in out-queues at the end of it
-    busy: float | None = None  # s of processing in it; a machine: share of its cpu
+    busy: float | None = None  # s of processing in it; a machine: share of its cpu that the worker used
     blocked: float | None = None  # s in which it could not go on for lack of credit
     lag: float | None = None  # s that the loop, or the emulation, was late at worst
     memory_mb: float | None = None  # in use by a worker's process; an emulated machine: what its tasks declare
     capacity_cpu: float | None = None  # core-seconds of speed 1 that the cores of the machine do a second
-    capacity_mb: float | None = None  # memory of the machine; workers of one machine share both, and each tells all
+    capacity_mb: float | None = (
+        None  # memory of the machine, both as it is described; its workers share them, and each tells all
+    )
 
     offset: float | None = None  # s ahead of the controller's clock
     drift: float | None = None  # s a second

@@ -133,13 +133,14 @@ def _task_loads(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: 
 
 
 def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
-    """Return a row a window and machine: what it has, and the mean share of its workers' cores in use.
+    """Return a row a window and machine: what it has, and the share of its cpu that all of its workers used.
 
-    Its workers share what it has, and each tells all of it.
+    Its workers share what it has, and each tells all of it, and which share it used itself. One that came or left in
+    the window used nothing in the rest of the machine's own seconds.
     """
     rows = _intervals(good, RecordKind.MACHINE, clocks, begun, window_s)
     workers = rows.groupBy(*_WINDOW, "machine", "worker").agg(
-        sf.try_divide(sf.sum(sf.col("busy") * sf.col("interval")), sf.sum("interval")).alias("cpu"),
+        sf.sum(sf.col("busy") * sf.col("interval")).alias("used"),
         sf.sum("interval").alias("seconds"),
         sf.max("capacity_cpu").alias("capacity_cpu"),
         sf.max("capacity_mb").alias("capacity_mb"),
@@ -147,7 +148,7 @@ def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: fl
     return workers.groupBy(*_WINDOW, "machine").agg(
         sf.max("capacity_cpu").alias("machine_cpu"),
         sf.max("capacity_mb").alias("machine_memory"),
-        sf.avg("cpu").alias("used_cpu"),
+        sf.try_divide(sf.sum("used"), sf.max("seconds")).alias("used_cpu"),
         sf.max("seconds").alias("machine_seconds"),
     )
 

@@ -303,6 +303,7 @@ class Controller:
                 self.rulebook.rules(number),
                 self.limits,
                 terms.share,
+                member.site.capacity,
             )
             self.out.append((number, assign))
 

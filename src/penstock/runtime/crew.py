@@ -15,7 +15,7 @@ from penstock.runtime.driver import Driver
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
 from penstock.runtime.spark.slot import UNLOADABLE
-from penstock.runtime.terms import Site
+from penstock.runtime.terms import Site, sites_of
 
 REGISTER_S = 10.0  # for a job's worker to register, or to be replaced by Spark
 HEALTHY_S = 15.0  # for which a worker has to be there for its failures before to be forgotten
@@ -217,14 +217,8 @@ class Crew:
 
     def _grow(self, fresh: Executor) -> None:
         """Make use of an executor beyond those that there were, one core of which is kept free."""
-        machine = Machine(
-            name=f"{fresh.host}-{fresh.id}",
-            host=fresh.host,
-            cores=max(1, fresh.cores - 1),
-            slots=max(1, fresh.cores - 1),
-            memory_mb=1e6,  # Spark does not limit what Python processes take
-        )
-        sites = [Site(slot, (slot,)) for slot in (f"{machine.name}/{number}" for number in range(machine.slots))]
+        machine = fresh.machine
+        sites = sites_of(machine)
         self._driver.say(f"executor {fresh.id} on {fresh.host} is new; slots {', '.join(site.name for site in sites)}")
         for site in sites:
             self._driver.ask(partial(self._add, site))

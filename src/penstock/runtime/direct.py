@@ -207,12 +207,12 @@ class Direct(Runner):
         """Send over other links: a real network finds its own."""
 
     def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
-        """Return the process's own cpu, and how late sources were polled."""
+        """Return how many cores' time the process takes, and how late sources were polled."""
         lag, self._lag = self._lag, 0.0
         return cpu, lag, ""
 
     def capacity(self) -> None:
-        """Return nothing: the machine is the host."""
+        """Return nothing: the machine is as the worker was told."""
         return
 
 

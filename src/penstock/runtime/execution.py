@@ -77,11 +77,14 @@ class Execution(Protocol):
         ...
 
     def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
-        """Return the share of cpu used, the worst lateness in seconds, and a warning, since the last call."""
+        """Return the cpu used, the worst lateness in seconds, and a warning, since the last call.
+
+        The cpu is a share of the emulated machine's; of a process, how many cores' time it took.
+        """
         ...
 
     def capacity(self) -> tuple[float, float] | None:
-        """Return the cpu and memory of the machine, where that is not the host."""
+        """Return the cpu and memory of the machine, where that is emulated."""
         ...
 
     def close(self) -> None:

@@ -50,7 +50,6 @@ class Worker(Exchange):
         *,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
         memory_mb: Callable[[], float | None] = lambda: None,
-        capacity: tuple[float, float] | None = None,
         wake: Callable[[], None] = lambda: None,
         unsent: Callable[[], int] = lambda: 0,
         layout: Layout | None = None,
@@ -70,7 +69,6 @@ class Worker(Exchange):
         self.turns = 0
         self._cpu_seconds = cpu_seconds
         self._process_mb = memory_mb  # that the process uses, where it is a real one
-        self._host = capacity  # cores and memory, which other workers there have too
         self.wake = wake
         self._unsent = unsent  # bytes that the shell has not sent yet to the worker that it has most for
         self.ruling = None
@@ -314,7 +312,7 @@ class Worker(Exchange):
             RecordKind.MACHINE,
             now,
             interval=interval,
-            busy=cpu,
+            busy=self._share(cpu),
             lag=lag,
             memory_mb=self._memory_mb(),
             **self._capacity(),
@@ -330,9 +328,14 @@ class Worker(Exchange):
         return sum(task.component.memory_mb for task in self.tasks.values())
 
     def _capacity(self) -> dict[str, float]:
-        """Return what the machine has: the host, or the emulated machine; nothing where neither is known."""
-        found = self.execution.capacity() or self._host
+        """Return what the machine has: as described, or as emulated now; nothing where neither is known."""
+        found = self.execution.capacity() or self.assigned.capacity
         return {} if found is None else {"capacity_cpu": found[0], "capacity_mb": found[1]}
+
+    def _share(self, cpu: float) -> float:
+        """Return the share of its machine's cpu that a worker uses: of a process `cpu` says how many cores it does."""
+        told = self.assigned.capacity
+        return cpu if told is None else cpu / told[0]
 
     def task_report(self, task: Task, now: float) -> tellings.TaskReport:
         """Return what a task did since the last report, and begin to count anew."""

@@ -1,6 +1,6 @@
-"""What a real worker tells of its machine: the memory that this process uses, and what the host has.
+"""What is known of the machine that a process is on: the memory that it uses itself, and what its host has.
 
-Workers on one host share what it has, and each tells all of it. A core is taken to be of speed 1.
+Workers tell the first. The second describes the machine of an embedded run, whose cores are taken to be of speed 1.
 """
 
 import os

@@ -17,7 +17,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.errors import PenstockError
 from penstock.runtime.heart import Heart, Place
 from penstock.runtime.machine import Worker
-from penstock.runtime.memory import host_capacity, resident_mb
+from penstock.runtime.memory import resident_mb
 from penstock.runtime.messages import commands, tellings
 from penstock.runtime.messages.wire import encode
 from penstock.runtime.neighbours import Neighbours
@@ -107,7 +107,6 @@ class Shell:
                 time.monotonic,
                 cpu_seconds=time.process_time,
                 memory_mb=resident_mb,
-                capacity=host_capacity(),
                 wake=self._wake,
                 unsent=self._neighbours.unsent,
             )

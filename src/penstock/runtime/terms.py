@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.model.cluster import Machine
 from penstock.model.errors import InvalidInput, UnknownName, choices
 from penstock.model.plan import Plan
 from penstock.model.tuples import TuplePolicies
@@ -22,6 +23,7 @@ class Site:
 
     name: str
     slots: tuple[str, ...]
+    capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine; an emulated one knows them itself
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,15 @@ class Terms:
     def __post_init__(self) -> None:
         if not self.checkpoints:  # settled now: what is written later must not depend on where the process is then
             object.__setattr__(self, "checkpoints", os.path.abspath(os.path.join(self.folder, "checkpoints")))
+
+
+def sites_of(machine: Machine) -> list[Site]:
+    """Return the workers of a machine that is not emulated: a process a slot, which share what it is described to have.
+
+    They tell that in telemetry, so that what is learnt from it holds for the machine as policies see it.
+    """
+    slots = (f"{machine.name}/{number}" for number in range(machine.slots))
+    return [Site(slot, (slot,), (machine.cpu, machine.memory_mb)) for slot in slots]
 
 
 def routes_of(plan: Plan) -> tuple[Route, ...]:

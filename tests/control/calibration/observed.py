@@ -64,7 +64,8 @@ def _tasks(rows: pd.DataFrame) -> pd.DataFrame:
 def _workers(rows: pd.DataFrame) -> pd.DataFrame:
     used = rows.assign(used=rows["busy"].astype(float) * rows["interval"].astype(float))
     grouped = used.assign(lag=used["lag"].astype(float).fillna(0.0)).groupby("worker", as_index=False)
-    return grouped.agg(used=("used", "sum"), interval=("interval", "sum"), lag=("lag", "max"))
+    sums = {"used": ("used", "sum"), "interval": ("interval", "sum"), "lag": ("lag", "max")}
+    return grouped.agg(**sums, **{name: (name, "max") for name in ("capacity_cpu", "capacity_mb")})
 
 
 def _services(hops: pd.DataFrame) -> pd.DataFrame:

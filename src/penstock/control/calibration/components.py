@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.control.calibration.findings import Left, Measured
-from penstock.control.calibration.observing import Observed
+from penstock.control.calibration.observing import Observed, process_seconds
 from penstock.model.cluster import Cluster
 from penstock.model.costs import ComponentCosts, Costs, StreamCosts
 from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
@@ -70,13 +70,14 @@ def measure_parts(application: Application, cluster: Cluster, observed: Observed
 def scales(cluster: Cluster, observed: Observed) -> dict[str, float]:
     """Return by worker what a busy second of its tasks is worth in core-seconds of speed 1."""
     busy = observed.tasks.groupby("worker")["busy"].sum()
+    shares = dict(zip(observed.workers["worker"], observed.workers["used"].astype(float), strict=True))
     found = {}
-    for worker, used in zip(observed.workers["worker"], observed.workers["used"], strict=True):
+    for worker, used in (shares if observed.emulated else process_seconds(observed)).items():
         name = _machine(worker)
         machine = cluster.machines[cluster.machine_index[name]] if name in cluster.machine_index else None
         cores = machine.cores if machine is not None and observed.emulated else 1
         spent = float(busy.get(worker, 0.0))
-        shared = min(1.0, float(used) * cores / spent) if spent > 0 else 1.0
+        shared = min(1.0, used * cores / spent) if spent > 0 else 1.0
         found[worker] = shared * (machine.speed if machine is not None else 1.0)
     return found
 

@@ -29,11 +29,21 @@ class Observed(NamedTuple):
     emulated: bool
     seconds: float  # that count
     tasks: pd.DataFrame  # a row a task and worker: component, processed, given, busy, blocked, interval
-    workers: pd.DataFrame  # a row a worker: used (s of its cpu share), interval, lag (s at worst)
+    workers: pd.DataFrame  # a row a worker: used (s of all its machine's cpu), interval, lag (s at worst), capacities
     services: pd.DataFrame  # a row a component and worker: count, mean, deviation, log_mean, log_deviation; s
     streams: pd.DataFrame  # a row a stream: count, bytes (mean of those that have any), remote (share)
     trees: pd.DataFrame  # of complete trees, a row a stream and a row a component: followed (tuples)
     ways: pd.DataFrame  # a row a pair of tasks, their workers and number of bytes: count; median, low, times in s
+
+
+def process_seconds(observed: Observed) -> dict[str, float]:
+    """Return by worker the core-seconds that it took, where it is a process of its own on a machine that told its cpu.
+
+    What a machine is worth that did not tell it is not known: taken as one core.
+    """
+    workers = observed.workers
+    taken = workers["used"] * workers["capacity_cpu"].astype(float).fillna(1.0)
+    return dict(zip(workers["worker"], taken.tolist(), strict=True))
 
 
 def observe(
@@ -128,6 +138,8 @@ def _workers(rows: DataFrame) -> DataFrame:
         sf.sum(sf.col("busy") * sf.col("interval")).alias("used"),
         sf.sum("interval").alias("interval"),
         sf.max(sf.coalesce("lag", sf.lit(0.0))).alias("lag"),
+        sf.max("capacity_cpu").alias("capacity_cpu"),
+        sf.max("capacity_mb").alias("capacity_mb"),
     )
 
 

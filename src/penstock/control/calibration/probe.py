@@ -22,7 +22,7 @@ from penstock.api.sinks.discard import Discard
 from penstock.api.sources.generated import Generated
 from penstock.control.calibration.engine import Worked
 from penstock.control.calibration.network import Sent
-from penstock.control.calibration.observing import Observed, observe
+from penstock.control.calibration.observing import Observed, observe, process_seconds
 from penstock.control.live import start
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import InvalidInput
@@ -224,7 +224,7 @@ def processes(observed: Observed) -> list[Worked]:
     size_bytes = fmean(size[np.isfinite(size)]) if np.isfinite(size).any() else 0.0
     passed = list(dict.fromkeys(sorted(host, key=_place)))  # in the order in which tuples pass them
     found = []
-    for worker, used in zip(observed.workers["worker"], observed.workers["used"], strict=True):
+    for worker, used in process_seconds(observed).items():
         own = [task for task in passed if host[task] == worker]
         if not own:
             continue
@@ -233,7 +233,7 @@ def processes(observed: Observed) -> list[Worked]:
         sent, received = (float(sum(done[task] for task in tasks)) for tasks in (away, came))
         made = float(sum(done[task] for task in own if task.startswith("from")))
         hops = float(sum(done[task] for task in own)) - made
-        found.append(Worked(float(used), made, hops, sent, sent * size_bytes, received, received * size_bytes))
+        found.append(Worked(used, made, hops, sent, sent * size_bytes, received, received * size_bytes))
     return found
 
 

@@ -107,7 +107,14 @@ def _workers(instance: Instance, visit: Visit, number: int) -> pd.DataFrame:
     span = visit.window.span
     names = [_worker(machine.name, number) for machine in instance.cluster.machines]
     return pd.DataFrame(
-        {"worker": names, "used": span.machine_cpu * span.seconds, "interval": span.seconds, "lag": 0.0}
+        {
+            "worker": names,
+            "used": span.machine_cpu * span.seconds,
+            "interval": span.seconds,
+            "lag": 0.0,
+            "capacity_cpu": instance.slots.machine_cpu,
+            "capacity_mb": instance.slots.machine_memory_mb,
+        }
     )
 
 

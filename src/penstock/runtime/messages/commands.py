@@ -64,6 +64,7 @@ class Assign(Wire, tag=40):
     rules: Rules = Rules()
     limits: dict[str, float] = {}  # source component -> tuples a second of all its tasks, where that is limited
     share: str = ""  # folder in which emulated machines keep what runs share; empty: they are this run's own
+    capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine, where that is not emulated
 
 
 class Go(Wire, tag=41):

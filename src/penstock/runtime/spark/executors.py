@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from penstock.model.cluster import Machine
 from penstock.pipeline.session import NoSpark
 
 REGISTERED_S = 60.0  # for a cluster to start executors: two JVMs on a busy machine took 15 s
 SETTLED_S = 1.5  # no new executor for so long: the last has come
 MOST_FAILURES = 1000  # of one slot's processes in a run, before Spark gives the job up
+UNLIMITED_MB = 1e6  # Spark neither limits what Python processes take nor says what their host has
 LOCAL_EXECUTOR = "driver"  # the name of the one executor of `local[n]`, which is the driver's own process
 
 
@@ -30,6 +32,18 @@ class Executor(NamedTuple):
     def location(self) -> str:
         """How a task asks Spark to be run here."""
         return f"executor_{self.host}_{self.id}"
+
+    @property
+    def machine(self) -> Machine:
+        """What it is to those who plan: a slot for every core but the one that is kept free."""
+        room = max(1, self.cores - 1)
+        return Machine(
+            name=f"{self.host}-{self.id}",
+            host=self.host,
+            cores=room,
+            slots=room,
+            memory_mb=UNLIMITED_MB,
+        )
 
 
 def embedded_master(workers: int) -> str:
