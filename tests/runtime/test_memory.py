@@ -56,8 +56,9 @@ def test_a_process_tells_what_its_machine_is_described_to_have_and_which_share_o
     clock, used = ManualClock(), [3.0]
     worker = Worker(flow, "r", clock, cpu_seconds=lambda: used[0])
     peers = (commands.Peer("m/0", "127.0.0.1", 1, 1),)
-    rest: Any = (16, 0.0, 0, 0, ".", "kept")
-    worker.command(commands.Assign(1, 0, 1, peers, {"m/0": 0}, ("m/0", "m/0"), *rest, capacity=(4.0, 1e6)))
+    rest: Any = {"window": 16, "sample_tps": 0.0, "in_flight": 0, "seed": 0, "folder": ".", "telemetry": "kept"}
+    rest["capacity"] = (4.0, 1e6)
+    worker.command(commands.Assign(1, 0, 1, peers, {"m/0": 0}, ("m/0", "m/0"), **rest))
     worker.command(commands.Go(1))
     clock.advance(2.0)
     used[0] += 1.2

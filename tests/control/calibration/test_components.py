@@ -8,7 +8,8 @@ import pytest
 from penstock import testing
 from penstock.api.dataflow import Dataflow
 from penstock.control.calibration.components import Moments, fitted, moments, scales, works
-from penstock.control.calibration.measuring import combine
+from penstock.control.calibration.measuring import combine, seen_cluster
+from penstock.control.calibration.observing import Observed
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.topology import Application, Component, Distribution, Kind, ServiceTime, Stream
 from penstock.workloads.dataflows import any_dataflow
@@ -150,3 +151,38 @@ def test_differences_between_machines_are_no_variation() -> None:
     seen = moments(rows, {"a": 1.0, "b": 2.0})
     assert seen.mean == pytest.approx(0.004)
     assert (seen.tuples, seen.cv) == (400, 0.0)
+
+
+def on_real_machines(seen: Observed, cores: float | None) -> Observed:
+    """Return what would be seen where the workers are two processes of one machine of so many cores."""
+    rename = {"slow": "host/0", "fast": "host/1"}
+    share = seen.workers["used"] * 3 / (cores or 1.0)  # each took up to 3 cores
+    workers = seen.workers.assign(used=share, capacity_cpu=cores, capacity_mb=None if cores is None else 2048.0)
+    tasks, workers, services = (
+        table.assign(worker=table["worker"].map(rename)) for table in (seen.tasks, workers, seen.services)
+    )
+    return seen._replace(emulated=False, tasks=tasks, workers=workers, services=services)
+
+
+@pytest.fixture(scope="module")
+def seen() -> Observed:
+    return observed(ran(any_dataflow(APP), PAIR, ["slow/0", "slow/1", "fast/0", "fast/1", "slow/2"], 5.0).records)
+
+
+@pytest.mark.parametrize("cores", [6.0, 24.0, None])
+def test_what_tuples_take_does_not_depend_on_how_many_cores_the_machine_of_a_process_has(
+    seen: Observed, cores: float | None
+) -> None:
+    real = on_real_machines(seen, cores)
+    found = scales(seen_cluster(real), real)
+    assert found == pytest.approx({"host/0": 1.0, "host/1": 1.0}, rel=1e-3)
+
+
+def test_machines_have_what_their_workers_tell(seen: Observed) -> None:
+    (told,) = seen_cluster(on_real_machines(seen, 6.0)).machines
+    assert told == Machine(name="host", cores=6, slots=2, processes=2, memory_mb=2048.0)
+    (silent,) = seen_cluster(on_real_machines(seen, None)).machines
+    assert (silent.cores, silent.slots, silent.processes) == (2, 2, 2)
+    real = on_real_machines(seen, 6.0)
+    left = {one.what: one.why for one in combine(APP, seen_cluster(real), real, None).left}
+    assert left["cores and memory of machines"] == "taken as the run's workers were told them"

@@ -1,5 +1,6 @@
 """Calibrates: takes a run that is there, or starts one, adds probes, and puts all that was measured together."""
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from penstock.model.topology import Application
 from penstock.pipeline.session import running_session, session
 from penstock.runtime.folder import RunInfo, Setup
 from penstock.runtime.spark.cores import need_cores
-from penstock.runtime.spark.executors import embedded_master, is_local, spark_settings
+from penstock.runtime.spark.executors import UNLIMITED_MB, embedded_master, is_local, spark_settings
 from penstock.runtime.terms import Terms
 
 SAMPLE_TPS = 100.0  # tuples a second of a source task that are followed in a run of ours
@@ -155,15 +156,18 @@ def combine(
 
 
 def seen_cluster(observed: Observed) -> Cluster:
-    """Describe the machines that a run's telemetry names: a slot and a core for each of its workers."""
-    slots: dict[str, int] = {}
-    for worker in sorted(str(name) for name in observed.workers["worker"]):
-        name = worker.partition("/")[0]
-        slots[name] = slots.get(name, 0) + 1
-    machines = tuple(
-        Machine(name=name, cores=count, slots=count, processes=count, memory_mb=1e6) for name, count in slots.items()
-    )
-    return Cluster(name="spark", machines=machines)
+    """Describe the machines that a run's telemetry names: a slot for each of its workers, and what they say it has.
+
+    One whose workers do not say has a core for each of them, and memory that is no limit.
+    """
+    workers = observed.workers.assign(machine=observed.workers["worker"].str.partition("/")[0])
+    machines = []
+    for name, rows in workers.groupby("machine"):
+        cpu, memory = (rows[column].astype(float).max() for column in ("capacity_cpu", "capacity_mb"))
+        cores = len(rows) if math.isnan(cpu) else max(1, round(cpu))
+        memory = UNLIMITED_MB if math.isnan(memory) else memory
+        machines.append(Machine(name=str(name), cores=cores, slots=len(rows), processes=len(rows), memory_mb=memory))
+    return Cluster(name="spark", machines=tuple(machines))
 
 
 def _applied(application: Application, costs: Costs, parts: Parts) -> Application:
@@ -262,10 +266,12 @@ def _moves(probed: Probed | None, measured: list[Measured], left: list[Left]) ->
 
 
 def _never(observed: Observed) -> list[Left]:
-    """Return what no telemetry tells."""
-    found = [
-        Left(what="cores, speeds and memory of machines", why="telemetry does not tell; costs are relative to them")
+    """Return what is not measured, whatever telemetry there is."""
+    if observed.emulated:
+        why = "emulated machines have what is described; costs are relative to it"
+        return [Left(what="cores, speeds and memory of machines", why=why)]
+    return [
+        Left(what="speeds of machines", why="every core counts as one of speed 1; costs are relative to it"),
+        Left(what="cores and memory of machines", why="taken as the run's workers were told them"),
+        Left(what="bytes of a frame", why="frames of followed tuples carry marks that others do not"),
     ]
-    if not observed.emulated:
-        found.append(Left(what="bytes of a frame", why="frames of followed tuples carry marks that others do not"))
-    return found
