@@ -29,7 +29,7 @@ ROOT: Row = {"root": 1, "id": 1, "task": "a[0]", "due": 1.0, "emitted": 1.0}
 BAD: dict[str, tuple[str, Row, Row]] = {
     "no kind": ("hop", HOP, {"kind": None}),
     "unknown kind rumour": ("rumour", {}, {}),
-    "version 2": ("hop", HOP, {"version": 2}),
+    "version 3": ("hop", HOP, {"version": 3}),
     "version none": ("hop", HOP, {"version": None}),
     "worker is missing": ("hop", HOP, {"worker": None}),
     "hop without sent": ("hop", HOP, {"sent": None}),
@@ -70,6 +70,17 @@ def test_each_kind_of_bad_record_is_kept_whole_with_its_reason(spark: SparkSessi
     assert [found[number]["reason"] for number in range(len(BAD))] == list(BAD)
     assert found[5]["task"] == "b[0]"
     assert found[5]["finished"] == 1.4
+
+
+def test_cores_that_real_workers_once_told_become_a_share_of_their_machine(spark: SparkSession) -> None:
+    machine = {"interval": 1.0, "busy": 2.0, "lag": 0.0, "memory_mb": 1.0, "capacity_cpu": 8.0, "capacity_mb": 9.0}
+    told: tuple[Row, ...] = ({"version": 1}, {}, {"version": 1, "emulated": True})
+    rows = [row("machine", machine, change | {"epoch": number}) for number, change in enumerate(told)]
+    rows.append(row("task", TASK, {"version": 1, "epoch": 3}))
+    names = record_schema().names
+    raw = spark.createDataFrame([tuple(each[name] for name in names) for each in rows], record_schema())
+    good = ingest(raw).good.orderBy("epoch").collect()
+    assert [each["busy"] for each in good] == [2.0 / 8.0, 2.0, 2.0, TASK["busy"]]
 
 
 def test_all_records_of_a_sound_run_are_good(made: Steps, truth: Synthetic) -> None:

@@ -77,28 +77,15 @@ def print_changes(rates: "Sequence[RateChange]", unmet: "Sequence[Unmet]" = ()) 
         before, after = number(change.before_tps), number(change.after_tps)
         if before == after:
             continue
-        share = f" ({change.after_tps / change.before_tps - 1:+.0%})" if change.before_tps > 0 else ""
-        console.print(f"  {change.application}: {before}/s → [bold]{after}/s[/]{share}")
+        relative = f" ({change.after_tps / change.before_tps - 1:+.0%})" if change.before_tps > 0 else ""
+        console.print(f"  {change.application}: {before}/s → [bold]{after}/s[/]{relative}")
     stopped = [change.application for change in rates if not change.after_tps]
     for name in [name for name in stopped if name not in {missed.application for missed in unmet if missed.short}]:
         console.print(f"[yellow]{name} gets nothing[/]; penstock admit {name} --again looks for other paths")
     for missed in unmet:
         again = f"penstock admit {missed.application} --again looks for other paths"
-        console.print(f"[red]{missed.application} {_told(missed)}[/]; {again}", soft_wrap=True)
-
-
-def _told(missed: "Unmet") -> str:
-    """Say what an application was promised, and what it has."""
-    from penstock.cli.output import number
-
-    asked, often = share(missed.availability), share(missed.achieved_availability)
-    if missed.wanted_tps is None:
-        return f"asked to be served {asked} of the time and is for {often}"
-    rate, now = f"{number(missed.wanted_tps)}/s", f"gets {number(missed.rate_tps)}/s"
-    if not missed.seldom:
-        return f"is guaranteed {rate} and {now}"
-    told = f"is guaranteed {rate} for {asked} of the time and has it for {often}"
-    return f"{told}; it {now}" if missed.short else told
+        told = missed.told(lambda tps: f"{number(tps)}/s", share)
+        console.print(f"[red]{missed.application} {told}[/]; {again}", soft_wrap=True)
 
 
 def changes_json(rates: "Sequence[RateChange]", unmet: "Sequence[Unmet]" = ()) -> dict[str, Any]:

@@ -26,7 +26,8 @@ Positive = Annotated[float, Meta(gt=0, le=1e15)]
 NonNegative = Annotated[float, Meta(ge=0, le=1e15)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-Priority = Annotated[float, Meta(ge=1e-6, le=1e9)]  # farther apart, fair rates are beyond a computer's numbers
+LEAST_PRIORITY, MOST_PRIORITY = 1e-6, 1e9  # farther apart, fair rates are beyond a computer's numbers
+Priority = Annotated[float, Meta(ge=LEAST_PRIORITY, le=MOST_PRIORITY)]
 
 
 class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -17,7 +17,7 @@ from penstock.model.errors import FileProblem
 if TYPE_CHECKING:
     import pyarrow as pa
 
-VERSION = 1
+VERSION = 2  # 1: a real worker told the cores that its process used as `busy`, not a share of its machine
 
 
 class RecordKind(StrEnum):

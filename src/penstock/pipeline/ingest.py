@@ -36,6 +36,10 @@ ORIGIN = ("file", "path", "row", "written")
 
 UNREADABLE = "unreadable"
 
+BUSY = """case when version = 1 and kind = 'machine' and not emulated and capacity_cpu > 0
+    then busy / capacity_cpu else busy end"""
+"""The share of its machine that a worker used, also of telemetry that tells cores in its place."""
+
 _PLACED = ("string", "long", "long")  # the types of an origin behind the file's name
 
 _PHYSICAL = {pa.string(): "BYTE_ARRAY", pa.int64(): "INT64", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
@@ -98,7 +102,7 @@ def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
 def ingest(raw: DataFrame) -> Ingested:
     """Part records into good ones and those to quarantine. Also for streams: it looks at one row at a time."""
     judged = raw.withColumn("reason", reason())
-    good = judged.where(sf.col("reason").isNull()).drop("reason")
+    good = judged.where(sf.col("reason").isNull()).drop("reason").withColumn("busy", sf.expr(BUSY))
     return Ingested(good, judged.where(sf.col("reason").isNotNull()))
 
 
@@ -108,7 +112,10 @@ def reason() -> Column:
     rules = [
         ("kind is null", "'no kind'"),
         (f"kind not in ({kinds})", "concat('unknown kind ', kind)"),
-        (f"not version <=> {VERSION}", "concat('version ', coalesce(string(version), 'none'))"),
+        (
+            f"version is null or version not between 1 and {VERSION}",
+            "concat('version ', coalesce(string(version), 'none'))",
+        ),
         ("run = ''", "'run is empty'"),
         *(
             (condition, f"'{text}'")
@@ -136,7 +143,7 @@ def _sound() -> str:
     finite = " + ".join(f"coalesce({name}, 0D) * 0D" for name in floats)  # what is not finite makes it not a number
     least = f"coalesce(least({', '.join(NOT_NEGATIVE)}), 0D)"
     return (
-        f"{always} and version = {VERSION} and run != '' and case kind {kinds} else false end "
+        f"{always} and version between 1 and {VERSION} and run != '' and case kind {kinds} else false end "
         f"and {finite} = 0D and {least} >= 0D"
     )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from penstock.control.book import Admitted, Refused, admit, fail, release, replan, set_capacity, usage
 from penstock.control.book.paths import Request, paths_in_turn
@@ -207,6 +208,14 @@ def test_every_placement_policy_can_admit(policy: str) -> None:
     found = admit(before, application("second", rate=0.05), policy=policy, advise=False)
     assert isinstance(found, Admitted)
     assert not overfull(found.book)
+
+
+@pytest.mark.parametrize("rate", [None, 1.0, 1e6])
+def test_where_the_only_machine_may_fail_no_further_path_is_found(rate: float | None) -> None:
+    alone = Cluster(name="alone", machines=(Machine(name="m", cores=1, failure_probability=0.1),))
+    wanted = application("x", rate=rate, availability=0.99)
+    wanted = replace(wanted, components=tuple(replace(part, pinned=None) for part in wanted.components))
+    assert "0.9" in refused(Book(cluster=alone), wanted).reason
 
 
 def test_a_failed_machine_is_not_used() -> None:

@@ -146,7 +146,7 @@ def test_refuses_changes_that_make_no_sense() -> None:
     for factor in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidInput, match="factor: expected a number > 0"):
             set_capacity(start, "a", factor)
-    with pytest.raises(InvalidInput, match="priority: expected a number > 0, got -2"):
+    with pytest.raises(InvalidInput, match="priority: expected a number ≥ 1e-06, got -2"):
         reprioritise(start, "be", -2.0)
     with pytest.raises(InvalidInput, match="'gr' is guaranteed a rate"):
         reprioritise(start, "gr", 2.0)

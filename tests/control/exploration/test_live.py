@@ -27,6 +27,8 @@ class FakePlant:
         self.time = 0.0
         self.slow_from = float("inf")  # time from which it is slow
         self.then: float | None = 1.0  # latency from there on
+        self.every_s = 0.1  # a tuple comes to its end
+        self.read_at = 0.0
         self.ends_at = float("inf")
         self.interrupted_at = float("inf")
         self.moved: list[int] = []  # tasks that each plan moved
@@ -58,7 +60,10 @@ class FakePlant:
     def reading(self) -> Reading:
         """Return the latency that the test decided."""
         latency = self.then if self.time >= self.slow_from else 0.01
-        return Reading(at=self.time, seconds=1.0, count=10, mean_s=latency, rates={"source": 300.0})
+        count = 0 if latency is None else int(self.time / self.every_s) - int(self.read_at / self.every_s)
+        seconds, self.read_at = self.time - self.read_at, self.time
+        mean = latency if count else None
+        return Reading(at=self.time, seconds=seconds, count=count, mean_s=mean, rates={"source": 300.0})
 
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move what differs."""
@@ -71,6 +76,7 @@ class FakePlant:
         self.moved.append(len(done))
         self.applied.append(plan.policy)
         self.policy = plan.policy
+        self.read_at = self.time  # as a run does: what ended while tasks moved is nobody's
         return done
 
 
@@ -119,10 +125,18 @@ def test_counts_readings_on_the_way_and_after_it_together() -> None:
 
 def test_does_not_read_more_often_on_the_way_than_it_is_told_to() -> None:
     plant = FakePlant()
-    plant.slow_from, plant.then = 6.0, None
+    plant.slow_from, plant.then = 4.5, None
     done = explore_live(plant, placements=1, hold_s=8.0, settle_s=8.0, limits=Limits(moves=2, reading_s=4.0))
     assert done.stopped.endswith("nothing came to its end")
     assert plant.time == 12.0  # readings at 8 s and at 12 s
+
+
+def test_takes_a_second_without_a_tuple_between_moves_for_no_silence() -> None:
+    plant = FakePlant()
+    plant.every_s = 2.3
+    done = explore_live(plant, placements=3, hold_s=10.0, settle_s=5.0, limits=Limits(moves=2, reading_s=5.0))
+    assert done.stopped == ""
+    assert len(done.runs) == 3
 
 
 def test_takes_silence_for_a_latency_beyond_any_bound() -> None:

@@ -5,6 +5,7 @@ is left falls short of what was promised, the rate now or the share of the time,
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -33,6 +34,17 @@ class Unmet(NamedTuple):
     short: bool  # of its rate, now
     seldom: bool  # served for less of the time than it asked for
 
+    def told(self, rate: Callable[[float], str], share: Callable[[float | None], str]) -> str:
+        """Say what it was promised and what it has, given how rates and shares of the time are written."""
+        asked, often = share(self.availability), share(self.achieved_availability)
+        if self.wanted_tps is None:
+            return f"asked to be served {asked} of the time and is for {often}"
+        wanted, now = rate(self.wanted_tps), f"gets {rate(self.rate_tps)}"
+        if not self.seldom:
+            return f"is guaranteed {wanted} and {now}"
+        text = f"is guaranteed {wanted} for {asked} of the time and has it for {often}"
+        return f"{text}; it {now}" if self.short else text
+
 
 class Changed(NamedTuple):
     """A book after a change, the applications whose rates it changed, and all promises that are not met now."""
@@ -51,8 +63,6 @@ def release(book: Book, name: str) -> Book:
 
 def reprioritise(book: Book, name: str, priority: float) -> Book:
     """Return the book with another priority of a best-effort application."""
-    if not (math.isfinite(priority) and priority > 0):
-        raise InvalidInput("priority", f"expected a number > 0, got {priority}")
     if book[name].guaranteed:
         problem = f"{name!r} is guaranteed a rate and has none; release it and admit it as best effort"
         raise InvalidInput("priority", problem)

@@ -15,9 +15,9 @@ from typing import IO, Any
 
 import msgspec
 
-from penstock.control.book.sharing import assessed
+from penstock.control.book.sharing import assessed, settled
 from penstock.model.book import FORMAT, Book
-from penstock.model.entity import explain
+from penstock.model.entity import LEAST_PRIORITY, MOST_PRIORITY, explain
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text, write_whole
 
@@ -43,14 +43,16 @@ class BookFile:
     def load(self) -> Book:
         """Read the book; raises `FileProblem` where it cannot be trusted.
 
-        Availabilities that were saved without regard to lowered capacities, as they once were, are mended.
+        Availabilities that were saved without regard to lowered capacities, as they once were, are mended, and so are
+        priorities that were once allowed.
         """
         raw = self._read()
         body = raw["book"]
         if raw.get("checksum") != _checksum(body):
             raise FileProblem(f"{self.path}: its checksum does not fit, it was damaged or edited; restore a copy of it")
         try:
-            return assessed(msgspec.convert(body, Book))
+            within = _within_range(body)
+            return (assessed if within == body else settled)(msgspec.convert(within, Book))
         except msgspec.ValidationError as error:
             raise FileProblem(f"{self.path}: {explain(error, body, Book)}") from None
         except InvalidInput as mistake:
@@ -109,6 +111,25 @@ class BookFile:
                 time.sleep(PACE_S)
             else:
                 return
+
+
+def _within_range(body: Any) -> Any:
+    """Return a book with the priorities of bookings in the range of today; once there was no end to it but 0."""
+    bookings = body.get("bookings") if isinstance(body, dict) else None
+    if not isinstance(bookings, list):
+        return body
+    return {**body, "bookings": [_mended(_mended(booking), "application") for booking in bookings]}
+
+
+def _mended(part: Any, inside: str = "") -> Any:
+    if not isinstance(part, dict):
+        return part
+    if inside:
+        return {**part, inside: _mended(part[inside])} if inside in part else part
+    priority = part.get("priority")
+    if not isinstance(priority, float | int) or priority <= 0:
+        return part
+    return {**part, "priority": min(max(priority, LEAST_PRIORITY), MOST_PRIORITY)}
 
 
 def _checksum(body: Any) -> str:

@@ -85,6 +85,8 @@ def paths_in_turn(request: Request, room: Room, described: Cluster) -> Iterator[
 
 def next_path(request: Request, room: Room, described: Cluster) -> Found | Shortage:
     """Ask the placement policy for a path on what is left."""
+    if not room.works:
+        return Shortage("no machine is left")
     left = room.as_cluster()
     planner = Planner(request.application, left, Objective.RATE, request.seed)
     decision = planner.decide(request.policy)

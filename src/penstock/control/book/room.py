@@ -32,6 +32,11 @@ class Room:
     failed: tuple[str, ...]
     shares: Mapping[str, float] = field(default_factory=dict)  # how much of an element can be had; absent: all of it
 
+    @property
+    def works(self) -> bool:
+        """Whether any machine does."""
+        return any(machine.name not in self.failed for machine in self.cluster.machines)
+
     def as_cluster(self) -> Cluster:
         """Return what is left as a cluster, for a placement policy."""
         return with_capacities(self.cluster, self.left, self.failed, self.held_mb, self.shares)

@@ -130,6 +130,24 @@ def _loaded(application: Application, reading: Reading) -> Application:
     return msgspec.structs.replace(application, rate_tps=rates)
 
 
+class Passing(NamedTuple):
+    """The latency of several readings together."""
+
+    seconds: float = 0.0
+    total_s: float = 0.0
+    ended: int = 0  # tuples
+
+    def and_then(self, reading: Reading) -> "Passing":
+        """Return it with one more."""
+        total = self.total_s + (reading.mean_s or 0.0) * reading.count
+        return Passing(self.seconds + reading.seconds, total, self.ended + reading.count)
+
+    @property
+    def mean_s(self) -> float | None:
+        """Their mean; None: there was none."""
+        return self.total_s / self.ended if self.ended else None
+
+
 class _Walk:
     """The way from placement to placement."""
 
@@ -140,7 +158,7 @@ class _Walk:
         self._bound_s = bound_s
         self._rng = np.random.default_rng([seed, 1])
         self._beyond = 0  # readings in a row
-        self._read_at = plant.now()
+        self._passing = Passing()  # between moves, since it was last judged
 
     def here(self) -> Placement:
         """Return where tasks are."""
@@ -159,31 +177,38 @@ class _Walk:
             self._apply(step, name if number + 1 == len(steps) else f"{name} on its way")
             if number + 1 < len(steps):
                 self._plant.wait(PAUSE_S)
-                if self._plant.now() - self._read_at >= self._limits.reading_s:  # sooner, few tuples or none have ended
-                    self._look()
+                self._glance()
         return True
 
     def watch(self, seconds: float) -> float | None:
         """Let time pass, looking at the latency; return its mean over that time."""
         until = self._plant.now() + seconds
-        total, count = 0.0, 0
+        whole, self._passing = Passing(), Passing()
         self._plant.reading()
         while (left := until - self._plant.now()) > 1e-9:
             self._plant.wait(min(left, self._limits.reading_s))
-            reading = self._look()
-            total, count = total + (reading.mean_s or 0.0) * reading.count, count + reading.count
-        return total / count if count else None
+            reading = self._plant.reading()
+            self._judge(reading.mean_s)
+            whole = whole.and_then(reading)
+        return whole.mean_s
 
-    def _look(self) -> Reading:
-        """Read the latency; end the exploration where it is beyond its bound again."""
-        reading = self._plant.reading()
-        self._read_at = self._plant.now()
-        slow = reading.mean_s is None or reading.mean_s > self._bound_s
+    def _glance(self) -> None:
+        """Read the latency between two moves; what is seen in so short a time is judged once it is a reading's worth.
+
+        Sooner, few tuples or none have come to their end.
+        """
+        self._passing = self._passing.and_then(self._plant.reading())
+        if self._passing.seconds >= self._limits.reading_s:
+            mean, self._passing = self._passing.mean_s, Passing()
+            self._judge(mean)
+
+    def _judge(self, mean_s: float | None) -> None:
+        """End the exploration where latency is beyond its bound again."""
+        slow = mean_s is None or mean_s > self._bound_s
         self._beyond = self._beyond + 1 if slow else 0
         if self._beyond >= BEYOND:
-            seen = "nothing came to its end" if reading.mean_s is None else f"{1e3 * reading.mean_s:.4g} ms"
+            seen = "nothing came to its end" if mean_s is None else f"{1e3 * mean_s:.4g} ms"
             raise Exceeded(f"latency exceeded its bound of {1e3 * self._bound_s:.4g} ms: {seen}")
-        return reading
 
     def return_to(self, home: Placement, policy: str) -> str:
         """Put tasks back, trying again where that fails; return what is not back in the end, and why."""

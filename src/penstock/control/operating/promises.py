@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock.control.book.changes import Unmet, unmet
+from penstock.control.book.changes import unmet
 from penstock.control.operating.outcomes import tps
 from penstock.model.book import Book
 
@@ -16,7 +16,7 @@ class Promises:
 
     def compare(self, book: Book) -> None:
         """Tell which promises a book does not keep, other than was told already, and which it keeps again."""
-        missed = {one.application: _told(one) for one in unmet(book)}
+        missed = {one.application: one.told(tps, _share) for one in unmet(book)}
         for name, text in missed.items():
             if self._missed.get(name) != text:
                 self._tell(f"warning: {name} {text}; penstock admit {name} --again looks for other paths")
@@ -26,12 +26,5 @@ class Promises:
         self._missed = missed
 
 
-def _told(missed: Unmet) -> str:
-    often = f"{missed.achieved_availability:.6g}"
-    if missed.wanted_tps is None:
-        return f"asked to be served {missed.availability:g} of the time and is for {often}"
-    rate, now = tps(missed.wanted_tps), f"gets {tps(missed.rate_tps)}"
-    if not missed.seldom:
-        return f"is guaranteed {rate} and {now}"
-    told = f"is guaranteed {rate} for {missed.availability:g} of the time and has it for {often}"
-    return f"{told}; it {now}" if missed.short else told
+def _share(part: float | None) -> str:
+    return f"{part or 0.0:.6g}"
