@@ -112,7 +112,8 @@ def start(
     with ExitStack() as stack:
         listener = _listening(listen, stack)
         if resume is None:
-            begun = _begin_anew(flow, stated, change, limits, emulate, plan, Path(runs), telemetry, stack)
+            setup = _setup(flow, stated, change, limits, plan, telemetry is not False)
+            begun = begin(flow, setup, emulate, plan, Path(runs), telemetry, stack)
             if noted is not None:
                 noted(begun.info)
         else:
@@ -127,24 +128,19 @@ def _stated(**asked: Any) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _begin_anew(
+def _setup(
     flow: Dataflow,
     stated: dict[str, Any],
     change: Callable[[TuplePolicies], TuplePolicies],
     limits: Limits,
-    emulate: Cluster | None,
     plan: Plan | None,
-    runs: Path,
-    telemetry: Path | str | bool | None,
-    stack: ExitStack,
-) -> Begun:
-    """Make the folder of a new run, with what is stated of it."""
+    written: bool,
+) -> "Setup":
+    """Return the settings of a new run, with what is stated of it; written: whether telemetry is."""
     from penstock.runtime.folder import Setup
 
     tuples = change(named_by(plan, TuplePolicies()))
-    limited = changed_limits({}, limits, flow.application)
-    setup = Setup(**stated, telemetry=telemetry is not False, tuples=tuples, limits=limited)
-    return begin(flow, setup, emulate, plan, runs, telemetry, stack)
+    return Setup(**stated, telemetry=written, tuples=tuples, limits=changed_limits({}, limits, flow.application))
 
 
 def _changed(
