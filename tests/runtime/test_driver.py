@@ -3,7 +3,7 @@
 import shutil
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow
+from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Machine
 from penstock.runtime import driver as driver_module
 from penstock.runtime import feed, folder, speech, transport
@@ -68,9 +69,16 @@ def layout() -> Layout:
     return Layout(flow)
 
 
-def driver(**terms: Any) -> Driver:
+def endless() -> Layout:
+    flow = Dataflow("endless")
+    numbers = flow.source("numbers", Generated(lambda number: number, rate=100), gives=int)
+    flow.sink("out", Captured([]), flow.map("same", lambda number: number, numbers, gives=int))
+    return Layout(flow)
+
+
+def driver(of: Layout | None = None, **terms: Any) -> Driver:
     made = Terms("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, **terms)
-    return Driver(Controller(layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"))
+    return Driver(Controller(of or layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"))
 
 
 class Unending(SlotJobs):
@@ -203,6 +211,58 @@ def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPat
     assert one.ended.wait(PATIENCE)
     one.end_log()
     assert any(text.startswith("1 callers were turned away") for text in heard)
+
+
+BAD_TEXT = bytes.fromhex("970a03a1ff0000c40100c2")  # a hello whose run's name is not UTF-8
+HOSTILE = (BAD_TEXT, b"\x91" * 4000, b"\xff", b"")
+
+
+def attack(address: tuple[str, int]) -> None:
+    """Send frames of a stranger, each on a connection of its own, until the other end hangs up on it."""
+    for content in HOSTILE:
+        with socket.create_connection(address, PATIENCE) as caller:
+            caller.sendall(transport.HEADER.pack(len(content), 0) + content)
+            with suppress(ConnectionResetError):
+                assert caller.recv(1) == b""
+
+
+def test_no_frame_of_a_stranger_ends_the_run() -> None:
+    with registered() as (one, worker):
+        attack(one.address)
+        assert one.ask(lambda _: one.controller.members[0].alive)
+        assert one.controller.error == ""
+        with closing(worker.beat(1)) as heart:
+            assert answers(heart) == [commands.Pulse(12.5)]
+
+
+def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
+    one = driver(endless(), start_s=1e9)
+    one.start()
+    host, port = one.address
+    settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
+    shell = Shell(endless().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    worker = Thread(target=shell.serve, daemon=True)
+    worker.start()
+    wait_for(one, lambda: one.controller.phase == "running")
+    attack(shell._listener.getsockname()[:2])
+    assert worker.is_alive()
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    worker.join(PATIENCE)
+    assert (one.controller.error, one.controller.epoch) == ("", 1)
+
+
+def test_an_exception_over_what_a_connection_brought_costs_that_connection_only() -> None:
+    with registered() as (one, worker):
+        heard: list[str] = []
+        one.on_log(lambda line: heard.append(line.text))
+        with closing(call(*one.address, SECRET, hello("r", 10**6, 1, heart=True))) as heart:
+            Faked.hear(heart, lambda: False, until_closed=True)  # a worker that there is not
+        unknown = tellings.TaskReport(10**6, 1, 1, 0.0, 0.0, 0, 0)  # a task that there is not
+        worker.say(worker.control, tellings.Report(one.controller.epoch, 0.0, 0.25, (unknown,), (), (), 0.0, 0.0))
+        wait_for(one, lambda: not one.controller.members[0].alive)
+        assert one.controller.error == ""
+        wait_for(one, lambda: any("Traceback" in text for text in heard))
 
 
 def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,8 +257,7 @@ def _show_task(info: "RunInfo", manifest: "Manifest", task: str, most: int, as_j
 
 def _state(info: "RunInfo", manifest: "Manifest", task: str) -> tuple["Saved", Any]:
     """Return a task of a checkpoint and the state of its logic."""
-    import msgspec
-
+    from penstock.model.decoding import Undecodable, decode_msgpack
     from penstock.model.errors import FileProblem, UnknownName, choices
     from penstock.runtime import checkpoints as kept
     from penstock.runtime.storage import Posix, below
@@ -270,10 +269,10 @@ def _state(info: "RunInfo", manifest: "Manifest", task: str) -> tuple["Saved", A
     path = below(kept.folder_of(str(info.checkpoints_path), manifest.number), saved.file)
     try:
         _, logic = kept.unpack(kept.read(Posix(), path, saved.offset, saved.size, saved.checksum), path)
-        return saved, msgspec.msgpack.decode(logic) if logic else None
+        return saved, decode_msgpack(logic) if logic else None
     except OSError as error:
         raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}") from None
-    except msgspec.MsgspecError as error:
+    except Undecodable as error:
         raise FileProblem(f"{path}: the state of {task} is not MessagePack, {error}") from None
 
 

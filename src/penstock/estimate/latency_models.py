@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from penstock.estimate.regression import KINDS, Regressor, Scaling
+from penstock.model.decoding import decode_json
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.features import EDGE_FEATURES, TASK_FEATURES, WINDOW_S
 from penstock.model.files import write_whole
@@ -160,7 +161,7 @@ def _read(path: Path) -> tuple[_Header, dict[str, Floats]]:
     try:
         with np.load(BytesIO(data), allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
-        header = msgspec.json.decode(arrays.pop(HEADER).tobytes(), type=_Header)
+        header: _Header = decode_json(arrays.pop(HEADER).tobytes(), _Header)
     except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, RuntimeError) as error:
         why = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         if "allow_pickle" in why:  # numpy's advice on a file that is none of its own
@@ -248,5 +249,5 @@ def unpack_regressor(data: bytes) -> Regressor:
     """Return the regressor that `pack_regressor` made bytes of."""
     with np.load(BytesIO(data), allow_pickle=False) as held:
         arrays = {name: held[name] for name in held.files}
-    entry = msgspec.json.decode(arrays.pop(HEADER).tobytes(), type=_Entry)
+    entry = decode_json(arrays.pop(HEADER).tobytes(), _Entry)
     return _regressor(Path("regressor"), entry, 0, arrays, arrays["0/ranges"].shape[1])

@@ -13,6 +13,7 @@ import pandas as pd
 
 from penstock.experiments.figure import Case, Figure, LiveRun
 from penstock.experiments.reproduction import Reproduced, case_key, judged, seeded
+from penstock.model.decoding import decode_json
 from penstock.model.files import write_whole
 
 Tell = Callable[[int, int, str], None]
@@ -29,7 +30,7 @@ def reproduce_live(figures: Sequence[Figure], quick: bool, seed: int, folder: Pa
         run = cast(LiveRun, figure.run)
         made = run(case, lambda what, done=done: tell(done, len(known), what))  # type: ignore[misc]
         # As through a Spark sweep: plain values, whatever a figure's code computes with.
-        plain = msgspec.json.decode(msgspec.json.encode([dict(row) for row in made], enc_hook=lambda one: one.item()))
+        plain = decode_json(msgspec.json.encode([dict(row) for row in made], enc_hook=lambda one: one.item()))
         rows[key] = [{**case, **row} for row in plain]
         tell(len(rows), len(known), "")
         _keep_partial(folder, figures, work, rows)

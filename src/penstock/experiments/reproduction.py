@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.job import Progress, run_cases, unheard
+from penstock.model.decoding import decode_json
 from penstock.model.errors import PenstockError
 from penstock.model.files import read_text, write_whole
 
@@ -138,7 +139,7 @@ def _runner(
             for one in batch.to_pylist():
                 rows, mistake = b"[]", None
                 try:
-                    made = runs[one["number"]](msgspec.json.decode(one["case"]))
+                    made = runs[one["number"]](decode_json(one["case"]))
                     rows = msgspec.json.encode([dict(row) for row in made], enc_hook=lambda value: value.item())
                 except PenstockError as error:
                     mistake = str(error)
@@ -152,7 +153,7 @@ def _rows(results: pd.DataFrame) -> dict[int, list[dict[str, Any]]]:
     failed = results[results["mistake"].notna()]
     if len(failed):
         raise FailedCase(f"{len(failed)} of {len(results)} cases could not be run: {failed['mistake'].iloc[0]}")
-    return {number: msgspec.json.decode(rows) for number, rows in zip(results["number"], results["rows"], strict=True)}
+    return {number: decode_json(rows) for number, rows in zip(results["number"], results["rows"], strict=True)}
 
 
 def _merged(path: Path, figures: Sequence[Figure], claims: Sequence[Claim]) -> list[Claim]:

@@ -19,6 +19,7 @@ from penstock.estimate.evaluator import Objective
 from penstock.estimate.flow import PLANNING, TATA
 from penstock.experiments.job import Progress, run_cases, unheard
 from penstock.model.cluster import Cluster
+from penstock.model.decoding import decode_json
 from penstock.model.errors import PenstockError
 from penstock.model.topology import Application
 
@@ -72,8 +73,8 @@ def cases(
 
 def run_case(case: Case) -> dict[str, Any]:
     """Ask the policy and return a row of RESULT."""
-    application = msgspec.json.decode(case.application, type=Application)
-    cluster = msgspec.json.decode(case.cluster, type=Cluster)
+    application = decode_json(case.application, Application)
+    cluster = decode_json(case.cluster, Cluster)
     row: dict[str, Any] = {
         "instance": case.instance,
         "application": application.name,

@@ -6,7 +6,6 @@ Files are written beside their name and then moved onto it, so that nobody ever 
 
 import os
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ import msgspec
 
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
+from penstock.model.decoding import Undecodable, decode_json, decode_toml
 from penstock.model.entity import Entity, explain
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.plan import Plan
@@ -101,10 +101,10 @@ def _read(path: Path) -> Any:
     ending = _ending(path)
     text = read_text(path)
     try:
-        return msgspec.json.decode(text) if ending == ".json" else tomllib.loads(text)
-    except (msgspec.DecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        return decode_json(text) if ending == ".json" else decode_toml(text)
+    except Undecodable as error:
         kind = "JSON" if ending == ".json" else "TOML"
-        raise FileProblem(f"{path}: not valid {kind}, {str(error).splitlines()[0]}; mend it there") from None
+        raise FileProblem(f"{path}: not valid {kind}, {error}; mend it there") from None
 
 
 def _decode(path: Path, raw: Any, kind: type[E]) -> E:

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import FileProblem
 
 MANIFEST = "manifest.json"
@@ -39,10 +40,10 @@ def read_manifest(folder: Path) -> Manifest | None:
     """Return what is valid in a folder; None where nothing was ever published."""
     path = folder / MANIFEST
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        found: Manifest = decode_json(path.read_bytes(), Manifest)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, Undecodable) as error:
         raise FileProblem(f"{path}: cannot be read, {error}; run the pipeline into another folder") from None
     if found.format != FORMAT:
         raise FileProblem(f"{path}: expected format {FORMAT}, found {found.format}; run the pipeline anew")

@@ -9,6 +9,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.files import write_whole
 from penstock.model.tuples import TuplePolicies
@@ -128,8 +129,9 @@ def _told(folder: Path) -> dict[str, Any]:
     """Return what `run.json` in a run's folder, or beside its telemetry, says; nothing where there is none."""
     for place in (folder, folder.parent):
         try:
-            return msgspec.json.decode((place / "run.json").read_bytes(), type=dict[str, Any])
-        except (OSError, msgspec.DecodeError):
+            found: dict[str, Any] = decode_json((place / "run.json").read_bytes(), dict[str, Any])
+            return found
+        except (OSError, Undecodable):
             continue
     return {}
 

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from penstock.model.decoding import decode_json
 from penstock.model.errors import FileProblem, UnknownName, choices
 from penstock.model.files import write_whole
 from penstock.pipeline.manifest import MANIFEST, Manifest, read_manifest, run_of
@@ -61,7 +62,7 @@ class Store:
 
     def table(self, name: str, manifest: Manifest) -> DataFrame:
         """Return the valid rows of a table."""
-        schema = StructType.fromJson(msgspec.json.decode(manifest.schemas[name]))
+        schema = StructType.fromJson(decode_json(manifest.schemas[name]))
         if name in GROWING:
             return self.union([self._read(self.place(name, part), schema) for part in manifest.taken], schema)
         runs: dict[str, list[str]] = {}

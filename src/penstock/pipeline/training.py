@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regressor, unpack_regressor
+from penstock.model.decoding import decode_json
 from penstock.model.errors import FileProblem
 from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, TASK_FEATURES, TASK_WINDOW, WINDOW_S
 from penstock.pipeline.fitting import Rows, Wanted, fit
@@ -215,11 +216,11 @@ def _trained(row: Any) -> Trained:
         of=row["of"],
         name=row["name"],
         kind=row["kind"],
-        parameters=msgspec.json.decode(row["parameters"]),
+        parameters=decode_json(row["parameters"]),
         rows=row["rows"],
         placements=row["placements"],
         accuracy=row["accuracy"],
-        beside=msgspec.json.decode(row["beside"]),
+        beside=decode_json(row["beside"]),
         vectors=len(unpack_regressor(bytes(row["model"])).weights),
     )
 

@@ -25,6 +25,7 @@ import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.api.keys import KEY_GROUPS
+from penstock.model.decoding import Undecodable, decode_json, json_decoder, msgpack_decoder
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
@@ -131,10 +132,10 @@ def read_journal(disk: Disk, folder: str) -> Journal | None:
     """Return what the driver before has left; None where there was none."""
     path = below(folder, JOURNAL)
     try:
-        return msgspec.json.decode(disk.read(path), type=Journal)
+        return _decode_journal(disk.read(path))
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except Undecodable as error:
         raise FileProblem(f"{path}: damaged, {error}; it is needed to go on") from None
 
 
@@ -158,7 +159,9 @@ def checksum(data: bytes | memoryview, before: int = 0) -> int:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(TaskState).decode
+_decode: Callable[[bytes], TaskState] = msgpack_decoder(TaskState)
+_decode_journal: Callable[[bytes], Journal] = json_decoder(Journal)
+_decode_manifest: Callable[[bytes], Manifest] = json_decoder(Manifest)
 
 
 def pack(state: TaskState, logic: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
@@ -172,7 +175,7 @@ def unpack(data: bytes, path: str) -> tuple[TaskState, bytes]:
     size = int.from_bytes(data[:4], "big")
     try:
         state = _decode(data[4 : 4 + size])
-    except msgspec.MsgspecError as error:
+    except Undecodable as error:
         raise FileProblem(f"{path}: not the state of a task, {error}") from None
     return state, data[4 + size :]
 
@@ -204,12 +207,12 @@ def read_manifest(disk: Disk, folder: str, number: int) -> Manifest:
     if f"{checksum(text + LINE):08x}".encode() != summed:
         raise FileProblem(f"{path}: damaged, its checksum does not fit")
     try:
-        form = msgspec.json.decode(text, type=dict).get("format")
+        form = decode_json(text, dict).get("format")
         if form != FORMAT:
             problem = f"format {form} is not known to this version of Penstock, which reads {FORMAT}"
             raise UnknownFormat(f"{path}: {problem}; resume with the version that wrote it")
-        manifest = msgspec.json.decode(text, type=Manifest)
-    except msgspec.MsgspecError as error:
+        manifest = _decode_manifest(text)
+    except Undecodable as error:
         raise FileProblem(f"{path}: not a manifest, {error}") from None
     return _renamed(manifest, lambda name: below(_run_folder(folder), name))  # an absolute name stays as it is
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.model.decoding import Undecodable, decode_msgpack, msgpack_decoder
 from penstock.model.errors import InvalidInput
 from penstock.runtime.logic import shown
 
@@ -23,7 +24,7 @@ class Codec:
         self.typed = kind is not Any
         self._encode = msgspec.msgpack.Encoder().encode
         try:
-            self._decode: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(list[kind]).decode
+            self._decode: Callable[[bytes], list[Any]] = msgpack_decoder(list[kind])
         except TypeError as error:
             problem = f"expected a type that MessagePack can carry, got {kind!r}: {error}"
             raise InvalidInput(f"{stream}.gives", problem) from None
@@ -41,10 +42,10 @@ class Codec:
         """Decode a batch; raise `InvalidInput` for a value that is not of the declared type."""
         try:
             return self._decode(values)
-        except msgspec.ValidationError as error:
-            parts = [bytes(part) for part in msgspec.msgpack.decode(values, type=list[msgspec.Raw])]
-            culprit = next(part for part in parts if _fails(self._decode, ARRAY_OF_ONE + part))
-            value = shown(msgspec.msgpack.decode(culprit))
+        except Undecodable as error:
+            parts = [bytes(part) for part in decode_msgpack(values, list[msgspec.Raw])]
+            culprit = next((part for part in parts if _fails(self._decode, ARRAY_OF_ONE + part)), values)
+            value = shown(decode_msgpack(culprit))
             raise InvalidInput(f"{self.stream}.gives", f"tuple {value} is not of the declared type: {error}") from None
 
     def hand_over(self, values: list[Any]) -> list[Any]:
@@ -55,6 +56,6 @@ class Codec:
 def _fails(function: Callable[[Any], Any], value: Any) -> bool:
     try:
         function(value)
-    except (TypeError, OverflowError, ValueError, msgspec.ValidationError):
+    except (TypeError, OverflowError, ValueError):
         return True
     return False

@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-import msgspec
-
+from penstock.model.decoding import Undecodable
 from penstock.model.errors import InvalidInput
 from penstock.runtime.controller import RESTING, Controller
 from penstock.runtime.feed import Feed
@@ -176,6 +175,10 @@ class Driver:
                 self._watch.update(ready)
             except ConnectionLost as lost:
                 self._lose(ready, str(lost))
+            except Exception as error:  # a defect that one connection shows must not end the loop that serves all
+                self.say(traceback.format_exc(), "error")
+                if ready.fileno() >= 0:
+                    self._lose(ready, f"{type(error).__name__}: {error}")
 
     def _turn_away(self) -> None:
         late = self._strangers.late(time.monotonic())
@@ -190,13 +193,15 @@ class Driver:
         frames = connection.read()
         caller = connection.caller if connection.opened and connection in self._callers else None
         if caller is not None and caller.heart:
+            if not 0 <= caller.worker < len(self.controller.members):
+                raise ConnectionLost("it is no worker of this run")
             self._callers.discard(connection)
             self._hearts[connection] = (caller.worker, caller.incarnation)
             self._still.pop(caller.worker, None)
         for frame in frames:
             try:
                 message = tellings.decode_telling(frame)
-            except msgspec.DecodeError as error:
+            except Undecodable as error:
                 raise ConnectionLost(f"it does not speak the protocol, {error}") from None
             now = time.monotonic()
             if isinstance(message, tellings.Register):

@@ -32,6 +32,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices
 from penstock.model.files import write_whole
 from penstock.model.tuples import TuplePolicies
@@ -184,12 +185,12 @@ def load(folder: Path) -> RunInfo:
     """Read what a run's folder says of it."""
     path = folder / INFO
     try:
-        info = msgspec.json.decode(path.read_bytes(), type=RunInfo)
+        info: RunInfo = decode_json(path.read_bytes(), RunInfo)
     except OSError as error:
         raise FileProblem(
             f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; name a run's folder"
         ) from None
-    except msgspec.DecodeError as error:
+    except Undecodable as error:
         raise FileProblem(f"{path}: not what a run writes, {error}; name another run") from None
     return msgspec.structs.replace(info, folder=str(folder))
 

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import NamedTuple, Protocol
 
+from penstock.model.decoding import Undecodable
 from penstock.runtime.messages import commands, tellings
 from penstock.runtime.messages.wire import encode
 from penstock.runtime.transport import Connection, ConnectionLost, Watch, call, hello
@@ -50,7 +51,7 @@ class Heart(threading.Thread):
     def run(self) -> None:
         """Beat until it is closed."""
         while not self._ended.is_set():
-            with contextlib.suppress(OSError, ConnectionLost):
+            with contextlib.suppress(OSError, ConnectionLost, Undecodable):
                 place = self._place
                 greeting = hello(place.run, place.worker, place.incarnation, heart=True)
                 self._connection = call(place.host, place.port, place.secret, greeting, within_s=BEAT_S)

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.logic import FilterOperator, FlatMapOperator, Logic, MapOperator
+from penstock.model.decoding import msgpack_decoder
 
 Process = Callable[[Iterator[Any]], list[Any]]
 
@@ -139,7 +140,7 @@ class Movable:
         if isinstance(logic, Source) and not logic.rewinds:
             return
         giver, taker = (logic.position, logic.seek) if isinstance(logic, Source) else (logic.snapshot, logic.restore)
-        state = call(msgspec.msgpack.Decoder(_returns(giver)).decode, saved)
+        state = call(msgpack_decoder(_returns(giver)), saved)
         if isinstance(logic, Source) or _has_own_snapshot(logic):
             call(taker, state)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.api.contracts import Source
+from penstock.model.decoding import decode_msgpack
 from penstock.runtime.checkpoints import checksum, folder_of, pack
 from penstock.runtime.inbox import InChannel
 from penstock.runtime.lanes import MarkerOf
@@ -183,7 +184,7 @@ def _summed(states: list[tuple[Entry, list[Piece]]]) -> int:
 
 def _shown(position: bytes) -> str:
     """Return a source's position for people to read: as JSON, or else as Python shows it."""
-    decoded = msgspec.msgpack.decode(position, strict=False)
+    decoded = decode_msgpack(position, strict=False)
     try:
         return msgspec.json.encode(decoded).decode()
     except (TypeError, ValueError):

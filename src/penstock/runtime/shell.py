@@ -10,10 +10,12 @@ import os
 import selectors
 import socket
 import time
+import traceback
 
 import msgspec
 
 from penstock.api.dataflow import Dataflow
+from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import PenstockError
 from penstock.runtime.heart import Heart, Place
 from penstock.runtime.machine import Worker
@@ -43,7 +45,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 def main(flow: Dataflow, argument: str) -> None:
     """Be a worker: the function that a Spark task calls. Returns when the worker has ended, whatever the reason."""
-    settings = msgspec.json.decode(argument, type=WorkerSettings)
+    settings = decode_json(argument, WorkerSettings)
     try:
         control = call(settings.host, settings.port, bytes.fromhex(settings.secret), hello(settings.run, -1, 0))
     except OSError:
@@ -155,21 +157,26 @@ class Shell:
                     self._read(worker, ready)
             except ConnectionLost as lost:
                 self._lose(ready, str(lost))
+            except Exception as error:  # a defect that one connection shows must not end the loop that serves all
+                if ready is self._control or ready.fileno() < 0:
+                    raise
+                self._speech.warn(traceback.format_exc())
+                self._lose(ready, f"{type(error).__name__}: {error}")
 
     def _read(self, worker: Worker, connection: Connection) -> None:
         was_open = connection.opened
         frames = connection.read()
-        if connection is self._control:
-            for frame in frames:
-                self._command(worker, commands.decode_command(frame))
-            self._watch.update(connection)
-            return
-        if connection.opened and not was_open:
-            self._neighbours.opened(connection)
         try:
+            if connection is self._control:
+                for frame in frames:
+                    self._command(worker, commands.decode_command(frame))
+                self._watch.update(connection)
+                return
+            if connection.opened and not was_open:
+                self._neighbours.opened(connection)
             for frame in frames:
                 worker.frame(frame)
-        except msgspec.DecodeError as error:
+        except Undecodable as error:
             raise ConnectionLost(f"it does not speak the protocol, {error}") from None
         if connection.wants_to_write or was_open != connection.opened:
             self._watch.update(connection)

@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from penstock.model.decoding import Undecodable, decode_json, json_decoder
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
 from penstock.model.status import PilotStatus, Status
@@ -111,6 +112,9 @@ class GetLog(Request[LogTail], frozen=True, tag="log"):
 Asked = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | LimitSources | Steer | Drain | Stop | GetLog
 
 
+_decode_request: Callable[[bytes], Asked] = json_decoder(Asked)
+
+
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What comes back: a value, or the mistake in one line."""
 
@@ -177,10 +181,14 @@ def ask(
             raise NoRun(_gone(info)) from None
     if not line.endswith(b"\n"):
         raise Unanswered(_gone(info))
-    answer = msgspec.json.decode(line, type=Answer)
-    if answer.mistake:
-        raise PenstockError(answer.mistake)
-    return cast(A, msgspec.json.decode(answer.value, type=_ANSWERS[type(request)]))
+    try:
+        answer = decode_json(line, Answer)
+        if answer.mistake:
+            raise PenstockError(answer.mistake)
+        return cast(A, decode_json(bytes(answer.value), _ANSWERS[type(request)]))
+    except Undecodable as error:
+        problem = f"its answer is not understood, {error}; use the same version of penstock as the run's"
+        raise PenstockError(f"run {info.run}: {problem}") from None
 
 
 def _line(message: Request[Any] | Answer) -> bytes:
@@ -283,8 +291,8 @@ class ControlServer:
 
     def _answer(self, line: bytes) -> Answer:
         try:
-            request = msgspec.json.decode(line, type=Asked)
-        except msgspec.DecodeError as error:
+            request = _decode_request(line)
+        except Undecodable as error:
             return Answer(mistake=f"request: not understood, {error}; use the same version of penstock as the run's")
         try:
             return Answer(value=msgspec.Raw(msgspec.json.encode(self._do(request))))

@@ -15,8 +15,7 @@ import struct
 from collections import deque
 from collections.abc import Iterable
 
-import msgspec
-
+from penstock.model.decoding import Undecodable
 from penstock.runtime.messages.greetings import PROTOCOL, Hello, Proof, Welcome, decode_greeting
 from penstock.runtime.messages.wire import encode
 
@@ -155,7 +154,7 @@ class Connection:
         """Take the next message of the greeting."""
         try:
             message = decode_greeting(frame)
-        except msgspec.DecodeError:
+        except Undecodable:
             raise ConnectionLost("it does not speak the protocol") from None
         match message:
             case Hello() if not self._calls and self.caller is None:

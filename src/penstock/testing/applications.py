@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-import msgspec
-
 from penstock.api.dataflow import Dataflow, Outlet
+from penstock.model.decoding import decode_msgpack
 from penstock.runtime.layout import Layout
 from penstock.runtime.storage import Disk
 from penstock.testing.parts import OUTPUT, Count, CountOnly, Delay, Meet, Numbers, Parts, Place, Tally, Total
@@ -39,7 +38,7 @@ def published(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
     path = f"{folder}/{OUTPUT}"
     for name in disk.listed(path):
         if not name.startswith("_"):
-            for row in msgspec.msgpack.decode(disk.read(f"{path}/{name}")):
+            for row in decode_msgpack(disk.read(f"{path}/{name}")):
                 rows.setdefault(group(tuple(row)), []).append(tuple(row))
     return rows
 

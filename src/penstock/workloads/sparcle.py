@@ -9,7 +9,6 @@ A join would process one tuple for each of its inputs, so the inputs of one have
 and tuples as many times larger: a data unit is one tuple everywhere, and every stream carries its bits.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 import numpy as np
 
 from penstock.model.cluster import Cluster, Distances, Link, Machine
+from penstock.model.decoding import decode_json
 from penstock.model.errors import UnknownName, choices
 from penstock.model.files import read_text
 from penstock.model.topology import Application, Component, Kind, Stream
@@ -196,7 +196,7 @@ def references(folder: Path = FOLDER) -> tuple[Reference, ...]:
             _span(one),
             float(one["optimum_ii"]["rate"]),
         )
-        for one in json.loads(read_text(path))["instances"]
+        for one in decode_json(read_text(path))["instances"]
     )
 
 

@@ -16,6 +16,7 @@ from zlib import crc32
 import msgspec
 
 from penstock.api.contracts import Source, TaskContext
+from penstock.model.decoding import Undecodable, json_decoder, json_lines_decoder
 from penstock.model.errors import FileProblem, InvalidInput
 
 END = "_END"
@@ -57,7 +58,7 @@ class Landed(Source[Any]):
         """Get ready; the folder is looked at by `poll`."""
         self.check()
         self._task, self._tasks = context.task, context.tasks
-        self._decoder = msgspec.json.Decoder(self.gives)
+        self._decode, self._decode_lines = json_decoder(self.gives), json_lines_decoder(self.gives)
         self._batch = 0  # the batch that is read, or the least that may come next
         self._row = 0  # rows of it that were read
         self._last = b""  # of those
@@ -140,8 +141,8 @@ class Landed(Source[Any]):
             self._batch, self._row, self._last = self._batch + 1, 0, b""
             return []
         try:
-            rows = self._decoder.decode_lines(b"".join(lines))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            rows = self._decode_lines(b"".join(lines))
+        except Undecodable:
             raise self._bad_row(lines) from None
         self._row, self._last = self._row + len(lines), lines[-1]
         return rows
@@ -151,8 +152,8 @@ class Landed(Source[Any]):
         path = self.folder / batch_name(self._batch)
         for number, line in enumerate(lines, self._row + 1):
             try:
-                self._decoder.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self._decode(line)
+            except Undecodable as error:
                 row = line.decode("utf-8", "replace").strip()[:80]
                 return FileProblem(f"{path}: line {number}: expected {self.gives.__name__}, got {row!r}; {error}")
         raise AssertionError("rows that are decoded one by one are decoded together")

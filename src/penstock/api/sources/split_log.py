@@ -10,13 +10,14 @@ paths must see the same file.
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from penstock.model.decoding import Undecodable, json_decoder
 from penstock.model.errors import FileProblem, InvalidInput
 
 NEW = -1  # where a block is from that nobody had before
@@ -79,7 +80,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 Entry = Begun | Block | Ended | GivenUp | Ran | Weights
 
-_DECODER = msgspec.json.Decoder(Entry)
+_decode: Callable[[bytes], Entry] = json_decoder(Entry)
 
 
 class SplitLog:
@@ -219,8 +220,8 @@ class SplitLog:
         self._read += whole
         for line in data[:whole].splitlines():
             try:
-                self._note(_DECODER.decode(line))
-            except msgspec.DecodeError:
+                self._note(_decode(line))
+            except Undecodable:
                 continue  # torn by a crash, and never acted on
 
     def _note(self, entry: Entry) -> None:
@@ -233,6 +234,9 @@ class SplitLog:
                     self.place = place
                 if of == NEW:
                     self.next = max(self.next, stop)
+                elif not 0 <= of < len(self._left):
+                    problem = f"a block is of return {of}, there are {len(self._left)}"
+                    raise FileProblem(f"{self.path}: the split log is damaged, {problem}; restore a copy of it")
                 else:
                     self._left[of] = without(self._left[of], start, stop)
             case GivenUp(path, returned):

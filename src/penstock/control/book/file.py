@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.control.book.sharing import assessed, settled
 from penstock.model.book import FORMAT, Book
+from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.entity import LEAST_PRIORITY, MOST_PRIORITY, explain
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text, write_whole
@@ -74,10 +75,9 @@ class BookFile:
     def _read(self) -> dict[str, Any]:
         text = read_text(self.path)
         try:
-            raw = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            what = str(error).splitlines()[0]
-            raise FileProblem(f"{self.path}: not a book, {what}; restore a copy of it") from None
+            raw = decode_json(text)
+        except Undecodable as error:
+            raise FileProblem(f"{self.path}: not a book, {error}; restore a copy of it") from None
         if not isinstance(raw, dict) or not isinstance(raw.get("book"), dict) or "format" not in raw:
             raise FileProblem(f"{self.path}: not a book, it has no format and book at the top; give another file")
         if raw["format"] != FORMAT:

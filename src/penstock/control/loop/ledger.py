@@ -17,6 +17,7 @@ import msgspec
 from penstock.control.loop.guard import Guard
 from penstock.control.loop.plant import Reading
 from penstock.model.cluster import Cluster
+from penstock.model.decoding import Undecodable, json_decoder
 from penstock.model.errors import FileProblem
 from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
@@ -257,12 +258,12 @@ def read(path: Path) -> Book:
         raise FileProblem(f"{path}: cannot be read, {why}; decisions are kept by penstock run --autopilot") from None
     lines: list[Line] = []
     problems: list[str] = []
-    decoder = msgspec.json.Decoder(Line)
+    decode = json_decoder(Line)
     for number, text in enumerate(data.split(b"\n"), 1):
         if not text.strip():
             continue
         try:
-            lines.append(decoder.decode(text))
-        except (msgspec.DecodeError, ValueError) as error:
+            lines.append(decode(text))
+        except Undecodable as error:
             problems.append(f"{path}: line {number} is torn or not a ledger's, left out: {error}")
     return Book(lines, problems)

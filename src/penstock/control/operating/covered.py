@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from penstock.model.decoding import decode_msgpack
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Kind
 from penstock.runtime import checkpoints
@@ -71,7 +72,7 @@ def _covered(disk: Posix, place: str, manifest: Manifest, saved: Saved) -> Cover
     path = below(checkpoints.folder_of(place, manifest.number), saved.file)
     data = checkpoints.read(disk, path, saved.offset, saved.size, saved.checksum)
     _, logic = checkpoints.unpack(data, path)
-    return Covered(saved.counted, msgspec.msgpack.decode(logic, strict=False) if logic else None)
+    return Covered(saved.counted, decode_msgpack(logic, strict=False) if logic else None)
 
 
 def component_of(task: str) -> str:

@@ -1,11 +1,13 @@
 """What an operator says of itself: a small file beside the book, for people, other commands and the next operator."""
 
 import os
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from penstock.model.decoding import Undecodable, json_decoder
 from penstock.model.errors import FileProblem
 from penstock.model.files import write_whole
 
@@ -93,6 +95,9 @@ def state_file(book: Path | str) -> Path:
     return _beside(book, ".operator.json")
 
 
+_decode: Callable[[bytes], OperatorState] = json_decoder(OperatorState)
+
+
 def logs_folder(book: Path | str) -> Path:
     """Return the folder of the split logs of all that is in a book, and of what else its operator needs."""
     return _beside(book, ".operator")
@@ -107,12 +112,12 @@ def read_state(book: Path | str) -> OperatorState | None:
     """Return what the operator of a book has written last; None where there was none."""
     path = state_file(book)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=OperatorState)
+        return _decode(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
-    except msgspec.DecodeError as error:
+    except Undecodable as error:
         meaning = "without it all sources begin anew, and what was published is published again"
         raise FileProblem(f"{path}: not what an operator writes, {error}; restore a copy of it: {meaning}") from None
 
@@ -123,8 +128,8 @@ def path_of(run: Path, machines: str | None) -> PathState | None:
         return None
     folder = Path(machines).parent
     try:
-        state = msgspec.json.decode(folder.with_name(f"{folder.name}.json").read_bytes(), type=OperatorState)
-    except (OSError, msgspec.DecodeError):  # the machines are shared by others than an operator
+        state = _decode(folder.with_name(f"{folder.name}.json").read_bytes())
+    except (OSError, Undecodable):  # the machines are shared by others than an operator
         return None
     mine = (path for path in state.paths if path.run and Path(path.run).absolute() == run.absolute())
     return next(mine, None) if state.alive else None

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
-import msgspec
-
 from penstock.control.book import fail, release
 from penstock.experiments.figure import Row
 from penstock.experiments.live.trial import Tell
 from penstock.experiments.sparcle_live.operated import Watched, booked, operated
 from penstock.experiments.sparcle_live.settings import CAPACITY, OUTPUT, flow, star
 from penstock.model.book import Book
+from penstock.model.decoding import decode_json
 
 SETTLE_S = 3.0
 LOOKS_S = 2.0  # of which rates are taken one by one, where it matters how soon something is true
@@ -75,7 +74,7 @@ STORIES = {"shares": shares, "flood": flood, "paths": paths}
 def published(runs: Path) -> list[int]:
     """Return the numbers in all published files of some runs, in order."""
     files = [file for file in runs.glob(f"*/{OUTPUT}/*.jsonl") if not file.name.startswith("_")]
-    return sorted(msgspec.json.decode(line) for file in files for line in file.read_bytes().splitlines())
+    return sorted(decode_json(line) for file in files for line in file.read_bytes().splitlines())
 
 
 def _rows(phase: str, watched: Watched, rates: dict[str, float], **more: float) -> Iterator[Row]:

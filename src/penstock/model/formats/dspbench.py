@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from penstock.model.errors import FileProblem, InvalidInput, choices
 from penstock.model.files import read_text
-from penstock.model.formats.reading import bad_line, decode_json, naming, number
+from penstock.model.formats.reading import bad_line, naming, number, read_json
 from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
 
 MILLISECOND = 1e-3
@@ -67,7 +67,7 @@ def read_applications(operators: str | Path, edges: str | Path) -> tuple[Applica
     """Read all applications that the json file of streams describes, with their operators' costs from the csv table."""
     measured = read_operators(operators)
     path = Path(edges)
-    streams: dict[str, list[Edge]] = decode_json(path, dict[str, list[Edge]])
+    streams: dict[str, list[Edge]] = read_json(path, dict[str, list[Edge]])
     with naming(path):
         found = []
         for name, own in streams.items():

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.entity import explain
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text
@@ -22,12 +23,12 @@ def naming(path: Path) -> Iterator[None]:
         raise type(mistake)("", f"{path}: {mistake}") from None
 
 
-def decode_json(path: Path, kind: Any) -> Any:
+def read_json(path: Path, kind: Any) -> Any:
     """Read a JSON file as a type that msgspec knows."""
     try:
-        raw = msgspec.json.decode(read_text(path))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise FileProblem(f"{path}: not valid JSON, {str(error).splitlines()[0]}; mend it there") from None
+        raw = decode_json(read_text(path))
+    except Undecodable as error:
+        raise FileProblem(f"{path}: not valid JSON, {error}; mend it there") from None
     with naming(path):
         try:
             return msgspec.convert(raw, kind)

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.entity import NonNegative, Positive
 from penstock.model.errors import InvalidInput, UnknownName, choices
-from penstock.model.formats.reading import decode_json, naming
+from penstock.model.formats.reading import naming, read_json
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 
 Number = Annotated[int, Meta(ge=0)]
@@ -65,7 +65,7 @@ def read_task_graphs(path: str | Path, split: str = "train") -> tuple[Applicatio
     task k only; by a shuffle stream when every task is connected to every task. Other connections are refused.
     """
     path = Path(path)
-    graphs: dict[str, list[TaskGraph]] = decode_json(path, dict[str, list[TaskGraph]])
+    graphs: dict[str, list[TaskGraph]] = read_json(path, dict[str, list[TaskGraph]])
     with naming(path):
         if split not in graphs:
             raise UnknownName("", f"no split is named {split!r}; there are {choices(graphs)}")
@@ -78,7 +78,7 @@ def read_task_graphs(path: str | Path, split: str = "train") -> tuple[Applicatio
 def read_slot_graphs(path: str | Path) -> tuple[Cluster, ...]:
     """Read slot graphs: process p becomes machine `p<p>` on host `d<device>`, with a core of the slots' cpu a slot."""
     path = Path(path)
-    graphs: list[list[Slot]] = decode_json(path, list[list[Slot]])
+    graphs: list[list[Slot]] = read_json(path, list[list[Slot]])
     with naming(path):
         return tuple(_cluster(f"tata-slots-{number}", f"[{number}]", graph) for number, graph in enumerate(graphs))
 

@@ -1,9 +1,11 @@
 """From the controller to a worker: what it has to do, and what it must know for that."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.messages.wire import Wire
 
 Route = tuple[str, str, str, tuple[str, ...]]  # stream, source machine, target machine, labels of links
@@ -202,4 +204,4 @@ Command = (
     | Routes
 )
 
-decode_command = msgspec.msgpack.Decoder(Command).decode
+decode_command: Callable[[bytes], Command] = msgpack_decoder(Command)

@@ -1,7 +1,8 @@
 """Between workers: tuples, markers and credits of channels, and tasks that move."""
 
-import msgspec
+from collections.abc import Callable
 
+from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.messages.wire import Wire
 
 # What a marker means to the tasks it passes.
@@ -132,4 +133,4 @@ class State(Wire, tag=4):
 
 Frame = Data | Marker | Credit | State
 
-decode_frame = msgspec.msgpack.Decoder(Frame).decode
+decode_frame: Callable[[bytes], Frame] = msgpack_decoder(Frame)

@@ -1,7 +1,8 @@
 """The opening of a connection: each end says who it is, and proves that it knows the run's secret."""
 
-import msgspec
+from collections.abc import Callable
 
+from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.messages.wire import Wire
 
 PROTOCOL = 3
@@ -33,4 +34,4 @@ class Proof(Wire, tag=12):
 
 Greeting = Hello | Welcome | Proof
 
-decode_greeting = msgspec.msgpack.Decoder(Greeting).decode
+decode_greeting: Callable[[bytes], Greeting] = msgpack_decoder(Greeting)

@@ -1,7 +1,8 @@
 """From a worker to the controller: that it is there, what it did, what has come of what it was told."""
 
-import msgspec
+from collections.abc import Callable
 
+from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.messages.frames import Pending
 from penstock.runtime.messages.wire import Wire
 
@@ -205,4 +206,4 @@ Telling = (
     | Unusable
 )
 
-decode_telling = msgspec.msgpack.Decoder(Telling).decode
+decode_telling: Callable[[bytes], Telling] = msgpack_decoder(Telling)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from penstock.api.contracts import Operator, TaskContext
 from penstock.api.sinks.json_lines import JsonLines
+from penstock.model.decoding import json_lines_decoder
 
 T = TypeVar("T")
 
@@ -71,8 +70,8 @@ class LatestCounts(JsonLines):
 def latest_counts(folder: str | Path) -> dict[str, int]:
     """Return the counts that the tasks of a `LatestCounts` have left in a folder: the largest of each name."""
     counts: dict[str, int] = {}
-    decoder = msgspec.json.Decoder(Count)
+    decode = json_lines_decoder(Count)
     for file in sorted(Path(folder).glob("part-*.jsonl")):
-        for name, count in decoder.decode_lines(file.read_bytes()):
+        for name, count in decode(file.read_bytes()):
             counts[name] = max(count, counts.get(name, 0))
     return counts

@@ -1,0 +1,65 @@
+"""The one place where bytes from a file or a connection become values.
+
+msgspec raises more than its own errors: `UnicodeDecodeError` for text that is not UTF-8, `RecursionError` for deep
+nesting. Here all of them become `Undecodable`, so that a caller has one error to expect.
+"""
+
+import tomllib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_RAISED = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError)
+
+
+class Undecodable(ValueError):
+    """Bytes that do not hold the expected value; the text is one line, and `__cause__` the decoder's own error."""
+
+    @property
+    def validation(self) -> msgspec.ValidationError | None:
+        """The error about a value that was decoded but is not of the expected type; None: it was not decoded."""
+        return self.__cause__ if isinstance(self.__cause__, msgspec.ValidationError) else None
+
+
+def guarded(decode: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Return a function that decodes as the given one does, and raises nothing but `Undecodable`."""
+
+    def safe(data: Any) -> T:
+        try:
+            return decode(data)
+        except _RAISED as error:
+            text = str(error).strip() or type(error).__name__
+            raise Undecodable(text.splitlines()[0]) from error
+
+    return safe
+
+
+def json_decoder(kind: Any = Any) -> Callable[[bytes | str], Any]:
+    """Return a function that decodes JSON to a type."""
+    return guarded(msgspec.json.Decoder(kind).decode)
+
+
+def json_lines_decoder(kind: Any = Any) -> Callable[[bytes], list[Any]]:
+    """Return a function that decodes lines of JSON to a type each."""
+    return guarded(msgspec.json.Decoder(kind).decode_lines)
+
+
+def msgpack_decoder(kind: Any = Any, strict: bool = True) -> Callable[[bytes | memoryview], Any]:
+    """Return a function that decodes MessagePack to a type."""
+    return guarded(msgspec.msgpack.Decoder(kind, strict=strict).decode)
+
+
+def decode_json(data: bytes | str, kind: Any = Any) -> Any:
+    """Decode JSON to a type, once."""
+    return json_decoder(kind)(data)
+
+
+def decode_msgpack(data: bytes | memoryview, kind: Any = Any, strict: bool = True) -> Any:
+    """Decode MessagePack to a type, once."""
+    return msgpack_decoder(kind, strict)(data)
+
+
+decode_toml: Callable[[str], dict[str, Any]] = guarded(tomllib.loads)
