@@ -229,8 +229,6 @@ def refuse_master(master: str | None) -> None:
 def chosen_objective(text: str) -> "Objective":
     """Return the objective of a name."""
     from penstock.estimate.evaluator import Objective
-    from penstock.model.errors import UnknownName, choices
+    from penstock.model.errors import member
 
-    if text not in list(Objective):
-        raise UnknownName("objective", f"no objective is named {text!r}; there are {choices(Objective)}")
-    return Objective(text)
+    return member("objective", Objective, text)

@@ -338,7 +338,7 @@ def _print_json(
     answer: dict[str, Any] = {
         "application": planner.topology.name,
         "cluster": planner.cluster.name,
-        "objective": planner.objective.value if planner.latency is None else "latency",
+        "objective": str(planner.objective) if planner.latency is None else "latency",
         "best": best.policy if best else None,
         "tuples": tuples,
         "decisions": [_record(planner, decision, power) for decision in decisions],

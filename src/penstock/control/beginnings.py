@@ -12,7 +12,6 @@ import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.control.planner import plan_by
-from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.files import save
@@ -130,7 +129,7 @@ def named_by(plan: Plan | None, before: TuplePolicies) -> TuplePolicies:
 
 
 def _planned(flow: Dataflow, cluster: Cluster, setup: "Setup") -> Plan:
-    return plan_by(setup.policy or POLICY, flow.application, cluster, Objective(setup.objective), setup.seed)
+    return plan_by(setup.policy or POLICY, flow.application, cluster, setup.objective, setup.seed)
 
 
 def _leave(info: "RunInfo", failure: type[BaseException] | None, *_: object) -> None:

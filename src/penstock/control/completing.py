@@ -29,7 +29,7 @@ WORTH = 0.1  # by which share the objective must be better for tasks to move
 def completion(
     application: Application,
     cluster: Cluster,
-    objective: Objective = Objective.THROUGHPUT,
+    objective: Objective | str = Objective.THROUGHPUT,
     policy: Repair | None = None,
 ) -> Complete:
     """Return what completes a placement on the slots that are left: only tasks whose slot is gone are placed.
@@ -46,7 +46,7 @@ def additions(
     application: Application,
     cluster: Cluster,
     placement: Sequence[str],
-    objective: Objective = Objective.THROUGHPUT,
+    objective: Objective | str = Objective.THROUGHPUT,
     moves: int | None = None,
 ) -> list[tuple[str, str]]:
     """Return the moves, task and slot, that make use of the machines on which no task runs yet.
@@ -94,9 +94,10 @@ class _Completion:
         return [names[slot] for slot in placed]
 
 
-def _view(application: Application, cluster: Cluster, objective: Objective) -> PlacementView:
+def _view(application: Application, cluster: Cluster, objective: Objective | str) -> PlacementView:
     """Return what the policy sees, with a scorer that does not look at memory and is ready to be used."""
     planner = Planner(application, cluster, objective)
+    objective = planner.objective
     reference = planner.reference if objective is Objective.BALANCED else None
     roomy = [msgspec.structs.replace(m, memory_mb=ROOMY_MB, slot_memory_mb=None) for m in cluster.machines]
     evaluator = Evaluator(application, msgspec.structs.replace(cluster, machines=tuple(roomy)))

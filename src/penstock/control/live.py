@@ -24,6 +24,7 @@ from penstock.control.starting import (
 )
 from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster
+from penstock.model.errors import member
 from penstock.model.limits import Limits, changed_limits
 from penstock.model.plan import Plan
 from penstock.model.topology import Application
@@ -44,7 +45,7 @@ def start(
     master: str | None = None,
     emulate: Cluster | None = None,
     policy: str | None = None,
-    objective: Objective | None = None,
+    objective: Objective | str | None = None,
     plan: Plan | None = None,
     slots: int | None = None,
     telemetry: Path | str | bool | None = None,
@@ -103,6 +104,8 @@ def start(
     refuse_unwritable(telemetry=telemetry, runs=runs, share=share)
     if resume is None:
         refuse_share(None if share is None else str(share), emulate, master or "local")
+    if objective is not None:
+        objective = member("objective", Objective, objective)
     stated = _stated(
         master=master, policy=policy, objective=objective, slots=slots, seed=seed, in_flight=in_flight, window=window,
         sample_tps=sample_tps, given=given, checkpoint_s=checkpoint_s, guarantee=guarantee,
@@ -186,7 +189,7 @@ def _launch(flow: Dataflow, begun: Begun, stack: ExitStack, listener: "socket.so
     say("looking for executors")
     executors = need_cores(spark, workers if emulate or setup.slots or is_local(spark) else 1)
     cluster = emulate or discover(executors, is_local(spark), setup.slots)
-    complete = completion(flow.application, cluster, Objective(setup.objective))
+    complete = completion(flow.application, cluster, setup.objective)
     placed = places(cluster, executors, emulated=emulate is not None)
     stack.enter_context(hold(spark, [executor for _, executor in placed]))
     return launch(
@@ -203,7 +206,7 @@ def _launch(flow: Dataflow, begun: Begun, stack: ExitStack, listener: "socket.so
         options={**_terms(info, setup, begun.found), "complete": complete},
         progress=say,
         listener=listener,
-        extend=lambda grown, placement: additions(flow.application, grown, placement, Objective(setup.objective)),
+        extend=lambda grown, placement: additions(flow.application, grown, placement, setup.objective),
     )
 
 

@@ -12,7 +12,7 @@ from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
 from penstock.estimate.flow import PLANNING, FlowEstimate, FlowModel
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, Prediction
 from penstock.model.cluster import Cluster
-from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.errors import InvalidInput, PenstockError, member
 from penstock.model.instance import Instance
 from penstock.model.kernel import preparing
 from penstock.model.placement import Infeasible, Placement
@@ -54,10 +54,13 @@ class Planner:
 
     topology: Topology
     cluster: Cluster
-    objective: Objective = Objective.THROUGHPUT
+    objective: Objective | str = Objective.THROUGHPUT  # a name is converted to its member
     seed: int = 0
     model: FlowModel = PLANNING
     latency: LatencyModel | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objective", member("objective", Objective, self.objective))
 
     @cached_property
     def evaluator(self) -> Evaluator:
@@ -213,7 +216,7 @@ def plan_by(
     policy: str,
     application: Application,
     cluster: Cluster,
-    objective: Objective = Objective.THROUGHPUT,
+    objective: Objective | str = Objective.THROUGHPUT,
     seed: int = 0,
     models: LatencyModels | None = None,
 ) -> Plan:

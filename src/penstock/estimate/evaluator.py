@@ -24,6 +24,7 @@ from penstock.estimate.flow import (
 from penstock.estimate.flow_kernels import FlowNet, estimate_flows
 from penstock.estimate.hops import even_delay, slot_delays
 from penstock.estimate.traffic import Traffic, traffic
+from penstock.model.errors import member
 from penstock.model.instance import Instance
 from penstock.model.kernel import kernel
 from penstock.model.placement import MEMORY_SLACK, Hop, Placement
@@ -73,9 +74,9 @@ class Evaluation:
         """The element that limits the rate; none where nothing costs anything."""
         return self.limits[0] if self.limits else None
 
-    def score(self, objective: Objective, reference: FlowEstimate | None = None) -> float:
+    def score(self, objective: Objective | str, reference: FlowEstimate | None = None) -> float:
         """Return how good this is by an objective, the higher the better."""
-        match objective:
+        match member("objective", Objective, objective):
             case Objective.THROUGHPUT:
                 return self.throughput_tps
             case Objective.RATE:
@@ -129,7 +130,7 @@ class Evaluator(Instance):
         )
 
     def scorer(
-        self, objective: Objective, reference: FlowEstimate | None = None, weight: float = WEIGHT
+        self, objective: Objective | str, reference: FlowEstimate | None = None, weight: float = WEIGHT
     ) -> Callable[[NDArray[np.int32]], Floats]:
         """Return a function from placements [B, T] to scores [B].
 
@@ -137,6 +138,7 @@ class Evaluator(Instance):
         traffic, one whose rate is below the offered load, where that is known, is worse than any other, the more so
         the lower its rate.
         """
+        objective = member("objective", Objective, objective)
         if objective is Objective.BALANCED and reference is None:
             raise ValueError("the balanced objective needs a reference")
         offered = self.topology.offered_tps if isinstance(self.topology, Application) else None

@@ -20,7 +20,7 @@ from penstock.estimate.flow import PLANNING, TATA
 from penstock.experiments.job import Progress, run_cases, unheard
 from penstock.model.cluster import Cluster
 from penstock.model.decoding import decode_json
-from penstock.model.errors import PenstockError
+from penstock.model.errors import PenstockError, member
 from penstock.model.topology import Application
 
 MODELS = {"planning": PLANNING, "tata": TATA}
@@ -61,13 +61,16 @@ class Case(NamedTuple):
 
 
 def cases(
-    instances: Sequence[tuple[Application, Cluster, int]], policies: Sequence[str], objective: Objective, model: str
+    instances: Sequence[tuple[Application, Cluster, int]],
+    policies: Sequence[str],
+    objective: Objective | str,
+    model: str,
 ) -> list[Case]:
     """Return every policy on every instance, an instance being an application, a cluster and a seed."""
-    made = []
+    made, goal = [], member("objective", Objective, objective).value
     for number, (application, cluster, seed) in enumerate(instances):
         app, machines = (msgspec.json.encode(what).decode() for what in (application, cluster))
-        made += [Case(f"{number:05d}", app, machines, policy, objective.value, seed, model) for policy in policies]
+        made += [Case(f"{number:05d}", app, machines, policy, goal, seed, model) for policy in policies]
     return made
 
 
@@ -82,7 +85,7 @@ def run_case(case: Case) -> dict[str, Any]:
         "policy": case.policy,
         "seed": case.seed,
     }
-    planner = Planner(application, cluster, Objective(case.objective), case.seed, MODELS[case.model])
+    planner = Planner(application, cluster, case.objective, case.seed, MODELS[case.model])
     try:
         decision = planner.decide(case.policy)
     except PenstockError as mistake:  # of this instance, such as a pin to a machine that it lacks: others may go on

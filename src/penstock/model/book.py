@@ -7,14 +7,13 @@ to be there when one of them is not. A book is a value: letting an application i
 failed gives another book, whose version is one higher. `control.book` makes them.
 """
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 
 from penstock.model.cluster import Cluster
 from penstock.model.entity import Entity, NonNegative, Positive, Priority, Probability
-from penstock.model.errors import DuplicateName, InvalidInput, UnknownName, choices, refuse_duplicates
+from penstock.model.errors import DuplicateName, InvalidInput, UnknownName, nearest, refuse_duplicates
 from penstock.model.plan import Plan
 from penstock.model.topology import Application
 
@@ -127,7 +126,7 @@ class Book(Entity, frozen=True, dict=True):
     def __getitem__(self, name: str) -> Booking:
         """Return an application's booking; raises `UnknownName`."""
         if name not in self.index:
-            there = _nearest(name, self.index) if self.index else "it has none"
+            there = nearest(name, self.index) if self.index else "it has none"
             raise UnknownName("application", f"the book has none named {name!r}; {there}")
         return self.bookings[self.index[name]]
 
@@ -169,7 +168,7 @@ class Book(Entity, frozen=True, dict=True):
     def refuse_unknown(self, field: str, element: str) -> None:
         """Raise `UnknownName` for a name that is no machine, switch or link of the cluster."""
         if element not in self.cluster.node_index and element not in self.ends:
-            there = _nearest(element, [*self.cluster.node_index, *self.ends])
+            there = nearest(element, [*self.cluster.node_index, *self.ends])
             raise UnknownName(field, f"{self.cluster.name!r} has no machine, switch or link {element!r}; {there}")
 
     def refuse_incapable(self, field: str, element: str) -> None:
@@ -184,10 +183,3 @@ class Book(Entity, frozen=True, dict=True):
         if name in self.index:
             problem = f"{name!r} is in the book already; release it first, or rename the new one"
             raise DuplicateName("application", problem)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """Say which names a wrong one could have been: those that look like it, or all."""
-    names = list(known)
-    close = get_close_matches(name, names)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are {choices(names)}"

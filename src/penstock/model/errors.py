@@ -5,6 +5,11 @@ of Penstock. Named subclasses exist where a caller may want to tell one mistake 
 """
 
 from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import Enum
+from typing import TypeVar
+
+Member = TypeVar("Member", bound=Enum)
 
 
 class PenstockError(Exception):
@@ -68,6 +73,28 @@ def choices(names: Iterable[object]) -> str:
     listed = sorted(str(name) for name in names)
     shown = listed if len(listed) <= 24 else [*listed[:24], f"… {len(listed) - 24} more"]
     return ", ".join(shown)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Name what a wrong name could have been: the names that look like it, or all."""
+    names = list(known)
+    close = get_close_matches(name, names)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {choices(names)}"
+
+
+def member(field: str, kind: type[Member], given: object) -> Member:
+    """Return the member of an enumeration with this value; raise `UnknownName`, with the choices, if there is none.
+
+    Members are compared by identity, so every public function that takes one converts it once, on entry.
+    """
+    try:
+        return kind(given)
+    except ValueError:
+        names = [str(one.value) for one in kind]
+        close = get_close_matches(str(given), names)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        problem = f"no {field.rpartition('.')[2]} is named {given!r}; there are {choices(names)}{hint}"
+        raise UnknownName(field, problem) from None
 
 
 def refuse_duplicates(path: str, names: Iterable[str]) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from penstock.model.errors import member
+
 MEMORY_SLACK = 1e-9  # relative; sums of equal parts may exceed the whole by rounding
 
 
@@ -60,3 +62,6 @@ class Infeasible:
     available: float
     task: int | None = None
     placed: Mapping[int, int] = field(default_factory=dict)  # task -> slot, when the policy gave up
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "constraint", member("constraint", Constraint, self.constraint))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from penstock.model.errors import UnknownName, choices
+from penstock.model.errors import UnknownName, choices, member
 from penstock.model.spec import build
 from penstock.policies.api import PlacementPolicy, RoutingPolicy, SendingPolicy
 from penstock.policies.forecast.api import Forecaster
@@ -189,13 +189,14 @@ REGISTRY: dict[PolicyKind, dict[str, Entry]] = {
 }
 
 
-def names(kind: PolicyKind) -> tuple[str, ...]:
+def names(kind: PolicyKind | str) -> tuple[str, ...]:
     """Return the names of all policies of a kind, in the table's order."""
-    return tuple(REGISTRY[kind])
+    return tuple(REGISTRY[member("kind", PolicyKind, kind)])
 
 
-def policy_class(name: str, kind: PolicyKind = PolicyKind.PLACEMENT) -> type[Any]:
+def policy_class(name: str, kind: PolicyKind | str = PolicyKind.PLACEMENT) -> type[Any]:
     """Import the class behind a name."""
+    kind = member("kind", PolicyKind, kind)
     if name not in REGISTRY[kind]:
         raise UnknownName(kind.word, _unknown(name, kind))
     module, _, attribute = REGISTRY[kind][name].where.partition(":")

@@ -36,7 +36,7 @@ from penstock.control.loop.plant import Ended, Plant, Reading
 from penstock.control.loop.proposing import Propose, by_policy, checksum
 from penstock.control.loop.restoring import DRIVER_ENDED, Owed, changed, is_own, left_to_others
 from penstock.estimate.evaluator import Objective
-from penstock.model.errors import PenstockError
+from penstock.model.errors import PenstockError, member
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome as Moved
 
@@ -51,6 +51,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     model: str = ""  # the file of latency models
     shadow: bool = False  # decide and record, but do nothing
+
+    def __post_init__(self) -> None:
+        member("objective", Objective, self.objective)
 
 
 class Autopilot:

@@ -15,7 +15,7 @@ from penstock.control.loop.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Sw
 from penstock.control.loop.restoring import DRIVER_ENDED
 from penstock.estimate.evaluator import Objective
 from penstock.estimate.latency_models import load_models
-from penstock.model.errors import PenstockError
+from penstock.model.errors import PenstockError, member
 from penstock.model.status import PilotStatus
 from penstock.policies.registry import make
 
@@ -130,7 +130,7 @@ def attach(
     run = ps.run(flow, emulate=cluster)
     pilot = attach(run, "local-search")
     """
-    goal = objective or Objective.DELAY.value
+    goal = member("objective", Objective, objective or Objective.DELAY).value
     file = _checked(model, run) if model else ""
     settings = Settings(policy=None, objective=goal, seed=seed, model=file, shadow=shadow)
     pilot = Pilot(run, settings, guard)
@@ -146,7 +146,7 @@ def caution(policy: str | None, model: str, objective: str | None = None) -> str
     """Say so where a policy that is made for predictions has no latency models; nothing where it has, or is another."""
     if policy is None or model or policy.partition(":")[0] not in PREDICTIVE:
         return ""
-    goal = Objective(objective or Objective.DELAY)
+    goal = member("objective", Objective, objective or Objective.DELAY)
     estimate = "network delay" if goal is Objective.DELAY else goal.value
     return f"{policy} has no latency models and decides by the estimate of {estimate}; name their file with --model"
 

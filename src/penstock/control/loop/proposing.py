@@ -92,7 +92,7 @@ def planner_for(application: Application, cluster: Cluster, inputs: Inputs) -> P
     if inputs.model:
         instance = Instance(loaded, cluster)
         latency = LatencyModel(instance, _models(inputs.model, _age(inputs.model)), loads_of(instance, inputs))
-    return Planner(loaded, cluster, Objective(inputs.objective), inputs.seed, latency=latency)
+    return Planner(loaded, cluster, inputs.objective, inputs.seed, latency=latency)
 
 
 def loads_of(instance: Instance, inputs: Inputs) -> Loads:
