@@ -210,7 +210,7 @@ def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPat
     one.ask(one.controller.stop)
     assert one.ended.wait(PATIENCE)
     one.end_log()
-    assert any(text.startswith("1 callers were turned away") for text in heard)
+    assert "connections dropped that did not prove that they belong to this run: 1" in heard
 
 
 BAD_TEXT = bytes.fromhex("970a03a1ff0000c40100c2")  # a hello whose run's name is not UTF-8
@@ -250,6 +250,21 @@ def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
     assert one.ended.wait(PATIENCE)
     worker.join(PATIENCE)
     assert (one.controller.error, one.controller.epoch) == ("", 1)
+
+
+def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
+    one = driver(start_s=1e9)
+    one.start()
+    with ExitStack() as stack:
+        crowd = [
+            stack.enter_context(socket.create_connection(one.address, PATIENCE)) for _ in range(3 * transport.STRANGERS)
+        ]
+        worker = Faked(one)
+        stack.callback(worker.control.close)
+        wait_for(one, lambda: one.controller.members[0].alive)
+        assert crowd[0].recv(1) == b"", "the oldest was dropped"
+        one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
 
 
 def test_an_exception_over_what_a_connection_brought_costs_that_connection_only() -> None:

@@ -31,10 +31,9 @@ class End:
     def turn(self) -> None:
         for ready, _ in self.watch.wait(0.01):
             if ready is self.listener:
-                caller = self.strangers.accept(monotonic())
-                assert caller is not None
-                self.callers.append(caller)
-                self.neighbours.admit(caller)
+                for caller in self.strangers.accept(monotonic()):
+                    self.callers.append(caller)
+                    self.neighbours.admit(caller)
             elif isinstance(ready, Connection) and ready.fileno() >= 0:
                 try:
                     ready.flush()
@@ -123,6 +122,24 @@ def test_both_ends_tell_of_a_connection_that_breaks_and_it_is_made_again_in_the_
         begin(2, one, other)
         one.neighbours.send(1, [b"b"])
         until(lambda: other.frames == [b"a", b"b"], one, other)
+        assert one.told() == other.told() == []
+
+
+def test_a_call_that_is_dropped_before_it_is_open_is_made_again_with_what_it_had_to_send() -> None:
+    with pair() as (one, other):
+        one.neighbours.send(1, [b"a", b"b"])
+        until(lambda: one.watch.wait(0.0) or True, one)
+        dropped = 0
+        while dropped < 2:
+            other.listener.settimeout(PATIENCE)
+            other.listener.accept()[0].close()
+            other.listener.setblocking(False)
+            dropped += 1
+            before = one.neighbours._calls[1].tries
+            until(lambda: one.neighbours._calls[1].tries > before, one)  # noqa: B023
+        one.neighbours.send(1, [b"c"])
+        until(lambda: len(other.frames) == 3, one, other)
+        assert other.frames == [b"a", b"b", b"c"]
         assert one.told() == other.told() == []
 
 

@@ -9,6 +9,7 @@ import selectors
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from threading import Thread
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from penstock.runtime import transport
 from penstock.runtime.messages import commands, frames, greetings, tellings, wire
-from penstock.runtime.messages.greetings import PROTOCOL, Proof, Welcome, decode_greeting
+from penstock.runtime.messages.greetings import PROTOCOL, Hello, Proof, Welcome, decode_greeting
 from penstock.runtime.messages.wire import encode
 from penstock.runtime.transport import (
     HEADER,
@@ -30,6 +31,8 @@ from penstock.runtime.transport import (
     ConnectionLost,
     Strangers,
     Watch,
+    call,
+    call_until_open,
     hello,
     listen,
 )
@@ -52,10 +55,10 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @contextmanager
-def greeting(caller_secret: bytes = SECRET, other_secret: bytes = SECRET) -> Iterator[tuple[Connection, Connection]]:
+def greeting() -> Iterator[tuple[Connection, Connection]]:
     """Give the two ends of a connection that has just been made; nothing was read yet."""
     with sockets() as (one, other):
-        yield Connection(one, caller_secret, hello("run", 3, 7)), Connection(other, other_secret)
+        yield Connection(one, SECRET, hello("run", 3, 7)), Connection(other, SECRET)
 
 
 @contextmanager
@@ -84,6 +87,12 @@ def exchange(*ends: Connection, until: int | None = None) -> list[list[bytes]]:
 
 def frame(content: bytes, number: int) -> bytes:
     return HEADER.pack(len(content), number) + content
+
+
+def signed(hello: Hello) -> bytes:
+    """Return a hello of somebody who knows the secret, or has overheard it, encoded."""
+    with sockets() as (one, _):
+        return encode(msgspec.structs.replace(hello, token=Connection(one, SECRET)._token(hello)))
 
 
 def read(end: Connection) -> list[bytes]:
@@ -130,7 +139,7 @@ def test_frames_survive_any_splitting(frames: list[bytes], cuts: list[int]) -> N
     sent = b"".join(frame(content, number) for number, content in enumerate(frames, 2))  # after Hello and Proof
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(encode(hello("run", 0, 0)), 0))
+        one.sendall(frame(signed(hello("run", 0, 0)), 0))
         read(other)
         one.settimeout(PATIENCE)
         welcome = decode_greeting(one.recv(4096)[HEADER.size :])
@@ -165,16 +174,17 @@ def test_what_a_slow_reader_does_not_take_is_kept_and_told_of() -> None:
 def test_the_answering_end_refuses_a_caller_without_the_secret() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(encode(hello("run", 0, 0)), 0) + frame(encode(Proof(b"guess")), 1))
+        one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(Proof(b"guess")), 1))
         with pytest.raises(ConnectionLost, match="it does not know the run's secret"):
             read(other)
         assert not other.opened
 
 
 def test_the_calling_end_refuses_who_answers_without_the_secret_and_proves_nothing_to_it() -> None:
-    with greeting(other_secret=b"another") as (caller, other):
+    with sockets() as (one, two):
+        caller = Connection(one, SECRET, hello("run", 3, 7))
         caller.flush()
-        read(other)
+        two.sendall(frame(encode(Welcome(b"guess", b"n" * 16)), 0))
         with pytest.raises(ConnectionLost, match="it does not know the run's secret"):
             read(caller)
         assert not caller.opened
@@ -186,7 +196,7 @@ def test_a_proof_that_was_overheard_opens_nothing_a_second_time() -> None:
         overheard = other._prove(b"call", other._nonce)
     with sockets() as (one, two):
         again = Connection(two, SECRET)
-        one.sendall(frame(encode(hello("run", 0, 0)), 0) + frame(encode(Proof(overheard)), 1))
+        one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(Proof(overheard)), 1))
         with pytest.raises(ConnectionLost, match="secret"):
             read(again)
 
@@ -195,7 +205,7 @@ def test_the_answer_to_a_call_is_no_proof_of_a_caller() -> None:
     """An end that is sent its own answer back must not take it for a proof."""
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(encode(hello("run", 0, 0)), 0))
+        one.sendall(frame(signed(hello("run", 0, 0)), 0))
         read(other)
         one.settimeout(PATIENCE)
         welcome = decode_greeting(one.recv(4096)[HEADER.size :])
@@ -227,7 +237,7 @@ def test_garbage_in_place_of_a_greeting_ends_the_connection(garbage: bytes) -> N
 def test_a_frame_before_the_proof_is_refused() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(encode(hello("run", 0, 0)), 0) + frame(encode(commands.Stop()), 1))
+        one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(commands.Stop()), 1))
         with pytest.raises(ConnectionLost, match="it does not speak the protocol"):
             read(other)
 
@@ -252,6 +262,72 @@ def test_a_gap_or_a_repetition_in_the_numbers_ends_the_connection(number: int) -
     with opened() as (caller, other):
         caller.socket.send(frame(b"x", number))
         with pytest.raises(ConnectionLost, match=f"frame 2 is missing, frame {number} came"):
+            read(other)
+
+
+@contextmanager
+def protected() -> Iterator[tuple[Connection, Connection]]:
+    with sockets() as (one, other):
+        ends = Connection(one, SECRET, hello("run", 3, 7), protects=True), Connection(other, SECRET, protects=True)
+        ends[0].flush()
+        exchange(*ends)
+        yield ends
+
+
+def test_protected_frames_arrive_as_they_were_in_both_directions() -> None:
+    frames = [b"first", b"", b"y" * 3_000_000]
+    with protected() as (caller, other):
+        caller.write(frames)
+        assert exchange(caller, other, until=3)[1] == frames
+        other.write(frames)
+        assert exchange(other, caller, until=3)[1] == frames
+
+
+def captured(end: Connection, *frames: bytes) -> bytes:
+    """Return what an end would send, without sending it."""
+    for content in frames:
+        end._put(content)
+    sent, end._unsent = bytes(end._unsent), bytearray()
+    return sent
+
+
+@pytest.mark.parametrize("attack", ["changed", "cut", "repeated", "swapped", "reflected", "unprotected", "of another"])
+def test_a_protected_frame_that_was_tampered_with_ends_the_connection(attack: str) -> None:
+    with protected() as (caller, other), protected() as (another, _):
+        one, two = captured(caller, b"pay 10"), captured(caller, b"pay 20")
+        body = one[HEADER.size :]
+        expected = HEADER.unpack(one[: HEADER.size])[1]
+        sent = {
+            "changed": one.replace(b"pay 10", b"pay 90"),
+            "cut": HEADER.pack(3, expected) + body[:3],
+            "repeated": one + HEADER.pack(len(body), expected + 1) + body,  # with a number that is expected
+            "swapped": HEADER.pack(len(body), expected) + two[HEADER.size :],
+            "reflected": captured(other, b"pay 10"),
+            "unprotected": HEADER.pack(6, expected) + b"pay 10",
+            "of another": captured(another, b"pay 10"),
+        }[attack]
+        if attack == "reflected":
+            sent = HEADER.pack(len(sent) - HEADER.size, expected) + sent[HEADER.size :]
+        caller.socket.setblocking(True)
+        caller.socket.sendall(sent)
+        with pytest.raises(ConnectionLost, match=r"frame \d+ was changed on its way"):
+            read_on(other, [])
+
+
+def test_ends_that_do_not_agree_on_protection_do_not_connect() -> None:
+    with sockets() as (one, two):
+        caller, other = Connection(one, SECRET, hello("run", 3, 7), protects=True), Connection(two, SECRET)
+        caller.flush()
+        with pytest.raises(ConnectionLost, match="one end protects frames"):
+            read(other)
+
+
+def test_a_hello_whose_words_were_changed_is_refused() -> None:
+    with sockets() as (one, two):
+        other = Connection(two, SECRET)
+        genuine = msgspec.msgpack.decode(signed(hello("run", 0, 0)), type=Hello)
+        one.sendall(frame(encode(msgspec.structs.replace(genuine, worker=1)), 0))
+        with pytest.raises(ConnectionLost, match="it does not know the run's secret"):
             read(other)
 
 
@@ -318,28 +394,93 @@ def test_sockets_of_a_large_number_are_waited_for_with_those_of_a_small_one() ->
         assert {ready for ready, _ in watch.wait(PATIENCE)} == {one, large}
 
 
-def test_callers_that_never_prove_who_they_are_are_few_and_do_not_stay() -> None:
+def read_all(watch: Watch, listener: socket.socket) -> None:
+    """Let connections that something has come on read it, but accept nobody."""
+    for ready, _ in watch.wait(0.05):
+        if isinstance(ready, Connection):
+            ready.read()
+        else:
+            assert ready is listener
+
+
+def test_the_oldest_stranger_is_dropped_for_one_more_and_none_stays_for_long() -> None:
     with listen("127.0.0.1") as listener, ExitStack() as stack, closing(Watch()) as watch:
-        strangers = Strangers(listener, SECRET, watch)
-        for _ in range(STRANGERS + 1):
+        strangers, accepted = Strangers(listener, SECRET, watch), list[Connection]()
+
+        def hang_up() -> None:
+            for each in accepted:
+                each.close()
+
+        stack.callback(hang_up)
+        for _ in range(STRANGERS + 2):
             stack.enter_context(socket.create_connection(listener.getsockname()[:2]))
-        let_in: list[Connection] = []
-        while len(let_in) < STRANGERS:
+        while len(accepted) < STRANGERS + 2:
             assert watch.wait(PATIENCE) == [(listener, selectors.EVENT_READ)]
-            caller = strangers.accept(now=10.0)
-            assert caller is not None
-            let_in.append(caller)
-            stack.callback(caller.close)
-        assert watch.wait(0.05) == [], "the last one waits to be let in"
-        assert strangers.late(10.0 + PROOF_S) == []
-        watch.remove(let_in[0])
-        let_in[0].close()
-        let_in[1].opened = True
-        assert strangers.late(10.1 + PROOF_S) == let_in[2:]
-        assert strangers.late(10.1 + PROOF_S) == []
-        assert (listener, selectors.EVENT_READ) in watch.wait(PATIENCE)
+            accepted += strangers.accept(now=10.0 + len(accepted) / 1000)
+        assert strangers.late(10.5) == accepted[:2], "whoever calls is accepted, however many were there before"
+        assert strangers.late(10.5) == []
+        accepted[2].opened = True
+        late = strangers.late(11.0 + PROOF_S)
+        assert late == accepted[3:]
+        assert strangers.late(11.0 + PROOF_S) == []
+
+
+def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
+    with listen("127.0.0.1") as listener, ExitStack() as stack, closing(Watch()) as watch:
+        strangers, (host, port) = Strangers(listener, SECRET, watch), listener.getsockname()
+        dropped: list[Connection] = []
+
+        def crowd() -> None:
+            """Let as many strangers call as may stay, and drop whom they push out."""
+            for _ in range(STRANGERS):
+                stack.enter_context(socket.create_connection((host, port)))
+            accepted = list[Connection]()
+            while len(accepted) < STRANGERS:
+                watch.wait(PATIENCE)
+                accepted += strangers.accept(1.0)
+            for each in accepted:
+                stack.callback(each.close)
+            late = strangers.late(1.0)
+            for each in late:
+                watch.remove(each)
+                each.close()
+            dropped.extend(late)
+
+        crowd()
+        peer = stack.enter_context(closing(call(host, port, SECRET, hello("run", 0, 0))))
+        peer.flush()
+        watch.wait(PATIENCE)
+        (mine,) = strangers.accept(1.0)
+        stack.callback(mine.close)
+        read_all(watch, listener)  # its hello
+        for _ in range(3):
+            crowd()
+        exchange(peer, mine)
+        assert mine.opened
+        assert mine not in dropped
+        assert len(dropped) == 3 * STRANGERS + 1
+
+
+def test_one_that_was_dropped_before_it_was_known_calls_again() -> None:
+    with listen("127.0.0.1") as listener:
+        host, port = listener.getsockname()
+        made: list[Connection] = []
+        caller = Thread(
+            target=lambda: made.append(call_until_open(host, port, SECRET, lambda: hello("run", 0, 0))),
+            daemon=True,
+        )
+        caller.start()
+        select.select([listener], [], [], PATIENCE)
+        listener.accept()[0].close()  # pushed out
+        select.select([listener], [], [], PATIENCE)
+        with closing(Connection(listener.accept()[0], SECRET)) as other:
+            while not other.opened:
+                read(other)
+            caller.join(PATIENCE)
+            with closing(made[0]):
+                assert made[0].opened
 
 
 def test_a_call_that_cannot_be_taken_is_nobody() -> None:
     with listen("127.0.0.1") as listener, closing(Watch()) as watch:
-        assert Strangers(listener, SECRET, watch).accept(0.0) is None
+        assert Strangers(listener, SECRET, watch).accept(0.0) == []

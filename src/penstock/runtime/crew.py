@@ -134,7 +134,8 @@ class Crew:
             self._fail(f"worker {name!r}: {job.error}")
         elif not sighted.incarnation and self._driver.controller.phase == "starting":
             host, port = self._driver.address
-            unreached = f"did not reach the controller at {host}:{port}; choose an address by --listen"
+            remedy = "check that its machine can connect there; --listen chooses another address"
+            unreached = f"ended before it reached the controller at {host}:{port}; {remedy}"
             self._fail(f"worker {name!r} {unreached}" if job.error is None else f"worker {name!r}: {job.error}")
         else:
             if job.error is not None:

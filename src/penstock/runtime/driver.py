@@ -20,11 +20,12 @@ from penstock.runtime.handle import LogLine
 from penstock.runtime.messages import commands, tellings
 from penstock.runtime.messages.wire import encode
 from penstock.runtime.recording import Recorder
-from penstock.runtime.transport import CLOSED, PROOF_S, Connection, ConnectionLost, Strangers, Watch, listen
+from penstock.runtime.transport import CLOSED, Connection, ConnectionLost, Strangers, Watch, listen
 from penstock.runtime.writer import Writer
 
 LAST_WORDS_S = 5.0  # for workers to hang up once they have been told to stop
 TICK_S = 0.1
+WARNING_S = 10.0  # between warnings of strangers
 T = TypeVar("T")
 
 
@@ -45,19 +46,20 @@ def listen_for_workers(host: str, port: int = 0) -> socket.socket:
 class Driver:
     """Runs a controller until its application has ended and its workers have hung up."""
 
-    def __init__(self, controller: Controller, secret: bytes, listener: socket.socket) -> None:
+    def __init__(self, controller: Controller, secret: bytes, listener: socket.socket, protects: bool = False) -> None:
         self.controller = controller
         self.ended = threading.Event()
         self._listener = listener
         self.address: tuple[str, int] = listener.getsockname()[:2]
         self._watch = Watch()
-        self._strangers = Strangers(listener, secret, self._watch)
+        self._strangers = Strangers(listener, secret, self._watch, protects)
         self._workers: dict[int, Connection] = {}
         self._names: dict[Connection, int] = {}
         self._hearts: dict[Connection, tuple[int, int]] = {}  # worker and incarnation
         self._still: dict[int, int] = {}  # worker -> the incarnation whose heart has hung up
         self.hung_up: dict[int, int] = {}  # worker -> the incarnation that was hung up on, because it was silent
         self._callers: set[Connection] = set()  # of whom it is not known yet what they are
+        self._turned_away, self._next_warning = 0, 0.0  # strangers of whom the log does not know yet
         self._requests: SimpleQueue[tuple[Callable[[float], object], Future[object]]] = SimpleQueue()
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
@@ -151,8 +153,14 @@ class Driver:
                 if (not self._workers and self._writer.idle) or now > deadline:
                     return
             wait = min(max(self.controller.wakeup() - now, 0.0), TICK_S)
+            called = False
             for ready, events in self._watch.wait(wait):
-                self._ready(ready, events)
+                if ready is self._listener:
+                    called = True
+                else:
+                    self._ready(ready, events)
+            if called:  # last: who has introduced itself must not be dropped for those who call now
+                self._callers.update(self._strangers.accept(time.monotonic()))
             self._turn_away()
             self._serve_requests()
             self._writer.conclude()
@@ -160,10 +168,7 @@ class Driver:
             self._carry()
 
     def _ready(self, ready: object, events: int) -> None:
-        if ready is self._listener:
-            if (caller := self._strangers.accept(time.monotonic())) is not None:
-                self._callers.add(caller)
-        elif ready is self._woken:
+        if ready is self._woken:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
         elif isinstance(ready, Connection) and ready.fileno() >= 0:  # what came before it may have had it closed
@@ -181,13 +186,13 @@ class Driver:
                     self._lose(ready, f"{type(error).__name__}: {error}")
 
     def _turn_away(self) -> None:
-        late = self._strangers.late(time.monotonic())
-        for caller in late:
+        now = time.monotonic()
+        for caller in self._strangers.late(now):
             self._lose(caller, "")
-        if late:
-            self.warn(
-                f"{len(late)} callers were turned away, they did not prove in {PROOF_S:g} s that they belong here"
-            )
+            self._turned_away += 1
+        if self._turned_away and now >= self._next_warning:
+            self.warn(f"connections dropped that did not prove that they belong to this run: {self._turned_away}")
+            self._turned_away, self._next_warning = 0, now + WARNING_S
 
     def _read(self, connection: Connection) -> None:
         frames = connection.read()

@@ -35,6 +35,7 @@ class Place(NamedTuple):
     run: str
     worker: int
     incarnation: int
+    protects: bool = False
 
 
 class Heart(threading.Thread):
@@ -54,7 +55,7 @@ class Heart(threading.Thread):
             with contextlib.suppress(OSError, ConnectionLost, Undecodable):
                 place = self._place
                 greeting = hello(place.run, place.worker, place.incarnation, heart=True)
-                self._connection = call(place.host, place.port, place.secret, greeting, within_s=BEAT_S)
+                self._connection = call(place.host, place.port, place.secret, greeting, BEAT_S, place.protects)
                 with contextlib.closing(self._connection), contextlib.closing(Watch()) as watch:
                     watch.add(self._connection)
                     self._beat(self._connection, watch)

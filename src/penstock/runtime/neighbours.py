@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.runtime.messages import commands, tellings
-from penstock.runtime.transport import Connection, ConnectionLost, Watch, begin_call, hello
+from penstock.runtime.transport import DROPPED, Connection, ConnectionLost, Watch, begin_call, hello
 
 ANSWER_S = 5.0  # for another worker to answer a call
+TRIES = 5  # calls of a worker that drops them
 
 
 @dataclass
@@ -20,16 +21,18 @@ class _Call:
     connection: Connection
     peer: commands.Peer
     since: float | None  # None: it was answered
+    tries: int = 1
 
 
 class Neighbours:
     """Connections of one worker. What broke is left in `told`."""
 
-    def __init__(self, run: str, secret: bytes, watch: Watch) -> None:
+    def __init__(self, run: str, secret: bytes, watch: Watch, protects: bool = False) -> None:
         self.told: list[tellings.Lost] = []
         self._run = run
         self._secret = secret
         self._watch = watch
+        self._protects = protects
         self._epoch = 0
         self._me = self._incarnation = -1
         self._peers: tuple[commands.Peer, ...] = ()
@@ -96,6 +99,8 @@ class Neighbours:
     def lose(self, connection: Connection, reason: str) -> None:
         """Let go of a connection that broke, and tell of it where one of the others was at its end."""
         numbers = [number for number, call in self._calls.items() if call.connection is connection]
+        if numbers and reason in DROPPED and self._call_again(numbers[0]):
+            return
         caller = connection.caller if connection in self._callers and connection.opened else None
         if caller is not None and not self._is_replaced(connection):
             numbers.append(caller.worker)
@@ -120,11 +125,27 @@ class Neighbours:
     def _call(self, number: int) -> Connection:
         peer = self._peers[number]
         greeting = hello(self._run, self._me, self._incarnation)
-        connection = begin_call(peer.host, peer.port, self._secret, greeting)
+        connection = begin_call(peer.host, peer.port, self._secret, greeting, self._protects)
         self._calls[number] = _Call(connection, peer, time.monotonic())
         self._unanswered = True
         self._watch.add(connection)
         return connection
+
+    def _call_again(self, number: int) -> bool:
+        """Call a worker again that has dropped a call before it was open: it may have had too many strangers."""
+        call = self._calls[number]
+        if call.since is None or call.tries >= TRIES:
+            return False
+        frames = call.connection.take_waiting()
+        self._forget(call.connection)
+        try:
+            connection = self._call(number)
+        except OSError as error:
+            self._tell(number, error.strerror or str(error))
+            return True
+        self._calls[number] = _Call(connection, call.peer, call.since, call.tries + 1)
+        self.send(number, frames)
+        return True
 
     def _is_replaced(self, connection: Connection) -> bool:
         """Whether a caller has a successor; one that is not known yet is a successor itself."""

@@ -11,6 +11,7 @@ import selectors
 import socket
 import time
 import traceback
+from functools import partial
 
 import msgspec
 
@@ -25,7 +26,7 @@ from penstock.runtime.messages.wire import encode
 from penstock.runtime.neighbours import Neighbours
 from penstock.runtime.recording import Recorder
 from penstock.runtime.speech import Speech
-from penstock.runtime.transport import Connection, ConnectionLost, Strangers, Watch, call, hello, listen
+from penstock.runtime.transport import Connection, ConnectionLost, Strangers, Watch, call_until_open, hello, listen
 from penstock.runtime.writer import Writer
 
 LONGEST_WAIT_S = 0.5
@@ -41,14 +42,16 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     port: int
     secret: str
     listen: str  # the address to listen on; empty: the one that reaches the controller
+    protects: bool = False  # frames carry keyed checksums
 
 
 def main(flow: Dataflow, argument: str) -> None:
     """Be a worker: the function that a Spark task calls. Returns when the worker has ended, whatever the reason."""
     settings = decode_json(argument, WorkerSettings)
+    secret, greeting = bytes.fromhex(settings.secret), partial(hello, settings.run, -1, 0)
     try:
-        control = call(settings.host, settings.port, bytes.fromhex(settings.secret), hello(settings.run, -1, 0))
-    except OSError:
+        control = call_until_open(settings.host, settings.port, secret, greeting, settings.protects)
+    except (OSError, ConnectionLost):
         return  # the controller has gone, and with it the run
     Shell(flow, settings, control).serve()
 
@@ -64,8 +67,8 @@ class Shell:
         self._watch = Watch()
         self._host = settings.listen or control.socket.getsockname()[0]
         self._listener = listen(self._host)
-        self._strangers = Strangers(self._listener, self._secret, self._watch)
-        self._neighbours = Neighbours(settings.run, self._secret, self._watch)
+        self._strangers = Strangers(self._listener, self._secret, self._watch, settings.protects)
+        self._neighbours = Neighbours(settings.run, self._secret, self._watch, settings.protects)
         self._speech = Speech(self._speaker)
         self._recorder: Recorder | None = None
         self._waker, self._woken = socket.socketpair()
@@ -124,14 +127,19 @@ class Shell:
         busy = False
         while worker.phase != "stopped" and not self._gone:
             wait = 0.0 if busy else min(max(worker.wakeup() - time.monotonic(), 0.0), LONGEST_WAIT_S)
-            commanded = 0
+            commanded, called = 0, False
             for ready, events in self._watch.wait(wait):
                 if ready is self._control:
                     commanded = events
+                elif ready is self._listener:
+                    called = True
                 else:
                     self._ready(worker, ready, events)
             if commanded:  # last, so that a connection which broke in an epoch is not blamed on the next
                 self._ready(worker, self._control, commanded)
+            if called:  # last: who has introduced itself must not be dropped for those who call now
+                for caller in self._strangers.accept(time.monotonic()):
+                    self._neighbours.admit(caller)
             for caller in self._strangers.late(time.monotonic()):
                 self._neighbours.lose(caller, "")
             self._neighbours.give_up(time.monotonic())
@@ -140,10 +148,7 @@ class Shell:
             self._carry(worker)
 
     def _ready(self, worker: Worker, ready: object, events: int) -> None:
-        if ready is self._listener:
-            if (caller := self._strangers.accept(time.monotonic())) is not None:
-                self._neighbours.admit(caller)
-        elif ready is self._woken:
+        if ready is self._woken:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
             for task in worker.tasks.values():
@@ -200,7 +205,15 @@ class Shell:
             # Counted from before the controller hears that this worker is ready: so it is never the longer one's.
             worker.lease = time.monotonic() + assign.lease_s
             settings = self._settings
-            place = Place(settings.host, settings.port, self._secret, settings.run, assign.worker, assign.incarnation)
+            place = Place(
+                settings.host,
+                settings.port,
+                self._secret,
+                settings.run,
+                assign.worker,
+                assign.incarnation,
+                settings.protects,
+            )
             self._heart = Heart(worker, place, assign.lease_s)
             self._heart.start()
 

@@ -1,19 +1,29 @@
 """Connections between workers and controller: raw TCP, frames with a length and a number, both ends authenticated.
 
 A connection opens with three messages in which each end proves that it knows the run's secret without telling it.
-Nothing here ever waits: what cannot be sent is kept, and what has come is cut into frames. A number that is missing, or
-a connection that breaks, is a failure of the epoch; there is no reconnecting within it.
+The first message carries a token of the secret already, so that a stranger is told from a peer at once. On request
+(`protects`), every frame after the greeting carries a checksum keyed by the secret and both ends' nonces; it covers the
+frame's number, so that a frame that is changed, repeated, left out or moved breaks the connection.
+
+Nothing here ever waits, but for the first call of a worker: what cannot be sent is kept, and what has come is cut into
+frames. A number that is missing, or a connection that breaks, is a failure of the epoch; there is no reconnecting
+within it.
 """
 
+import contextlib
 import errno
+import hashlib
 import hmac
 import os
 import secrets
 import selectors
 import socket
 import struct
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from penstock.model.decoding import Undecodable
 from penstock.runtime.messages.greetings import PROTOCOL, Hello, Proof, Welcome, decode_greeting
@@ -25,11 +35,15 @@ LARGEST_GREETING = 4096  # bytes of a frame from whom nothing is known yet
 READ = 256 * 1024
 PIECE = 1024 * 1024  # bytes handed to the socket at once
 SELECTABLE = 1024  # file numbers that `select` can wait for
+TAG = 16  # bytes of a frame's keyed checksum
 STRANGERS = 64  # callers at once that have not proved yet that they know the secret
 PROOF_S = 20.0  # that they have for it: a worker that a busy host holds up is no stranger
 SILENT_S = 30  # after which the system asks whether the other end is there
 UNHEARD_S = 120  # for which the other end may take nothing: longer than an operator should need for a tuple
+UNPROVED = "it does not know the run's secret"
 CLOSED = "it closed the connection"  # as a process does by ending; nothing on the way between two looks like it
+DROPPED = (CLOSED, os.strerror(errno.ECONNRESET), os.strerror(errno.EPIPE))  # of a caller that was taken for a stranger
+RETRY_S = 0.2  # between calls of one that was
 
 
 class ConnectionLost(Exception):
@@ -40,10 +54,10 @@ class Connection:
     """One end of a connection.
 
     The end that calls is given its `hello`; the end that answers learns the caller's, in `caller`. Until `opened`,
-    frames that are written wait.
+    frames that are written wait. Both ends must agree on whether frames are protected: `protects`.
     """
 
-    def __init__(self, sock: socket.socket, secret: bytes, hello: Hello | None = None) -> None:
+    def __init__(self, sock: socket.socket, secret: bytes, hello: Hello | None = None, protects: bool = False) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _notice_cuts(sock)
@@ -52,6 +66,8 @@ class Connection:
         self.opened = False
         self._calls = hello is not None
         self._secret = secret
+        self._protects = protects
+        self._keys: tuple[bytes, bytes] | None = None  # of frames that are sent and received; None: not protected
         self._nonce = hello.nonce if hello is not None else secrets.token_bytes(16)
         self._received = bytearray()
         self._expected = 0
@@ -59,7 +75,8 @@ class Connection:
         self._waiting: deque[bytes] = deque()  # until the connection is open
         self._unsent = bytearray()
         if hello is not None:
-            self._put(encode(hello))
+            told = msgspec.structs.replace(hello, protects=protects)
+            self._put(encode(msgspec.structs.replace(told, token=self._token(told))))
 
     def fileno(self) -> int:
         """Return the socket's number, for a selector."""
@@ -120,16 +137,25 @@ class Connection:
         """Let go of the socket."""
         self.socket.close()
 
+    def take_waiting(self) -> list[bytes]:
+        """Return the frames that wait for the connection to open, for another connection to send."""
+        waiting, self._waiting = self._waiting, deque()
+        return list(waiting)
+
     def _put(self, frame: bytes) -> None:
-        self._unsent += HEADER.pack(len(frame), self._sent & 0xFFFFFFFF)
+        keys = self._keys
+        self._unsent += HEADER.pack(len(frame) + (TAG if keys else 0), self._sent & 0xFFFFFFFF)
         self._unsent += frame
+        if keys is not None:
+            self._unsent += _tag(keys[0], self._sent, frame)
         self._sent += 1
 
     def _cut(self, most: int | None = None) -> list[bytes]:
         """Take whole frames off what was received; greetings one by one, since what follows may be larger."""
         frames: list[bytes] = []
         start, buffer = 0, self._received
-        largest = LARGEST if self.opened else LARGEST_GREETING
+        key = None if self._keys is None else self._keys[1]
+        largest = LARGEST + (TAG if key else 0) if self.opened else LARGEST_GREETING
         view = memoryview(buffer)
         try:
             while len(buffer) - start >= HEADER.size and len(frames) != most:
@@ -140,9 +166,10 @@ class Connection:
                     break
                 if number != self._expected & 0xFFFFFFFF:
                     raise ConnectionLost(f"frame {self._expected} is missing, frame {number} came")
-                self._expected += 1
                 start += HEADER.size
-                frames.append(bytes(view[start : start + length]))
+                whole = bytes(view[start : start + length])
+                frames.append(whole if key is None else _checked(key, self._expected, whole))
+                self._expected += 1
                 start += length
         finally:
             view.release()
@@ -160,31 +187,57 @@ class Connection:
             case Hello() if not self._calls and self.caller is None:
                 if message.protocol != PROTOCOL:
                     raise ConnectionLost(f"it speaks protocol {message.protocol}, this end {PROTOCOL}")
+                if not hmac.compare_digest(message.token, self._token(message)):
+                    raise ConnectionLost(UNPROVED)
+                if message.protects != self._protects:
+                    raise ConnectionLost("one end protects frames and the other does not")
                 self.caller = message
                 self._put(encode(Welcome(self._prove(b"answer", message.nonce), self._nonce)))
             case Welcome() if self._calls:
                 self._check(message.proof, b"answer", self._nonce)
                 self._put(encode(Proof(self._prove(b"call", message.nonce))))
-                self._open()
+                self._open(self._nonce, message.nonce)
             case Proof() if not self._calls and self.caller is not None:
                 self._check(message.proof, b"call", self._nonce)
-                self._open()
+                self._open(self.caller.nonce, self._nonce)
             case _:
                 raise ConnectionLost("it does not keep to the greeting")
         self.flush()
 
-    def _open(self) -> None:
+    def _open(self, calling: bytes, answering: bytes) -> None:
+        """Begin to carry frames; the arguments are the nonces of both ends."""
         self.opened = True
-        waiting, self._waiting = self._waiting, deque()
-        for frame in waiting:
+        if self._protects:
+            nonces = hashlib.sha256(calling).digest() + hashlib.sha256(answering).digest()
+            ends = (self._prove(b"frames of the caller", nonces), self._prove(b"frames of the answerer", nonces))
+            self._keys = ends if self._calls else (ends[1], ends[0])
+        for frame in self.take_waiting():
             self._put(frame)
+
+    def _token(self, hello: Hello) -> bytes:
+        return self._prove(b"hello", encode(msgspec.structs.replace(hello, token=b"")))
 
     def _prove(self, role: bytes, nonce: bytes) -> bytes:
         return hmac.digest(self._secret, role + nonce, "sha256")
 
     def _check(self, proof: bytes, role: bytes, nonce: bytes) -> None:
         if not hmac.compare_digest(proof, self._prove(role, nonce)):
-            raise ConnectionLost("it does not know the run's secret")
+            raise ConnectionLost(UNPROVED)
+
+
+def _tag(key: bytes, number: int, frame: bytes) -> bytes:
+    """Return the keyed checksum of a frame and its number."""
+    summed = hashlib.blake2b(number.to_bytes(8, "little"), key=key, digest_size=TAG)
+    summed.update(frame)
+    return summed.digest()
+
+
+def _checked(key: bytes, number: int, whole: bytes) -> bytes:
+    """Return a frame without its checksum; raise `ConnectionLost` when it does not fit."""
+    frame = whole[:-TAG]
+    if not hmac.compare_digest(whole[-TAG:], _tag(key, number, frame)):
+        raise ConnectionLost(f"frame {number} was changed on its way")
+    return frame
 
 
 class Watch:
@@ -228,47 +281,49 @@ class Watch:
 
 
 class Strangers:
-    """Callers that have not proved yet that they know the secret: only so many at once, and each only for so long.
+    """Callers that have not proved yet that they know the secret: a limited number, each for a limited time.
 
-    While there are so many, who calls waits to be let in.
+    All who call are accepted. When there are too many, the oldest are dropped: first those that have not introduced
+    themselves by a genuine hello, so that silent connections, however many, do not keep out a peer.
     """
 
-    def __init__(self, listener: socket.socket, secret: bytes, watch: Watch) -> None:
+    def __init__(self, listener: socket.socket, secret: bytes, watch: Watch, protects: bool = False) -> None:
         self._listener = listener
         self._secret = secret
         self._watch = watch
-        self._since: dict[Connection, float] = {}
-        self._full = False
+        self._protects = protects
+        self._since: dict[Connection, float] = {}  # in the order in which they called
         watch.add(listener)
 
-    def accept(self, now: float) -> Connection | None:
-        """Let in who calls, and watch it; None where it has hung up already."""
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:  # also where this process may open no more files
-            return None
-        try:
-            caller = Connection(sock, self._secret)
-        except OSError:
-            sock.close()
-            return None
-        self._watch.add(caller)
-        self._since[caller] = now
-        if len(self._since) >= STRANGERS:
-            self._watch.remove(self._listener)
-            self._full = True
-        return caller
+    def accept(self, now: float) -> list[Connection]:
+        """Accept and watch those who call, as many as may stay; to be called after others were read, `late` next."""
+        accepted: list[Connection] = []
+        while len(accepted) < STRANGERS:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:  # nobody else calls, or this process may open no more files
+                break
+            try:
+                caller = Connection(sock, self._secret, protects=self._protects)
+            except OSError:  # it has hung up already
+                sock.close()
+                continue
+            self._watch.add(caller)
+            self._since[caller] = now
+            accepted.append(caller)
+        return accepted
 
     def late(self, now: float) -> list[Connection]:
-        """Return those whose time is over, once, and forget who has proved it or has gone."""
+        """Return those to drop, once: whose time is over, or who are too many; forget who has proved it or has gone."""
         if not self._since:
             return []
         strange = {caller: since for caller, since in self._since.items() if _strange(caller)}
-        self._since = {caller: since for caller, since in strange.items() if now - since <= PROOF_S}
-        if self._full and len(self._since) < STRANGERS:
-            self._watch.add(self._listener)
-            self._full = False
-        return [caller for caller in strange if caller not in self._since]
+        drop = {caller for caller, since in strange.items() if now - since > PROOF_S}
+        if (surplus := len(strange) - len(drop) - STRANGERS) > 0:
+            left = [caller for caller in strange if caller not in drop]
+            drop.update(sorted(left, key=lambda caller: caller.caller is not None)[:surplus])
+        self._since = {caller: since for caller, since in strange.items() if caller not in drop}
+        return [caller for caller in strange if caller in drop]
 
 
 def _strange(caller: Connection) -> bool:
@@ -280,13 +335,43 @@ def hello(run: str, worker: int, incarnation: int, heart: bool = False) -> Hello
     return Hello(PROTOCOL, run, worker, incarnation, secrets.token_bytes(16), heart)
 
 
-def call(host: str, port: int, secret: bytes, greeting: Hello, within_s: float = 10.0) -> Connection:
+def call(
+    host: str, port: int, secret: bytes, greeting: Hello, within_s: float = 10.0, protects: bool = False
+) -> Connection:
     """Connect, waiting at most so long for the other end to accept."""
     sock = socket.create_connection((host, port), within_s)
-    return Connection(sock, secret, greeting)
+    return Connection(sock, secret, greeting, protects)
 
 
-def begin_call(host: str, port: int, secret: bytes, greeting: Hello) -> Connection:
+def call_until_open(
+    host: str, port: int, secret: bytes, make_greeting: Callable[[], Hello], protects: bool = False
+) -> Connection:
+    """Connect and greet; call again for a while when the other end drops the connection before it is open.
+
+    A crowd of strangers may have pushed it out. Raises `ConnectionLost`, or `OSError` when nobody listens.
+    """
+    deadline = time.monotonic() + PROOF_S
+    while True:
+        connection = call(host, port, secret, make_greeting(), protects=protects)
+        try:
+            with contextlib.closing(Watch()) as watch:
+                connection.flush()
+                watch.add(connection)
+                while not connection.opened:
+                    if not watch.wait(max(0.0, deadline - time.monotonic())):
+                        raise ConnectionLost(f"it has not answered for {PROOF_S:g} s")
+                    connection.flush()
+                    connection.read()
+        except ConnectionLost:
+            connection.close()
+            if time.monotonic() + RETRY_S > deadline:
+                raise
+            time.sleep(RETRY_S)
+        else:
+            return connection
+
+
+def begin_call(host: str, port: int, secret: bytes, greeting: Hello, protects: bool = False) -> Connection:
     """Begin to connect, and wait for nothing: that nobody answers shows when the connection is read or written."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     sock = socket.socket(family, kind, protocol)
@@ -295,7 +380,7 @@ def begin_call(host: str, port: int, secret: bytes, greeting: Hello) -> Connecti
         problem = sock.connect_ex(address)
         if problem not in (0, errno.EINPROGRESS):
             raise OSError(problem, os.strerror(problem))
-        return Connection(sock, secret, greeting)
+        return Connection(sock, secret, greeting, protects)
     except BaseException:
         sock.close()
         raise

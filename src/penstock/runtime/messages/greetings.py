@@ -5,7 +5,7 @@ from collections.abc import Callable
 from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.messages.wire import Wire
 
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 class Hello(Wire, tag=10):
@@ -17,6 +17,8 @@ class Hello(Wire, tag=10):
     incarnation: int
     nonce: bytes
     heart: bool = False  # a connection to the controller that carries heartbeats only
+    protects: bool = False  # every frame after the greeting carries a keyed checksum
+    token: bytes = b""  # shows that the caller knows the secret; may be replayed, so that it only sets a priority
 
 
 class Welcome(Wire, tag=11):
