@@ -323,7 +323,7 @@ def test_another_application_may_be_named_for_a_run_that_a_program_started(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("emulate", "hetero-small"), ("seed", 3), ("telemetry", "elsewhere"), ("input", __file__)],
+    [("emulate", "hetero-small"), ("seed", 3), ("input", __file__)],
 )
 def test_what_a_run_keeps_is_not_for_options_to_change(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, option: str, value: object

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,25 @@ import pytest
 
 import penstock as ps
 from penstock.control.completing import completion
-from penstock.control.resuming import AtItsEnd, Resumption, emulated_cluster, find_resumable, plan_of, take
+from penstock.control.resuming import (
+    AtItsEnd,
+    Resumption,
+    emulated_cluster,
+    find_resumable,
+    plan_of,
+    refuse_places,
+    take,
+)
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError
 from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.session import running_session
 from penstock.runtime import checkpoints
-from penstock.runtime.checkpoints import UnknownFormat
-from penstock.runtime.folder import RunInfo, RunLock, Taken, create, keep, load
+from penstock.runtime.checkpoints import Outside, UnknownFormat
+from penstock.runtime.folder import RunInfo, RunLock, Setup, Taken, create, keep, load
 from tests.kept_run import damage, keep_checkpoint, keep_journal, kept_run, place
 from tests.runtime.words import words
+
+SETUP = Setup()
 
 
 def taken(info: RunInfo, flow: ps.Dataflow | None = None) -> Resumption:
@@ -88,8 +99,8 @@ def test_what_came_after_the_checkpoint_is_taken_back(tmp_path: Path) -> None:
     kept, later = info.output_path / "part-0.jsonl", info.output_path / "part-1.jsonl"
     for path in (kept, later):
         path.write_text("")
-    keep_checkpoint(info, 11, pending={"out[0]": (("_0", str(kept)),)})
-    keep_checkpoint(info, 12, pending={"out[0]": (("_1", str(later)),)})
+    keep_checkpoint(info, 11, pending={"out[0]": ((str(kept.with_name("_0")), str(kept)),)})
+    keep_checkpoint(info, 12, pending={"out[0]": ((str(later.with_name("_1")), str(later)),)})
     damage(info, 12)
     Path(checkpoints.folder_of(place(info), 13)).mkdir()
     taken(info).clear()
@@ -211,21 +222,29 @@ def test_what_was_ready_at_the_end_is_published_where_the_driver_died_before(tmp
     assert not refused_again(info).published
 
 
+def copied_to(folder: Path) -> ps.Dataflow:
+    """Return the word count with a further sink, which writes to a folder outside the run's."""
+    folder.mkdir()
+    flow = words()
+    flow.sink("copy", ps.JsonLines(folder), flow.parts["out"].inputs[0])
+    return flow
+
+
 @pytest.mark.parametrize("moved", [False, True], ids=["copied", "moved"])
 def test_a_folder_that_was_copied_or_moved_publishes_its_own_files(tmp_path: Path, moved: bool) -> None:
-    info = kept_run(tmp_path / "first")
     elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
+    flow = copied_to(elsewhere)
+    info = kept_run(tmp_path / "first", flow)
     for folder in (info.output_path, elsewhere):
         (folder / "_part.e3").write_text("all of it\n")
     pairs = tuple((str(folder / "_part.e3"), str(folder / "part.jsonl")) for folder in (info.output_path, elsewhere))
-    keep_checkpoint(info, 3, pending={"out[0]": pairs}, published=False, last=True)
+    keep_checkpoint(info, 3, flow, pending={"copy[0]": pairs}, published=False, last=True)
     copy = tmp_path / "second" / "copy"
     shutil.copytree(info.path, copy)
     if moved:
         shutil.rmtree(info.path)
     with pytest.raises(AtItsEnd, match="that is done"):
-        ps.run(words(), resume=copy)
+        ps.run(flow, resume=copy)
     assert os.listdir(copy / "output") == ["part.jsonl"]
     assert os.listdir(elsewhere) == ["part.jsonl"]
     assert moved or os.listdir(info.output_path) == ["_part.e3"]
@@ -287,6 +306,94 @@ def test_what_a_run_keeps_cannot_be_changed(tmp_path: Path, setting: dict[str, A
     (name,) = setting
     told = refused(InvalidInput, info, **setting)
     assert told == f"{name}: a run that is resumed keeps what it had, leave it out; or start a new run"
+
+
+# What a folder that was tampered with says
+
+
+def tampered(info: RunInfo, number: int, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a manifest and give it the checksum that it needs to be believed."""
+    path = Path(checkpoints.folder_of(place(info), number), "manifest.json")
+    raw = msgspec.json.decode(path.read_bytes().rsplit(b"\n", 2)[0])
+    change(raw)
+    text = msgspec.json.encode(raw) + b"\n"
+    path.write_bytes(text + f"{checkpoints.checksum(text):08x}\n".encode())
+
+
+def pending(temporary: object, final: object) -> Callable[[dict[str, Any]], None]:
+    def change(raw: dict[str, Any]) -> None:
+        raw["tasks"][-1]["pending"] = [[str(temporary), str(final)]]
+
+    return change
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("way", ["absolute", "upwards", "link", "linked name", "folder"])
+def test_files_outside_are_neither_moved_nor_removed(tmp_path: Path, way: str, number: int) -> None:
+    info = kept_run(tmp_path / "runs")
+    keep_checkpoint(info, 1, published=False)
+    keep_checkpoint(info, 2, published=False)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    for name in ("a", "b"):
+        (precious / name).write_text(name)
+    (info.output_path / "link").symlink_to(precious)
+    (info.output_path / "name").symlink_to(precious / "a")
+    named = {
+        "absolute": (precious / "a", precious / "c"),
+        "upwards": ("output/../../../precious/a", "output/../../../precious/c"),
+        "link": ("output/link/a", "output/link/c"),
+        "linked name": ("output/name", "output/part"),
+        "folder": ("output/part", "output"),
+    }[way]
+    tampered(info, number, pending(*named))
+    damage(info, 2)  # so that it would be withdrawn
+    told = refused(Outside, info)
+    assert f"checkpoints/{number:06}/manifest.json: " in told
+    assert str(named[0] if way != "folder" else named[1]).rpartition("/")[2] in told
+    assert sorted(path.name for path in precious.iterdir()) == ["a", "b"]
+    assert info.output_path.is_dir()
+
+
+def test_files_in_a_folder_that_a_sink_declares_are_withdrawn(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    flow = copied_to(elsewhere)
+    info = kept_run(tmp_path / "runs", flow)
+    keep_checkpoint(info, 1, flow, published=False)
+    keep_checkpoint(info, 2, flow, published=False)
+    (elsewhere / "part-2").write_text("")
+    tampered(info, 2, pending(elsewhere / "_2", elsewhere / "part-2"))
+    damage(info, 2)
+    taken(info, flow).clear()
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", [{"file": "../../x"}, {"file": "/etc/passwd"}, {"file": ".."}, {"size": -1}])
+def test_states_are_read_from_the_checkpoints_folder_only(tmp_path: Path, change: dict[str, object]) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 1)
+    tampered(info, 1, lambda raw: raw["tasks"][0].update(change))
+    assert "manifest.json: not a manifest, " in refused(FileProblem, info)
+
+
+@pytest.mark.parametrize("name", ["{elsewhere}", "../../elsewhere", "linked"])
+def test_telemetry_outside_the_folder_has_to_be_named_again(tmp_path: Path, name: str) -> None:
+    info = kept_run(tmp_path / "runs")
+    keep_checkpoint(info, 1)
+    elsewhere = tmp_path / "elsewhere"
+    (info.path / "linked").symlink_to(elsewhere)
+    keep(msgspec.structs.replace(info, telemetry=name.format(elsewhere=elsewhere)))
+    assert "keeps its telemetry outside its folder" in refused(InvalidInput, info)
+    assert "keeps what it had" in refused(InvalidInput, info, telemetry=tmp_path)
+    assert not elsewhere.exists()
+    refuse_places(load(info.path), SETUP, (info.path.absolute() / name.format(elsewhere=elsewhere)), None)
+
+
+def test_machines_shared_by_a_folder_have_to_be_named_again(tmp_path: Path) -> None:
+    info = kept_run(tmp_path / "runs", share=str(tmp_path / "shared"))
+    keep_checkpoint(info, 1)
+    assert "confirm that by naming it again" in refused(InvalidInput, info)
+    assert not (tmp_path / "shared").exists()
 
 
 # Where its tasks go

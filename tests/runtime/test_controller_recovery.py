@@ -1,9 +1,14 @@
 """The controller alone: what it does when workers are lost, and which checkpoints it goes back to."""
 
+from pathlib import Path
+
 import pytest
 
+from penstock.runtime import checkpoints
 from penstock.runtime.messages import commands, tellings
 from penstock.runtime.recovery import FRUITLESS
+from penstock.runtime.storage import Posix
+from tests.runtime import controllers
 from tests.runtime.controllers import (
     Many,
     Prompt,
@@ -165,3 +170,26 @@ def test_a_manifest_that_was_told_to_have_failed_does_not_count_later() -> None:
     assert one.checkpointing.latest is None
     assert "manifest.json" not in one.disk.listed("checkpoints/000001")
     assert one.status(5.0).warnings
+
+
+def resumed(tmp_path: Path) -> tuple[Prompt, Path]:
+    """Give a controller that goes on from a checkpoint whose output has a name which another file has by now."""
+    temporary, final = tmp_path / "_part", tmp_path / "part"
+    for path in (temporary, final):
+        path.write_text(path.name)
+    flow = controllers.layout().flow
+    saved = checkpoints.Saved("out[0]", "w0.e1", 0, 0, 0, False, 0, "", ((str(temporary), str(final)),))
+    made = checkpoints.made(flow, "r", 1, 1, 0.0, "0", {}, {}, [saved], False)
+    one = controllers.controller(resumed=made, epoch=1)
+    one.disk = Posix()  # type: ignore[assignment]
+    one.checkpointing.folder = str(tmp_path / "checkpoints")
+    return one, final
+
+
+def test_a_resume_whose_output_cannot_be_published_fails_and_names_it(tmp_path: Path) -> None:
+    one, final = resumed(tmp_path)
+    controllers.register(one, "w0")
+    controllers.register(one, "w1")
+    assert one.phase == "failed"
+    assert one.error.startswith(f"the run cannot be resumed, {final}: is there already")
+    assert final.read_text() == "part"

@@ -1,6 +1,10 @@
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -186,12 +190,19 @@ def test_a_folder_of_an_earlier_version_is_still_read(tmp_path: Path) -> None:
     assert load(info.path) == msgspec.structs.replace(info, setup=None)
 
 
-def test_a_run_is_taken_over_with_what_changes_and_rubbish_is_cleared_away(tmp_path: Path) -> None:
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Give a folder of a control socket as a driver makes it, with one that nobody answers."""
+    made = Path(tempfile.mkdtemp(prefix="penstock-", dir="/tmp"))
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(made / "control"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def test_a_run_is_taken_over_with_what_changes_and_rubbish_is_cleared_away(tmp_path: Path, home: Path) -> None:
     info = create("a", tmp_path / "runs", policy="heft", setup=SETUP)
-    home = tmp_path / "penstock-xyz"
-    for left in (home, info.path / "spark" / "local"):
-        left.mkdir(parents=True)
-    (home / "control").write_text("")
+    (info.path / "spark" / "local").mkdir(parents=True)
     dead = msgspec.structs.replace(ended(info), pid=1, socket=str(home / "control"), version="0.0.1")
     keep(dead)
     mine = taken_over(load(info.path), policy="t-storm")
@@ -202,12 +213,33 @@ def test_a_run_is_taken_over_with_what_changes_and_rubbish_is_cleared_away(tmp_p
     assert not (info.path / "spark").exists()
 
 
-def test_what_is_not_a_sockets_folder_is_left_alone(tmp_path: Path) -> None:
+def test_nothing_but_a_dead_socket_is_removed_whatever_the_folder_says(tmp_path: Path, home: Path) -> None:
     info = create("a", tmp_path / "runs", setup=SETUP)
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    taken_over(msgspec.structs.replace(info, socket=str(mine / "control")))
-    assert mine.is_dir()
+    elsewhere, linked = tmp_path / "penstock-mine", Path(f"{home}-linked")
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("")
+    with socket.socket(socket.AF_UNIX) as live, socket.socket(socket.AF_UNIX) as dead:
+        live.bind(str(home / "live"))
+        live.listen()
+        dead.bind(str(elsewhere / "control"))
+        (home / "precious").write_text("")
+        linked.symlink_to(elsewhere)
+        named = [elsewhere / "precious", elsewhere / "control", home / "precious", home / "live", linked / "control"]
+        try:
+            for path in named:
+                taken_over(msgspec.structs.replace(info, socket=str(path)))
+                assert all(each.exists() for each in named), path
+        finally:
+            linked.unlink()
+
+
+def test_a_folder_that_says_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    info = create("a", tmp_path, setup=SETUP)
+    raw = msgspec.json.decode((info.path / "run.json").read_bytes())
+    for change in ({"pid": 2**70}, {"pid": -1}, {"started": "2025-01-01T00:00:00"}):
+        (info.path / "run.json").write_bytes(msgspec.json.encode(raw | change))
+        with pytest.raises(FileProblem, match="not what a run writes"):
+            load(info.path)
 
 
 def test_a_driver_that_was_replaced_does_not_end_the_run(tmp_path: Path) -> None:

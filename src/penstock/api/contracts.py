@@ -10,6 +10,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
+from os import PathLike
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from penstock.model.errors import InvalidInput
@@ -169,6 +170,13 @@ class Sink(Generic[In]):
 
     def check(self) -> None:
         """Raise a `PenstockError` where it could not run. Called on the driver before the run starts, before `open`."""
+
+    def folders(self) -> Sequence[str | PathLike[str]]:
+        """Return the folders outside the run's folder in which `prepare` leaves files.
+
+        When a run is resumed, files elsewhere that its folder names are refused. A relative folder is below the run's.
+        """
+        return ()
 
     def open(self, context: TaskContext) -> None:
         """Get ready. Called once, before anything else."""

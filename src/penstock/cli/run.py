@@ -122,7 +122,7 @@ def run(
     settings |= {"routing": routing, "sending": sending, "slot_ms": slot_ms}
     goal = settings["objective"] = None if objective is None else chosen_objective(objective)
     if resume is not None:
-        refuse_kept(emulate=emulate, input=input, seed=seed, telemetry=telemetry)
+        refuse_kept(emulate=emulate, input=input, seed=seed)
     wanted = want(Told(application, rate, arrivals, input, seed or 0), emulate, goal, resume, runs)
     flow = wanted.told.flow()
     alone = plan is None and resume is None  # else there may be policies that a slot is for

@@ -77,16 +77,18 @@ def take_over(
     runs: Path,
     stated: dict[str, Any],
     plan: Plan | None,
+    telemetry: Path | str | bool | None,
     change: Callable[[TuplePolicies], TuplePolicies],
     stack: ExitStack,
     tell: "Progress",
 ) -> Begun:
     """Take a run over from a driver that has gone."""
     from penstock.api.guarantees import require
-    from penstock.control.resuming import emulated_cluster, find_resumable, plan_of, take
+    from penstock.control.resuming import emulated_cluster, find_resumable, plan_of, refuse_places, take
     from penstock.runtime import folder as folders
 
     info, before = find_resumable(what, runs)
+    refuse_places(info, before, telemetry, stated.get("share"))
     setup = msgspec.structs.replace(before, **stated)
     require(flow, setup.guarantee)
     emulate = emulated_cluster(info)

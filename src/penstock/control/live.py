@@ -93,7 +93,8 @@ def start(
     share: a folder by which the emulated machines are also those of other runs with the same folder, on this host only:
         processors are shared by the busy slots of all of them, links serve the frames of all first come, first served.
     resume: the name or folder of a run that was stopped, has failed or lost its driver: it goes on from its last
-        checkpoint. What is not said is as it was; `emulate`, `seed` and `telemetry` cannot change.
+        checkpoint. What is not said is as it was; `emulate`, `seed` and `telemetry` cannot change. Folders outside the
+        run's own (`telemetry`, `share`) must be named again.
     given: how the command line named the application. tell: called with what a person should know.
     noted: called as soon as a new run has its folder, before anything of it can run; where that raises, none does.
     The run's folder is made below `runs`. Used as a context, the run is drained at the end; `Handle` says what it can.
@@ -120,9 +121,11 @@ def start(
             if noted is not None:
                 noted(begun.info)
         else:
-            refuse_changed(emulate=emulate, seed=seed, telemetry=telemetry)
+            refuse_changed(emulate=emulate, seed=seed)
             stated |= _stated(limits=None if limits is None else changed_limits({}, limits, flow.application))
-            begun = take_over(flow, resume, Path(runs), stated, plan, change, stack, tell or (lambda _: None))
+            begun = take_over(
+                flow, resume, Path(runs), stated, plan, telemetry, change, stack, tell or (lambda _: None)
+            )
         return _launch(flow, begun, stack, listener, progress or (lambda _: None))
 
 

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from penstock.api.dataflow import Dataflow
+from penstock.api.outputs import output_folders
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError
 from penstock.model.files import load_cluster
@@ -51,6 +52,7 @@ class Resumption:
     policy: str  # that has placed them so
     tuples: TuplePolicies  # that were in force
     limits: dict[str, float]  # of sources, likewise
+    outputs: tuple[str, ...]  # folders of its sinks
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -66,7 +68,7 @@ class Resumption:
     def clear(self) -> None:
         """Remove what comes after the checkpoint that it goes on from, published or not: those tuples come again."""
         last = 0 if self.manifest is None else self.manifest.number
-        checkpoints.withdraw(Posix(), str(self.info.checkpoints_path.absolute()), last)
+        checkpoints.withdraw(Posix(), str(self.info.checkpoints_path.absolute()), last, self.outputs)
 
 
 def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[RunInfo, Setup]:
@@ -77,6 +79,19 @@ def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[R
         problem = f"run {info.run} was started by Penstock {info.version}, which did not write down how"
         raise InvalidInput("resume", f"{problem}; start a new run in its place")
     return info, info.setup
+
+
+def refuse_places(info: RunInfo, setup: Setup, telemetry: Path | str | bool | None, share: str | None) -> None:
+    """Refuse to write outside a run's folder only because its `run.json` says so: such a folder must be named again."""
+    elsewhere = folder.outside(info, info.telemetry)
+    if telemetry is not None and (not isinstance(telemetry, Path | str) or elsewhere != Path(telemetry).absolute()):
+        raise InvalidInput("telemetry", "a run that is resumed keeps what it had, leave it out; or start a new run")
+    if elsewhere is not None and telemetry is None and setup.telemetry:
+        problem = f"run {info.run} keeps its telemetry outside its folder, in {elsewhere}"
+        raise InvalidInput("telemetry", f"{problem}; confirm that by naming it again (--telemetry {elsewhere})")
+    if setup.share is not None and share is None:
+        problem = f"run {info.run} shares its machines by a folder outside its own, {setup.share}"
+        raise InvalidInput("share", f"{problem}; confirm that by naming it again")
 
 
 def take(info: RunInfo, setup: Setup, flow: Dataflow) -> Resumption:
@@ -103,6 +118,8 @@ def _refuse_given_up(info: RunInfo) -> None:
 def _looked_at(info: RunInfo, setup: Setup, flow: Dataflow, lock: RunLock) -> Resumption:
     _refuse_given_up(folder.load(info.path))  # as it is now that nobody else has it
     disk, place = Posix(), str(info.checkpoints_path.absolute())
+    outputs = output_folders(flow, str(info.path.absolute()))
+    checkpoints.refuse_outside(disk, place, outputs)
     journal = checkpoints.read_journal(disk, place)
     manifest, damaged = checkpoints.find_latest(disk, place)
     if manifest is None and damaged:
@@ -112,7 +129,7 @@ def _looked_at(info: RunInfo, setup: Setup, flow: Dataflow, lock: RunLock) -> Re
         _refuse_other(info, manifest, flow)
         if manifest.last:
             raise _at_its_end(info, manifest)
-    found = Resumption(info, setup, lock, manifest, *_left(journal, manifest, info, setup))
+    found = Resumption(info, setup, lock, manifest, *_left(journal, manifest, info, setup), outputs)
     found.warnings.extend(damaged)
     found.notes.extend(_told(info, manifest))
     return found

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from penstock.api.outputs import output_folders
 from penstock.runtime import checkpoints
 from penstock.runtime.checkpoints import KEEP, Manifest
 from penstock.runtime.messages import commands, tellings
@@ -212,6 +213,7 @@ class Checkpointing:
         the one before, and what it had published is taken back.
         """
         controller, bad = self.controller, self.latest
+        outputs = output_folders(controller.layout.flow, controller.terms.folder)
         if bad is None or bad.number != message.checkpoint or self.writing:
             return
         self.writing = True
@@ -222,7 +224,7 @@ class Checkpointing:
                 return "", bad, []
             found, problems = checkpoints.find_latest(disk, self.folder, damaged=[bad.number])
             if found is not None:
-                checkpoints.withdraw(disk, self.folder, found.number)
+                checkpoints.withdraw(disk, self.folder, found.number, outputs)
             return damage, found, problems
 
         def then(looked: tuple[str, Manifest | None, list[str]] | None, problem: str, at: float) -> None:

@@ -9,7 +9,9 @@
       journal.json     the last epoch, and where tasks should be
 
 On disk, a manifest has the names of sinks' files below the run's folder, which is the one that `checkpoints` is in,
-from there on: a run's folder can be moved, and a copy of it leaves the original's files alone. Others are absolute.
+from there on: a run's folder can be moved, and a copy of it leaves the original's files alone. Others are absolute, and
+must be in a folder that a sink of the application declares: whoever can write a manifest must not be able to have files
+moved or removed elsewhere.
 
 A manifest of an earlier version of the format, of another application, or with another number of key groups is refused
 with the reason. One that is damaged is passed over for the one before.
@@ -20,8 +22,10 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from penstock.api.dataflow import Dataflow
 from penstock.api.keys import KEY_GROUPS
@@ -47,6 +51,10 @@ class UnknownFormat(FileProblem):
     """A manifest of a version that writes another format: older checkpoints are no way round it."""
 
 
+class Outside(FileProblem):
+    """A manifest that names files outside the run's folder and its sinks' folders: nobody may act on it."""
+
+
 class TaskState(Wire):
     """What a checkpoint holds of a task, but for its logic's own state, which comes after it in the file."""
 
@@ -63,9 +71,9 @@ class Saved(msgspec.Struct, frozen=True):
     """A task in a manifest."""
 
     task: str
-    file: str
-    offset: int
-    size: int
+    file: Annotated[str, Meta(pattern=r"^[^/\x00]*[^./\x00][^/\x00]*\Z")]  # a name in the checkpoint's folder
+    offset: Annotated[int, Meta(ge=0)]
+    size: Annotated[int, Meta(ge=0)]
     checksum: int
     ended: bool
     counted: int
@@ -292,11 +300,39 @@ def retire(disk: Disk, folder: str, first: int) -> None:
             disk.remove(below(folder, name))
 
 
-def withdraw(disk: Disk, folder: str, last: int) -> None:
+def refuse_outside(disk: Disk, folder: str, outputs: Sequence[str]) -> None:
+    """Raise `Outside` when a manifest names a file that is neither below the run's folder nor below one of `outputs`.
+
+    Symbolic links count for what they lead to. Manifests that cannot be read are left to others to judge.
+    """
+    inside = [os.path.realpath(place) for place in (_run_folder(folder), *outputs)]
+    for number in numbers(disk, folder):
+        try:
+            tasks = read_manifest(disk, folder, number).tasks
+        except (FileProblem, OSError):
+            continue
+        for name, path in ((task.task, path) for task in tasks for pair in task.pending for path in pair):
+            if problem := _why_outside(path, inside):
+                remedy = "the run's folder was tampered with, or a sink does not declare its `folders`"
+                where = below(folder_of(folder, number), MANIFEST)
+                raise Outside(f"{where}: {name} names {path!r}, {problem}; {remedy}")
+
+
+def _why_outside(path: str, inside: Sequence[str]) -> str:
+    """Say why a file must not be moved or removed; empty: it may be."""
+    real = os.path.realpath(path)
+    if not any(real.startswith(os.path.join(place, "")) for place in inside):
+        return "which is outside the run's folder and its sinks' folders"
+    return "which is a folder" if os.path.isdir(real) else ""
+
+
+def withdraw(disk: Disk, folder: str, last: int, outputs: Sequence[str]) -> None:
     """Remove all checkpoints after one, and what those that can be read have published and it has not.
 
-    A sink that has not heard yet that a checkpoint is complete gives its files to the next one, too.
+    A sink that has not heard yet that a checkpoint is complete gives its files to the next one, too. `outputs` are the
+    folders of sinks, beside the run's, in which files may be removed.
     """
+    refuse_outside(disk, folder, outputs)
     kept = set(read_manifest(disk, folder, last).pending) if last else set()
     taken_back: set[Pending] = set()
     for number in numbers(disk, folder):

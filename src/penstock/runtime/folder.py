@@ -22,15 +22,19 @@ import os
 import platform
 import re
 import shutil
+import socket
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices
@@ -51,6 +55,9 @@ class NoRun(PenstockError):
 
 class Taken(PenstockError):
     """A run that another driver has."""
+
+
+Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,9 +98,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     emulated: str | None  # the cluster that is emulated
     policy: str
-    started: datetime
-    ended: datetime | None = None
-    pid: int  # of the driver
+    started: Moment
+    ended: Moment | None = None
+    pid: Annotated[int, Meta(ge=1, le=2**31 - 1)]  # of the driver
     socket: str = ""  # where it can be asked; empty: not yet, or not any more
     version: str  # of Penstock
     telemetry: str = "telemetry"  # below the folder, or elsewhere
@@ -206,10 +213,7 @@ def ended(info: RunInfo) -> RunInfo:
 
 def taken_over(info: RunInfo, **changes: Any) -> RunInfo:
     """Write down that this process drives a run from now on; clear away what the driver before could not."""
-    if info.socket:
-        home = Path(info.socket).parent
-        if home.name.startswith(SOCKETS):
-            shutil.rmtree(home, ignore_errors=True)
+    _remove_dead_socket(Path(info.socket))
     if info.pid != os.getpid():  # else other runs of this process may be in the session that has its files there
         shutil.rmtree(info.path / "spark", ignore_errors=True)
     mine = {"pid": os.getpid(), "socket": "", "ended": None, "version": version("penstock")}
@@ -218,6 +222,31 @@ def taken_over(info: RunInfo, **changes: Any) -> RunInfo:
         _make(part, exist_ok=True)
     keep(info)
     return info
+
+
+def _remove_dead_socket(path: Path) -> None:
+    """Remove a socket that nobody answers, and its folder where that is empty then; leave anything else alone."""
+    places = (Path(tempfile.gettempdir()).resolve(), Path("/tmp"))  # noqa: S108  where sockets are made
+    if not path.parent.name.startswith(SOCKETS) or path.parent.parent.resolve() not in places:
+        return
+    with suppress(OSError):
+        found = path.lstat()
+        if path.parent.is_symlink() or not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+                path.parent.rmdir()
+
+
+def outside(info: RunInfo, name: str) -> Path | None:
+    """Return the folder that a name in a run's folder stands for where that is elsewhere; None: it is below."""
+    place = info.path.absolute() / name
+    below = place.resolve().is_relative_to(info.path.resolve())
+    return None if below else place
 
 
 def latest(parent: Path = RUNS) -> RunInfo:

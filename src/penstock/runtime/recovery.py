@@ -10,6 +10,7 @@ Recovery pre-empts everything else. Whatever happens meanwhile makes it begin ag
 
 from typing import TYPE_CHECKING
 
+from penstock.model.errors import FileProblem
 from penstock.runtime.checkpoints import write_journal
 from penstock.runtime.storage import Disk, Job
 
@@ -91,16 +92,26 @@ class Recovery:
         controller.epoch += 1
         attempt, journal, restart = self._attempt, controller.standing.journal, controller.checkpointing.restart()
 
-        def do(disk: Disk) -> None:
-            restart(disk)
+        def do(disk: Disk) -> str:
+            try:
+                restart(disk)
+            except FileProblem as refused:  # not by the disk: the next time would be no better
+                return str(refused)
             write_journal(disk, controller.checkpointing.folder, journal)
+            return ""
 
-        controller.storing.append(Job(f"epoch {journal.epoch}", do, lambda _, p, at: self._noted(attempt, p, at)))
+        def then(refused: str | None, problem: str, at: float) -> None:
+            self._noted(attempt, refused or problem, bool(refused), at)
 
-    def _noted(self, attempt: int, problem: str, now: float) -> None:
-        """Let the workers open their tasks, or try the disk again."""
+        controller.storing.append(Job(f"epoch {journal.epoch}", do, then))
+
+    def _noted(self, attempt: int, problem: str, refused: bool, now: float) -> None:
+        """Let the workers open their tasks, or try the disk again; what is refused ends a resume."""
         controller = self.controller
         if attempt != self._attempt or self.stage != "noting":
+            return
+        if refused and controller.phase == "starting":
+            controller.fail(f"the run cannot be resumed, {problem}", now)
             return
         if problem:
             if problem != self.problem:

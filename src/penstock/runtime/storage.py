@@ -99,7 +99,7 @@ class Posix:
             os.link(temporary, final)
         except FileNotFoundError:
             if not os.path.exists(final):
-                raise
+                raise FileProblem(f"{final}: cannot be published, {temporary} is missing") from None
             return  # it was published before
         except FileExistsError:
             if not os.path.samefile(temporary, final):

@@ -193,7 +193,7 @@ class FaultyCluster:
             checkpoints.publish(self.disk, CHECKPOINTS, manifest)
             self.over = True
             return
-        checkpoints.withdraw(self.disk, CHECKPOINTS, 0 if manifest is None else manifest.number)
+        checkpoints.withdraw(self.disk, CHECKPOINTS, 0 if manifest is None else manifest.number, ("/",))
         journal = checkpoints.read_journal(self.disk, CHECKPOINTS)
         schedule, names = self.schedule, self.known.layout.names
         placement = schedule.placement if journal is None else tuple(journal.placement[name] for name in names)

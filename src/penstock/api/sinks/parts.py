@@ -59,6 +59,10 @@ class PartFiles(Sink[Any]):
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise FileProblem(f"{nearest}: cannot be written, permission denied; choose another place")
 
+    def folders(self) -> list[Path]:
+        """Return the folder that it writes to."""
+        return [self.folder]
+
     def open(self, context: TaskContext) -> None:
         """Make the folder. Where to go on in it is known when `restore` is called, or something else before it."""
         self._context = context

@@ -22,7 +22,7 @@ class LiveApplication:
         self.booking = booking
         self.digest = digest
         self.flow = flow
-        self.splits = Splits(folder, [source.name for source in booking.application.sources])
+        self.splits = Splits(folder, [source.name for source in booking.application.sources], flow)
         self.paths: list[LivePath] = []
 
     @property

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from penstock.api.dataflow import Dataflow
+from penstock.api.outputs import output_folders
 from penstock.model.decoding import decode_msgpack
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Kind
@@ -24,40 +26,43 @@ class Covered(NamedTuple):
     position: Any = None  # the source's own; None: it had been closed
 
 
-def settle(folder: Path) -> dict[str, Covered]:
+def settle(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
     """Publish what the last complete checkpoint of a run has ready, and return what it covers, by source task.
 
+    `flow` says by its sinks where, outside the run's folder.
     The run must have ended, and cannot be resumed after that. What comes after the checkpoint is removed, published or
     not; without any checkpoint nothing is covered. Raises `FileProblem` where there were checkpoints and none is whole,
     and `Taken` where a process drives the run: nobody else may while this goes on.
     """
     lock = RunLock(load(folder))
     try:
-        covered = _settled(folder)
+        covered = _settled(folder, flow)
         keep(msgspec.structs.replace(load(folder), given_up=True))
         return covered
     finally:
         lock.release()
 
 
-def left_by(folder: Path) -> dict[str, Covered]:
+def left_by(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
     """Settle a run whose operator is gone, where its folder is still there; `settle` says what that returns."""
     if not folder.is_dir():
         raise FileProblem(f"{folder}: the run's folder is gone; put it back, or release the application")
-    return settle(folder)
+    return settle(folder, flow)
 
 
-def _settled(folder: Path) -> dict[str, Covered]:
+def _settled(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
     disk, place = Posix(), str((folder / CHECKPOINTS).absolute())
+    outputs = () if flow is None else output_folders(flow, str(folder.absolute()))
+    checkpoints.refuse_outside(disk, place, outputs)
     manifest, damaged = checkpoints.find_latest(disk, place)
     if manifest is None and damaged:
         problem = f"{folder}: no checkpoint is whole, and some were published from: {'; '.join(damaged)}"
         raise FileProblem(f"{problem}; put back a copy")
     if manifest is None:
-        checkpoints.withdraw(disk, place, 0)
+        checkpoints.withdraw(disk, place, 0, outputs)
         return {}
     checkpoints.publish(disk, place, manifest)
-    checkpoints.withdraw(disk, place, manifest.number)
+    checkpoints.withdraw(disk, place, manifest.number, outputs)
     return {
         saved.task: _covered(disk, place, manifest, saved) for saved in manifest.tasks if _is_source(manifest, saved)
     }

@@ -175,7 +175,7 @@ def finish(run: PathRun, manner: Manner, within_s: float, patience_s: float, spl
             return Over(manner, problem=problem, stuck=True)
     error = _error(run)
     try:
-        return Over(manner, error, splits.give_back(name, settle(run.folder)))
+        return Over(manner, error, splits.give_back(name, settle(run.folder, splits.flow)))
     except Exception as problem:
         return Over(manner, error, problem=in_a_line(problem))
 

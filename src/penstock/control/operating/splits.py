@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from penstock.api.dataflow import Dataflow
 from penstock.api.sources.split_log import NEW, Block, SplitLog, without
 from penstock.control.operating.covered import Covered, component_of, left_by, number_of
 from penstock.model.errors import FileProblem
@@ -17,13 +18,14 @@ from penstock.model.errors import FileProblem
 class Splits:
     """How the paths of one application share its sources."""
 
-    def __init__(self, folder: Path, sources: Sequence[str]) -> None:
+    def __init__(self, folder: Path, sources: Sequence[str], flow: Dataflow | None = None) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise FileProblem(f"{folder}: cannot be made, {why}; keep the book elsewhere") from None
         self.folder = folder
+        self.flow = flow  # whose sinks say where files may be published
         self._logs = {source: SplitLog(folder / f"{source}.jsonl") for source in sources}
         self._weights: Mapping[str, float] = {}
         self._lock = Lock()
@@ -69,7 +71,7 @@ class Splits:
             began = path in self._names()
         if folder is None or not (began or Path(folder).is_dir()):  # such a start failed, and left nothing behind
             return self.give_back(path, {})
-        return self.give_back(path, left_by(Path(folder)))
+        return self.give_back(path, left_by(Path(folder), self.flow))
 
     def give_back(self, path: str, covered: Mapping[str, Covered]) -> int:
         """Return to the others what a path took and its last checkpoint does not cover; say how many tuples that is.
