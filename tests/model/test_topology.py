@@ -67,6 +67,46 @@ def test_refuses_a_pin_to_a_machine_that_is_not_there() -> None:
         check_pins(topology, Cluster(name="c", machines=(Machine(name="earth"),)))
 
 
+EARTH = Cluster(name="c", machines=(Machine(name="earth", labels=("camera", "wet")), Machine(name="mars")))
+
+
+def joined(source: Component) -> Topology:
+    return Topology(name="t", components=(source, SINK), streams=(Stream(source="in", target="out"),))
+
+
+def test_accepts_a_machine_for_each_task() -> None:
+    cameras = Component(name="in", kind=Kind.SOURCE, parallelism=2, pinned=("mars", "earth"))
+    check_pins(joined(cameras), EARTH)
+    assert cameras.pins == ("mars", "earth")
+    assert SOURCE.pins == (None,)
+
+
+def test_refuses_more_or_fewer_pins_than_tasks() -> None:
+    with pytest.raises(InvalidInput, match=r"^pinned: expected one machine per task, 1, got 2; set parallelism = 2"):
+        Component(name="in", kind=Kind.SOURCE, pinned=("mars", "earth"))
+
+
+def test_names_the_pin_that_is_wrong() -> None:
+    cameras = Component(name="in", kind=Kind.SOURCE, parallelism=2, pinned=("mars", "moon"))
+    with pytest.raises(UnknownMachine, match=r"^components\[0\]\.pinned\[1\]: .*no 'moon'; it has earth, mars"):
+        check_pins(joined(cameras), EARTH)
+
+
+def test_refuses_a_label_that_no_machine_has() -> None:
+    with pytest.raises(UnknownMachine, match=r"^components\[0\]\.on: .*label 'dry'; there are camera, wet"):
+        check_pins(joined(Component(name="in", kind=Kind.SOURCE, on="dry")), EARTH)
+
+
+def test_refuses_a_pin_to_a_machine_without_the_label() -> None:
+    with pytest.raises(InvalidInput, match=r"^components\[0\]\.on: 'in' is pinned to 'mars', which lacks .*'wet'"):
+        check_pins(joined(Component(name="in", kind=Kind.SOURCE, pinned="mars", on="wet")), EARTH)
+
+
+def test_refuses_anti_affinity_to_a_component_that_is_not_there() -> None:
+    with pytest.raises(UnknownName, match=r"^components\[0\]\.anti_affinity\[0\]: .*'moon'; there are in, out"):
+        joined(Component(name="in", kind=Kind.SOURCE, anti_affinity=("moon",)))
+
+
 def test_refuses_two_components_of_one_name() -> None:
     with pytest.raises(DuplicateName, match=r"components\[1\]: 'in' is already at components\[0\]"):
         Topology(name="t", components=(SOURCE, SOURCE))

@@ -152,6 +152,57 @@ def test_puts_pinned_components_on_their_machines(name: str, cluster: Cluster) -
 
 
 @EVERY
+@pytest.mark.parametrize("cluster", [UNEQUAL, a_line()], ids=["mesh", "line"])
+def test_puts_each_task_on_the_machine_to_which_it_is_pinned(name: str, cluster: Cluster) -> None:
+    source, *others = diamond().components
+    pins = (cluster.machines[3].name, cluster.machines[1].name)
+    parts = (msgspec.structs.replace(source, pinned=pins), *others)
+    view = view_of(Topology(name="pinned", components=parts, streams=diamond().streams), cluster)
+    assert machines_of(view, placement(name, view).slots)[:2].tolist() == [3, 1]
+
+
+def labelled(cluster: Cluster, *machines: int) -> Cluster:
+    """Return the cluster with the label `camera` on some of its machines."""
+    named = [
+        msgspec.structs.replace(machine, labels=("camera",) if number in machines else ())
+        for number, machine in enumerate(cluster.machines)
+    ]
+    return msgspec.structs.replace(cluster, machines=tuple(named))
+
+
+@EVERY
+@pytest.mark.parametrize("cluster", [UNEQUAL, a_line()], ids=["mesh", "line"])
+def test_puts_tasks_on_machines_with_the_label_that_they_ask_for(name: str, cluster: Cluster) -> None:
+    source, left, *others = diamond().components
+    parts = (msgspec.structs.replace(source, on="camera"), msgspec.structs.replace(left, on="camera"), *others)
+    view = view_of(Topology(name="on", components=parts, streams=diamond().streams), labelled(cluster, 1, 3))
+    machine = machines_of(view, placement(name, view).slots)
+    assert set(machine[:4].tolist()) <= {1, 3}
+
+
+@EVERY
+@pytest.mark.parametrize("cluster", [UNEQUAL, a_line()], ids=["mesh", "line"])
+def test_keeps_tasks_apart_that_may_not_share_a_machine(name: str, cluster: Cluster) -> None:
+    source, left, right, sink = diamond().components
+    parts = (
+        msgspec.structs.replace(source, anti_affinity=("in",)),
+        left,
+        msgspec.structs.replace(right, anti_affinity=("out",)),
+        sink,
+    )
+    view = view_of(Topology(name="apart", components=parts, streams=diamond().streams), cluster)
+    result = answer(spec(name), view)
+    if name == "cloud-only":  # all on one machine is its rule
+        assert isinstance(result, Infeasible)
+        assert "anti_affinity" in result.reason
+        return
+    assert isinstance(result, Placement), result
+    machine = machines_of(view, result.slots)
+    assert machine[0] != machine[1]
+    assert not set(machine[4:6].tolist()) & set(machine[6:].tolist())
+
+
+@EVERY
 def test_places_on_a_thousand_machines(name: str) -> None:
     machines, width = (30, 2) if name in FEWER_MACHINES else (1000, 100)
     view = view_of(diamond(width), equal_machines(machines, cores=2, slots=2, memory_mb=20_000.0))
@@ -190,15 +241,20 @@ def small_cases(draw: st.DrawFn) -> PlacementView:
     cluster = draw(small_clusters())
     number = draw(st.integers(2, 5))
     kinds = [Kind.SOURCE, *[Kind.OPERATOR] * (number - 2), Kind.SINK]
-    pins = st.one_of(st.none(), st.none(), st.sampled_from([machine.name for machine in cluster.machines]))
+    names = st.sampled_from([machine.name for machine in cluster.machines])
+    labels = sorted({label for machine in cluster.machines for label in machine.labels})
+    widths = [draw(st.integers(1, 3)) for _ in kinds]
+    pins = [draw(st.one_of(st.none(), st.none(), names, st.tuples(*[names] * width))) for width in widths]
     components = tuple(
         Component(
             name=f"c{i}",
             kind=kind,
-            parallelism=draw(st.integers(1, 3)),
+            parallelism=widths[i],
             cpu=draw(st.sampled_from([0.0, 0.001, 0.01])),
             memory_mb=draw(st.sampled_from([0.0, 10.0, 30.0, 0.1])),
-            pinned=draw(pins),
+            pinned=pins[i],
+            on=draw(st.sampled_from([None, None, *labels])) if pins[i] is None else None,
+            anti_affinity=draw(st.sampled_from([(), (), (), ("c0",), (f"c{i}",), (f"c{i}", "c1")])),
         )
         for i, kind in enumerate(kinds)
     )
@@ -225,6 +281,7 @@ def small_clusters(draw: st.DrawFn) -> Cluster:
             memory_mb=draw(st.sampled_from([20.0, 45.0, 120.0, 0.3])),
             slot_memory_mb=draw(st.sampled_from([None, None, 15.0, 40.0, 0.3])),
             host=draw(st.sampled_from([None, "shared"])),
+            labels=draw(st.sampled_from([(), ("fast",), ("fast", "near")])),
         )
         for i in range(draw(st.integers(1, 4)))
     )

@@ -59,7 +59,10 @@ def admit(
         float | None, typer.Option(help="Weight among best-effort applications; 1 unless said.")
     ] = None,
     pin: Annotated[
-        list[str] | None, typer.Option(help="COMPONENT=MACHINE where a component must be; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            help="COMPONENT=MACHINE for all tasks of a component, COMPONENT=MACHINE,MACHINE for one each; repeatable."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option("--as", help="The name in the book; else the application's own.")] = None,
     policy: Annotated[
@@ -197,14 +200,14 @@ def _pinned(application: "Application", pins: list[str]) -> tuple[object, ...]:
 
     from penstock.model.errors import InvalidInput, UnknownName, choices
 
-    where: dict[str, str] = {}
+    where: dict[str, str | tuple[str, ...]] = {}
     for text in pins:
         component, equals, machine = text.partition("=")
         if not equals or not machine:
-            raise InvalidInput("pin", f"expected COMPONENT=MACHINE, got {text!r}")
+            raise InvalidInput("pin", f"expected COMPONENT=MACHINE or COMPONENT=MACHINE,MACHINE, got {text!r}")
         if component not in application.index:
             raise UnknownName("pin", f"no component is named {component!r}; there are {choices(application.index)}")
-        where[component] = machine
+        where[component] = tuple(machine.split(",")) if "," in machine else machine
     return tuple(replace(one, pinned=where.get(one.name, one.pinned)) for one in application.components)
 
 

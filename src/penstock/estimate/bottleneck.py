@@ -63,7 +63,8 @@ def utilisation(tasks: Tasks, slots: Slots, placement: Placement, rate_tps: floa
 
 
 def _used(kind: str, names: Sequence[str], load: Floats, capacity: Floats) -> list[Element]:
-    return [Element(kind, names[int(i)], float(load[i]), float(capacity[i])) for i in np.flatnonzero(load > 0)]
+    limited = np.flatnonzero((load > 0) & np.isfinite(capacity))
+    return [Element(kind, names[int(i)], float(load[i]), float(capacity[i])) for i in limited]
 
 
 def _network(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement) -> list[Element]:

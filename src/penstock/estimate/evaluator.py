@@ -182,7 +182,8 @@ class Evaluator(Instance):
 
     def _fits(self, placed: NDArray[np.int32]) -> NDArray[np.bool_]:
         slots = self.slots
-        return memory_fits(self.tasks.memory_mb, slots.memory_mb, slots.machine_memory_mb, slots.machine, placed)
+        fits = memory_fits(self.tasks.memory_mb, slots.memory_mb, slots.machine_memory_mb, slots.machine, placed)
+        return fits if self.conflicts is None else fits & self.keeps_apart(placed)
 
     def _routed_delay(self, placed: NDArray[np.int32], routes: Mapping[Hop, tuple[int, ...]] | None = None) -> float:
         """Return the mean delay over the links of the routes; inside a machine, as on a mesh."""

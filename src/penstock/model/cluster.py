@@ -11,7 +11,7 @@ from functools import cached_property
 
 from penstock.model.entity import Count, Entity, Name, NonNegative, Positive, Probability
 from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, choices, refuse_duplicates
-from penstock.model.topology import Topology
+from penstock.model.topology import Component, Topology
 
 
 class Machine(Entity, frozen=True):
@@ -28,6 +28,7 @@ class Machine(Entity, frozen=True):
     network_mbps: Positive | None = None  # its network card, each way; None: never the limit
     receive_mbps: Positive | None = None  # of that card, where it receives at another rate than it sends
     resources: dict[str, NonNegative] = {}  # other capacities a second, by name
+    labels: tuple[Name, ...] = ()  # what components may ask for by `on`
     failure_probability: Probability = 0.0
 
     def _check(self) -> None:
@@ -142,10 +143,35 @@ def machine_of(slot: str) -> str:
 
 
 def check_pins(topology: Topology, cluster: Cluster) -> None:
-    """Raise `UnknownMachine` when a component is pinned to a machine that the cluster does not have."""
+    """Raise `UnknownMachine` when a component is pinned to a machine, or asks for a label, that the cluster lacks."""
+    labels = dict.fromkeys(label for machine in cluster.machines for label in machine.labels)
     for position, component in enumerate(topology.components):
-        if component.pinned is not None and component.pinned not in cluster.machine_index:
-            raise UnknownMachine(
-                f"components[{position}].pinned",
-                f"cluster {cluster.name!r} has no {component.pinned!r}; it has {choices(cluster.machine_index)}",
-            )
+        path = f"components[{position}]"
+        for number, pin in enumerate(component.pins):
+            if pin is not None and pin not in cluster.machine_index:
+                at = f"[{number}]" if isinstance(component.pinned, tuple) else ""
+                problem = f"cluster {cluster.name!r} has no {pin!r}; it has {choices(cluster.machine_index)}"
+                raise UnknownMachine(f"{path}.pinned{at}", problem)
+        if component.on is not None and component.on not in labels:
+            there_are = f"there are {choices(labels)}" if labels else "no machine has labels"
+            problem = f"no machine of cluster {cluster.name!r} has the label {component.on!r}; {there_are}"
+            raise UnknownMachine(f"{path}.on", problem)
+        _check_pins_have_label(path, component, cluster)
+
+
+def indispensable(topology: Topology, cluster: Cluster) -> set[str]:
+    """Return the machines without which a topology has no placement: of pins, and the only ones with a label."""
+    found = {pin for component in topology.components for pin in component.pins if pin is not None}
+    for label in {component.on for component in topology.components} - {None}:
+        able = [machine.name for machine in cluster.machines if label in machine.labels]
+        found |= set(able) if len(able) == 1 else set()
+    return found
+
+
+def _check_pins_have_label(path: str, component: Component, cluster: Cluster) -> None:
+    for pin in component.pins:
+        if pin is None or component.on is None:
+            continue
+        if component.on not in cluster.machines[cluster.machine_index[pin]].labels:
+            problem = f"{component.name!r} is pinned to {pin!r}, which lacks the label {component.on!r}"
+            raise InvalidInput(f"{path}.on", f"{problem}; drop one of the two or add the label to the machine")

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.model.cluster import Cluster, check_pins
+from penstock.model.kernel import kernel
 from penstock.model.slotgraph import Links, Slots, expand_links, expand_slots
 from penstock.model.taskgraph import Bools, Edges, Floats, Ints, Tasks, expand_edges, expand_tasks
 from penstock.model.topology import Topology
@@ -45,9 +47,31 @@ class Instance:
     def pins(self) -> Ints:
         """The machine to which each task is pinned, -1 where it is free: [T]."""
         where = self.cluster.machine_index
-        pins = [self.topology.components[position].pinned for position in self.tasks.position]
-        machine = np.array([-1 if pin is None else where[pin] for pin in pins], dtype=np.int32)
-        return machine[self.tasks.component]
+        parts = [self.topology.components[position] for position in self.tasks.position]
+        pins = [-1 if pin is None else where[pin] for part in parts for pin in part.pins]
+        for task in np.flatnonzero(self.tasks.gain == 0.0).tolist():
+            label = parts[self.tasks.component[task]].on
+            if pins[task] < 0 and label is not None:  # it gets no tuples, so no need of it keeps it with its label
+                pins[task] = next(m for m, machine in enumerate(self.cluster.machines) if label in machine.labels)
+        return np.array(pins, dtype=np.int32)
+
+    @cached_property
+    def conflicts(self) -> Bools | None:
+        """Which components may not share a machine, those on the diagonal not even their own tasks: [C, C]."""
+        parts = [self.topology.components[position] for position in self.tasks.position]
+        if not any(part.anti_affinity for part in parts):
+            return None
+        rank = {part.name: number for number, part in enumerate(parts)}
+        found = np.zeros((len(parts), len(parts)), dtype=np.bool_)
+        for number, part in enumerate(parts):
+            found[number, [rank[name] for name in part.anti_affinity]] = True
+        return found | found.T
+
+    def keeps_apart(self, placed: NDArray[np.int32]) -> Bools:
+        """Return for many placements, `placed` being [B, T], whether they keep to every anti-affinity."""
+        if self.conflicts is None:
+            return np.ones(len(placed), dtype=np.bool_)
+        return keeps_apart(self.conflicts, self.tasks.component, self.slots.machine, self.slots.machines, placed)
 
     def machines_with_resources(self, task: int) -> Bools:
         """Return which machines have some of every resource beside cpu that a task needs. [M]"""
@@ -59,3 +83,21 @@ class Instance:
     def work(self) -> Floats:
         """The cpu that each task takes for a source tuple, in core-seconds at speed 1: [T]."""
         return self.tasks.cpu * self.tasks.gain
+
+
+@kernel
+def keeps_apart(
+    conflicts: Bools, component: Ints, slot_machine: Ints, machines: int, placed: NDArray[np.int32]
+) -> Bools:
+    """Return for many placements, `placed` being [B, T], whether no two tasks that conflict share a machine."""
+    kept = np.ones(len(placed), dtype=np.bool_)
+    on = np.zeros((len(conflicts), machines), dtype=np.bool_)
+    for row in range(len(placed)):
+        on[:] = False
+        for task in range(len(component)):
+            own, machine = component[task], slot_machine[placed[row, task]]
+            for other in range(len(conflicts)):
+                if conflicts[own, other] and on[other, machine]:
+                    kept[row] = False
+            on[own, machine] = True
+    return kept

@@ -42,6 +42,7 @@ class Constraint(StrEnum):
     MEMORY = "memory"
     SLOTS = "slots"
     PIN = "pin"
+    ANTI_AFFINITY = "anti-affinity"
     CPU = "cpu"
     RESOURCE = "resource"
     ROUTE = "route"

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.cluster import Cluster
-from penstock.model.taskgraph import Floats, Ints
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.taskgraph import LABEL, Floats, Ints
 
 MEGABIT = 1e6
 UNKNOWN = (np.inf, np.inf)  # of a network card, each way
@@ -23,7 +23,7 @@ class Slots(NamedTuple):
     machine_cpu: Floats  # [M]
     machine_memory_mb: Floats  # [M]
     machine_network: Floats  # [2, M] bits a second that it sends and receives, infinite where unknown
-    capacity: Floats  # [M, R] of other resources, a second
+    capacity: Floats  # [M, R] of other resources per second; of a label, infinite or 0
     delay_ms: Floats  # [4] same slot, same process, same host, other host
 
     @property
@@ -69,12 +69,19 @@ def expand_slots(cluster: Cluster, resources: tuple[str, ...] = ()) -> Slots:
         machine_memory_mb=np.array([machine.memory_mb for machine in machines]),
         machine_network=np.ascontiguousarray(np.array([m.card_mbps or UNKNOWN for m in machines]).T) * MEGABIT,
         capacity=np.array(
-            [[machine.resources.get(name, 0.0) for name in resources] for machine in machines], dtype=np.float64
+            [[capacity_of(machine, name) for name in resources] for machine in machines], dtype=np.float64
         ).reshape(len(machines), len(resources)),
         delay_ms=np.array(
             [distances.same_slot_ms, distances.same_process_ms, distances.same_host_ms, distances.other_host_ms]
         ),
     )
+
+
+def capacity_of(machine: Machine, resource: str) -> float:
+    """Return what a machine has of a resource per second; of a label, as the tasks' needs name it, all or nothing."""
+    if resource.startswith(LABEL):
+        return np.inf if resource.removeprefix(LABEL) in machine.labels else 0.0
+    return machine.resources.get(resource, 0.0)
 
 
 def expand_links(cluster: Cluster) -> Links:

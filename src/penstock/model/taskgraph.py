@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.topology import Application, Grouping, Kind, Topology
+from penstock.model.topology import Application, Component, Grouping, Kind, Topology
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -21,6 +21,10 @@ SPREAD, FORWARD, GLOBAL = 0, 1, 2
 """Who hears a sender on a stream: every receiver, its partner, the first receiver."""
 
 _HEARD = {Grouping.FORWARD: FORWARD, Grouping.GLOBAL: GLOBAL}
+
+
+LABEL = "label "
+"""Begins the name of a resource that stands for a label: a machine has it without limit, or not at all."""
 
 
 class Flow(NamedTuple):
@@ -56,7 +60,7 @@ class Tasks(NamedTuple):
     cpu: Floats  # [T] core-seconds a tuple at speed 1
     memory_mb: Floats  # [T]
     needs: Floats  # [T, R] of other resources, a tuple
-    resources: tuple[str, ...]  # their names, R of them
+    resources: tuple[str, ...]  # their names, R of them; a label counts as one
     gain: Floats  # [T] tuples processed a source tuple
     source: Bools  # [T]
     sink: Bools  # [T]
@@ -110,8 +114,9 @@ def expand_tasks(topology: Topology) -> Tasks:
         )
         for number, stream in enumerate(topology.streams)
     )
-    resources = tuple(sorted({name for component in components for name in component.resources}))
-    needs = np.array([[component.resources.get(name, 0.0) for name in resources] for component in components])
+    wanted = [_needs(component) for component in components]
+    resources = tuple(sorted({name for needs in wanted for name in needs}))
+    needs = np.array([[own.get(name, 0.0) for name in resources] for own in wanted])
     return Tasks(
         position=np.array(topology.order, dtype=np.int32),
         first=first,
@@ -125,6 +130,11 @@ def expand_tasks(topology: Topology) -> Tasks:
         sink=np.repeat([component.kind is Kind.SINK for component in components], width),
         flows=tuple(flows),
     )
+
+
+def _needs(component: Component) -> dict[str, float]:
+    """Return what a tuple needs beside cpu: resources and, as one that never runs out, the label of a machine."""
+    return component.resources if component.on is None else {**component.resources, LABEL + component.on: 1.0}
 
 
 def expand_edges(tasks: Tasks) -> Edges:

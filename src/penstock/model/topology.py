@@ -80,9 +80,14 @@ class Component(Entity, frozen=True):
     memory_mb: NonNegative = 0.0  # of one task
     resources: dict[str, NonNegative] = {}  # other needs a tuple, by name (SPARCLE's resource types)
     service: ServiceTime = ServiceTime()
-    pinned: Name | None = None  # the machine on which all its tasks must run
+    pinned: str | tuple[str, ...] | None = None  # the machine of all its tasks, or of each task in turn
+    on: Name | None = None  # a label: its tasks run only on machines that have it
+    anti_affinity: tuple[Name, ...] = ()  # components that share no machine with its tasks; its own name: nor its tasks
 
     def _check(self) -> None:
+        if isinstance(self.pinned, tuple) and len(self.pinned) != self.parallelism:
+            problem = f"expected one machine per task, {self.parallelism}, got {len(self.pinned)}"
+            raise InvalidInput("pinned", f"{problem}; set parallelism = {len(self.pinned)} or name one machine for all")
         if not self.parallelisable and self.parallelism != 1:
             raise InvalidInput("parallelism", f"expected 1 as parallelisable is false, got {self.parallelism}")
         if self.parallelism < self.min_parallelism:
@@ -93,6 +98,18 @@ class Component(Entity, frozen=True):
             raise InvalidInput(
                 "parallelism", f"expected ≤ max_parallelism {self.max_parallelism}, got {self.parallelism}"
             )
+
+    @property
+    def pins(self) -> tuple[str | None, ...]:
+        """The machine to which each task is pinned; None for a task that is not."""
+        return self.pinned if isinstance(self.pinned, tuple) else (self.pinned,) * self.parallelism
+
+    @property
+    def place(self) -> str:
+        """Where its tasks must run, for drawings; empty if they may run anywhere."""
+        if self.pinned is not None:
+            return ", ".join(dict.fromkeys(str(pin) for pin in self.pins))
+        return f"any {self.on}" if self.on is not None else ""
 
 
 class Stream(Entity, frozen=True):
@@ -125,6 +142,7 @@ class Topology(Entity, frozen=True, dict=True):
         refuse_duplicates("streams", [stream.label for stream in self.streams])
         for position, stream in enumerate(self.streams):
             self._check_stream(f"streams[{position}]", stream)
+        self._check_anti_affinity()
         self._check_acyclic()
         self._check_reachable()
 
@@ -145,6 +163,13 @@ class Topology(Entity, frozen=True, dict=True):
                 f"forward joins task k to task k, but {source.name!r} has {source.parallelism} tasks and "
                 f"{target.name!r} {target.parallelism}; make them equal or use shuffle",
             )
+
+    def _check_anti_affinity(self) -> None:
+        for position, component in enumerate(self.components):
+            for number, name in enumerate(component.anti_affinity):
+                if name not in self.index:
+                    path = f"components[{position}].anti_affinity[{number}]"
+                    raise UnknownName(path, f"no component is named {name!r}; there are {choices(self.index)}")
 
     def _check_acyclic(self) -> None:
         try:

@@ -3,11 +3,13 @@
 `violations` lists what is wrong with a placement; `untruths` what is wrong with a refusal: a reason must be true.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from penstock.model.placement import MEMORY_SLACK, Constraint, Hop, Infeasible, Placement
 from penstock.model.routes import hop_bits, route
-from penstock.model.taskgraph import task_names
+from penstock.model.taskgraph import Ints, task_names
 from penstock.policies.api import PlacementView
 
 
@@ -27,9 +29,11 @@ def violations(view: PlacementView, placement: Placement) -> list[str]:
         f"task {names[t]} is on {called[machine[t]]!r}, pinned to {called[view.pins[t]]!r}"
         for t in np.flatnonzero((view.pins >= 0) & (view.pins != machine))
     ]
+    if view.conflicts is not None:
+        found += _together(view, machine, names, called)
     if tasks.resources:
         found += [
-            f"task {names[t]} is on {called[machine[t]]!r}, which lacks a resource that it needs"
+            f"task {names[t]} is on {called[machine[t]]!r}, which lacks a resource or a label that it needs"
             for t in range(tasks.number)
             if not view.machines_with_resources(t)[machine[t]]
         ]
@@ -41,6 +45,20 @@ def violations(view: PlacementView, placement: Placement) -> list[str]:
         over = np.flatnonzero(used > limit * (1 + MEMORY_SLACK))
         found += [f"{label} {known[i]!r} holds {used[i]:g} MB of tasks and has {limit[i]:g} MB" for i in over]
     return found + (_broken_routes(view, placement) if view.cluster.routed else [])
+
+
+def _together(view: PlacementView, machine: Ints, names: Sequence[str], called: Sequence[str]) -> list[str]:
+    """Return which tasks share a machine against an anti-affinity, one sentence each."""
+    assert view.conflicts is not None, "the caller has looked"
+    component, found = view.tasks.component, []
+    for number in np.unique(machine).tolist():
+        there = np.flatnonzero(machine == number)
+        rivals = view.conflicts[component[there][:, None], component[there]]
+        found += [
+            f"tasks {names[there[a]]} and {names[there[b]]} are both on {called[number]!r}, against their anti_affinity"
+            for a, b in np.argwhere(np.triu(rivals, 1)).tolist()
+        ]
+    return found
 
 
 def _broken_routes(view: PlacementView, placement: Placement) -> list[str]:
@@ -82,11 +100,12 @@ def untruths(view: PlacementView, refusal: Infeasible) -> list[str]:
 def _room_after_all(view: PlacementView, refusal: Infeasible, task: int) -> list[str]:
     slots = view.slots
     slot_free, machine_free = slots.memory_mb.copy(), slots.machine_memory_mb.copy()
+    able, component = view.machines_with_resources(task), view.tasks.component
     for other, slot in refusal.placed.items():
         slot_free[slot] -= view.tasks.memory_mb[other]
         machine_free[slots.machine[slot]] -= view.tasks.memory_mb[other]
-    allowed = view.machines_with_resources(task)[slots.machine] & (
-        (view.pins[task] < 0) | (slots.machine == view.pins[task])
-    )
+        if view.conflicts is not None and view.conflicts[component[task], component[other]]:
+            able[slots.machine[slot]] = False
+    allowed = able[slots.machine] & ((view.pins[task] < 0) | (slots.machine == view.pins[task]))
     room = np.minimum(slot_free, machine_free[slots.machine])[allowed].max(initial=-np.inf)
     return [f"task {task} would find {room:g} MB"] if view.tasks.memory_mb[task] <= room * (1 - MEMORY_SLACK) else []

@@ -59,7 +59,7 @@ def _drawings(topology: Topology, width: int) -> Iterator[list[Text]]:
 
 def card(component: Component, narrow: bool) -> list[str]:
     """Return what a component's box says."""
-    where = f" on {component.pinned}" if component.pinned else ""
+    where = f" on {component.place}" if component.place else ""
     costs = [duration(component.cpu), size(component.memory_mb * 1e6)]
     lines = [
         f"{crop(component.name, NAME_CELLS)} ×{component.parallelism}",

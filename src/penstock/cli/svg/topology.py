@@ -154,7 +154,7 @@ def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _words(component: Component) -> list[str]:
-    where = f" on {component.pinned}" if component.pinned else ""
+    where = f" on {component.place}" if component.place else ""
     lines = [
         f"{shortened(component.name, 12, NAME_WIDTH, bold=True)} ×{component.parallelism}",
         shortened(component.kind + where, 11, NAME_WIDTH),

@@ -35,7 +35,7 @@ from penstock.estimate.availability import (
     failed_sets,
 )
 from penstock.model.book import CPU, ROUNDING, Book
-from penstock.model.cluster import check_pins
+from penstock.model.cluster import check_pins, indispensable
 from penstock.policies.allocation.prediction import predicted
 
 AVOIDED = 6  # elements that a further path is asked to avoid, one at a time
@@ -68,9 +68,14 @@ def attempt(book: Book, request: Request, room: Room | None = None) -> Attempt:
 
 def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
     for component in request.application.components:
-        if component.pinned is not None and component.pinned in book.failed:
-            where = f"component {component.name!r} is pinned to machine {component.pinned!r}, which has failed"
-            return Shortage(f"{where}; restore it or pin the component to another", (Need(component.pinned, CPU),))
+        for pin in component.pins:
+            if pin is not None and pin in book.failed:
+                where = f"component {component.name!r} is pinned to machine {pin!r}, which has failed"
+                return Shortage(f"{where}; restore it or pin the component to another", (Need(pin, CPU),))
+        able = [machine.name for machine in book.cluster.machines if component.on in machine.labels]
+        if component.on is not None and all(name in book.failed for name in able):
+            where = f"component {component.name!r} needs a machine with the label {component.on!r}, and all have failed"
+            return Shortage(f"{where}; restore one", tuple(Need(name, CPU) for name in able))
     if all(machine.name in book.failed for machine in book.cluster.machines):
         return Shortage("every machine has failed")
     return None
@@ -184,8 +189,8 @@ def _another_way(
     book: Book, request: Request, room: Room, paths: list[Found], rates: list[float] | None = None
 ) -> Found | None:
     """Return a path that avoids an element of the earlier ones; None where none of the few tried can be avoided."""
-    pinned = {component.pinned for component in request.application.components}
-    ends = [element for element in by_gain(book, request, paths, rates) if element not in pinned]
+    needed = indispensable(request.application, room.as_cluster())
+    ends = [element for element in by_gain(book, request, paths, rates) if element not in needed]
     for element in ends[:AVOIDED]:
         found = next_path(request, room.without(element), book.cluster)
         if not isinstance(found, Shortage) and not any(set(found.load) == set(path.load) for path in paths):

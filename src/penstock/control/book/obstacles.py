@@ -67,7 +67,7 @@ def _cut_off(request: Request, shortage: Shortage, room: Room) -> Shortage:
 def _unfit(application: Application, shortage: Shortage, refusal: Infeasible, room: Room) -> Shortage:
     """Return which machines lack what a task needs: another resource, judged by the whole cluster, or memory."""
     tasks = expand_tasks(application)
-    pins = [application.components[tasks.position[component]].pinned for component in tasks.component]
+    pins = [pin for position in tasks.position for pin in application.components[position].pins]
     for task in range(tasks.number) if refusal.constraint is Constraint.RESOURCE else ():
         lacks = {name: _lacked(tasks, task, name, room) for name in _allowed(pins[task], room)}
         if all(lacks.values()):

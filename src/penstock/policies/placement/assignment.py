@@ -48,6 +48,7 @@ from penstock.policies.placement.partly_placed import (
     Offered,
     Placed,
     able,
+    conflicting,
     least_loaded,
     nobody_placed,
     nothing_placed,
@@ -318,12 +319,17 @@ def place(state: State, task: int, machine: int) -> None:
             slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[groups.task[group]])
             state.slot_load[group, machine] = state.placed.slot_load[slot] if slot >= 0 else np.inf
             state.room[group, machine] &= slot >= 0
+            if state.asked.conflicts.shape[0] > 0:
+                apart = state.asked.conflicts[groups.component[group], state.asked.component[task]]
+                state.room[group, machine] &= not apart
 
 
 @part
 def fits(state: State, task: int, machine: int) -> bool:
-    """Return whether a machine has room for a task and the resources that it needs."""
+    """Return whether a machine has room for a task, the resources that it needs and no task that it conflicts with."""
     slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[task])
+    if conflicting(state.asked, state.placed, task, machine):
+        return False
     return slot >= 0 and able(state.asked, state.offered, task, machine)
 
 

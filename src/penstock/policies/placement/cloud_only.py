@@ -19,6 +19,8 @@ from penstock.policies.placement.draft import Draft
 class CloudOnly:
     """Put all tasks that are not pinned on one machine, over its slots by load.
 
+    A task that needs a resource or a label that this machine lacks goes to the most powerful machine that has it.
+
     machine: its name; none: the machine with the most cores × speed, the first among equals.
     """
 
@@ -30,10 +32,13 @@ class CloudOnly:
         draft = Draft(view)
         if (refusal := draft.put_pinned()) is not None:
             return refusal
+        power = view.slots.machine_cpu
         for task in np.flatnonzero(view.pins < 0).tolist():
-            if not draft.machines_with_room(task)[cloud]:
-                return draft.stuck(task, cloud)
-            draft.put_on(task, cloud)
+            able = view.machines_with_resources(task)
+            machine = cloud if able[cloud] or not able.any() else int(np.argmax(np.where(able, power, -1.0)))
+            if not draft.machines_with_room(task)[machine]:
+                return draft.stuck(task, machine)
+            draft.put_on(task, machine)
         return draft.done()
 
     def _cloud(self, cluster: Cluster) -> int:

@@ -26,6 +26,7 @@ class Draft:
         self.slot_free_mb = view.slots.memory_mb * (1 + MEMORY_SLACK)
         self.machine_free_mb = view.slots.machine_memory_mb * (1 + MEMORY_SLACK)
         self._slots_limited = bool(np.isfinite(view.slots.memory_mb).any())
+        self._tasks_on = np.zeros((len(view.tasks.position), view.slots.machines), dtype=np.int32)  # [C, M]
 
     def slots_with_room(self, task: int) -> Bools:
         """Return which slots may take a task: its pin, the slot's and the machine's memory. [S]"""
@@ -41,8 +42,10 @@ class Draft:
         return allowed & np.logical_or.reduceat(fits, self.view.slots.first[:-1])
 
     def machines_allowed(self, task: int) -> Bools:
-        """Return on which machines its pin, their memory and their resources allow a task, whatever slots say. [M]"""
+        """Return on which machines a task may be by its pin, anti-affinity, their memory and resources. [M]"""
         allowed: Bools = self.machine_free_mb >= self.view.tasks.memory_mb[task]
+        if self.view.conflicts is not None:
+            allowed &= ~self.machines_with_conflict(task)
         if self.view.tasks.resources:
             allowed &= self.view.machines_with_resources(task)
         pin = self.view.pins[task]
@@ -52,11 +55,17 @@ class Draft:
             return only
         return allowed
 
+    def machines_with_conflict(self, task: int) -> Bools:
+        """Return which machines have a task that this one may not share a machine with. [M]"""
+        assert self.view.conflicts is not None, "the caller has looked"
+        rivals = self.view.conflicts[self.view.tasks.component[task]]
+        found: Bools = (self._tasks_on[rivals] > 0).any(axis=0)
+        return found
+
     def has_room(self, task: int, slot: int) -> bool:
-        """Return whether a slot and its machine have the memory and the resources for a task."""
-        memory, machine = self.view.tasks.memory_mb[task], self.view.slots.machine[slot]
-        able = not self.view.tasks.resources or self.view.machines_with_resources(task)[machine]
-        return bool(able and self.slot_free_mb[slot] >= memory and self.machine_free_mb[machine] >= memory)
+        """Return whether a task may be in a slot: its pin, anti-affinity, memory and resources."""
+        fits = self.slot_free_mb[slot] >= self.view.tasks.memory_mb[task]
+        return bool(fits and self.machines_allowed(task)[self.view.slots.machine[slot]])
 
     def put(self, task: int, slot: int) -> None:
         """Place a task in a slot."""
@@ -67,6 +76,7 @@ class Draft:
         self.machine_load[machine] += self.view.work[task]
         self.slot_free_mb[slot] -= memory
         self.machine_free_mb[machine] -= memory
+        self._tasks_on[self.view.tasks.component[task], machine] += 1
 
     def put_on(self, task: int, machine: int) -> None:
         """Place a task in the least loaded slot of a machine that has room for it, the lowest among equals."""
@@ -101,6 +111,11 @@ class Draft:
         machines = [m for m in (range(view.slots.machines) if only is None else [only]) if able[m]]
         if not machines:
             return self._without_resource(task, "no machine has" if only is None else f"{where} has not")
+        if view.conflicts is not None:
+            rivals = self.machines_with_conflict(task)
+            machines = [m for m in machines if not rivals[m]]
+            if not machines:
+                return self._without_machine(task)
         in_slots = (self.slot_free_mb[view.slots.first[m] : view.slots.first[m + 1]].max() for m in machines)
         left = max(min(room, self.machine_free_mb[m]) for room, m in zip(in_slots, machines, strict=True))
         return Infeasible(
@@ -111,6 +126,16 @@ class Draft:
             available=float(left),
             task=task if only is None or pin >= 0 else None,  # on another machine it might have room
             placed={int(other): int(self.slot[other]) for other in np.flatnonzero(self.slot >= 0)},
+        )
+
+    def _without_machine(self, task: int) -> Infeasible:
+        """Return the refusal for a task that anti-affinity keeps off every machine that it could use."""
+        return Infeasible(
+            constraint=Constraint.ANTI_AFFINITY,
+            reason=f"task {task_names(self.view.topology)[task]} finds no machine without a task that its "
+            "anti_affinity keeps it apart from; add machines or shorten anti_affinity",
+            needed=1.0,
+            available=0.0,
         )
 
     def _without_resource(self, task: int, where: str) -> Infeasible:

@@ -32,26 +32,29 @@ def share_slots(view: PlacementView, turn: Ints) -> Placement | Infeasible:
     draft = Draft(view)
     pin = view.pins[view.tasks.first[:-1]]
     for component in np.argsort(pin < 0, kind="stable").tolist():  # pinned ones first: they have no choice
-        mine = turn if pin[component] < 0 else turn[view.slots.machine[turn] == pin[component]]
-        if (refusal := _put_component(draft, component, mine)) is not None:
-            return refusal
+        for machine in np.unique(view.pins[view.tasks.of(component)]).tolist():
+            mine = turn if machine < 0 else turn[view.slots.machine[turn] == machine]
+            tasks = [task for task in view.tasks.of(component) if view.pins[task] == machine]
+            if (refusal := _put_component(draft, component, tasks, mine)) is not None:
+                return refusal
     return draft.done()
 
 
 def _too_wide(view: PlacementView) -> Infeasible | None:
     """Return the refusal for the widest of the components that have more tasks than there are slots for them."""
-    width, pin = np.diff(view.tasks.first), view.pins[view.tasks.first[:-1]]
+    groups, width = np.unique(np.stack([view.tasks.component, view.pins]), axis=1, return_counts=True)
+    pin = groups[1]
     there = np.where(pin < 0, view.slots.number, np.diff(view.slots.first)[pin])
     worst = int(np.argmax(np.where(width > there, width, 0)))
     if width[worst] <= there[worst]:
         return None
     who = view.cluster.machines[pin[worst]].name if pin[worst] >= 0 else view.cluster.name
     kind = "machine" if pin[worst] >= 0 else "cluster"
-    return _no_slot(view, worst, int(there[worst]), f"{kind} {who!r} has {there[worst]}")
+    return _no_slot(view, int(groups[0, worst]), int(there[worst]), f"{kind} {who!r} has {there[worst]}")
 
 
-def _put_component(draft: Draft, component: int, turn: Ints) -> Infeasible | None:
-    tasks = draft.view.tasks.of(component)
+def _put_component(draft: Draft, component: int, tasks: list[int], turn: Ints) -> Infeasible | None:
+    """Put tasks of a component that may use the same slots, each in the next of them."""
     taken = np.zeros(draft.view.slots.number, dtype=np.bool_)  # by this component
     late = []
     for number, task in enumerate(tasks):
@@ -77,7 +80,7 @@ def _crowded(draft: Draft, component: int, task: int, room: Bools, taken: Bools)
     if not room.any():
         return draft.stuck(task)
     slots = int(taken.sum())
-    return _no_slot(draft.view, component, slots, f"beside the other tasks only {slots} have the memory for one")
+    return _no_slot(draft.view, component, slots, f"beside the other tasks only {slots} have room for one")
 
 
 def _no_slot(view: PlacementView, component: int, slots: int, problem: str) -> Infeasible:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from penstock.model.placement import Hop, Infeasible, Placement
+from penstock.model.routes import hop_bits
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.assignment import Assigned, assign
 from penstock.policies.placement.carried import Hops
@@ -39,13 +40,16 @@ def _assigned(view: PlacementView, order: Sequence[int], ties: Ties, together: b
     if not view.cluster.routed:
         return Placement(tuple(slots))
     routes = _routes(found.hops)
-    return complete(view, slots) if () in routes.values() else Placement(tuple(slots), routes)
+    sizeless = any(stream.tuple_bytes == 0 for stream in view.topology.streams)  # it loads no link, but needs a path
+    unrouted = sizeless and any(hop not in routes for hop in hop_bits(view.tasks, view.slots, found.slot))
+    return complete(view, slots) if unrouted or () in routes.values() else Placement(tuple(slots), routes)
 
 
 def _stuck(view: PlacementView, found: Assigned) -> Infeasible:
     """Return the refusal for the task that has no room."""
     draft = Draft(view)
-    draft.slot, draft.slot_free_mb, draft.machine_free_mb = found.slot, found.slot_free, found.free
+    for task in np.flatnonzero(found.slot >= 0).tolist():
+        draft.put(task, int(found.slot[task]))
     return draft.stuck(found.stuck)
 
 

@@ -23,6 +23,7 @@ class Asked(NamedTuple):
     memory: Floats  # [T] MB
     needs: Floats  # [T, R] a source tuple
     pin: Ints  # [T] machine, -1: free
+    conflicts: Bools  # [C, C] components that may not share a machine; empty if all may
     streams: Streams
 
 
@@ -90,6 +91,7 @@ def asked_of(view: PlacementView) -> Asked:
         memory=tasks.memory_mb,
         needs=tasks.needs * tasks.gain[:, None],
         pin=view.pins,
+        conflicts=np.zeros((0, 0), dtype=np.bool_) if view.conflicts is None else view.conflicts,
         streams=streams_of(tasks),
     )
 
@@ -184,6 +186,16 @@ def able(asked: Asked, offered: Offered, task: int, machine: int) -> bool:
         if asked.needs[task, resource] != 0.0 and not offered.capacity[machine, resource] > 0.0:
             return False
     return True
+
+
+@part
+def conflicting(asked: Asked, placed: Placed, task: int, machine: int) -> bool:
+    """Return whether a machine has a task that this one may not share a machine with."""
+    if asked.conflicts.shape[0] > 0:
+        for other in range(len(placed.machine)):
+            if placed.machine[other] == machine and asked.conflicts[asked.component[task], asked.component[other]]:
+                return True
+    return False
 
 
 @part

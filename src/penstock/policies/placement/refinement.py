@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.model.instance import keeps_apart
 from penstock.model.kernel import kernel
 from penstock.model.placement import MEMORY_SLACK
 from penstock.model.routes import BITS
@@ -31,6 +32,8 @@ class Problem(NamedTuple):
     pin: Ints  # [T] machine, -1: free
     free: Ints  # tasks that are not pinned
     first: Ints  # [C + 1] first task of each component
+    component: Ints  # [T]
+    conflicts: Bools  # [C, C] components that may not share a machine; empty if all may
     stream: Ints  # [F] ascending
     flow_source: Ints  # [F] sending component
     flow_target: Ints  # [F]
@@ -90,6 +93,8 @@ def problem_of(view: PlacementView) -> Problem:
         pin=view.pins,
         free=np.flatnonzero(view.pins < 0).astype(np.int32),
         first=tasks.first,
+        component=tasks.component,
+        conflicts=np.zeros((0, 0), dtype=np.bool_) if view.conflicts is None else view.conflicts,
         stream=np.array([flow.stream for flow in flows], dtype=np.int32),
         flow_source=np.array([flow.source for flow in flows], dtype=np.int32),
         flow_target=np.array([flow.target for flow in flows], dtype=np.int32),
@@ -174,7 +179,11 @@ def add_up(load: Floats, capacity: Floats) -> tuple[float, float]:
 
 @kernel
 def rate_machines(problem: Problem, scratch: Scratch, placed: Ints) -> tuple[float, float]:
-    """Return what slots, machines and resources allow; NO_WAY where memory is short or a resource is missing."""
+    """Return what slots, machines and resources allow; NO_WAY if tasks lack memory or resources, or conflict."""
+    if problem.conflicts.shape[0] > 0:
+        rows = placed.reshape((1, -1))
+        if not keeps_apart(problem.conflicts, problem.component, problem.slot_machine, len(problem.cpu), rows)[0]:
+            return NO_WAY, np.inf
     scratch.slot_load[:] = 0.0
     scratch.slot_used[:] = 0.0
     scratch.load[:] = 0.0

@@ -38,11 +38,13 @@ def group_tasks(view: PlacementView, wired: bool) -> tuple[Group, ...]:
     """Group the tasks; `wired` says whether it matters with whom they exchange tuples."""
     tasks = view.tasks
     apart = _told_apart(view) if wired else frozenset()
+    rivals = frozenset() if view.conflicts is None else frozenset(np.flatnonzero(view.conflicts.any(axis=0)).tolist())
     members: dict[Hashable, list[int]] = {}
     for task in range(tasks.number):
         what = (view.work[task], tasks.memory_mb[task], *(tasks.needs[task] * tasks.gain[task]), view.pins[task])
         whom = (tasks.component[task], tasks.gain[task], task if task in apart else -1) if wired else ()
-        members.setdefault((*what, *whom), []).append(task)
+        own = tasks.component[task] if tasks.component[task] in rivals else -1  # rivals of others are not alike
+        members.setdefault((*what, *whom, own), []).append(task)
     return tuple(
         Group(
             tasks=tuple(alike),

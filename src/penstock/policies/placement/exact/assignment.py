@@ -38,6 +38,7 @@ class Assignment:
             everywhere = [(int(column), 1.0) for column in self._counts[number]]
             self.program.row(everywhere, len(group.tasks), len(group.tasks))
         self._limit_memory()
+        self._keep_apart()
         if by_slot:
             self._order_slots()
 
@@ -116,8 +117,7 @@ class Assignment:
             )
         if group.pin >= 0:
             on_machine = np.where(np.arange(slots.machines) == group.pin, on_machine, 0.0)
-        if np.isfinite(self.most):
-            on_machine = np.where(self.view.machines_with_resources(group.tasks[0]), on_machine, 0.0)
+        on_machine = np.where(self.view.machines_with_resources(group.tasks[0]), on_machine, 0.0)
         room = np.fmin(on_machine[slots.machine], in_slot) if self._by_slot else on_machine
         return np.floor(np.fmin(room, len(group.tasks)))
 
@@ -131,6 +131,23 @@ class Assignment:
             for b in bins if self._by_slot else ():
                 load = [(int(self._counts[g, b]), memory[g]) for g in groups if self._upper[g, b] > 0]
                 self._fit(load, float(slots.memory_mb[b]))
+
+    def _keep_apart(self) -> None:
+        """Keep tasks off the machines of those that an anti-affinity keeps them apart from."""
+        if (conflicts := self.view.conflicts) is None:
+            return
+        component = [int(self.view.tasks.component[group.tasks[0]]) for group in self.groups]
+        members = {
+            c: [g for g, own in enumerate(component) if own == c] for c in range(len(conflicts)) if conflicts[c].any()
+        }
+        for machine in range(self.view.slots.machines):
+            used = {c: int(self.program.columns([1.0], whole=True)[0]) for c in members}
+            for c, groups in members.items():
+                there = [term for g in groups for term in self.on(g, machine)]
+                most = 1.0 if conflicts[c, c] else float(sum(len(self.groups[g].tasks) for g in groups))
+                self.program.row([*there, (used[c], -most)], high=0.0)
+            for c, d in np.argwhere(np.triu(conflicts, 1)).tolist():
+                self.program.row([(used[c], 1.0), (used[d], 1.0)], high=1.0)
 
     def _fit(self, load: Terms, capacity: float) -> None:
         if sum(group.memory_mb * len(group.tasks) for group in self.groups) > capacity:

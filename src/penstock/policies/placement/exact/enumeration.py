@@ -104,4 +104,4 @@ def _make(view: PlacementView, machine: int) -> Hashable:
         return machine
     made = view.cluster.machines[machine]
     size = (made.cores, made.speed, made.memory_mb, made.slots, made.slot_memory_mb, made.processes, made.card_mbps)
-    return (*size, *sorted(made.resources.items()))
+    return (*size, *sorted(made.resources.items()), *sorted(made.labels))

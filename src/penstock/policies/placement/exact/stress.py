@@ -53,7 +53,8 @@ def least_stress(view: PlacementView) -> float:
     whole = slots.capacity.sum(axis=0)
     for column in np.flatnonzero(whole > 0).tolist():
         bound = max(bound, needs[:, column].sum() / whole[column])
-    _, kinds = np.unique(np.stack([tasks.component, tasks.gain]), axis=1, return_index=True)  # the others are alike
+    apart = np.stack([tasks.component, tasks.gain, view.pins])
+    _, kinds = np.unique(apart, axis=1, return_index=True)  # the others are alike
     alone = view.work[kinds, None] / slot_cpu  # [kinds, M]
     for column in range(needs.shape[1]):
         with np.errstate(divide="ignore", invalid="ignore"):
