@@ -18,7 +18,7 @@ from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, Booked
 from penstock.model.cluster import Cluster, Link
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.remaining import with_capacities
-from penstock.model.slotgraph import MEGABIT
+from penstock.model.slotgraph import MEGABIT, capacity_of
 from penstock.model.taskgraph import Tasks, expand_tasks, task_names
 from penstock.model.topology import Application
 
@@ -103,10 +103,17 @@ def _allowed(pin: str | None, room: Room) -> list[str]:
 
 
 def _lacked(tasks: Tasks, task: int, machine: str, room: Room) -> list[Need]:
-    """Return which of the resources that a task needs cannot be had of a machine."""
+    """Return which of the resources and labels that a task needs cannot be had of a machine."""
     takes = zip(tasks.resources, tasks.needs[task] * tasks.gain[task], strict=True)
     needs = [Need(machine, kind) for kind, amount in takes if amount > 0]
-    return [need for need in needs if machine in room.failed or room.whole(need) <= 0 or room.used_up(need)]
+    there = room.cluster.machines[room.cluster.machine_index[machine]]
+    return [
+        need
+        for need in needs
+        if machine in room.failed
+        or capacity_of(there, need.kind) <= 0
+        or (need.kind in there.resources and room.used_up(need))
+    ]
 
 
 def _with_all_links(cluster: Cluster) -> Cluster:
