@@ -72,6 +72,7 @@ def test_what_was_asked_reaches_the_run(
         "--sample", 50, "--in-flight", 100, "--seed", 7, "--master", "local[3]", "--rate", 4,
         "--objective", "delay", "--listen", "127.0.0.1:4040", "--checkpoint-every", 0.5, "--guarantee", "any",
         "--routing", "potus", "--routing", "in->split=least-loaded", "--sending", "random", "--slot-ms", 2,
+        "--protect-frames", "--umask", "027",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     (settings,) = fake_run.SETTINGS
@@ -82,6 +83,7 @@ def test_what_was_asked_reaches_the_run(
         "in_flight": 100, "seed": 7, "objective": "delay", "listen": "127.0.0.1:4040", "checkpoint_s": 0.5,
         "guarantee": "any", "resume": None, "given": Given(text=FLOW, rate=4.0, directory=os.getcwd()),
         "routing": ["potus", "in->split=least-loaded"], "sending": "random", "slot_ms": 2.0,
+        "protect_frames": True, "umask": 0o027,
     }  # fmt: skip
     assert started[0].info.telemetry_path == tmp_path / "t"
 

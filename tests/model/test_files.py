@@ -88,6 +88,10 @@ WRONG_APPLICATIONS: list[tuple[Change, str]] = [
     (put("components.1.kind", "bolt"), "components[1].kind: expected one of source, operator, sink, got 'bolt'"),
     (put("components.1.name", "two words"), "components[1].name: expected a name without white space"),
     (put("components.1.name", ""), "components[1].name: expected a name"),
+    *(
+        (put("components.1.name", name), "components[1].name: expected a name without white space, control characters")
+        for name in (".", "..", "a\x1b[2J", "a\x00", "a\x7f", "a\x9b", "a\u202eb", "a\u200b")
+    ),
     (put("components.1.name", "in"), "components[1]: 'in' is already at components[0]"),
     (put("components.1.colour", "red"), "components[1].colour: unknown field"),
     (put("components.1.resources", {"gpu": -1.0}), "components[1].resources.gpu: expected a number ≥ 0, got -1.0"),

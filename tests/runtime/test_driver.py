@@ -1,5 +1,6 @@
 """Controller and workers around real sockets in threads of this process: their logs, their callers and their ends."""
 
+import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -10,10 +11,12 @@ from time import monotonic, sleep
 from typing import Any, cast
 
 import pytest
+from msgspec.json import encode as encode_json
 from pyspark.sql import SparkSession
 
 from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow
+from penstock.api.sinks.json_lines import JsonLines
 from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Machine
 from penstock.runtime import driver as driver_module
@@ -29,6 +32,7 @@ from penstock.runtime.messages.wire import encode
 from penstock.runtime.recording import Recorder
 from penstock.runtime.run import Run, _FromOutside
 from penstock.runtime.shell import Shell, WorkerSettings
+from penstock.runtime.shell import main as shell_main
 from penstock.runtime.socket import ControlServer
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job, SlotJobs
@@ -267,6 +271,20 @@ def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
     assert one.ended.wait(PATIENCE)
 
 
+def test_a_run_whose_frames_are_protected_works_and_takes_no_worker_that_does_not() -> None:
+    made = Terms("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, start_s=1e9)
+    one = Driver(Controller(layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"), protects=True)
+    one.start()
+    with closing(call(*one.address, SECRET, hello("r", -1, 0))) as plain:
+        plain.flush()
+        Faked.hear(plain, lambda: False, until_closed=True)
+    settings = WorkerSettings("r", "w0", *one.address, SECRET.hex(), "", protects=True)
+    shell_main(layout().flow, encode_json(settings).decode())
+    assert one.ended.wait(PATIENCE)
+    one.end_log()
+    assert (one.controller.error, one.controller.phase) == ("", "stopped")
+
+
 def test_an_exception_over_what_a_connection_brought_costs_that_connection_only() -> None:
     with registered() as (one, worker):
         heard: list[str] = []
@@ -298,6 +316,28 @@ def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypat
     assert [text for text in heard if text.startswith("line ")] == [f"line {number}" for number in range(10)]
     assert any(text.startswith("5 lines of log were dropped") for text in heard)
     assert "the last words" in heard
+
+
+def test_what_a_worker_writes_is_its_users_alone_and_the_process_is_as_it_was_after_it(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        for number, (umask, expected) in enumerate(((0o077, 0o600), (0o027, 0o640))):
+            flow = Dataflow("kept")
+            numbers = flow.source("numbers", Given(range(5)), gives=int)
+            flow.sink("out", JsonLines(tmp_path / f"out-{number}"), flow.map("same", int, numbers, gives=int))
+            one = driver(Layout(flow), start_s=1e9, folder=str(tmp_path / f"run-{number}"))
+            one.start()
+            settings = WorkerSettings("r", "w0", *one.address, SECRET.hex(), "", umask=umask)
+            shell_main(flow, encode_json(settings).decode())
+            assert one.ended.wait(PATIENCE)
+            assert one.controller.error == ""
+            written = list((tmp_path / f"out-{number}").iterdir())
+            states = list((tmp_path / f"run-{number}" / "checkpoints").rglob("w0.*"))
+            assert written
+            assert {path.stat().st_mode & 0o777 for path in [*written, *states]} == {expected}
+            assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
 
 
 class Breaking(Shell):

@@ -52,6 +52,26 @@ def test_a_new_folder_holds_what_a_run_needs_and_says_what_runs(tmp_path: Path) 
     assert (info.master, info.emulated, info.policy, info.pid) == ("local[4]", "trio", "r-storm", os.getpid())
 
 
+def modes(info: RunInfo) -> list[str]:
+    return [f"{path.stat().st_mode & 0o777:o}" for path in (info.path, info.telemetry_path, info.output_path)]
+
+
+def test_only_its_user_may_look_into_a_folder_unless_the_run_lets_others(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    info = create("a", tmp_path / "runs", telemetry=elsewhere, setup=SETUP)
+    assert modes(info) == ["700", "700", "700"]
+    shared = create("a", tmp_path / "runs", setup=msgspec.structs.replace(SETUP, umask=0o027))
+    assert modes(shared) == ["750", "750", "750"]
+    info.path.chmod(0o755)  # as an earlier version has made it
+    assert modes(taken_over(info))[0] == "700"
+
+
+def test_a_folder_that_was_there_keeps_its_permissions(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    assert modes(create("a", tmp_path / "runs", telemetry=elsewhere, setup=SETUP)) == ["700", "755", "700"]
+
+
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
     names = [create("a", tmp_path).run for _ in range(4)]
     assert len(set(names)) == 4

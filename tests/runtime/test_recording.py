@@ -45,6 +45,14 @@ def test_what_was_added_is_in_files_of_the_schema_at_the_end(tmp_path: Path) -> 
     assert (recorder.lost, recorder.problem) == (0, "")
 
 
+def test_files_in_a_folder_that_others_may_enter_are_private_all_the_same(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path), "controller", umask=0o077)
+    recorder.add([event(1)])
+    recorder.close()
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_file_is_written_every_so_often_and_nothing_where_there_is_nothing(tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path), "a", 0.05)
     sleep(0.15)

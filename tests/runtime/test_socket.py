@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
@@ -12,6 +13,7 @@ import pytest
 
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
+from penstock.runtime import socket as socket_module
 from penstock.runtime.folder import NoRun, Setup, create, keep, load
 from penstock.runtime.socket import (
     LONGEST_PATH,
@@ -83,6 +85,39 @@ def test_a_request_of_another_version_is_refused_and_the_next_is_answered(tmp_pa
     for answer in answers[:4]:
         assert "request: not understood" in answer["mistake"]
     assert answers[4]["value"]["application"] == "fake"
+
+
+def test_a_line_that_is_too_long_is_refused_and_ends_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_module, "LONGEST_LINE", 1000)
+    with Served(tmp_path) as run, socket.socket(socket.AF_UNIX) as client:
+        client.connect(run.info.socket)
+        with client.makefile("rwb") as stream:
+            stream.write(b"x" * 1000)
+            stream.flush()
+            assert "longer than 1000 bytes" in msgspec.json.decode(stream.readline())["mistake"]
+            assert stream.readline() == b""
+        assert ask(run.info, GetStatus()).phase == "running"
+
+
+def test_of_many_connections_the_longest_idle_makes_room_and_one_that_waits_for_its_answer_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_module, "CONNECTIONS", 3)
+    with Served(tmp_path) as run, ThreadPoolExecutor() as pool, ExitStack() as stack:
+        run.handle.may_move.clear()
+        moved = pool.submit(ask, run.info, MoveTask("split[0]", "m2/0"))
+        assert run.handle.moving.wait(10)
+        idle = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(20)]
+        for client in idle:
+            client.settimeout(10)
+            client.connect(run.info.socket)
+        assert ask(run.info, GetStatus()).phase == "running"
+        assert [client.recv(1) for client in idle[:18]] == [b""] * 18
+        assert len(run.server._connections) <= 3
+        run.handle.may_move.set()
+        assert moved.result(10)[0].after == "m2/0"
 
 
 def test_two_clients_are_answered_at_once(tmp_path: Path) -> None:

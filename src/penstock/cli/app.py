@@ -107,7 +107,9 @@ def worth_telling(record: logging.LogRecord) -> bool:
 
 
 def _end(message: str, code: int) -> NoReturn:
-    typer.secho(" ".join(message.split()), fg=typer.colors.RED if code == 2 else None, err=True)
+    from penstock.cli.output import neutral
+
+    typer.secho(neutral(" ".join(message.split())), fg=typer.colors.RED if code == 2 else None, err=True)
     sys.exit(code)
 
 

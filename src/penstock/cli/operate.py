@@ -89,7 +89,7 @@ def _follow(
     operating: "Operating", interrupts: "Interrupts", seconds: float | None, every: float, as_json: bool
 ) -> None:
     """Show how it goes until the time is over or Ctrl-C comes."""
-    from penstock.cli.output import console
+    from penstock.cli.output import console, neutral
 
     begun = shown = monotonic()
     while not interrupts.count and not operating.wait(0):
@@ -99,7 +99,7 @@ def _follow(
         if now - shown >= every:
             shown = now
             if as_json:
-                print(_line(operating.state()), flush=True)
+                print(neutral(_line(operating.state())), flush=True)
             else:
                 console.print(_table(operating.state()))
         sleep(PACE_S)

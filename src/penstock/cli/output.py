@@ -1,20 +1,42 @@
 """What all commands print with: one console, tables that line up, JSON for programs, numbers for people."""
 
 import math
+import re
 import shutil
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
+
+from penstock.model.entity import UNSEEN
 
 NARROWEST = 80  # columns that tables are laid out for at least; a narrower terminal wraps their lines
 UNBOUNDED = 10_000  # columns, to measure what a table would like to have
 
 
+_UNSEEN = re.compile(rf"(?![\n\t])[{UNSEEN}]")
+
+
+def neutral(text: str) -> str:
+    """Return a text without the characters that control a terminal, in JSON's escapes; lines and tabs stay.
+
+    Names, logs and errors come from files and other processes, which may want to look like something else.
+    """
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 class Terminal(Console):
-    """A console that leaves it to the program what happens when nobody reads on."""
+    """A console that prints no control characters but its own, and leaves it to the program when nobody reads on."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """Return what is written to the terminal."""
+        return super()._render_buffer(
+            part if part.control else Segment(neutral(part.text), part.style) for part in buffer
+        )
 
     def on_broken_pipe(self) -> None:
         """Go on as any other writer would."""
@@ -32,7 +54,7 @@ errors = Terminal(highlight=False, stderr=True)
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; what is infinite or not a number becomes null."""
-    print(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(value))), indent=2).decode())
+    print(neutral(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(value))), indent=2).decode()))
 
 
 def _plain(value: Any) -> Any:

@@ -33,6 +33,7 @@ from penstock.cli.run_options import (
     ObjectiveOption,
     PlanOption,
     PolicyOption,
+    ProtectOption,
     RateOption,
     ReportOption,
     ResumeOption,
@@ -40,7 +41,9 @@ from penstock.cli.run_options import (
     SeedOption,
     TelemetryOption,
     ThenOption,
+    UmaskOption,
     checkpoint_s,
+    octal,
     refuse_numbers,
     refuse_places,
     sampled_tps,
@@ -102,6 +105,8 @@ def run(
     seed: SeedOption = None,
     checkpoint_every: CheckpointOption = None,
     guarantee: GuaranteeOption = None,
+    protect_frames: ProtectOption = None,
+    umask: UmaskOption = None,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -119,6 +124,7 @@ def run(
     settings: dict[str, Any] = {"master": master, "listen": listen, "in_flight": in_flight, "guarantee": guarantee}
     settings |= {"sample_tps": sampled_tps(sample), "checkpoint_s": checkpoint_s(checkpoint_every)}
     settings |= {"telemetry": telemetry, "runs": runs, "seed": seed}
+    settings |= {"protect_frames": protect_frames, "umask": octal(umask)}
     settings |= {"routing": routing, "sending": sending, "slot_ms": slot_ms}
     goal = settings["objective"] = None if objective is None else chosen_objective(objective)
     if resume is not None:

@@ -1,5 +1,6 @@
 """The options of `penstock run` that no other command has, and what their texts mean."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -73,6 +74,17 @@ GuaranteeOption = Annotated[
     str | None,
     typer.Option(help="exactly-once: refuse an application that cannot keep it; any (unless said): take it."),
 ]
+ProtectOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--protect-frames/--no-protect-frames",
+        help="Add a keyed checksum to every frame between workers. Default: off.",
+    ),
+]
+UmaskOption = Annotated[
+    str | None,
+    typer.Option(metavar="OCTAL", help="Permissions that the run's files do not have. Default: 077, the owner alone."),
+]
 ResumeOption = Annotated[
     str | None,
     typer.Option(metavar="RUN", help="Go on with a run from its last checkpoint: its name, its folder, or latest."),
@@ -130,3 +142,14 @@ def checkpoint_s(text: str | None) -> float | None:
         problem = f"expected seconds ≥ 0.1 or none, got {text!r}; choose another --checkpoint-every"
         raise InvalidInput("checkpoint_every", problem)
     return seconds
+
+
+def octal(text: str | None) -> int | None:
+    """Return the number that `--umask` means."""
+    from penstock.model.errors import InvalidInput
+
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-7]{1,4}", text):
+        raise InvalidInput("umask", f"expected an octal number from 000 to 077, got {text!r}")
+    return int(text, 8)

@@ -87,4 +87,6 @@ def _watch(info: "RunInfo", found: "Status", as_json: bool) -> None:
 def _print_line(found: "Status") -> None:
     import msgspec
 
-    print(msgspec.json.encode(found).decode(), flush=True)
+    from penstock.cli.output import neutral
+
+    print(neutral(msgspec.json.encode(found).decode()), flush=True)

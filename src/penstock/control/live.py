@@ -20,6 +20,7 @@ from penstock.control.starting import (
     refuse_changed,
     refuse_seconds,
     refuse_share,
+    refuse_umask,
     refuse_unwritable,
 )
 from penstock.estimate.evaluator import Objective
@@ -57,6 +58,8 @@ def start(
     seed: int | None = None,
     checkpoint_s: float | None = None,
     guarantee: str | None = None,
+    protect_frames: bool | None = None,
+    umask: int | None = None,
     routing: str | Sequence[str] | None = None,
     sending: str | None = None,
     slot_ms: float | None = None,
@@ -85,6 +88,8 @@ def start(
     listen: where workers call, HOST or HOST:PORT; None: loopback, or for another master the driver's host, a free port.
     seed: for everything that is drawn by lot; 0 unless said.
     checkpoint_s: seconds between checkpoints, at least 0.1, 5 unless said; 0: only one, at the end.
+    protect_frames: whether what workers and controller send each other carries keyed checksums; default: False.
+    umask: permissions that the run's folder and files do not have; default: 0o077, which leaves them to their owner.
     guarantee: "exactly-once" refuses an application that cannot keep it; "any", the default, takes each as it is.
     routing: which way tuples go: a policy, `STREAM=POLICY`, or several of these; without, as stream's groupings say.
     sending: which out-queue sends first, a policy; without, tuples are sent as they are made.
@@ -101,6 +106,7 @@ def start(
     """
     refuse_below_one(slots=slots, in_flight=in_flight, window=window)
     refuse_seconds(checkpoint_s)
+    refuse_umask(umask)
     check_parts(flow)
     refuse_unwritable(telemetry=telemetry, runs=runs, share=share)
     if resume is None:
@@ -110,6 +116,7 @@ def start(
     stated = _stated(
         master=master, policy=policy, objective=objective, slots=slots, seed=seed, in_flight=in_flight, window=window,
         sample_tps=sample_tps, given=given, checkpoint_s=checkpoint_s, guarantee=guarantee,
+        protect_frames=protect_frames, umask=umask,
         share=None if share is None else str(Path(share).absolute()),
     )  # fmt: skip
     change = partial(_changed, flow.application, routing, sending, slot_ms, tell)
@@ -217,6 +224,6 @@ def _terms(info: "RunInfo", setup: "Setup", found: "Resumption | None") -> dict[
     """Return what a run's terms are to say, beside what `launch` knows by itself."""
     terms: dict[str, Any] = {"sample_tps": setup.sample_tps, "in_flight": setup.in_flight or 0, "seed": setup.seed}
     terms |= {} if setup.window is None else {"window": setup.window}
-    terms |= {"limits": setup.limits, "share": setup.share or ""}
+    terms |= {"limits": setup.limits, "share": setup.share or "", "umask": setup.umask}
     terms |= {"checkpoint_s": setup.checkpoint_s, "checkpoints": str(info.checkpoints_path.absolute())}
     return terms if found is None else terms | {"resumed": found.manifest, "epoch": found.epoch}

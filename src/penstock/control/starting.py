@@ -28,6 +28,15 @@ def refuse_seconds(checkpoint_s: float | None) -> None:
         raise InvalidInput("checkpoint_s", f"{problem}; 5 is usual, and 0 makes only one, at the end")
 
 
+def refuse_umask(umask: int | None) -> None:
+    """Refuse a umask that is none, or that would keep the owner out."""
+    if umask is None:
+        return
+    if isinstance(umask, bool) or not isinstance(umask, int) or not 0 <= umask <= 0o077:
+        shown = f"{umask:03o}" if isinstance(umask, int) else repr(umask)
+        raise InvalidInput("umask", f"expected 000 to 077 (octal), got {shown}; 077 is for the owner alone")
+
+
 def refuse_unwritable(**folders: Path | str | bool | None) -> None:
     """Refuse folders in which nothing could be written."""
     from penstock.runtime import folder

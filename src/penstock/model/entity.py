@@ -19,7 +19,8 @@ from penstock.model.errors import InvalidInput, UnknownName, choices, join_path
 
 type_hints = cache(get_type_hints)
 
-Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\s/\[\]]+\Z")]
+UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"  # of a set: controls
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=rf"^(?!\.\.?\Z)[^\s/\[\]{UNSEEN}]+\Z")]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 SeedNumber = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0, le=1e15)]
@@ -108,7 +109,7 @@ def _expectation(message: str, kind: Any) -> str:
         sign = limit["limit"].replace(">=", "≥").replace("<=", "≤")
         return f"{_WORDS.get(limit['type'], limit['type'])} {sign} {limit['bound'].removesuffix('.0')}"
     if "matching regex" in message or "of length" in message:
-        return "a name without white space, '/' or brackets"
+        return "a name without white space, control characters, '/' or brackets, and not . or .."
     if wrong := _TYPE.match(message):
         parts = [_WORDS.get(part.strip(), part.strip()) for part in wrong["type"].split("|") if "null" not in part]
         return " or ".join(parts)

@@ -6,6 +6,7 @@ Files are written beside their name and then moved onto it, so that nobody ever 
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -139,6 +140,11 @@ def _why(error: OSError) -> str:
 
 
 def _umask() -> int:
-    current = os.umask(0)
+    """Return the permissions that new files do not have; without changing them for a moment, as other threads write."""
+    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    current = os.umask(0o077)
     os.umask(current)
     return current

@@ -67,7 +67,7 @@ class Driver:
         self._feeds: list[Feed] = []
         self._silent = False  # the log has ended
         terms = controller.terms
-        self._recorder = Recorder(terms.telemetry, "controller") if terms.telemetry else None
+        self._recorder = Recorder(terms.telemetry, "controller", umask=terms.umask) if terms.telemetry else None
         self._thread = threading.Thread(target=self._run, name="penstock controller", daemon=True)
 
     def start(self) -> None:

@@ -46,6 +46,7 @@ RUNS = Path("runs")
 INFO = "run.json"
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
+PRIVATE = 0o077  # the umask of a run: only its user may read what it writes
 SOCKETS = "penstock-"  # with which the names of sockets' folders begin
 
 
@@ -70,6 +71,9 @@ class Given(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     directory: str = ""  # where modules and relative paths were looked for
 
 
+Umask = Annotated[int, Meta(ge=0, le=0o777)]
+
+
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """How a run was started: what a driver must know that takes it over."""
 
@@ -88,6 +92,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     tuples: TuplePolicies = TuplePolicies()
     limits: dict[str, float] = {}  # of sources, tuples a second
     share: str | None = None  # folder of emulated machines that other runs have too
+    umask: Umask = PRIVATE  # permissions that what the run writes does not have
+    protect_frames: bool = False  # whether frames between workers carry keyed checksums
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +169,8 @@ def create(
     """Make the folder of a new run below `parent`, with what is in it; `telemetry` None means in the folder."""
     now = datetime.now().astimezone()
     plain = re.sub(r"[^\w.-]+", "-", application).strip("-.") or "run"  # Hadoop's paths cannot hold a colon
-    folder = _new_folder(parent, f"{plain}-{now:%Y%m%d-%H%M%S}")
+    umask = PRIVATE if setup is None else setup.umask
+    folder = _new_folder(parent, f"{plain}-{now:%Y%m%d-%H%M%S}", umask)
     info = RunInfo(
         run=folder.name,
         application=application,
@@ -178,7 +185,7 @@ def create(
         folder=str(folder),
     )
     for part in (info.telemetry_path, info.output_path):
-        _make(part, exist_ok=True)
+        _make(part, umask, exist_ok=True)
     keep(info)
     return info
 
@@ -218,8 +225,11 @@ def taken_over(info: RunInfo, **changes: Any) -> RunInfo:
         shutil.rmtree(info.path / "spark", ignore_errors=True)
     mine = {"pid": os.getpid(), "socket": "", "ended": None, "version": version("penstock")}
     info = msgspec.structs.replace(info, **mine, resumed=info.resumed + 1, **changes)
+    umask = PRIVATE if info.setup is None else info.setup.umask
+    with suppress(PermissionError):  # it may be another user's, who lets this one write to it
+        info.path.chmod(0o777 & ~umask)  # an earlier version, or another setting, may have let others read it
     for part in (info.telemetry_path, info.output_path):
-        _make(part, exist_ok=True)
+        _make(part, umask, exist_ok=True)
     keep(info)
     return info
 
@@ -370,23 +380,27 @@ def _all(parent: Path) -> Iterator[RunInfo]:
             continue
 
 
-def _new_folder(parent: Path, name: str) -> Path:
+def _new_folder(parent: Path, name: str, umask: int) -> Path:
     """Make a folder that nobody else has made: of two runs in a second, the later one gets a number."""
-    _make(parent, exist_ok=True)
+    _make(parent, None, exist_ok=True)
     number = 1
     while True:
         folder = parent / (name if number == 1 else f"{name}-{number}")
         try:
-            _make(folder)
+            _make(folder, umask)
         except FileExistsError:
             number += 1
         else:
             return folder
 
 
-def _make(folder: Path, exist_ok: bool = False) -> None:
+def _make(folder: Path, umask: int | None, exist_ok: bool = False) -> None:
+    """Make a folder, for those whom a umask leaves; None: the process's own."""
     try:
-        folder.mkdir(parents=True, exist_ok=exist_ok)
+        there = folder.is_dir()
+        folder.mkdir(parents=True, exist_ok=exist_ok, mode=0o777 if umask is None else 0o700)
+        if umask is not None and not there:
+            folder.chmod(0o777 & ~umask)
     except FileExistsError:
         if not exist_ok:
             raise

@@ -66,7 +66,8 @@ def launch(
     prepare(plan.tuples)
     host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
     secret = secrets.token_bytes(32)
-    driver = Driver(Controller(layout, terms, time.monotonic()), secret, listener or listen_for_workers(host))
+    protects = info.setup is not None and info.setup.protect_frames
+    driver = Driver(Controller(layout, terms, time.monotonic()), secret, listener or listen_for_workers(host), protects)
     bound, port = driver.address
     jobs = SlotJobs(spark, info.run)
     run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
@@ -75,7 +76,7 @@ def launch(
 
     def start(site: str, executor: Executor | None) -> Job:
         reached = host if bound in EVERYWHERE else bound
-        settings = WorkerSettings(info.run, site, reached, port, secret.hex(), "")
+        settings = WorkerSettings(info.run, site, reached, port, secret.hex(), "", protects, terms.umask)
         return jobs.launch(site, work, msgspec.json.encode(settings).decode(), executor)
 
     run.start()

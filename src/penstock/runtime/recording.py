@@ -22,12 +22,13 @@ class Recorder:
     and at the end of how much came too fast. The application goes on.
     """
 
-    def __init__(self, folder: str, name: str, every_s: float = EVERY_S) -> None:
+    def __init__(self, folder: str, name: str, every_s: float = EVERY_S, umask: int | None = None) -> None:
         self.problem = ""
         self.lost = 0
         self._folder = Path(folder)
         self._name = name.replace("/", ".")
         self._every = every_s
+        self._umask = umask  # of its files; None: the process's own
         self._records: list[Record] = []
         self._files = 0
         self._unwritten = False  # whether a file could not be
@@ -85,6 +86,8 @@ class Recorder:
         temporary = final.with_name(f"_{final.name}")
         try:
             _write(records, temporary)
+            if self._umask is not None:
+                temporary.chmod(0o666 & ~self._umask)
             os.replace(temporary, final)
             self._files += 1
         except Exception as error:  # of whatever kind: what comes after it may be written again

@@ -43,6 +43,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     secret: str
     listen: str  # the address to listen on; empty: the one that reaches the controller
     protects: bool = False  # frames carry keyed checksums
+    umask: int = 0o077  # of all files that it makes
 
 
 def main(flow: Dataflow, argument: str) -> None:
@@ -53,7 +54,11 @@ def main(flow: Dataflow, argument: str) -> None:
         control = call_until_open(settings.host, settings.port, secret, greeting, settings.protects)
     except (OSError, ConnectionLost):
         return  # the controller has gone, and with it the run
-    Shell(flow, settings, control).serve()
+    before = os.umask(settings.umask)
+    try:
+        Shell(flow, settings, control).serve()
+    finally:
+        os.umask(before)  # Spark may use the process again
 
 
 class Shell:

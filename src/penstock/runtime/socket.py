@@ -32,6 +32,10 @@ from penstock.runtime.folder import SOCKETS, NoRun, RunInfo, alive, ended, keep,
 from penstock.runtime.handle import Handle, LogLine, Outcome
 
 LONGEST_PATH = 99  # characters that every system takes as the name of a socket
+LONGEST_LINE = 16 * 1024 * 1024  # bytes of a request: a plan of a hundred thousand tasks
+LONGEST_ANSWER = 16 * LONGEST_LINE
+CONNECTIONS = 64  # at once; the one that has been idle for longest makes room for another
+IDLE_SECONDS = 60.0  # for which a connection may ask nothing
 KEPT_LINES = 1000  # of the log, for those who ask for its end
 HELLO_SECONDS = 5.0  # in which a driver answers a hello
 PARTING_SECONDS = 5.0  # that answers under way are waited for at the end
@@ -164,13 +168,13 @@ def ask(
             connection.connect(info.socket)
             with connection.makefile("rb") as answers:
                 connection.sendall(_line(Hello()))
-                line = answers.readline()
+                line = answers.readline(LONGEST_ANSWER)
                 if line:  # whatever it says: an older version does not know the word
                     greeted = True
                     heard()
                     connection.settimeout(timeout)
                     connection.sendall(_line(request))
-                    line = answers.readline()
+                    line = answers.readline(LONGEST_ANSWER)
         except (TimeoutError, BlockingIOError):  # or others wait already, more than the socket takes
             raise NotAnswering(_silent(info, timeout) if greeted else _stuck(info, hello_s)) from None
         except PermissionError:
@@ -226,7 +230,8 @@ class ControlServer:
         self._spoken = 0
         self._closed = False
         self._lock = Lock()  # of the attributes above and below
-        self._connections: dict[Thread, socket.socket] = {}
+        self._connections: dict[Thread, socket.socket] = {}  # in the order of when each was last answered
+        self._answering: set[Thread] = set()
         self._listener = _listen()
         self.path = Path(self._listener.getsockname())
         info = load(handle.folder)
@@ -278,16 +283,39 @@ class ControlServer:
                     connection.close()
                     return
                 thread = Thread(target=self._serve, args=(connection,), name="penstock control", daemon=True)
-                self._connections[thread] = connection
+                full = len(self._connections) >= CONNECTIONS
+                idle = next((each for each in self._connections if each not in self._answering), None)
+                if full and idle is not None:
+                    with suppress(OSError):
+                        self._connections.pop(idle).shutdown(socket.SHUT_RDWR)
+                if not full or idle is not None:
+                    self._connections[thread] = connection
+            if full and idle is None:  # all of them wait for answers
+                with suppress(OSError), connection:
+                    connection.sendall(_line(Answer(mistake=f"{CONNECTIONS} others are being answered; ask again")))
+                continue
             thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
+        me = current_thread()
         with suppress(OSError), connection, connection.makefile("rwb") as stream:  # OSError: the other side has gone
-            for line in stream:
-                stream.write(_line(self._answer(line)))
+            connection.settimeout(IDLE_SECONDS)
+            while line := stream.readline(LONGEST_LINE):
+                with self._lock:
+                    self._answering.add(me)
+                whole = line.endswith(b"\n") or len(line) < LONGEST_LINE
+                answer = self._answer(line) if whole else Answer(mistake=f"request: longer than {LONGEST_LINE} bytes")
+                stream.write(_line(answer))
                 stream.flush()
+                with self._lock:
+                    self._answering.discard(me)
+                    if self._connections.pop(me, None) is not None:
+                        self._connections[me] = connection  # it has been idle for the shortest time
+                if not whole:
+                    break
         with self._lock:
-            del self._connections[current_thread()]
+            self._answering.discard(me)
+            self._connections.pop(me, None)
 
     def _answer(self, line: bytes) -> Answer:
         try:

@@ -34,6 +34,7 @@ class Terms:
     sites: tuple[Site, ...]
     placement: tuple[str, ...]  # slot of each task
     folder: str = "."
+    umask: int = 0o077  # permissions that its files do not have
     telemetry: str = ""
     window: int = 2048
     sample_tps: float = 20.0
