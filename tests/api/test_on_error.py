@@ -4,16 +4,16 @@ import pytest
 
 import penstock as ps
 from penstock.api.on_error import Fail, Retry, Skip, letters_folder
-from penstock.model.errors import InvalidInput, PenstockError
+from penstock.model.errors import InvalidInput
 
 
 def numbers(flow: ps.Dataflow) -> Any:
     return flow.source("numbers", ps.Generated(lambda n: n, count=10), gives=int)
 
 
-def test_every_component_but_a_source_takes_a_policy() -> None:
+def test_every_component_takes_a_policy() -> None:
     flow = ps.Dataflow("all")
-    given = numbers(flow)
+    given = flow.source("numbers", ps.Generated(lambda n: n, count=10), gives=int, errors=ps.Skip())
     made = [
         flow.operator("operator", ps.Operator, given, errors=ps.Skip()),
         flow.map("map", str, given, errors=ps.Skip()),
@@ -22,9 +22,7 @@ def test_every_component_but_a_source_takes_a_policy() -> None:
     ]
     flow.sink("sink", ps.Discard(), *made, errors=ps.Skip())
     policies = {name: part.errors for name, part in flow.parts.items()}
-    assert policies == {"numbers": None} | dict.fromkeys(("operator", "map", "flat", "filter", "sink"), ps.Skip())
-    with pytest.raises(PenstockError, match="errors"):
-        flow.source("other", ps.Generated(lambda n: n, count=10), errors=ps.Skip())
+    assert policies == dict.fromkeys(("numbers", "operator", "map", "flat", "filter", "sink"), ps.Skip())
 
 
 def test_a_component_that_fails_has_no_policy_so_that_it_costs_nothing() -> None:

@@ -13,7 +13,7 @@ from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
 from penstock.runtime.channels import OutQueue, Sender
 from penstock.runtime.lanes import Batch, Lane, MarkerOf, Sampled
-from penstock.runtime.messages.frames import END, PROGRESS, Mark
+from penstock.runtime.messages.frames import END, PROGRESS, Mark, Waiting
 
 SPREADING = [Grouping.SHUFFLE, Grouping.PARTIAL_KEY, Grouping.LOCAL_OR_SHUFFLE]
 FIXED = [Grouping.FIELDS, Grouping.GLOBAL, Grouping.ALL, Grouping.DIRECT]
@@ -49,6 +49,9 @@ class Recorded(Sender):
         self.ids += 1
         self.made ^= 1 << self.ids
         return 1 << self.ids
+
+    def refuse(self, queue: OutQueue, name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
+        raise error
 
     def values(self, target: int) -> list[Any]:
         return [item[0] for item in self.sent.get(target, []) if not isinstance(item, MarkerOf)]
@@ -232,9 +235,13 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
 
 def moved(out: OutQueue, sender: Recorded) -> OutQueue:
     """Take a queue to another worker, over the wire."""
-    state = out.save(msgspec.msgpack.encode)
+
+    def decode(_: OutQueue, waiting: Waiting) -> Batch:
+        return Batch(msgspec.msgpack.decode(waiting.values), list(waiting.marks))
+
+    state = out.save(lambda _, batch: msgspec.msgpack.encode(batch.values))
     fresh = OutQueue(7, out.grouping, 99, [Lane(lane.target, lane.window) for lane in out.lanes], sender)
-    fresh.load(msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state)), msgspec.msgpack.decode)
+    fresh.load(msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state)), decode)
     assert fresh.backlog == out.backlog
     assert [(a.credits, a.number, a.backlog) for a in fresh.lanes] == [
         (b.credits, b.number, b.backlog) for b in out.lanes
@@ -283,7 +290,7 @@ def test_a_queue_moves_with_what_waits_in_it() -> None:
     out, sender = queue(Grouping.FIELDS, 1, window=2)
     out.put([1, 2, 3, 4], [Sampled(3, 8, 9, 1.5)])
     out.put_marker(MarkerOf(END, 0, 0))
-    state = out.save(msgspec.msgpack.encode)
+    state = out.save(lambda _, batch: msgspec.msgpack.encode(batch.values))
     lane = state.lanes[0]
     assert (lane.credits, lane.number, lane.waiting[0].count) == (0, 2, 2)
     assert lane.waiting[0].marks == (Mark(1, 8, 2, 9, 1.5),)

@@ -79,10 +79,10 @@ def test_an_exception_of_a_generator_is_the_authors_too() -> None:
         raise KeyError("x")
 
     with pytest.raises(UserError):
-        listed(broken())
+        listed(broken)
     with pytest.raises(UserError):
         call(lambda: 1 // 0)
-    assert listed(None) == []
+    assert listed(lambda: None) == []
 
 
 class Plain(Operator[int, int]):

@@ -20,7 +20,7 @@ from penstock.api.logic import FilterOperator, FlatMapOperator, Logic, MapOperat
 from penstock.api.on_error import DeadLetters, ErrorPolicy, checked, letters_folder
 from penstock.api.tuple_types import check_key, check_travels, element_type, given_type, of_pair, returned_type
 from penstock.model.entity import Name, explain
-from penstock.model.errors import InvalidInput, UnknownName, choices, refuse_duplicates
+from penstock.model.errors import InvalidInput, PenstockError, UnknownName, choices, refuse_duplicates
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 
 
@@ -99,6 +99,16 @@ class Part:
     errors: ErrorPolicy | None = None  # None: an exception ends the run
     letters: Callable[[], Sink[Any]] | None = None  # makes what takes the tuples that a task skips
 
+    def make(self) -> Logic:
+        """Make the object of one task; raise `InvalidInput` where the author's factory raises."""
+        try:
+            return self.logic()
+        except (PenstockError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # sys.exit, too, would end more than it means
+            problem = f"its factory raised {type(error).__name__}: {error}"
+            raise InvalidInput(self.component.name, problem) from error
+
 
 @dataclass
 class Dataflow:
@@ -128,6 +138,7 @@ class Dataflow:
         *,
         gives: Any = None,
         outputs: Sequence[str] = (),
+        errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
         """Add a source: an object that is copied for each task, or a class or function that makes one.
@@ -135,7 +146,7 @@ class Dataflow:
         With named `outputs` it polls pairs `(output, value)`, each a tuple of its own.
         """
         inferred = partial(given_type, source, Source, 0)
-        return self._add(name, Kind.SOURCE, maker(name, source, Source), (), gives, inferred, outputs, costs)
+        return self._add(name, Kind.SOURCE, maker(name, source, Source), (), gives, inferred, outputs, costs, errors)
 
     def operator(
         self,
@@ -239,8 +250,11 @@ class Dataflow:
         return kinds[0] if all(kind == kinds[0] for kind in kinds) else Any
 
     def _offered(self, name: str) -> float | None:
-        made = self.parts[name].logic()
-        return made.rate_tps if isinstance(made, Source) else None
+        made = self.parts[name].make()
+        try:
+            return made.rate_tps if isinstance(made, Source) else None
+        except Exception as error:
+            raise InvalidInput(f"{name}.rate_tps", f"raised {type(error).__name__}: {error}") from error
 
     def _add(
         self,

@@ -31,7 +31,7 @@ class Guarantee:
 
 def guarantees(flow: Dataflow) -> list[Guarantee]:
     """Return what each source and each sink promises, in the order of the dataflow."""
-    made = ((name, part.logic()) for name, part in flow.parts.items())
+    made = ((name, part.make()) for name, part in flow.parts.items())
     return [_of(name, logic) for name, logic in made if isinstance(logic, Source | Sink)]
 
 

@@ -12,19 +12,19 @@ from enum import Enum
 from fractions import Fraction
 from numbers import Integral, Real
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, is_typeddict
 from zlib import crc32
 
 import numpy as np
 from msgspec import Struct
 from msgspec.msgpack import encode
 
-from penstock.model.errors import InvalidInput
+from penstock.model.errors import InvalidInput, UnknownName, choices
 
 KEY_GROUPS = 4096
 
 Key = str | int | Callable[[Any], Hashable]
-"""A field of a struct, a place in a tuple, or a function of the value."""
+"""A field of a struct, dataclass or dict, a place in a tuple, or a function of the value."""
 
 
 class Named:
@@ -92,9 +92,45 @@ def check_keys(path: str, keys: tuple[Key, ...]) -> None:
             raise InvalidInput(f"{path}[{position}]", problem)
 
 
+def field_names(value: Any) -> tuple[str, ...] | None:
+    """Return the names of the fields of a tuple, or of a type of tuples; None where it has no named fields."""
+    if isinstance(value, dict):
+        return tuple(map(str, value))
+    if is_typeddict(value):
+        return tuple(value.__annotations__)
+    if is_dataclass(value):
+        return tuple(part.name for part in fields(value))
+    named = getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
+    return named if isinstance(named, tuple) else None
+
+
+def _field(name: str) -> Callable[[Any], Hashable]:
+    """Return the function that takes a field by its name: of a dict its entry, of other tuples an attribute."""
+    attribute = attrgetter(name)
+
+    def take(value: Any) -> Hashable:
+        try:
+            return value[name] if isinstance(value, dict) else attribute(value)  # type: ignore[no-any-return]
+        except (KeyError, AttributeError) as error:
+            return _nested(value, name, error)
+
+    return take
+
+
+def _nested(value: Any, name: str, error: Exception) -> Hashable:
+    """Take a field of a field, `user.id`, where dicts and other tuples may hold each other."""
+    first, dot, rest = name.partition(".")
+    held = value.get(first, error) if isinstance(value, dict) else getattr(value, first, error)
+    if dot and held is not error:
+        return _field(rest)(held)
+    names = field_names(value)
+    has = f"it has {choices(names)}" if names else f"a {type(value).__name__} has no named fields"
+    raise UnknownName("key", f"the tuple has no field {name!r}; {has}") from error
+
+
 def _part(key: Key) -> Callable[[Any], Hashable]:
     if isinstance(key, str):
-        return attrgetter(key)
+        return _field(key)
     if isinstance(key, int):
         return itemgetter(key)
     if isinstance(key, Named) and key.key is not None:

@@ -5,8 +5,10 @@
 
 An error policy is asked when `process`, `on_timer` or `write` raises, or the function of a `map`, `flat_map` or
 `filter`. Tuples before the one in question keep their results, and what that one has given so far is dropped. State
-that the code changed before it raised stays changed: change it last. Everything else that raises (`open`, `poll`,
-`finish`, `snapshot`, …) ends the run, and a tuple that takes the whole process with it is no exception at all.
+that the code changed before it raised stays changed: change it last. A policy is also asked about a tuple that the
+component emits but that cannot be sent, because its key function raises or it cannot be encoded; `Retry` goes on to its
+`then` at once. For a source, `Retry` repeats `poll`. Everything else that raises (a factory, `open`, `finish`,
+`snapshot`, …) ends the run, and a tuple that takes the whole process with it is no exception at all.
 """
 
 import math
@@ -81,7 +83,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     component: str
     task: int  # its number within the component
     time: str  # when it was skipped: date and time of day, UTC
-    call: str  # what raised: process, on_timer or write
+    call: str  # what raised: process, on_timer or write; of a tuple that cannot be sent or read: key, gives, outputs, …
     tuple: Any  # as JSON, or else as Python shows it; of a timer, the time that it was asked for
     error: str  # the exception, in a line
     traceback: str

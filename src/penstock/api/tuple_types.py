@@ -12,10 +12,9 @@ from types import UnionType
 from typing import Any, ForwardRef, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Struct
 from msgspec.inspect import CustomType, type_info
 
-from penstock.api.keys import Key, Named
+from penstock.api.keys import Key, Named, field_names
 from penstock.model.errors import InvalidInput, UnknownName, choices
 
 
@@ -95,9 +94,9 @@ def check_key(path: str, key: Key, kind: Any) -> None:
         raise UnknownName(path, f"tuples of {len(places)} values have no place {key}; places count from 0")
     if not isinstance(key, str) or hasattr(kind, key.partition(".")[0]):
         return
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        fields = choices(kind.__struct_fields__)
-        raise UnknownName(path, f"{kind.__name__} has no field {key!r}; it has {fields}")
+    names = field_names(kind)
+    if names is not None and key.partition(".")[0] not in names:
+        raise UnknownName(path, f"{kind.__name__} has no field {key!r}; it has {choices(names)}")
     if kind in (str, bytes, int, float, bool) or places:
         problem = f"tuples of type {getattr(kind, '__name__', kind)} have no field {key!r}"
         raise UnknownName(path, f"{problem}; use a place such as 0, or no key for the whole tuple")

@@ -141,7 +141,7 @@ def promise(flow: "Dataflow") -> str:
     from penstock.api.guarantees import guarantees
     from penstock.runtime.logic import Movable
 
-    made = ((name, part.logic()) for name, part in flow.parts.items())
+    made = ((name, part.make()) for name, part in flow.parts.items())
     guessed = [
         f"{name!r} ({type(logic).__name__})"
         for name, logic in made

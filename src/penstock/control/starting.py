@@ -84,7 +84,7 @@ def address(text: str) -> tuple[str, int]:
 def check_parts(flow: Dataflow) -> None:
     """Have every source and sink say now whether it could run, that of skipped tuples included."""
     for name, part in flow.parts.items():
-        for made in (part.logic(), None if part.letters is None else part.letters()):
+        for made in (part.make(), None if part.letters is None else part.letters()):
             if isinstance(made, Sink) and made.exactly_once and type(made).snapshot is Sink.snapshot:
                 problem = f"{type(made).__name__} says exactly_once but has no snapshot"
                 raise InvalidInput(name, f"{problem}; give it one that says which file is next, and restore")

@@ -39,6 +39,10 @@ class Sender(Protocol):
         """Return an id for a sampled tuple that was made, 63 random bits, and note that it belongs to a tree."""
         ...
 
+    def refuse(self, queue: "OutQueue", name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
+        """Take a tuple that cannot be bound or sent: skip it, or end the run, by its task's error policy."""
+        ...
+
 
 class Chooser(Protocol):
     """What binds the unbound tuples of an out-queue in place of its grouping's own way."""
@@ -181,10 +185,11 @@ class OutQueue:
             batch = head
         else:
             batch = cut(head.values, head.marks, most)
-        lane.backlog -= len(batch.values)
-        self._bound -= len(batch.values)
+        count = len(batch.values)  # fewer may be sent
+        lane.backlog -= count
+        self._bound -= count
         self._sender.send(self, lane, batch)
-        return len(batch.values)
+        return count
 
     def _dispatch(self, lane: Lane, batch: Batch) -> None:
         """Send tuples that a lane has room for, or let them wait for the gate."""
@@ -248,7 +253,14 @@ class OutQueue:
         """Bind each tuple to the less loaded of its key's two lanes, until neither has room; or all of them."""
         bound, marks = 0, by_place(self.marks)
         for value in self.values:
-            ready: Sequence[Lane] = self._two(value)
+            try:
+                ready: Sequence[Lane] = self._two(value)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # of an author's function, or type
+                self._sender.refuse(self, "key", value, marks.get(bound), error)
+                bound += 1
+                continue
             if not whatever_room:
                 ready = [lane for lane in ready if len(lane.fresh) < lane.credits - lane.backlog]
                 if not ready:
@@ -298,17 +310,32 @@ class OutQueue:
             end = len(values) if mark is None else mark.place
             part = values if start == 0 and end == len(values) else values[start:end]
             for value in part:
-                name = value if key is None else key(value)
-                lane = owners.get(name)
-                if lane is None:
-                    lane = self._own(name)
+                try:
+                    name = value if key is None else key(value)
+                    lane = owners.get(name)
+                    if lane is None:
+                        lane = self._own(name)
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # of an author's function, or type
+                    self._sender.refuse(self, "key", value, None, error)
+                    continue
                 lane.fresh.append(value)
             if mark is not None:
-                value = values[mark.place]
-                self._own(value if key is None else key(value)).collect(value, mark)
+                self._bind_sampled(values[mark.place], mark)
                 end += 1
             start = end
         self._hold_fresh()
+
+    def _bind_sampled(self, value: Any, mark: Mark) -> None:
+        try:
+            lane = self._own(value if self._key is None else self._key(value))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._sender.refuse(self, "key", value, mark, error)
+        else:
+            lane.collect(value, mark)
 
     def _own(self, key: Hashable) -> Lane:
         if len(self._owners) >= OWNERS:
@@ -327,8 +354,12 @@ class OutQueue:
     def _bind_direct(self, values: list[Any], marks: list[Mark]) -> None:
         at = by_place(marks)
         for place, pair in enumerate(values):
-            lane, value = self._direct_lane(pair)
-            lane.collect(value, at.get(place))
+            try:
+                lane, value = self._direct_lane(pair)
+            except InvalidInput as error:
+                self._sender.refuse(self, "direct", pair, at.get(place), error)
+            else:
+                lane.collect(value, at.get(place))
         self._hold_fresh()
 
     def _direct_lane(self, pair: Any) -> tuple[Lane, Any]:
@@ -343,7 +374,7 @@ class OutQueue:
             problem = f"there is no task {task!r} to send to; there are 0 to {len(self.lanes) - 1}"
             raise InvalidInput("direct", problem) from None
 
-    def save(self, encode: Callable[[list[Any]], bytes]) -> QueueState:
+    def save(self, encode: Callable[["OutQueue", Batch], bytes]) -> QueueState:
         """Return all of it for another worker, whose copies of untyped tuples have no keys to take any more."""
         if self.grouping is Grouping.PARTIAL_KEY:
             self._bind_the_rest()
@@ -353,18 +384,18 @@ class OutQueue:
             )
             for lane in self.lanes
         )
-        unbound = Waiting(encode(self.values), len(self.values), tuple(self.marks))
+        unbound = _saved(Batch(self.values, self.marks), encode, self, self.lanes[0])
         return QueueState(self.stream, self.turn, unbound, lanes)
 
-    def load(self, state: QueueState, decode: Callable[[bytes], list[Any]]) -> None:
+    def load(self, state: QueueState, decode: Callable[["OutQueue", Waiting], Batch]) -> None:
         """Take over from another worker."""
         self.turn = state.turn
-        self.values, self.marks = decode(state.unbound.values), list(state.unbound.marks)
+        self.values, self.marks = decode(self, state.unbound)
         for lane, saved in zip(self.lanes, state.lanes, strict=True):
             lane.credits, lane.number = saved.credits, saved.number
             for item in saved.waiting:
                 if item.marker is None:
-                    self._hold(lane, Batch(decode(item.values), list(item.marks)))
+                    self._hold(lane, decode(self, item))
                 else:
                     lane.hold_marker(MarkerOf(item.marker.kind, item.marker.value, item.marker.origin))
 
@@ -373,8 +404,8 @@ def _load(lane: Lane) -> int:
     return lane.outstanding + len(lane.fresh)
 
 
-def _saved(item: Batch | MarkerOf, encode: Callable[[list[Any]], bytes], queue: OutQueue, lane: Lane) -> Waiting:
+def _saved(item: Batch | MarkerOf, encode: Callable[[OutQueue, Batch], bytes], queue: OutQueue, lane: Lane) -> Waiting:
     if isinstance(item, Batch):
-        return Waiting(encode(item.values), len(item.values), tuple(item.marks))
+        return Waiting(encode(queue, item), len(item.values), tuple(item.marks))
     marker = Marker(0, queue.stream, queue.source, lane.target, 0, item.kind, item.value, item.origin)
     return Waiting(marker=marker)

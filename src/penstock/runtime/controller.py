@@ -408,5 +408,5 @@ class Controller:
 def _explained(failure: tellings.Failure) -> str:
     """Say in one line what an operator's code, or a worker, failed at."""
     where = f"{failure.component}[{failure.task}]" if failure.component else "worker"
-    on = f" on tuple {failure.value}" if failure.value else ""
+    on = f" on tuple {failure.value}" if failure.value and failure.value not in failure.error else ""
     return " ".join(f"{where}: {failure.error}{on}".split())

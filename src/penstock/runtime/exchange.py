@@ -5,15 +5,32 @@ leave in frames. What comes is checked for order, put into inboxes, and acted on
 """
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from penstock.api.keys import key_name
+from penstock.model.errors import InvalidInput
 from penstock.runtime.channels import OutQueue, Sender
+from penstock.runtime.codecs import Unreadable
 from penstock.runtime.execution import Execution
 from penstock.runtime.inbox import Delivery, InChannel
-from penstock.runtime.lanes import Batch, Lane, MarkerOf
+from penstock.runtime.lanes import Batch, Lane, MarkerOf, by_place, moved
 from penstock.runtime.layout import Layout
+from penstock.runtime.logic import UserError, shown
 from penstock.runtime.messages import commands, tellings
-from penstock.runtime.messages.frames import BARRIER, END, MOVE, PROGRESS, Credit, Data, Frame, Mark, Marker, State
+from penstock.runtime.messages.frames import (
+    BARRIER,
+    END,
+    MOVE,
+    PROGRESS,
+    Credit,
+    Data,
+    Frame,
+    Mark,
+    Marker,
+    State,
+    Waiting,
+)
 from penstock.runtime.messages.wire import encode
 from penstock.runtime.moving import Local, Moves
 from penstock.runtime.ruling import Ruling
@@ -22,6 +39,7 @@ from penstock.runtime.tasks import Task
 from penstock.runtime.tracking import Tracker
 
 Envelope = Data | Marker | State  # what is routed to a task's host
+Made = TypeVar("Made")
 
 
 class BrokenProtocol(RuntimeError):
@@ -63,19 +81,70 @@ class Exchange(Sender):
 
     def send(self, queue: OutQueue, lane: Lane, batch: Batch) -> None:
         """Send tuples to a task, wherever it is."""
+        codec, now = self.layout.streams[queue.stream].codec, self.execution.now()
+        handed: list[Any] | None = None
+        if self.where[lane.target] == self.me and self.execution.hands_over:
+            handed = self._sendable(queue, batch, codec.hand_over)
+        else:
+            values = self.encoded(queue, batch)
         number, count = lane.number, len(batch.values)
+        if not count:
+            return
         lane.number += count
         lane.credits -= count
-        codec, now = self.layout.streams[queue.stream].codec, self.execution.now()
-        if self.where[lane.target] == self.me and self.execution.hands_over:
-            self._hand_over(queue, lane.target, number, codec.hand_over(batch.values), batch.marks, now)
+        if handed is not None:
+            self._hand_over(queue, lane.target, number, handed, batch.marks, now)
             return
-        values = codec.encode(batch.values)
         if self.ruling is not None:
             self.ruling.sent(count, len(values))
         marks = tuple(batch.marks)
         frame = Data(self.epoch, queue.stream, queue.source, lane.target, number, count, now, values, marks, self.me)
         self.execution.carry(frame, self.placement[queue.source], self.placement[lane.target], self.where[lane.target])
+
+    def encoded(self, queue: OutQueue, batch: Batch) -> bytes:
+        """Encode a batch, out of which those are taken that cannot travel."""
+        return self._sendable(queue, batch, self.layout.streams[queue.stream].codec.encode)
+
+    def _sendable(self, queue: OutQueue, batch: Batch, how: Callable[[list[Any]], Made]) -> Made:
+        try:
+            return how(batch.values)
+        except InvalidInput:
+            codec = self.layout.streams[queue.stream].codec
+            self._keep(queue, batch, [codec.unsendable(value) for value in batch.values])
+            return how(batch.values)
+
+    def decoded(self, queue: OutQueue, waiting: Waiting) -> Batch:
+        """Decode what waited in an out-queue elsewhere."""
+        values = self.layout.streams[queue.stream].codec.decoded(waiting.values)
+        batch = Batch(values, list(waiting.marks))
+        if any(isinstance(value, Unreadable) for value in values):
+            self._keep(queue, batch, [value.error if isinstance(value, Unreadable) else None for value in values])
+        return batch
+
+    def _keep(self, queue: OutQueue, batch: Batch, problems: Sequence[BaseException | None]) -> None:
+        """Keep the tuples of a batch that nothing is the matter with, in place."""
+        marks = by_place(batch.marks)
+        left = [place for place, problem in enumerate(problems) if problem is None]
+        for place, problem in enumerate(problems):
+            if problem is not None:
+                self.refuse(queue, "gives", batch.values[place], marks.get(place), problem)
+        batch.values[:] = [batch.values[place] for place in left]
+        batch.marks[:] = [moved(marks[place], new) for new, place in enumerate(left) if place in marks]
+
+    def refuse(self, queue: OutQueue, name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
+        """Skip a tuple that a task gave and that cannot be sent, or end the run, as its error policy says."""
+        task = self.tasks.get(queue.source) or self.current
+        before, self.current = self.current, task
+        where = ""
+        if name == "key":
+            stream = self.layout.streams[queue.stream]
+            where = f"the key {', '.join(map(key_name, stream.outlet.keys))} of {stream.label}".replace("  ", " ")
+        if task is None or task.guard is None:
+            raise UserError(shown(value), where) from error
+        task.guard.give_up(name, value, error, where)
+        if mark is not None:
+            self.tracker.ack(mark.root, mark.id, self.execution.now())
+        self.current = before
 
     def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerOf) -> None:
         """Send a marker to a task, wherever it is; it has a number as a tuple has."""
@@ -127,7 +196,7 @@ class Exchange(Sender):
             self.accept(task, channel, frame.number, marker)
             return
         self.current = task
-        values = self.layout.streams[frame.stream].codec.decode(frame.values)
+        values = self.layout.streams[frame.stream].codec.decoded(frame.values, strict=task.guard is None)
         delivery = Delivery(channel, values, frame.marks, frame.sent, now, size, frame.sender)
         self.accept(task, channel, frame.number, delivery)
 

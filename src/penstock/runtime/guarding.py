@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.api.contracts import Operator, Sink, TaskContext
+from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.logic import Logic
 from penstock.api.on_error import DeadLetter, ErrorPolicy, Retry, Skip
+from penstock.runtime.codecs import Unreadable
 from penstock.runtime.logic import Movable, UserError, call, shown
 
 _LOG = logging.getLogger(__name__)
@@ -52,10 +53,12 @@ class Guard:
         for place, value in enumerate(values):
             try:
                 made += self._apply(value)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # sys.exit included
                 if self._again(None, now):
                     return Done(made, place, self.until)
-                self._give_up("write" if isinstance(self._logic, Sink) else "process", value, error)
+                self.give_up("write" if isinstance(self._logic, Sink) else "process", value, error)
             else:
                 if self._tries:
                     self._tries.pop(None, None)
@@ -68,13 +71,30 @@ class Guard:
         try:
             given = self._logic.on_timer(when)
             made = [] if given is None else list(given)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             if self._again(when, now):
                 return Done([], 0, self.until)
-            self._give_up("on_timer", when, error)
+            self.give_up("on_timer", when, error)
             return Done([], 1)
         self._tries.pop(when, None)
         return Done(made, 1)
+
+    def poll(self, now: float, limit: int) -> Any:
+        """Ask a source for tuples: nothing where it is to be asked again later. There is no tuple to skip."""
+        assert isinstance(self._logic, Source)
+        self.until = 0.0
+        try:
+            found = self._logic.poll(now, limit)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if self._again(None, now):
+                return []
+            raise UserError("", "poll") from error
+        self._tries.pop(None, None)
+        return found
 
     def take_counts(self) -> tuple[int, int]:
         """Return how many tuples were skipped, and how often one was to be tried again, since the last call."""
@@ -115,10 +135,12 @@ class Guard:
             call(self._letters.close)
 
     def _apply(self, value: Any) -> list[Any]:
+        if isinstance(value, Unreadable):
+            raise value.error
         if isinstance(self._logic, Sink):
             self._logic.write([value])
             return []
-        assert isinstance(self._logic, Operator), "sources have no error policy"
+        assert isinstance(self._logic, Operator), "sources take no tuples"
         given = self._logic.process(value)
         return [] if given is None else list(given)
 
@@ -132,11 +154,13 @@ class Guard:
         self.until = now + policy.delay(tries)
         return True
 
-    def _give_up(self, name: str, value: Any, error: Exception) -> None:
-        """Skip a tuple, or end the run."""
+    def give_up(self, name: str, value: Any, error: BaseException, where: str = "") -> None:
+        """Skip a tuple, or end the run: no retry is left, or, of one that cannot be sent, would be any use."""
         policy = self._policy.then if isinstance(self._policy, Retry) else self._policy
+        if isinstance(value, Unreadable):
+            name, value = "gives", value.value
         if not isinstance(policy, Skip) or self._letters is None:
-            raise UserError(shown(value)) from error
+            raise UserError(shown(value), where) from error
         line = _line(error)
         letter = DeadLetter(
             component=self._context.component,
@@ -147,14 +171,14 @@ class Guard:
             error=line,
             traceback="".join(traceback.format_exception(error)),
         )
-        call(self._letters.write, [letter], about=_shown(value))
+        call(self._letters.write, [letter], about=shown(value))
         self.skipped += 1
         if not self._told:
             self._told = True
             _LOG.warning("skips tuples that it raises on, to %s; the first: %s", policy.folder, line)
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip()
 
 
@@ -163,12 +187,5 @@ def _writable(value: Any) -> Any:
     try:
         msgspec.json.encode(value)
     except Exception:  # an author's object may refuse in any way
-        return _shown(value)
+        return shown(value, None)
     return value
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)
-    except Exception:  # likewise
-        return f"<{type(value).__name__} that cannot be shown>"

@@ -21,11 +21,13 @@ STATELESS = (MapOperator, FlatMapOperator, FilterOperator)  # but for what their
 
 
 class UserError(Exception):
-    """An author's code raised: on which tuple, and the error itself as its cause."""
+    """An author's code raised: on which tuple, in which call, and the error itself as its cause."""
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: str = "", where: str = "", context: TaskContext | None = None) -> None:
         super().__init__(value)
         self.value = value
+        self.where = where  # empty: in what every tuple goes through
+        self.context = context  # of the task; None: of the one that runs
 
 
 def batch_process(operator: Operator[Any, Any]) -> Process:
@@ -55,7 +57,9 @@ def run_batch(process: Process, values: list[Any]) -> list[Any]:
     iterator = iter(values)
     try:
         return process(iterator)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit is an author's error, too
         at = len(values) - length_hint(iterator) - 1
         raise UserError(shown(values[max(at, 0)])) from error
 
@@ -64,33 +68,45 @@ def write(sink: Sink[Any], values: list[Any]) -> None:
     """Let a sink take a batch; an exception becomes a `UserError` that shows its first tuple."""
     try:
         sink.write(values)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         first = shown(values[0])
         raise UserError(first if len(values) == 1 else f"{first} or one of the {len(values) - 1} after it") from error
 
 
-def call(function: Callable[..., Any], *arguments: Any, about: str = "") -> Any:
-    """Call an author's method; an exception becomes a `UserError`."""
+def call(function: Callable[..., Any], *arguments: Any, about: str = "", name: str = "") -> Any:
+    """Call an author's method; an exception becomes a `UserError`, but for Ctrl-C, which is not the author's."""
     try:
         return function(*arguments)
-    except Exception as error:
-        raise UserError(about) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise UserError(about, name or getattr(function, "__name__", "")) from error
 
 
-def listed(given: Iterable[Any] | None) -> list[Any]:
-    """Return what an author's method gave as a list; a generator's exception becomes a `UserError`."""
-    if given is None:
-        return []
+def listed(
+    function: Callable[..., Iterable[Any] | None], *arguments: Any, each: Callable[[Any], Any] | None = None
+) -> list[Any]:
+    """Return what an author's method gives as a list; an exception, also a generator's, becomes a `UserError`.
+
+    each: what is made of everything in it.
+    """
+
+    def run() -> list[Any]:
+        given = function(*arguments)
+        return [] if given is None else list(given if each is None else map(each, given))
+
+    return call(run, name=function.__name__)  # type: ignore[no-any-return]
+
+
+def shown(value: Any, most: int | None = 200) -> str:
+    """Write a tuple for an error message, in so many characters at most."""
     try:
-        return list(given)
-    except Exception as error:
-        raise UserError("") from error
-
-
-def shown(value: Any) -> str:
-    """Write a tuple for an error message."""
-    text = repr(value)
-    return text if len(text) <= 200 else text[:199] + "…"
+        text = repr(value)
+    except Exception:  # an author's object may refuse in any way
+        return f"<{type(value).__name__} that cannot be shown>"
+    return text if most is None or len(text) <= most else text[: most - 1] + "…"
 
 
 class Movable:
@@ -140,7 +156,11 @@ class Movable:
         if isinstance(logic, Source) and not logic.rewinds:
             return
         giver, taker = (logic.position, logic.seek) if isinstance(logic, Source) else (logic.snapshot, logic.restore)
-        state = call(msgpack_decoder(_returns(giver)), saved)
+
+        def read() -> Any:
+            return msgpack_decoder(_returns(giver))(saved)
+
+        state = call(read, name=taker.__name__)
         if isinstance(logic, Source) or _has_own_snapshot(logic):
             call(taker, state)
 
@@ -148,8 +168,10 @@ class Movable:
 def _encoded(state: Any) -> bytes:
     try:
         return msgspec.msgpack.encode(state)
-    except Exception as error:
-        raise UserError(shown(state)) from error  # shown only now: that of a large state takes longer than all else
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # shown only now: that of a large state takes longer than all else
+        raise UserError(shown(state), "snapshot") from error
 
 
 def _pieces(entries: Iterator[Any], gather: Callable[[Iterable[Any]], Any]) -> Iterator[memoryview]:
@@ -178,8 +200,7 @@ def _fingerprint(logic: Logic) -> bytes | None:
     kept = {
         name: value
         for name, value in vars(logic).items()
-        if not isinstance(value, FunctionType | BuiltinFunctionType)
-        and not isinstance(getattr(value, "__self__", value), TaskContext)  # it, or a method of it
+        if not isinstance(value, FunctionType | BuiltinFunctionType) and not _is_context(value)
     }
     try:
         return pickle.dumps(kept)  # compared, never loaded
@@ -187,8 +208,16 @@ def _fingerprint(logic: Logic) -> bytes | None:
         return None
 
 
+def _is_context(value: Any) -> bool:
+    """Say whether something is a task's context, or a method of it."""
+    try:
+        return isinstance(getattr(value, "__self__", value), TaskContext)
+    except Exception:  # likewise
+        return False
+
+
 def _returns(method: Callable[..., Any]) -> Any:
     try:
         return get_type_hints(method).get("return", Any)
-    except (TypeError, NameError):
+    except Exception:  # an annotation may be any expression
         return Any

@@ -283,10 +283,14 @@ class Worker(Exchange):
     def _failure(self, task: Task | None, error: Exception) -> tellings.Failure:
         cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
         text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"
+        context = task.context if task else None
+        if isinstance(error, UserError):
+            text = f"{text} in {error.where}" if error.where else text
+            context = error.context or context
         return tellings.Failure(
             self.epoch,
-            task.component.name if task else "",
-            task.context.task if task else -1,
+            context.component if context else "",
+            context.task if context else -1,
             error.value if isinstance(error, UserError) else "",
             text,
             "".join(traceback.format_exception(cause)),

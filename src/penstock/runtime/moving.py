@@ -95,7 +95,6 @@ class Moves:
                 raise CannotLeave(f"task {task.name}: {problem}")
         now, new_slot = worker.execution.now(), worker.placement[task.number]
         host, old_slot = worker.where[task.number], task.slot
-        streams = worker.layout.streams
         state = State(
             worker.epoch,
             task.leaving,
@@ -108,7 +107,7 @@ class Moves:
             task.counted,
             task.progressed,
             task.input_state(),
-            tuple(queue.save(streams[queue.stream].codec.encode) for queue in task.queues),
+            tuple(queue.save(worker.encoded) for queue in task.queues),
             tuple(pair for _, pair in task.pending),
             b"" if task.guard is None else task.guard.save(),
         )
@@ -171,7 +170,7 @@ class Moves:
         task.size = len(state.logic)
         task.load_inputs(state.inputs)
         for queue, saved in zip(task.queues, state.outputs, strict=True):
-            queue.load(saved, worker.layout.streams[queue.stream].codec.decode)
+            queue.load(saved, worker.decoded)
         task.arriving, task.unsettled, task.left = state.move, len(task.inputs), state.left
         worker.add_task(task)
         self._settled(task)

@@ -4,12 +4,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.api.contracts import TaskContext
+from penstock.model.errors import PenstockError
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpoints import TaskState, folder_of, read, unpack
 from penstock.runtime.guarding import Guard
 from penstock.runtime.inbox import InChannel
 from penstock.runtime.lanes import Lane
 from penstock.runtime.layout import StreamFacts
+from penstock.runtime.logic import UserError
 from penstock.runtime.messages import tellings
 from penstock.runtime.messages.commands import Assign, Kept
 from penstock.runtime.storage import Disk, Job, below
@@ -95,7 +97,10 @@ def open_task(worker: "Worker", number: int, slot: str, *, ended: bool) -> Task:
         wake=worker.wake,
     )
     part = layout.flow.parts[component.name]
-    logic, letters = part.logic(), None if part.letters is None else part.letters()
+    try:
+        logic, letters = part.make(), None if part.letters is None else part.letters()
+    except PenstockError as error:
+        raise UserError(context=context) from error
     guard = None if part.errors is None else Guard(part.errors, letters, logic, context)
     task = Task(number, component, context, logic, part.outputs, guard)
     task.slot = slot

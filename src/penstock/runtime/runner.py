@@ -48,6 +48,8 @@ class Runner:
         self.tell_progress(task, now)
         bucket = self._bucket(task, now)
         room = self.room(task)
+        if task.guard is not None and task.guard.until > 0.0:  # whoever wakes it, it is asked again then
+            task.next_poll = max(task.next_poll, task.guard.until)
         if room <= 0 or task.full() or now < task.next_poll:
             note_blocked(task, now, room <= 0 or task.full())
             return None

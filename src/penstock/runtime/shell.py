@@ -120,8 +120,9 @@ class Shell:
                 wake=self._wake,
                 unsent=self._neighbours.unsent,
             )
-        except PenstockError as error:
-            failure = tellings.Failure(0, "", -1, "", str(error), "")
+        except Exception as error:  # of an author's factory, it may be
+            text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+            failure = tellings.Failure(0, "", -1, "", text, traceback.format_exc())
             self._control.write([encode(failure)])
             deadline = time.monotonic() + LAST_WORDS_S
             while not self._control.opened and time.monotonic() < deadline:

@@ -96,9 +96,9 @@ class Task:
     def prepare_output(self) -> None:
         """Have a sink finish the files that it has written, and a guard those of what was skipped."""
         if isinstance(self.logic, Sink) and not self.closed:
-            self.pending += [(0, (str(name), str(final))) for name, final in call(self.logic.prepare)]
+            self.pending += listed(self.logic.prepare, each=_publishable)
         if self.guard is not None:
-            self.pending += [(0, (str(name), str(final))) for name, final in self.guard.prepare()]
+            self.pending += map(_publishable, self.guard.prepare())
 
     def unwritten(self) -> str:
         """Have it finish its files; say why it cannot, which a full disk is no reason to end the run for."""
@@ -222,27 +222,34 @@ class Task:
     def poll(self, now: float, limit: int) -> tuple[list[Any], Sequence[float] | None] | None:
         """Ask a source for tuples and when they were due; None: it has ended."""
         assert isinstance(self.logic, Source)
-        found = call(self.logic.poll, now, limit)
+        found = call(self.logic.poll, now, limit) if self.guard is None else self.guard.poll(now, limit)
         if found is None:
             return None
-        values, dues = (found.values, found.dues) if isinstance(found, Timed) else (found, None)
+        given, dues = (found.values, found.dues) if isinstance(found, Timed) else (found, None)
+        values: list[Any] = call(list, given, about=shown(given), name="poll")
         if dues is not None:
             self._check_dues(len(values), dues)
-        if not len(values):
-            due = call(self.logic.next_due, now)
-            if not is_time(due):
-                raise InvalidInput("next_due", f"expected a time in seconds, got {shown(due)}; add to now")
-            self.next_poll = due if due > now else now + SOONEST_S
-        return list(values), dues
+        if not values:
+            self.next_poll = self._next_due(now)
+        return values, dues
+
+    def _next_due(self, now: float) -> float:
+        """Return when to ask a source again that had nothing."""
+        if self.guard is not None and self.guard.until > 0.0:
+            return self.guard.until
+        due = call(self.logic.next_due, now)  # type: ignore[union-attr]
+        if not is_time(due):
+            raise InvalidInput("next_due", f"expected a time in seconds, got {shown(due)}; add to now")
+        return due if due > now else now + SOONEST_S
 
     def _check_dues(self, count: int, dues: Sequence[float]) -> None:
         """Refuse times that do not fit the values that a source gave."""
-        if len(dues) != count:
-            raise InvalidInput("poll", f"expected a due for each of {count} values, got {len(dues)}")
         try:
-            fits = math.isfinite(sum(dues))
+            given, fits = len(dues), math.isfinite(sum(dues))
         except TypeError:
-            fits = False
+            given, fits = count, False
+        if given != count:
+            raise InvalidInput("poll", f"expected a due for each of {count} values, got {given}")
         if not fits:
             raise InvalidInput("poll", f"expected times in seconds as dues, got {shown(dues)}")
 
@@ -274,11 +281,11 @@ class Task:
             if done.until is not None:
                 heapq.heappush(self.context.timers, when)
             return done.made
-        return listed(call(self.logic.on_timer, when)) if isinstance(self.logic, Operator) else []
+        return listed(self.logic.on_timer, when) if isinstance(self.logic, Operator) else []
 
     def finish(self) -> list[Any]:
         """Return the last tuples of an operator."""
-        return listed(call(self.logic.finish)) if isinstance(self.logic, Operator) else []
+        return listed(self.logic.finish) if isinstance(self.logic, Operator) else []
 
     def close(self) -> None:
         """Close the logic; timers that are not due yet never will be."""
@@ -297,23 +304,36 @@ class Task:
         """Put tuples into the out-queues."""
         self.given += len(values)
         if self.outputs:
-            self._check_outputs(values)
+            values, sampled = self._with_outputs(values, sampled)
         for queue in self.queues:
             if queue.output is None:
                 queue.put(values, sampled)
             else:
                 queue.put(*_selected(values, sampled, queue.output))
 
-    def _check_outputs(self, values: list[Any]) -> None:
-        """Refuse tuples that do not name one of the outputs."""
-        path, known = f"{self.component.name}.outputs", self.outputs
-        for pair in values:
-            try:
-                name, _ = pair
-            except (TypeError, ValueError):
-                raise InvalidInput(path, f"expected pairs (output, value), got {shown(pair)}") from None
-            if name not in known:
-                raise InvalidInput(path, f"there is no output {name!r}, got {shown(pair)}; there are {choices(known)}")
+    def _with_outputs(self, values: list[Any], sampled: Sequence[Sampled]) -> tuple[list[Any], Sequence[Sampled]]:
+        """Return the tuples that name one of the outputs; the error policy decides on the others."""
+        problems = [self._output_problem(pair) for pair in values]
+        if not any(problems):
+            return values, sampled
+        for pair, problem in zip(values, problems, strict=True):
+            if problem:
+                error = InvalidInput(f"{self.component.name}.outputs", problem)
+                if self.guard is None:
+                    raise error
+                self.guard.give_up("outputs", pair, error)
+        places = {place: new for new, place in enumerate(n for n, problem in enumerate(problems) if not problem)}
+        kept = [one._replace(place=places[one.place]) for one in sampled if one.place in places]
+        return [values[place] for place in places], kept
+
+    def _output_problem(self, pair: Any) -> str:
+        try:
+            name, _ = pair
+        except (TypeError, ValueError):
+            return f"expected pairs (output, value), got {shown(pair)}"
+        if name in self.outputs:
+            return ""
+        return f"there is no output {name!r}, got {shown(pair)}; there are {choices(self.outputs)}"
 
     def put_marker(self, marker: MarkerOf) -> None:
         """Put a marker into every out-queue."""
@@ -362,6 +382,12 @@ class Task:
             channel.expected, channel.consumed, channel.ended = state.expected, state.consumed, state.ended
             channel.progress = dict(state.progress)
         self.open_channels = sum(not channel.ended for channel in self.inputs.values())
+
+
+def _publishable(pair: tuple[str, str]) -> tuple[int, Pending]:
+    """Return the name of a file and the one it is to get, which no checkpoint has yet."""
+    name, final = pair
+    return 0, (str(name), str(final))
 
 
 def _selected(values: list[Any], sampled: Sequence[Sampled], output: str) -> tuple[list[Any], list[Sampled]]:

@@ -209,7 +209,7 @@ def split(flow: Dataflow, folder: Path | str, path: str) -> Dataflow:
     """Return a dataflow as one of its paths: its sources are shared with the other paths by logs in a folder."""
     parts = dict(flow.parts)
     for name, part in flow.parts.items():
-        if isinstance(part.logic(), Source):
+        if isinstance(part.make(), Source):
             make = cast(Callable[[], Source[Any]], part.logic)
             logic = partial(Split, make, Path(folder) / f"{name}.jsonl", path)
             logic()  # refuses a source that cannot be split
