@@ -10,6 +10,7 @@ import pytest
 
 from penstock.model.files import load_plan
 from penstock.model.tuples import TuplePolicies
+from penstock.policies import registry
 from tests.conftest import Ran
 
 Penstock = Callable[..., Ran]
@@ -302,6 +303,19 @@ def test_policies_lists_every_policy_and_one_with_its_parameters(penstock: Penst
     one = penstock("policies", "local-search")
     assert "seconds=" in one.out
     assert "round-robin" in penstock("policies").out
+
+
+@pytest.mark.parametrize(("cluster", "fine"), [("hetero-small", True), ("nowhere", False)])
+def test_doctor_compiles_by_planning(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch, cluster: str, fine: bool
+) -> None:
+    others = [name for name in registry.names(registry.PolicyKind.PLACEMENT) if name != "round-robin"]
+    monkeypatch.setattr("penstock.cli.doctor.WITHOUT_LOOPS", others)
+    monkeypatch.setattr("penstock.cli.doctor.COMPILED_FOR", [("word-count", cluster)])
+    findings = json.loads(penstock("doctor", "--compile", "--json").out)["findings"]
+    found = next(one for one in findings if one["what"] == "loops")
+    assert found["fine"] is fine
+    assert fine or found["remedy"] == "run penstock plan word-count nowhere to see why"
 
 
 def test_doctor_says_what_is_there_and_what_is_missing(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:

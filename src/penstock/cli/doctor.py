@@ -11,6 +11,9 @@ from penstock.cli.inputs import JsonOption
 
 OLDEST_PYTHON = (3, 11)
 LEAST_MEMORY_GB = 4.0
+COMPILED_FOR = (("word-count", "hetero-small"), ("face-detection", "field-and-cloud"))
+"""An application and a cluster per kind of network: a full mesh, and links with routes."""
+WITHOUT_LOOPS = ("optimal",)  # it takes its time and uses what the others compile
 
 
 class Finding(NamedTuple):
@@ -25,12 +28,18 @@ class Finding(NamedTuple):
 @app.command(epilog="Example: penstock doctor --start")
 def doctor(
     start: Annotated[bool, typer.Option("--start", help="Also start an embedded Spark session and run a job.")] = False,
+    compile_loops: Annotated[
+        bool,
+        typer.Option("--compile", help="Also compile the inner loops of planning, so that the first plan is fast."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check Python, Java, Spark, cores and memory, and say what is missing."""
+    """Check Python, Java, Spark, cores and memory, and report what is missing."""
     from penstock.cli.output import console, print_json
 
     findings = [_python(), _java(), _spark(), _cores(), _memory()]
+    if compile_loops:
+        findings.append(_compiled())
     if start and all(finding.fine for finding in findings):
         findings.append(_session())
     missing = [finding for finding in findings if not finding.fine]
@@ -83,6 +92,23 @@ def _memory() -> Finding:
     fine = total >= LEAST_MEMORY_GB
     remedy = "" if fine else f"embedded Spark wants {LEAST_MEMORY_GB:g} GB"
     return Finding("memory", f"{total:.1f} GB", fine, remedy)
+
+
+def _compiled() -> Finding:
+    """Run a plan per kind of network, each in its own process: what it compiles stays in the cache on disk."""
+    from subprocess import DEVNULL, Popen
+    from time import perf_counter
+
+    from penstock.policies.registry import PolicyKind, names
+
+    started = perf_counter()
+    policies = [f"--policy={name}" for name in names(PolicyKind.PLACEMENT) if name not in WITHOUT_LOOPS]
+    command = [sys.executable, "-c", "from penstock.cli import main; main()", "plan"]
+    plans = [Popen([*command, *case, *policies, "--json"], stdout=DEVNULL, stderr=DEVNULL) for case in COMPILED_FOR]  # noqa: S603  our own words
+    failed = [" ".join(case) for case, plan in zip(COMPILED_FOR, plans, strict=True) if plan.wait() != 0]
+    if failed:
+        return Finding("loops", "not compiled", False, f"run penstock plan {failed[0]} to see why")
+    return Finding("loops", f"compiled or found in the cache in {perf_counter() - started:.0f} s", True)
 
 
 def _session() -> Finding:
