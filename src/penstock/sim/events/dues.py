@@ -4,7 +4,7 @@ A block is drawn from a generator of its own, so that arrivals depend on the see
 a time; equal seeds give equal arrivals to every placement.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from zlib import crc32
 
 import msgspec
@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.model.errors import InvalidInput
 from penstock.model.instance import Instance
+from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Bools, Floats
 from penstock.sim.events.state import Dues
 from penstock.workloads.arrivals import ArrivalProcess, Counts
@@ -128,3 +129,37 @@ class Sources:
             return np.ones(len(task), dtype=np.bool_)
         share = self._follow * seconds / np.bincount(task)[task]
         return np.asarray(self._rng.random(len(task)) < share)
+
+
+class Saturation:
+    """Source tuples without end, of which every source task takes its share: none is further ahead than the others.
+
+    What falls due follows the task that lags most, so that this one always has tuples waiting and the others no more
+    than it has taken.
+    """
+
+    def __init__(self, share: Floats, ahead: float, taken: Callable[[], Longs]) -> None:
+        """Begin with `ahead` tuples; `share` is each task's part in them, `taken` what each task has taken up. [T]"""
+        self._share, self._ahead, self._taken = share, ahead, taken
+        self._mine = np.flatnonzero(share > 0)
+        self._released = 0.0
+
+    @property
+    def held_up(self) -> bool:
+        """Whether the task that lags most is kept from taking what has fallen due."""
+        return self._released - self._reached() >= self._ahead / 2
+
+    def _reached(self) -> float:
+        return float((self._taken()[self._mine] / self._share[self._mine]).min())
+
+    def take(self, start: float, until: float) -> Dues:
+        """Return what falls due from the end of the last call up to a time, spread evenly over it."""
+        if not self.held_up:  # it can do with more
+            self._ahead *= 2
+        share = self._share[self._mine]
+        before, self._released = self._released, max(self._released, self._reached() + self._ahead)
+        counts = (np.floor(self._released * share) - np.floor(before * share)).astype(np.int64)
+        times = np.concatenate([start + (until - start) * (np.arange(n) + 0.5) / n for n in counts.tolist()])
+        task = np.repeat(self._mine, counts).astype(np.int32)
+        order = np.argsort(times, kind="stable")
+        return Dues(times[order], task[order], np.zeros(len(times), dtype=np.int32))

@@ -13,7 +13,7 @@ from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats, task_names
 from penstock.sim.events import loop
 from penstock.sim.events.chains import make_chains
-from penstock.sim.events.dues import Sources
+from penstock.sim.events.dues import Saturation, Sources
 from penstock.sim.events.failures import bring_back, change_clock, take_down
 from penstock.sim.events.ground import Ground, Ways, build_ground, first_turns
 from penstock.sim.events.records import INTERVAL_S, Recorder
@@ -97,7 +97,7 @@ class TwinRun:
         self._rng = np.random.default_rng([seed, 0])
         turns = first_turns(setup.instance, setup.system, self._ground)
         self._state = empty_state(setup.system, self._ground, turns, self._rng)
-        self._sources = Sources(setup.instance, setup.processes, seed, records)
+        self._sources: Sources | Saturation = Sources(setup.instance, setup.processes, seed, records)
         self._rate = sum(process.rate or 0.0 for process in setup.processes.values())
         self._recorder = Recorder(setup.instance, setup.system, name) if records else None
         self._down: set[int] = set()
@@ -159,6 +159,12 @@ class TwinRun:
             bring_back(self._system, self._state, task, until)
         elif far:
             self._state.task[task, UNTIL] = max(until, float(self._state.task[task, UNTIL]))
+
+    def saturate(self, tuples: float) -> Saturation:
+        """Let source tuples come without end from now on, about so many ahead of what the sources take."""
+        share = np.where(self._instance.tasks.source, self._instance.tasks.gain, 0.0)
+        self._sources = supply = Saturation(share, tuples, lambda: self._state.tasks[:, STARTED])
+        return supply
 
     def scale(self, factor: float) -> None:
         """Let so many times as many source tuples come from now on as at the start."""

@@ -21,8 +21,7 @@ from penstock.workloads.arrivals import ArrivalProcess, Poisson
 OVERLOAD = 2.0  # of the rate at which an even split would use something up
 STEADY = 0.01  # relative; throughputs of spans no further apart are taken for equal
 SPAN_TUPLES = 5_000  # source tuples that a span of `maximum_tps` sees
-SPANS = 60
-LAST_SPANS = 6
+SPANS = 10
 
 
 class Twin:
@@ -78,15 +77,16 @@ class Twin:
         even = self._even_tps(slots, seed, routes)
         if not np.isfinite(even):
             return float("inf")
-        run = self.start(slots, rates=self._shared(OVERLOAD * even), seed=seed, routes=routes)
+        run = self.start(slots, rates=self._shared(even), seed=seed, routes=routes)
+        supply = run.saturate(OVERLOAD * SPAN_TUPLES)
         length, before = SPAN_TUPLES / even, 0.0
         for _ in range(SPANS):
             span = run.advance(length)
             settled = abs(span.throughput_tps - before) <= STEADY * before
-            if settled and abs(span.emitted - span.completed) <= 2 * STEADY * max(1, span.completed):
+            if settled and supply.held_up and abs(span.emitted - span.completed) <= STEADY * span.completed:
                 break
-            before = span.throughput_tps
-        return run.advance(LAST_SPANS * length).throughput_tps  # credits come in lumps: a longer look evens them out
+            length, before = 2 * length, span.throughput_tps
+        return span.throughput_tps
 
     def _even_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
         """Return the rate at which something is used up when streams split evenly."""
