@@ -52,7 +52,7 @@ def case_of(name: str, load: float) -> Case:
     wanted, machines = application(name), cluster("li-10")
     slots = np.random.default_rng(0).permutation(machines.slot_count)[: wanted.task_count].tolist()
     evaluator = Evaluator(wanted, machines)
-    rate = load * evaluator.evaluate(Placement(tuple(slots))).rate_tps
+    rate = load * evaluator.evaluate(Placement(tuple(slots))).throughput_tps
     sources = [source.name for source in wanted.sources]
     hops = float(evaluator.tasks.gain[~evaluator.tasks.source].sum()) * rate
     return Case(wanted, machines, slots, dict.fromkeys(sources, rate / len(sources)), hops)

@@ -32,8 +32,8 @@ def view_of(tasks: int, machines: int) -> PlacementView:
     components = max(tasks // 100, 10)
     topology = layered(components=components, parallelism=tasks // components, memory_mb=0.1, seed=1)
     machine_park = cluster(f"hetero:machines={machines},seed=1")
-    scorer = Evaluator(topology, machine_park).scorer(Objective.RATE)
-    view = PlacementView(topology, machine_park, "rate", scorer)
+    scorer = Evaluator(topology, machine_park).scorer(Objective.THROUGHPUT)
+    view = PlacementView(topology, machine_park, "throughput", scorer)
     view.tasks, view.slots, view.pins, view.work  # noqa: B018  made once for all policies, not by the first
     scorer(np.zeros((1, tasks), dtype=np.int32))
     return view

@@ -45,7 +45,7 @@ def view_of(machines: int, tasks: int) -> PlacementView:
     """Return the case of a size."""
     network = jellyfish(switches=machines, degree=4, servers=machines, capacities=BALANCED, seed=1)
     application = layered(components=tasks, depth=min(5, tasks), parallelism=1, memory_mb=1.0, seed=1)
-    view = PlacementView(_pinned(application, machines), network, "rate")
+    view = PlacementView(_pinned(application, machines), network, "throughput")
     view.tasks, view.slots, view.links, view.pins, view.work  # noqa: B018  made once, not by the first policy
     return view
 
@@ -104,7 +104,7 @@ def differing(rates: list[float], expected: float) -> str:
 
 def rate(view: PlacementView, placement: Placement) -> float:
     """Return the bottleneck rate."""
-    return Evaluator(view.topology, view.cluster).evaluate(placement).rate_tps
+    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 def growth(seconds: dict[tuple[int, int], float]) -> tuple[float, float]:

@@ -19,7 +19,7 @@ PLAN = Plan(
     application_digest="a1",
     cluster_digest="c1",
     policy="p",
-    objective="rate",
+    objective="throughput",
     tasks={
         "in": ("m0/0",),
         "split": tuple(PLACEMENT[f"split[{number}]"] for number in range(4)),

@@ -112,7 +112,11 @@ def test_run_refuses_models_of_another_application_where_it_is_resumed(
     ("policy", "objective", "told"),
     [
         ("predictive", None, "predictive has no latency models and decides by the estimate of network delay"),
-        ("predictive-search", "rate", "predictive-search has no latency models and decides by the estimate of rate"),
+        (
+            "predictive-search",
+            "traffic",
+            "predictive-search has no latency models and decides by the estimate of traffic",
+        ),
         ("local-search", None, ""),
     ],
 )

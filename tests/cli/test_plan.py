@@ -84,7 +84,7 @@ def test_placements_that_do_not_carry_the_offered_load_are_named_and_not_the_bes
     assert "cannot sustain the offered 15.0/s: cloud-only" in ran.out
     answer = json.loads(penstock("plan", app, two, *policies, "--objective", "traffic", "--json").out)
     assert answer["best"] == "round-robin"
-    assert next(d for d in answer["decisions"] if d["policy"].startswith("local"))["rate_tps"] >= 15
+    assert next(d for d in answer["decisions"] if d["policy"].startswith("local"))["throughput_tps"] >= 15
 
 
 def test_refuses_to_write_over_what_it_plans_for(penstock: Penstock, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_narrow_terminal_keeps_the_names_of_the_policies(policy: str) -> None:
 def test_explain_names_the_bottleneck_and_a_relief(penstock: Penstock) -> None:
     ran = penstock("plan", "word-count", "hetero-small", "--policy", "round-robin", "--explain")
     assert ran.code == 0
-    assert "limits the rate to" in ran.out
+    assert "limits the throughput to" in ran.out
     assert "relief:" in ran.out
 
 

@@ -24,7 +24,9 @@ Run = Callable[..., Ran]
 def plan() -> Plan:
     app, machines = application("word-count"), cluster("li-10")
     slots = tuple(task % machines.slot_count for task in range(app.task_count))
-    return to_plan(app, machines, Placement(slots), policy="by-hand", objective="rate", expected={"rate_tps": 12.5})
+    return to_plan(
+        app, machines, Placement(slots), policy="by-hand", objective="throughput", expected={"rate_tps": 12.5}
+    )
 
 
 def test_draws_a_built_in_application(penstock: Run) -> None:

@@ -34,7 +34,7 @@ def machines(*speeds: float, slots: int = 2) -> Cluster:
 
 def rate(application: Application, cluster: Cluster, placement: list[str]) -> float:
     slots = tuple(cluster.slot_names.index(slot) for slot in placement)
-    return Planner(application, cluster).evaluator.evaluate(Placement(slots)).rate_tps
+    return Planner(application, cluster).evaluator.evaluate(Placement(slots)).throughput_tps
 
 
 def dealt(application: Application, slots: tuple[str, ...]) -> list[str]:
@@ -55,7 +55,7 @@ def test_moves_only_the_tasks_whose_slot_is_gone(objective: Objective) -> None:
 
 def test_puts_lost_tasks_where_the_rate_is_best() -> None:
     application, cluster = an_application(1, 2, 1), machines(1.0, 4.0, 1.0, slots=1)
-    found = completion(application, cluster, Objective.RATE)(["m0/0", "m0/0", "m2/0", "m2/0"], ["m0/0", "m1/0"])
+    found = completion(application, cluster, Objective.THROUGHPUT)(["m0/0", "m0/0", "m2/0", "m2/0"], ["m0/0", "m1/0"])
     assert found == ["m0/0", "m0/0", "m1/0", "m1/0"]
 
 
@@ -79,7 +79,7 @@ def test_answers_on_a_network_that_is_cut() -> None:
         links=(Link(source="m0", target="m1", bandwidth_mbps=10.0),),
     )
     application = an_application(1, 2, 1)
-    for objective in (Objective.RATE, Objective.DELAY):
+    for objective in (Objective.THROUGHPUT, Objective.DELAY):
         found = completion(application, cluster, objective)(["m0/0", "m1/0", "m1/0", "m0/0"], ["m0/0", "m2/0"])
         assert found[0] == found[3] == "m0/0"
         assert set(found) == {"m0/0"}  # no way leads to the other
@@ -98,7 +98,7 @@ def test_takes_the_policy_that_it_is_given() -> None:
     wanted = dealt(application, cluster.slot_names)
     left = list(cluster.slot_names[2:])
     short, long = (
-        list(completion(application, cluster, Objective.RATE, Repair(rows))(wanted, left)) for rows in (1, 4096)
+        list(completion(application, cluster, Objective.THROUGHPUT, Repair(rows))(wanted, left)) for rows in (1, 4096)
     )
     assert rate(application, cluster, short) <= rate(application, cluster, long)
 
@@ -109,7 +109,7 @@ def test_refuses_to_place_on_nothing() -> None:
         completion(application, cluster)(["m0/0", "m0/0"], [])
 
 
-@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.RATE, Objective.BALANCED])
+@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.BALANCED])
 def test_moves_some_tasks_to_a_machine_that_was_added(objective: Objective) -> None:
     application, cluster = an_application(2, 8, 8, 2), machines(1.0, 1.0, 1.0)
     current = dealt(application, cluster.slot_names[:4])
@@ -139,4 +139,4 @@ def test_leaves_everything_where_it_is_when_no_machine_is_idle() -> None:
 
 def test_makes_no_more_moves_than_it_may() -> None:
     application, cluster = an_application(1, 8, 1), machines(1.0, 1.0)
-    assert len(additions(application, cluster, ["m0/0"] * 10, Objective.RATE, moves=2)) <= 2
+    assert len(additions(application, cluster, ["m0/0"] * 10, Objective.THROUGHPUT, moves=2)) <= 2

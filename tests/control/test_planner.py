@@ -35,7 +35,6 @@ def test_the_best_decision_is_the_best_by_the_objective(objective: Objective) ->
     assert best is not None
     measures = {
         Objective.THROUGHPUT: lambda e: e.throughput_tps,
-        Objective.RATE: lambda e: e.rate_tps,
         Objective.DELAY: lambda e: -e.delay_ms,
         Objective.TRAFFIC: lambda e: -e.traffic.machines,
     }
@@ -94,7 +93,7 @@ def test_advice_names_the_bottleneck_its_users_and_what_would_relieve_it() -> No
     assert sum(share for _, share in advice.users) == pytest.approx(1.0)
     move = next(relief for relief in advice.reliefs if relief.change == "moving work[1] to fast/0")
     moved = planner.evaluator.evaluate(Placement((0, 1, 1, 1)))
-    assert move.rate_tps == pytest.approx(moved.rate_tps)
+    assert move.rate_tps == pytest.approx(moved.throughput_tps)
 
 
 def test_advice_for_a_link_names_who_sends_over_it() -> None:

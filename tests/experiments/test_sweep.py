@@ -70,7 +70,7 @@ def test_ratios_are_to_the_baseline_on_the_same_instance(spark: SparkSession) ->
 
 
 def test_a_case_that_cannot_be_placed_says_why() -> None:
-    (work,) = cases([(application("word-count"), cluster("tata-3"), 0)], ["flink"], Objective.RATE, "planning")
+    (work,) = cases([(application("word-count"), cluster("tata-3"), 0)], ["flink"], Objective.THROUGHPUT, "planning")
     row = run_case(work)
     assert not row["placed"]
     assert row["constraint"] == "slots"

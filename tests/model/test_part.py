@@ -36,7 +36,7 @@ def line(*, directed: bool = False) -> Cluster:
 
 
 def planned(application: Application, cluster: Cluster, policy: str = "round-robin") -> Plan:
-    return plan_by(policy, application, cluster, Objective.RATE)
+    return plan_by(policy, application, cluster, Objective.THROUGHPUT)
 
 
 def test_keeps_machines_with_tasks_and_makes_switches_of_those_that_only_pass_on() -> None:
@@ -72,7 +72,7 @@ def test_a_plan_gives_the_same_on_the_part_as_on_the_whole(spec: str, policy: st
     assert (translated.tasks, translated.routes) == (plan.tasks, plan.routes)
     before = Evaluator(application, cluster).evaluate(to_placement(plan, application, cluster))
     after = Evaluator(application, smaller).evaluate(to_placement(translated, application, smaller))
-    assert after.rate_tps == pytest.approx(before.rate_tps, rel=1e-12)
+    assert after.throughput_tps == pytest.approx(before.throughput_tps, rel=1e-12)
     assert len(smaller.machines) <= len(cluster.machines)
 
 

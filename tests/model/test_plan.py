@@ -28,7 +28,9 @@ PLACEMENT = Placement((2, 0, 2), {Hop(0, 1, 0): (0,)})
 
 
 def planned(placement: Placement = PLACEMENT) -> Plan:
-    return to_plan(APPLICATION, CLUSTER, placement, policy="by-hand", objective="rate", expected={"rate_tps": 3.0})
+    return to_plan(
+        APPLICATION, CLUSTER, placement, policy="by-hand", objective="throughput", expected={"rate_tps": 3.0}
+    )
 
 
 def test_a_plan_says_in_names_what_the_placement_says_in_numbers() -> None:

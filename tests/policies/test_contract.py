@@ -38,7 +38,7 @@ def spec(name: str) -> str:
 
 def view_of(topology: Topology, cluster: Cluster) -> PlacementView:
     """A view with a goal, for the policies that search."""
-    return PlacementView(topology, cluster, "rate", Evaluator(topology, cluster).scorer(Objective.RATE))
+    return PlacementView(topology, cluster, "throughput", Evaluator(topology, cluster).scorer(Objective.THROUGHPUT))
 
 
 def placement(name: str, view: PlacementView, seed: int = 0) -> Placement:

@@ -107,7 +107,7 @@ def losses(objective: Objective, seeds: range, fewest: int = 2) -> list[Loss]:
     return [loss for loss in made if fewest <= loss.ways <= WAYS]
 
 
-@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.RATE, Objective.DELAY, Objective.TRAFFIC])
+@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.DELAY, Objective.TRAFFIC])
 def test_finds_the_best_of_all_ways_where_it_can_try_them(objective: Objective) -> None:
     cases = losses(objective, range(40))
     assert len(cases) >= 20
@@ -116,7 +116,7 @@ def test_finds_the_best_of_all_ways_where_it_can_try_them(objective: Objective) 
         assert loss.measure(placed) == pytest.approx(loss.best(), rel=1e-6, abs=1e-3)
 
 
-@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.RATE, Objective.DELAY, Objective.TRAFFIC])
+@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.DELAY, Objective.TRAFFIC])
 def test_comes_close_to_the_best_where_it_searches(objective: Objective) -> None:
     cases = losses(objective, range(40, 100), fewest=16)
     assert len(cases) >= 20
@@ -130,7 +130,7 @@ def test_comes_close_to_the_best_where_it_searches(objective: Objective) -> None
 
 
 def test_leaves_every_task_whose_slot_is_open_where_it_is() -> None:
-    for loss in losses(Objective.RATE, range(40)):
+    for loss in losses(Objective.THROUGHPUT, range(40)):
         placed = np.array(Repair(rows=100).complete(loss.view, loss.kept, loss.opened))
         stays = loss.kept >= 0
         assert (placed[stays] == loss.kept[stays]).all()
@@ -152,7 +152,7 @@ def test_spreads_tasks_that_cost_nothing() -> None:
 
 def test_keeps_a_pin_as_long_as_its_machine_is_there() -> None:
     application = as_application((1, 2, 1), cpu=1.0, pinned="m1")
-    view = a_view(application, equal_machines(3, slots=2, cores=2), Objective.RATE)
+    view = a_view(application, equal_machines(3, slots=2, cores=2), Objective.THROUGHPUT)
     kept = np.full(4, -1, dtype=np.int32)
     there = Repair().complete(view, kept, np.array([True, True, False, True, True, True]))
     assert there == [3, 3, 3, 3]
@@ -167,7 +167,9 @@ def test_keeps_to_machines_with_a_resource_as_long_as_there_is_one() -> None:
         name="gpu", components=(made.components[0], needy, made.components[2]), streams=made.streams
     )
     machines = cluster(Machine(name="a"), Machine(name="b", resources={"gpu": 1.0}), Machine(name="c"))
-    view = PlacementView(application, machines, "rate", Evaluator(application, machines).scorer(Objective.RATE))
+    view = PlacementView(
+        application, machines, "throughput", Evaluator(application, machines).scorer(Objective.THROUGHPUT)
+    )
     kept = np.array([0, -1, 2], dtype=np.int32)
     assert Repair().complete(view, kept, np.array([True, True, True])) == [0, 1, 2]
     assert Repair().complete(view, kept, np.array([True, False, True]))[1] in (0, 2)
@@ -176,7 +178,7 @@ def test_keeps_to_machines_with_a_resource_as_long_as_there_is_one() -> None:
 def test_goes_beyond_memory_by_as_little_as_it_can() -> None:
     application = as_application((1, 3, 1), cpu=1.0, memory_mb=100.0)
     machines = cluster(*(Machine(name=f"m{i}", memory_mb=mb) for i, mb in enumerate((150.0, 350.0, 1000.0))))
-    view = a_view(application, machines, Objective.RATE)
+    view = a_view(application, machines, Objective.THROUGHPUT)
     placed = Repair().complete(view, np.full(5, -1, dtype=np.int32), np.array([True, True, False]))
     assert np.bincount(placed).tolist() == [2, 3]  # 50 MB over; with one and four it would be, too
     placed = Repair().complete(view, np.full(5, -1, dtype=np.int32), np.array([True, True, True]))
@@ -186,13 +188,13 @@ def test_goes_beyond_memory_by_as_little_as_it_can() -> None:
 
 
 def test_refuses_when_no_slot_is_open() -> None:
-    view = a_view(as_application((1, 1)), equal_machines(2), Objective.RATE)
+    view = a_view(as_application((1, 1)), equal_machines(2), Objective.THROUGHPUT)
     with pytest.raises(ValueError, match="no slot is open"):
         Repair().complete(view, np.array([-1, 0], dtype=np.int32), np.array([False, False]))
 
 
 def test_extends_to_an_open_machine_with_as_few_moves_as_help() -> None:
-    view = a_view(as_application((1, 4, 1), cpu=1.0), equal_machines(3), Objective.RATE)
+    view = a_view(as_application((1, 4, 1), cpu=1.0), equal_machines(3), Objective.THROUGHPUT)
     placed = np.array([0, 0, 0, 1, 1, 1], dtype=np.int32)
     moves = Repair().extend(view, placed, np.array([False, False, True]), most=6)
     assert view.evaluate is not None
@@ -206,10 +208,10 @@ def test_extends_to_an_open_machine_with_as_few_moves_as_help() -> None:
 
 
 def test_extends_by_no_more_moves_than_allowed_and_never_moves_what_is_pinned() -> None:
-    view = a_view(as_application((1, 6, 1), cpu=1.0), equal_machines(2), Objective.RATE)
+    view = a_view(as_application((1, 6, 1), cpu=1.0), equal_machines(2), Objective.THROUGHPUT)
     placed, opened = np.zeros(8, dtype=np.int32), np.array([False, True])
     assert len(Repair().extend(view, placed, opened, most=2)) == 2
-    pinned = a_view(as_application((1, 6, 1), cpu=1.0, pinned="m0"), equal_machines(2), Objective.RATE)
+    pinned = a_view(as_application((1, 6, 1), cpu=1.0, pinned="m0"), equal_machines(2), Objective.THROUGHPUT)
     assert Repair().extend(pinned, placed, opened, most=8) == []
 
 

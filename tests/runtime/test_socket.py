@@ -35,7 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def plan(**tasks: tuple[str, ...]) -> Plan:
     return Plan(
-        application="fake", cluster="trio", application_digest="", cluster_digest="", policy="p", objective="rate",
+        application="fake", cluster="trio", application_digest="", cluster_digest="", policy="p",
+        objective="throughput",
         tasks={"in": ("m0/0",), "split": ("m0/0", "m1/0", "m0/1", "m1/1"), "out": ("m1/0",), **tasks},
     )  # fmt: skip
 

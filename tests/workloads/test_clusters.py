@@ -99,7 +99,7 @@ def best_and_cloud_rate(field_mbps: float) -> tuple[float, float]:
     testbed = cluster(f"field-and-cloud:field_mbps={field_mbps}")
     places = range(len(testbed.machines))
     placements = [(0, *middle, 0) for middle in product(places, repeat=4)]
-    rates = Evaluator(faces, testbed).scorer(Objective.RATE)(np.array(placements, dtype=np.int32))
+    rates = Evaluator(faces, testbed).scorer(Objective.THROUGHPUT)(np.array(placements, dtype=np.int32))
     return float(rates.max()), float(rates[placements.index((0, *[places[-1]] * 4, 0))])
 
 

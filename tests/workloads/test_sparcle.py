@@ -87,8 +87,8 @@ def test_unknown_shapes_and_graphs_are_named_with_the_choices() -> None:
 def test_given_instances_have_the_given_optimum() -> None:
     assert len(references()) == 100
     for answer in references()[::25]:
-        planner = Planner(*answer.setting, Objective.RATE)
+        planner = Planner(*answer.setting, Objective.THROUGHPUT)
         evaluation = planner.decide("optimal").evaluation
         assert evaluation is not None
-        assert evaluation.rate_tps == pytest.approx(answer.optimum, rel=1e-6)
+        assert evaluation.throughput_tps == pytest.approx(answer.optimum, rel=1e-6)
         assert answer.rate <= answer.optimum * (1 + 1e-9)

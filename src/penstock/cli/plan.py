@@ -56,7 +56,7 @@ def plan(
         ),
     ] = None,
     objective: Annotated[
-        str, typer.Option(help="throughput, rate, delay, traffic or balanced.", autocompletion=objective_names)
+        str, typer.Option(help="throughput, delay, traffic or balanced.", autocompletion=objective_names)
     ] = "throughput",
     model: Annotated[
         Path | None,
@@ -213,13 +213,12 @@ def _table(
 
     time = "delay" if planner.latency is None else "latency"
     taken = ("energy\nJ/tuple",) if power is not None else ()
-    heads = ("policy", "throughput\n/s", "rate\n/s", f"{time}\nms", "traffic\n/tuple", *taken, "machines", "memory")
+    heads = ("policy", "throughput\n/s", f"{time}\nms", "traffic\n/tuple", *taken, "machines", "memory")
     rows = table(*heads, "decided\nin")
     energies = [energy_of(planner, decision, power) for decision in decisions]
     placed = [d.evaluation for d in decisions if d.evaluation is not None]
     tops = {
         "throughput": max((e.throughput_tps for e in placed), default=0.0),
-        "rate": max((e.rate_tps for e in placed), default=0.0),
         time: min((_time_ms(planner, d) for d in decisions if d.placed), default=0.0),
         "traffic": min((e.traffic.machines for e in placed), default=0.0),
         "energy": min((found.joules for found in energies if found is not None), default=0.0),
@@ -233,12 +232,11 @@ def _table(
         e = decision.evaluation
         if e is None:
             memory = "[red]no[/]" if getattr(decision.result, "constraint", "") == "memory" else "-"
-            rows.add_row(name, *["-"] * (5 + len(taken)), memory, duration(decision.seconds))
+            rows.add_row(name, *["-"] * (4 + len(taken)), memory, duration(decision.seconds))
             continue
         rows.add_row(
             name,
             cell("throughput", e.throughput_tps, number(e.throughput_tps)),
-            cell("rate", e.rate_tps, number(e.rate_tps)),
             cell(time, _time_ms(planner, decision), number(_time_ms(planner, decision))),
             cell("traffic", e.traffic.machines, size(e.traffic.machines)),
             *([] if found is None else [cell("energy", found.joules, number(found.joules))]),
@@ -267,7 +265,7 @@ def _print_advice(planner: "Planner", best: "Decision") -> None:
         return
     limit = advice.bottleneck
     console.print(
-        f"\n[bold]{best.policy}[/]: {limit.kind} [bold]{limit.name}[/] limits the rate "
+        f"\n[bold]{best.policy}[/]: {limit.kind} [bold]{limit.name}[/] limits the throughput "
         f"to {number(limit.rate_tps)} source tuples/s"
     )
     used = [f"{task} {share:.0%}" for task, share in advice.users[:6]]
@@ -298,7 +296,7 @@ def _utilisation(planner: "Planner", decision: "Decision") -> tuple[float, dict[
 
     if not isinstance(decision.result, Placement) or decision.evaluation is None:
         return 0.0, {}
-    rate = getattr(planner.topology, "offered_tps", None) or decision.evaluation.rate_tps
+    rate = getattr(planner.topology, "offered_tps", None) or decision.evaluation.throughput_tps
     if rate == float("inf"):
         return rate, {}
     shares = utilisation(planner.evaluator.tasks, planner.evaluator.slots, decision.result, rate)
@@ -370,7 +368,6 @@ def _record(planner: "Planner", decision: "Decision", power: "Power | None") -> 
         "placed": True,
         "seconds": decision.seconds,
         "throughput_tps": e.throughput_tps,
-        "rate_tps": e.rate_tps,
         "delay_ms": e.delay_ms,
         **latency_record(planner, decision),
         **energy_record(planner, decision, power),

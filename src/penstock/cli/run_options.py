@@ -32,7 +32,7 @@ PolicyOption = Annotated[
 ObjectiveOption = Annotated[
     str | None,
     typer.Option(
-        help="What a policy makes the most of: throughput (unless said), rate, delay, traffic or balanced.",
+        help="What a policy makes the most of: throughput (default), delay, traffic or balanced.",
         autocompletion=objective_names,
     ),
 ]

@@ -37,8 +37,7 @@ EXAMPLES = """Examples:
 
   penstock sweep --tata ../shared/data/tata --objective balanced --policy all --policy local-search:seconds=0.1
 """
-MEASURES = {"throughput": "throughput_tps", "rate": "rate_tps", "delay": "delay_ms", "traffic": "traffic_bytes"}
-WIDE = 100  # columns of a terminal with room for everything
+MEASURES = {"throughput": "throughput_tps", "delay": "delay_ms", "traffic": "traffic_bytes"}
 CLUSTERS = [f"hetero:machines={machines},seed={{seed}}" for machines in (4, 8, 16)]
 
 
@@ -62,7 +61,7 @@ def sweep(
         ),
     ] = None,
     objective: Annotated[
-        str, typer.Option(help="throughput, rate, delay, traffic or balanced.", autocompletion=objective_names)
+        str, typer.Option(help="throughput, delay, traffic or balanced.", autocompletion=objective_names)
     ] = "throughput",
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …", min=1)] = 5,
     baseline: Annotated[
@@ -173,15 +172,14 @@ def _print(summed: "pd.DataFrame", baseline: str, title: str, objective: str) ->
 
     console.print(f"[bold]{title}, mean ± standard deviation relative to {baseline}[/]\n")
     scored = objective == "balanced"
-    measures = {name: column for name, column in MEASURES.items() if name != "rate" or console.width >= WIDE}
-    rows = table("policy", *measures, *(["reward"] if scored else []), "decided in")
+    rows = table("policy", *MEASURES, *(["reward"] if scored else []), "decided in")
     judged = summed["score"] if scored else summed[f"{MEASURES[objective]}_ratio"]
     best = judged.idxmin() if objective in ("delay", "traffic") else judged.idxmax()
     for position, row in summed.iterrows():
         top = position == best
         rows.add_row(
             policy_cell(row["policy"], top),
-            *(_spread(row, measure) for measure in measures.values()),
+            *(_spread(row, measure) for measure in MEASURES.values()),
             *([f"{row['score']:+.3f} ±{row['score_sd']:.3f}"] if scored else []),
             duration(row["seconds"]) if row["seconds"] == row["seconds"] else "-",
         )

@@ -10,7 +10,7 @@ from penstock.control.planner import Decision, Planner
 from penstock.estimate.bottleneck import Element
 from penstock.estimate.evaluator import Objective
 from penstock.model.placement import Placement
-from penstock.model.taskgraph import sum_by, task_names
+from penstock.model.taskgraph import place_edges, sum_by, task_names
 
 MOST_TRIALS = 4096
 MOST_WORK = 4_000_000  # trials × tasks
@@ -34,7 +34,7 @@ class Advice:
 
 
 def advise(planner: Planner, decision: Decision) -> Advice | None:
-    """Say what limits the rate of a decision and what would relieve it; None where nothing is a limit."""
+    """Return what limits the throughput of a decision and what would relieve it; None if nothing is a limit."""
     if not isinstance(decision.result, Placement) or decision.evaluation is None:
         return None
     limit = decision.evaluation.bottleneck
@@ -57,8 +57,9 @@ def advise(planner: Planner, decision: Decision) -> Advice | None:
 
 def _users(planner: Planner, placement: Placement, limit: Element) -> list[tuple[int, float]]:
     """Return the tasks that load an element, with what each loads it, the largest first."""
-    slots, tasks = planner.evaluator.slots, planner.evaluator.tasks
+    slots = planner.evaluator.slots
     placed = np.asarray(placement.slots)
+    tasks = planner.evaluator.tasks.placed(slots.process[placed])
     cluster = planner.cluster
     if limit.kind == "slot":
         on_it, load = placed == cluster.slot_names.index(limit.name), tasks.cpu * tasks.gain
@@ -75,8 +76,10 @@ def _users(planner: Planner, placement: Placement, limit: Element) -> list[tuple
 
 def _exchanging(planner: Planner, placement: Placement, limit: Element) -> list[tuple[int, float]]:
     """Return the tasks whose tuples cross a link or a network card: the senders, at an incoming card the receivers."""
-    edges, tasks = planner.evaluator.edges, planner.evaluator.tasks
-    machine = planner.evaluator.slots.machine[np.asarray(placement.slots)]
+    slots, placed = planner.evaluator.slots, np.asarray(placement.slots)
+    machine, process = slots.machine[placed], slots.process[placed]
+    tasks = planner.evaluator.tasks.placed(process)
+    edges = place_edges(tasks, planner.evaluator.edges, process)
     here, there = machine[edges.source], machine[edges.target]
     ends = edges.source
     if limit.kind == "link":
@@ -119,9 +122,9 @@ def _move(planner: Planner, placement: Placement, users: list[tuple[int, float]]
     rows: NDArray[np.int32] = np.repeat(now[None, :], len(trials), axis=0)
     for row, (task, slot) in enumerate(trials):
         rows[row, task] = slot
-    scores = planner.evaluator.scorer(Objective.RATE)(rows)
+    scores = planner.evaluator.scorer(Objective.THROUGHPUT)(rows)
     best = int(np.argmax(scores))
-    if not scores[best] > planner.evaluator.scorer(Objective.RATE)(now[None, :])[0] * (1 + 1e-9):
+    if not scores[best] > planner.evaluator.scorer(Objective.THROUGHPUT)(now[None, :])[0] * (1 + 1e-9):
         return []
     task, slot = trials[best]
     name = task_names(planner.topology)[task]

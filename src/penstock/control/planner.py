@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
-from penstock.estimate.flow import PLANNING, FlowEstimate, FlowModel
+from penstock.estimate.flow import FlowEstimate, FlowModel
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, Prediction
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError, member
@@ -56,7 +56,7 @@ class Planner:
     cluster: Cluster
     objective: Objective | str = Objective.THROUGHPUT  # a name is converted to its member
     seed: int = 0
-    model: FlowModel = PLANNING
+    model: FlowModel | None = None
     latency: LatencyModel | None = None
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class Planner:
         offered = self.topology.offered_tps if isinstance(self.topology, Application) else None
         if offered is None or decision.evaluation is None:
             return offered is None
-        return max(decision.evaluation.rate_tps, decision.evaluation.throughput_tps) >= offered * (1 - 1e-9)
+        return decision.evaluation.throughput_tps >= offered * (1 - 1e-9)
 
     def best(self, decisions: Sequence[Decision]) -> Decision | None:
         """Return the best placed decision: of those that sustain the offered load, if any does.
@@ -151,7 +151,6 @@ class Planner:
         evaluation = decision.evaluation
         expected = {
             "throughput_tps": evaluation.throughput_tps,
-            "rate_tps": evaluation.rate_tps,
             "delay_ms": evaluation.delay_ms,
             "traffic_bytes_per_tuple": evaluation.traffic.machines,
         }

@@ -16,7 +16,7 @@ from penstock.model.kernel import kernel
 from penstock.model.placement import Placement
 from penstock.model.routes import BITS, card_bits, hop_bits, widest_path
 from penstock.model.slotgraph import MEGABIT, Links, Slots
-from penstock.model.taskgraph import FORWARD, GLOBAL, Floats, Ints, Tasks, sum_by
+from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints, Tasks, sum_by
 
 
 class Element(NamedTuple):
@@ -41,6 +41,7 @@ def elements(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement)
     """List every element that a placement uses, the most limiting first."""
     placed = np.asarray(placement.slots, dtype=np.int32)
     machine = slots.machine[placed]
+    tasks = tasks.placed(slots.process[placed])
     work = tasks.cpu * tasks.gain
     names = [m.name for m in cluster.machines]
     shared = np.diff(slots.first)[slots.machine] > 1  # the only slot of a machine is not told apart from it
@@ -58,7 +59,8 @@ def elements(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement)
 
 def utilisation(tasks: Tasks, slots: Slots, placement: Placement, rate_tps: float) -> Floats:
     """Return the share of every machine's cpu that is busy at a rate of source tuples: [M]."""
-    machine = slots.machine[np.asarray(placement.slots, dtype=np.int32)]
+    placed = np.asarray(placement.slots, dtype=np.int32)
+    machine, tasks = slots.machine[placed], tasks.placed(slots.process[placed])
     return sum_by(machine, tasks.cpu * tasks.gain * rate_tps, slots.machines) / slots.machine_cpu
 
 
@@ -85,48 +87,64 @@ def _network(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement)
 
 
 class RateNet(NamedTuple):
-    """What the rate kernel reads; T tasks, C components, F flows, S slots, M machines, R resources."""
+    """What the kernels read; T tasks, C components, F flows, S slots, P processes, M machines, R resources."""
 
-    work: Floats  # [T] core-seconds a source tuple
-    needs: Floats  # [T, R] a source tuple
-    gain: Floats  # [T] tuples processed a source tuple
+    cpu: Floats  # [T] core-seconds a tuple
+    needs: Floats  # [T, R] a tuple
+    gain: Floats  # [T] tuples processed a source tuple, when local streams spread evenly too
+    source: Bools  # [T]
+    sink: Bools  # [C]
     first: Ints  # [C + 1] first task of each component
     flow_source: Ints  # [F] sending component, flows in the order in which they are routed
     flow_target: Ints  # [F] receiving component
+    order: Ints  # [F] flows by sending component, upstream before downstream
     heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
+    local: Bools  # [F] whether senders prefer receivers in their own process
     share: Floats  # [F] tuples to each receiver a tuple processed
     bits: Floats  # [F] a tuple
     slot_cpu: Floats  # [S]
     slot_machine: Ints  # [S]
+    slot_process: Ints  # [S]
+    slot_host: Ints  # [S]
     machine_cpu: Floats  # [M]
     machine_network: Floats  # [2, M] bits a second that it sends and receives
     capacity: Floats  # [M, R]
+    delay_ms: Floats  # [4] same slot, same process, same host, other host
     links: Links
     routed: bool
     carded: bool  # whether any network card may limit
+    processes: int  # P
 
 
 def rate_net(tasks: Tasks, slots: Slots, links: Links, routed: bool) -> RateNet:
-    """Gather what the rate kernel reads."""
+    """Gather what the kernels read."""
     flows = sorted(tasks.flows, key=lambda flow: flow.stream)
     return RateNet(
-        work=tasks.cpu * tasks.gain,
-        needs=tasks.needs * tasks.gain[:, None],
+        cpu=tasks.cpu,
+        needs=tasks.needs,
         gain=tasks.gain,
+        source=tasks.source,
+        sink=tasks.sink[tasks.first[:-1]],
         first=tasks.first,
         flow_source=np.array([flow.source for flow in flows], dtype=np.int32),
         flow_target=np.array([flow.target for flow in flows], dtype=np.int32),
+        order=np.array(sorted(range(len(flows)), key=lambda number: flows[number].source), dtype=np.int32),
         heard=np.array([flow.heard for flow in flows], dtype=np.int32),
-        share=np.array([flow.share for flow in flows]),
-        bits=np.array([flow.tuple_bytes for flow in flows]) * BITS,
+        local=np.array([flow.local for flow in flows], dtype=np.bool_),
+        share=np.array([flow.share for flow in flows], dtype=np.float64),
+        bits=np.array([flow.tuple_bytes for flow in flows], dtype=np.float64) * BITS,
         slot_cpu=slots.cpu,
         slot_machine=slots.machine,
+        slot_process=slots.process,
+        slot_host=slots.host,
         machine_cpu=slots.machine_cpu,
         machine_network=slots.machine_network,
         capacity=slots.capacity,
+        delay_ms=slots.delay_ms,
         links=links,
         routed=routed,
         carded=bool(np.isfinite(slots.machine_network).any()) and not routed,
+        processes=int(slots.process[-1]) + 1,
     )
 
 
@@ -138,11 +156,12 @@ def bottleneck_rates(net: RateNet, placed: NDArray[np.int32], cpu: bool = True) 
     """
     rates = np.empty(len(placed))
     for row in range(len(placed)):
-        rate = min(_cpu_rate(net, placed[row]) if cpu else np.inf, _resource_rate(net, placed[row]))
+        gain = placed_gain(net, placed[row])
+        rate = min(_cpu_rate(net, placed[row], gain) if cpu else np.inf, _resource_rate(net, placed[row], gain))
         if net.routed:
-            rate = min(rate, _link_rate(net, placed[row]))
+            rate = min(rate, _link_rate(net, placed[row], gain))
         elif net.carded:
-            rate = min(rate, _card_rate(net, placed[row]))
+            rate = min(rate, _card_rate(net, placed[row], gain))
         rates[row] = rate
     return rates
 
@@ -152,27 +171,65 @@ def machine_traffic(net: RateNet, placed: NDArray[np.int32]) -> Floats:
     """Return the bits a source tuple between machines of many placements, `placed` being [B, T]."""
     crossing = np.empty(len(placed))
     for row in range(len(placed)):
-        crossing[row] = _card_loads(net, placed[row])[0].sum()
+        crossing[row] = _card_loads(net, placed[row], placed_gain(net, placed[row]))[0].sum()
     return crossing
 
 
 @kernel
-def _cpu_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
+def placed_gain(net: RateNet, placed: NDArray[np.int32]) -> Floats:
+    """Return what every task processes a source tuple in a placement: local streams do not spread evenly."""
+    if not net.local.any():
+        return net.gain
+    gain = np.where(net.source, net.gain, 0.0)
+    listeners, near = np.zeros(net.processes), np.zeros(net.processes)
+    for flow in net.order:
+        first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
+        to, to_end = net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]
+        if net.heard[flow] == FORWARD:
+            gain[to:to_end] += gain[first:end] * net.share[flow]
+        elif net.heard[flow] == GLOBAL:
+            gain[to] += gain[first:end].sum() * net.share[flow]
+        else:
+            _count_near(net, placed, flow, listeners)
+            near[:] = 0.0
+            far = 0.0
+            for task in range(first, end):
+                process = net.slot_process[placed[task]]
+                if listeners[process] > 0.0:
+                    near[process] += gain[task] * (to_end - to) / listeners[process]
+                else:
+                    far += gain[task]
+            for task in range(to, to_end):
+                gain[task] += (far + near[net.slot_process[placed[task]]]) * net.share[flow]
+    return gain
+
+
+@kernel
+def _count_near(net: RateNet, placed: NDArray[np.int32], flow: int, listeners: Floats) -> None:
+    """Set how many receivers of a local stream there are in every process; of another stream none."""
+    listeners[:] = 0.0
+    if net.local[flow]:
+        for task in range(net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]):
+            listeners[net.slot_process[placed[task]]] += 1.0
+
+
+@kernel
+def _cpu_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
     slot_load = np.zeros(len(net.slot_cpu))
     machine_load = np.zeros(len(net.machine_cpu))
     for task in range(len(placed)):
-        slot_load[placed[task]] += net.work[task]
-        machine_load[net.slot_machine[placed[task]]] += net.work[task]
+        slot_load[placed[task]] += net.cpu[task] * gain[task]
+        machine_load[net.slot_machine[placed[task]]] += net.cpu[task] * gain[task]
     return min(_least_rate(net.slot_cpu, slot_load), _least_rate(net.machine_cpu, machine_load))
 
 
 @kernel
-def _resource_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
+def _resource_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
     rate = np.inf
     for resource in range(net.capacity.shape[1]):
         load = np.zeros(len(net.machine_cpu))
         for task in range(len(placed)):
-            load[net.slot_machine[placed[task]]] += net.needs[task, resource]
+            load[net.slot_machine[placed[task]]] += net.needs[task, resource] * gain[task]
         rate = min(rate, _least_rate(net.capacity[:, resource], load))
     return rate
 
@@ -187,17 +244,17 @@ def _least_rate(capacity: Floats, load: Floats) -> float:
 
 
 @kernel
-def _card_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
-    sent, received = _card_loads(net, placed)
+def _card_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
+    sent, received = _card_loads(net, placed, gain)
     return min(_least_rate(net.machine_network[0], sent), _least_rate(net.machine_network[1], received))
 
 
 @kernel
-def _card_loads(net: RateNet, placed: NDArray[np.int32]) -> tuple[Floats, Floats]:
+def _card_loads(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> tuple[Floats, Floats]:
     """Return the bits a source tuple that every machine sends to others and receives from others."""
     machines = len(net.machine_cpu)
     sent, received = np.zeros(machines), np.zeros(machines)
-    tuples, listeners = np.zeros(machines), np.zeros(machines)
+    tuples, listeners, near = np.zeros(machines), np.zeros(machines), np.zeros(net.processes)
     for flow in range(len(net.bits)):
         first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
         to, to_end = net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]
@@ -207,11 +264,11 @@ def _card_loads(net: RateNet, placed: NDArray[np.int32]) -> tuple[Floats, Floats
                 here = net.slot_machine[placed[task]]
                 there = net.slot_machine[placed[to + task - first]]
                 if here != there:
-                    sent[here] += net.gain[task] * amount
-                    received[there] += net.gain[task] * amount
+                    sent[here] += gain[task] * amount
+                    received[there] += gain[task] * amount
             continue
         count = 1 if net.heard[flow] == GLOBAL else to_end - to
-        total = _by_machine(net, placed, first, end, to, to + count, tuples, listeners)
+        total = _by_machine(net, placed, gain, flow, count, tuples, listeners, near)
         for machine in range(machines):
             sent[machine] += tuples[machine] * (count - listeners[machine]) * amount
             received[machine] += listeners[machine] * max(total - tuples[machine], 0.0) * amount
@@ -222,30 +279,33 @@ def _card_loads(net: RateNet, placed: NDArray[np.int32]) -> tuple[Floats, Floats
 def _by_machine(
     net: RateNet,
     placed: NDArray[np.int32],
-    first: int,
-    end: int,
-    to: int,
-    to_end: int,
+    gain: Floats,
+    flow: int,
+    count: int,
     tuples: Floats,
     listeners: Floats,
+    near: Floats,
 ) -> float:
-    """Set what senders process and how many receivers there are on every machine; return what all process."""
+    """Set what senders spread and how many receivers there are on every machine; return what all spread."""
     tuples[:] = 0.0
     listeners[:] = 0.0
     total = 0.0
-    for task in range(first, end):
-        tuples[net.slot_machine[placed[task]]] += net.gain[task]
-        total += net.gain[task]
-    for task in range(to, to_end):
+    to = net.first[net.flow_target[flow]]
+    _count_near(net, placed, flow, near)
+    for task in range(net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]):
+        if near[net.slot_process[placed[task]]] == 0.0:
+            tuples[net.slot_machine[placed[task]]] += gain[task]
+            total += gain[task]
+    for task in range(to, to + count):
         listeners[net.slot_machine[placed[task]]] += 1.0
     return total
 
 
 @kernel
-def _link_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
+def _link_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
     machines = len(net.machine_cpu)
     load = np.zeros(len(net.links.bandwidth))
-    tuples, listeners = np.zeros(machines), np.zeros(machines)
+    tuples, listeners, near = np.zeros(machines), np.zeros(machines), np.zeros(net.processes)
     pairs = np.zeros((machines, machines))
     for flow in range(len(net.bits)):
         first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
@@ -253,10 +313,10 @@ def _link_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
         pairs[:] = 0.0
         if net.heard[flow] == FORWARD:
             for task in range(first, end):
-                pairs[net.slot_machine[placed[task]], net.slot_machine[placed[to + task - first]]] += net.gain[task]
+                pairs[net.slot_machine[placed[task]], net.slot_machine[placed[to + task - first]]] += gain[task]
         else:
             count = 1 if net.heard[flow] == GLOBAL else to_end - to
-            _by_machine(net, placed, first, end, to, to + count, tuples, listeners)
+            _by_machine(net, placed, gain, flow, count, tuples, listeners, near)
             for here in range(machines):
                 for there in range(machines):
                     pairs[here, there] = tuples[here] * listeners[there]
@@ -270,3 +330,70 @@ def _link_rate(net: RateNet, placed: NDArray[np.int32]) -> float:
                     for link in path:
                         load[link] += amount
     return _least_rate(net.links.bandwidth, load)
+
+
+@kernel
+def mean_delays(net: RateNet, placed: NDArray[np.int32]) -> Floats:  # noqa: C901
+    """Return the mean delay in ms from source to sink of many placements on a mesh, `placed` being [B, T].
+
+    A receiver's delay is a sum over its senders of what each sends and how far off it is. Distances have four levels,
+    so the sum is what all send, less what is sent from the same host, process and slot, each added up once a stream.
+    """
+    delay_ms, process, host = net.delay_ms, net.slot_process, net.slot_host
+    by_host, by_process, by_slot = delay_ms[3] - delay_ms[2], delay_ms[2] - delay_ms[1], delay_ms[1] - delay_ms[0]
+    found, delay = np.zeros(len(placed)), np.zeros(len(net.cpu))
+    from_slot, from_host = np.zeros(len(process)), np.zeros(host.max() + 1)
+    from_process, near_late, near = np.zeros(net.processes), np.zeros(net.processes), np.zeros(net.processes)
+    for row in range(len(placed)):
+        where, gain = placed[row], placed_gain(net, placed[row])
+        delay[:] = 0.0
+        for flow in net.order:
+            first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
+            to, to_end = net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]
+            if net.heard[flow] == FORWARD:
+                for task in range(first, end):
+                    other = to + task - first
+                    if gain[other] > 0.0:
+                        hop = _distance(where[task], where[other], process, host, delay_ms)
+                        delay[other] += gain[task] * net.share[flow] * (delay[task] + hop) / gain[other]
+                continue
+            _count_near(net, where, flow, near)
+            from_slot[:], from_process[:], from_host[:], near_late[:] = 0.0, 0.0, 0.0, 0.0
+            late = 0.0
+            for task in range(first, end):
+                slot, here = where[task], process[where[task]]
+                from_slot[slot] += gain[task]
+                if near[here] > 0.0:
+                    near_late[here] += gain[task] * (delay[task] + delay_ms[1])
+                else:
+                    late += gain[task] * (delay[task] + delay_ms[3])
+                    from_process[here] += gain[task]
+                    from_host[host[slot]] += gain[task]
+            count = 1 if net.heard[flow] == GLOBAL else to_end - to
+            for task in range(to, to + count):
+                if gain[task] > 0.0:
+                    slot, here = where[task], process[where[task]]
+                    total = late - by_process * from_process[here] - by_host * from_host[host[slot]]
+                    if near[here] > 0.0:
+                        total += (near_late[here] - by_slot * from_slot[slot]) * count / near[here]
+                    else:
+                        total -= by_slot * from_slot[slot]
+                    delay[task] += net.share[flow] * total / gain[task]
+        at_sinks, weighted = 0.0, 0.0
+        for component in range(len(net.sink)):
+            if net.sink[component]:
+                for task in range(net.first[component], net.first[component + 1]):
+                    at_sinks += gain[task]
+                    weighted += gain[task] * delay[task]
+        found[row] = weighted / at_sinks if at_sinks > 0.0 else 0.0
+    return found
+
+
+@kernel
+def _distance(here: int, there: int, process: Ints, host: Ints, delay_ms: Floats) -> float:
+    """Return the delay between two slots."""
+    if here == there:
+        return float(delay_ms[0])
+    if process[here] == process[there]:
+        return float(delay_ms[1])
+    return float(delay_ms[2] if host[here] == host[there] else delay_ms[3])

@@ -13,14 +13,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.estimate.bottleneck import Element, RateNet, bottleneck_rates, elements, machine_traffic, rate_net
-from penstock.estimate.flow import (
-    PLANNING,
-    FlowEstimate,
-    FlowModel,
-    estimate_flow,
-    flow_net,
+from penstock.estimate.bottleneck import (
+    Element,
+    RateNet,
+    bottleneck_rates,
+    elements,
+    machine_traffic,
+    mean_delays,
+    rate_net,
 )
+from penstock.estimate.flow import FlowEstimate, FlowModel, estimate_flow, flow_net
 from penstock.estimate.flow_kernels import FlowNet, estimate_flows
 from penstock.estimate.hops import even_delay, slot_delays
 from penstock.estimate.traffic import Traffic, traffic
@@ -29,15 +31,14 @@ from penstock.model.instance import Instance
 from penstock.model.kernel import kernel
 from penstock.model.placement import MEMORY_SLACK, Hop, Placement
 from penstock.model.routes import BITS, route
-from penstock.model.taskgraph import Floats, Ints
+from penstock.model.taskgraph import Floats, Ints, place_edges
 from penstock.model.topology import Application
 
 
 class Objective(StrEnum):
     """What a search makes best."""
 
-    THROUGHPUT = "throughput"  # source tuples a second, back-pressure settled (routed networks: as rate)
-    RATE = "rate"  # source tuples a second when streams split evenly
+    THROUGHPUT = "throughput"  # source tuples a second that it sustains
     DELAY = "delay"  # network delay from source to sink
     TRAFFIC = "traffic"  # bytes between machines a source tuple
     BALANCED = "balanced"  # throughput and delay relative to a reference (TATA, eq. (13))
@@ -61,7 +62,6 @@ class Evaluation:
     """What a placement would give."""
 
     throughput_tps: float
-    rate_tps: float
     delay_ms: float
     traffic: Traffic
     machines: int
@@ -71,16 +71,19 @@ class Evaluation:
 
     @property
     def bottleneck(self) -> Element | None:
-        """The element that limits the rate; none where nothing costs anything."""
+        """The element that limits the throughput; none where nothing costs anything."""
         return self.limits[0] if self.limits else None
+
+    @property
+    def even_tps(self) -> float:
+        """The rate at which the bottleneck is used up when streams split evenly (SPARCLE, eq. (1a))."""
+        return self.limits[0].rate_tps if self.limits else np.inf
 
     def score(self, objective: Objective | str, reference: FlowEstimate | None = None) -> float:
         """Return how good this is by an objective, the higher the better."""
         match member("objective", Objective, objective):
             case Objective.THROUGHPUT:
                 return self.throughput_tps
-            case Objective.RATE:
-                return self.rate_tps
             case Objective.DELAY:
                 return -self.delay_ms
             case Objective.TRAFFIC:
@@ -95,11 +98,13 @@ class Evaluation:
 class Evaluator(Instance):
     """The estimators over one application and one cluster."""
 
-    model: FlowModel = PLANNING
+    model: FlowModel | None = None  # in place of what planning goes by, for comparison with a paper
 
     @cached_property
     def flow_net(self) -> FlowNet:
-        """What the flow kernels read."""
+        """What the kernels of a paper's model read."""
+        if self.model is None:
+            raise ValueError("planning has no flow model")
         return flow_net(self.tasks, self.slots, self.model)
 
     @cached_property
@@ -111,16 +116,17 @@ class Evaluator(Instance):
         """Estimate a complete placement (with its routes, where the network is routed)."""
         placed = np.asarray(placement.slots, dtype=np.int32)
         limits = tuple(elements(self.tasks, self.slots, self.cluster, placement))
-        rate = limits[0].rate_tps if limits else np.inf
+        throughput = limits[0].rate_tps if limits else np.inf
         if self.cluster.routed:
-            throughput, delay = rate, self._routed_delay(placed, placement.routes)
+            delay = self._routed_delay(placed, placement.routes)
+        elif self.model is None:
+            delay = float(mean_delays(self.rate_net, placed[None, :])[0])
         else:
-            throughput, delay = estimate_flow(self.flow_net, placed)
+            flow, delay = estimate_flow(self.flow_net, placed)
             others = [limit.rate_tps for limit in limits if limit.kind not in ("slot", "machine")]
-            throughput = min([throughput, *others]) if limits else np.inf
+            throughput = min([flow, *others]) if limits else np.inf
         return Evaluation(
             throughput_tps=throughput,
-            rate_tps=rate,
             delay_ms=delay,
             traffic=traffic(self.tasks, self.slots, placed),
             machines=len(np.unique(self.slots.machine[placed])),
@@ -144,9 +150,10 @@ class Evaluator(Instance):
         offered = self.topology.offered_tps if isinstance(self.topology, Application) else None
         if objective not in (Objective.DELAY, Objective.TRAFFIC):  # the others are about the rate themselves
             offered = None
-        # On a mesh the flow estimate looks after cpu, so there only the network and other resources are left to ask.
-        by_cpu_too = self.cluster.routed or objective is Objective.RATE or offered is not None
-        asked = by_cpu_too or self.rate_net.carded or bool(self.tasks.resources)
+        flowing = self.model is not None and not self.cluster.routed
+        by_cpu_too = not flowing or offered is not None
+        unlimited = objective in (Objective.DELAY, Objective.TRAFFIC) and offered is None and not self.cluster.routed
+        asked = self.rate_net.carded or bool(self.tasks.resources) or not (flowing or unlimited)
 
         def score(placed: NDArray[np.int32]) -> Floats:
             rates = bottleneck_rates(self.rate_net, placed, by_cpu_too) if asked else np.full(len(placed), np.inf)
@@ -168,17 +175,20 @@ class Evaluator(Instance):
     ) -> Floats:
         if objective is Objective.TRAFFIC:
             return -machine_traffic(self.rate_net, placed) / BITS
-        if objective is Objective.RATE or (objective is Objective.THROUGHPUT and self.cluster.routed):
+        if objective is Objective.THROUGHPUT and (self.model is None or self.cluster.routed):
             return rates
         if self.cluster.routed:
-            throughput, delay = rates, np.array([self._routed_delay(row) for row in placed])
+            delay = np.array([self._routed_delay(row) for row in placed])
+        elif self.model is None:
+            delay = mean_delays(self.rate_net, placed)
         else:
-            throughput, delay = estimate_flows(self.flow_net, placed)
+            flow, delay = estimate_flows(self.flow_net, placed)
+            rates = np.minimum(flow, rates)
         if objective is Objective.THROUGHPUT:
-            return np.minimum(throughput, rates)
+            return rates
         if objective is Objective.DELAY or reference is None:
             return -delay
-        return balance(np.minimum(throughput, rates), delay, reference, weight)
+        return balance(rates, delay, reference, weight)
 
     def _fits(self, placed: NDArray[np.int32]) -> NDArray[np.bool_]:
         slots = self.slots
@@ -193,10 +203,11 @@ class Evaluator(Instance):
         latency = {hop: float(self.links.latency_ms[list(path)].sum()) for hop, path in found.items()}
         machine = self.slots.machine[placed]
         source, target = machine[self.edges.source], machine[self.edges.target]
+        process = self.slots.process[placed]
         edge_ms = slot_delays(self.slots, placed[self.edges.source], placed[self.edges.target])
         for edge in np.flatnonzero(source != target):
             edge_ms[edge] = latency.get(Hop(int(self.edges.stream[edge]), int(source[edge]), int(target[edge])), 0.0)
-        return even_delay(self.tasks, self.edges, edge_ms)
+        return even_delay(self.tasks.placed(process), place_edges(self.tasks, self.edges, process), edge_ms)
 
 
 @kernel

@@ -1,11 +1,13 @@
-"""Throughput and delay of a placement by letting tuples flow until back-pressure has settled (TATA, Algorithm 1).
+"""TATA's estimate of throughput and delay: tuples flow until back-pressure has settled (TATA, Algorithm 1).
 
 The algorithm as printed does not run; this is its working form. Repeat: every slot takes back what its tasks do not
 use and shares what is free, the same rate to each; tuples flow down in topological order, every task passing on at
-most what it may; back-pressure goes up. It stops when the sinks' rate rises by less than a threshold.
+most what it may; back-pressure goes one hop up. It stops when the sinks' rate rises by less than a threshold. A task
+divides its tuples evenly over all tasks downstream of it. Fast branches count what slow ones would have held back, and
+delays are weighted as printed (line 29), by the sender's settled rate over the receiver's: weights that do not sum to
+one where senders wait, so that the delay can exceed that of the longest path.
 
-`FlowModel` holds what the paper leaves open or fixes otherwise than an operator would: `TATA` is the paper's reading,
-`PLANNING` the one that `penstock plan` uses.
+It is here for comparison with the paper. Planning asks `throughput`.
 """
 
 from dataclasses import dataclass
@@ -17,37 +19,23 @@ from numpy.typing import ArrayLike
 from penstock.estimate.flow_kernels import FlowNet, estimate_flows
 from penstock.model.slotgraph import Slots
 from penstock.model.taskgraph import SPREAD, Tasks, sum_by
-from penstock.model.topology import Grouping
 
 UNLIMITED_TPS = 1e12  # the rate of a task that costs nothing
-RIGID = (Grouping.FIELDS, Grouping.ALL, Grouping.DIRECT)  # a tuple's receiver is not the sender's to choose
 
 
 @dataclass(frozen=True, slots=True)
 class FlowModel:
-    """How streams fork, what limits a task, how far back-pressure reaches, when to stop.
+    """What limits a task, when to stop.
 
-    copy: a fork copies every tuple to each of its streams, which carry `selectivity` tuples each and wait for the
-        slowest; otherwise a task divides its tuples evenly over all tasks downstream of it, as in the paper.
-    sustained: back-pressure reaches the sources within a round, keyed streams wait for their slowest receiver, and only
-        what is then still sent counts. Otherwise it goes one hop a round and fast branches count what slow ones would
-        have held back, as in the paper; and delays are weighted as printed (line 29), by the sender's settled rate over
-        the receiver's: weights that do not sum to one where senders wait, so that the delay can exceed that of the
-        longest path.
     task_cpu: the most cpu a task gets, in core-seconds a second (the authors' other file has 100 here).
-    threshold: stop when the sinks' rate rises by less than this, or than this share of itself if `relative`; at 1e-5
-        random placements of the named applications come within 1 % of where they would settle, on average 0.005 %.
+    threshold: stop when the sinks' rate rises by less than this.
     """
 
-    copy: bool = True
-    sustained: bool = True
     task_cpu: float = np.inf
-    threshold: float = 1e-5
-    relative: bool = True
+    threshold: float = 0.01
 
 
-PLANNING = FlowModel()
-TATA = FlowModel(copy=False, sustained=False, threshold=0.01, relative=False)
+TATA = FlowModel()
 
 
 class FlowEstimate(NamedTuple):
@@ -57,20 +45,17 @@ class FlowEstimate(NamedTuple):
     delay_ms: float  # on the way from source to sink, without processing
 
 
-def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = PLANNING) -> FlowNet:
+def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = TATA) -> FlowNet:
     """Gather what the kernels read of a topology and a cluster."""
     components = len(tasks.position)
     heard = np.array([flow.heard for flow in tasks.flows], dtype=np.int32)
     sender = np.array([flow.source for flow in tasks.flows], dtype=np.int32)
     target = np.array([flow.target for flow in tasks.flows], dtype=np.int32)
     receivers = np.where(heard == SPREAD, np.diff(tasks.first)[target], 1).astype(np.float64)
-    share = np.array([flow.share for flow in tasks.flows])
-    if not model.copy:
-        share = 1.0 / sum_by(sender, receivers, components)[sender]
+    share = 1.0 / sum_by(sender, receivers, components)[sender]
     sent = sum_by(sender, share * receivers, components)[sender]
     every_slot = sum_by(slots.machine, slots.cpu, slots.machines)
     crowded = every_slot > slots.machine_cpu * (1 + 1e-9)
-    at_sinks = float(tasks.gain[tasks.sink].sum()) if model.copy else 1.0
     costs = tasks.cpu > 0
     return FlowNet(
         first=tasks.first.astype(np.uint64),
@@ -80,7 +65,6 @@ def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = PLANNING) -> FlowNet
         receivers=receivers,
         share=share,
         weight=np.divide(share * receivers, sent, out=np.zeros(len(share)), where=sent > 0),
-        rigid=np.array([model.sustained and flow.grouping in RIGID for flow in tasks.flows], dtype=np.bool_),
         source=tasks.source[tasks.first[:-1]],
         sink=tasks.sink[tasks.first[:-1]],
         even=~np.isin(np.arange(components), target[heard != SPREAD]),
@@ -94,11 +78,7 @@ def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = PLANNING) -> FlowNet
         machine_cpu=np.where(crowded, slots.machine_cpu, np.inf),
         crowded=bool(crowded.any()),
         delay_ms=slots.delay_ms,
-        source_tuples=1.0 / at_sinks if at_sinks > 0 else 0.0,
-        copy=model.copy,
-        sustained=model.sustained,
         threshold=model.threshold,
-        relative=model.relative,
     )
 
 

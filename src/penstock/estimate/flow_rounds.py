@@ -73,7 +73,6 @@ def flow_down(
     level: Floats,
     extra: Floats,
     total: Floats,
-    least: Floats,
     taken: Floats,
     rate: Floats,
 ) -> float:
@@ -85,7 +84,7 @@ def flow_down(
     reached = 0.0
     for component in range(len(source)):
         inflow = np.inf if source[component] else level[component]
-        all_of_it, slowest = 0.0, np.inf
+        all_of_it = 0.0
         for task in range(first[component], first[component + 1]):
             limit = rate[task] + gain[where[task]] + bonus[task]
             limit = cap[task] if limit > cap[task] else limit
@@ -93,8 +92,7 @@ def flow_down(
             own = limit if limit < own else own
             rate[task] = own
             all_of_it += own
-            slowest = own if own < slowest else slowest
-        total[component], least[component] = all_of_it, slowest
+        total[component] = all_of_it
         if sink[component]:
             reached += all_of_it
         if not even[component]:
@@ -157,108 +155,3 @@ def feel_receivers(
                     if heard[flow] == FORWARD:
                         own += weight[flow] * taken[first[target[flow]] + task - first[component]]
             rate[task] *= own
-
-
-@kernel
-def slow_down(  # noqa: C901
-    all_the_way: bool,
-    first: Indices,
-    start: Indices,
-    target: Indices,
-    heard: Ints,
-    receivers: Floats,
-    weight: Floats,
-    rigid: Bools,
-    sink: Bools,
-    even: Bools,
-    copy: bool,
-    level: Floats,
-    extra: Floats,
-    total: Floats,
-    least: Floats,
-    taken: Floats,
-    rate: Floats,
-) -> None:
-    """Lower the rates of all tasks but the sinks' to what their receivers take.
-
-    Receivers on a flexible stream stand in for each other, so a sender feels their mean; on a rigid one it waits for
-    the slowest. A task that copies waits for its slowest stream; one that divides its tuples feels the mean of all.
-    `all_the_way` goes from the sinks up, so that a sender feels receivers that were slowed down themselves.
-    """
-    components = len(sink)
-    for step in range(components):
-        component = components - 1 - step if all_the_way else step
-        slowest, part = 1.0, 0.0
-        for flow in range(start[component], start[component + 1]):
-            other = target[flow]
-            if heard[flow] != FORWARD and weight[flow] > 0.0:
-                mean, worst = 1.0, 1.0
-                if not even[other]:
-                    mean = mean_taken(first[other], receivers[flow], taken)
-                    for task in range(first[other], first[other] + np.uint64(receivers[flow])):
-                        worst = min(worst, taken[task])
-                elif level[other] > 0.0:
-                    mean = total[other] / (receivers[flow] * level[other])
-                    worst = least[other] / level[other]
-                slowest = min(slowest, worst if rigid[flow] else mean)
-                part += weight[flow] * mean
-        all_of_it, low = 0.0, np.inf
-        for task in range(first[component], first[component + 1]):
-            own_slowest, own = slowest, part
-            for flow in range(start[component], start[component + 1]):
-                if heard[flow] == FORWARD and weight[flow] > 0.0:
-                    partner = taken[first[target[flow]] + task - first[component]]
-                    own_slowest = min(own_slowest, partner)
-                    own += weight[flow] * partner
-            if not sink[component]:
-                rate[task] *= own_slowest if copy else own
-            all_of_it += rate[task]
-            low = min(low, rate[task])
-        if all_the_way:
-            total[component], least[component] = all_of_it, low
-            for task in range(first[component], first[component + 1]):
-                inflow = level[component] + extra[task]
-                taken[task] = rate[task] / inflow if inflow > 0.0 else 1.0
-
-
-@kernel
-def flow_again(
-    first: Indices,
-    start: Indices,
-    target: Indices,
-    heard: Ints,
-    receivers: Floats,
-    share: Floats,
-    rigid: Bools,
-    source: Bools,
-    sink: Bools,
-    taken: Floats,
-    rate: Floats,
-    received: Floats,
-) -> float:
-    """Let tuples flow at the rates that back-pressure left; return what reaches the sinks.
-
-    A flexible stream gives every receiver the part that it takes, a rigid one gives all receivers theirs.
-    """
-    for task in range(len(rate)):
-        received[task] = 0.0
-    at_sinks = 0.0
-    for component in range(len(source)):
-        sent = 0.0
-        for task in range(first[component], first[component + 1]):
-            if not source[component]:
-                rate[task] = min(rate[task], received[task])
-            sent += rate[task]
-        if sink[component]:
-            at_sinks += sent
-        for flow in range(start[component], start[component + 1]):
-            to = first[target[flow]]
-            if heard[flow] == FORWARD:
-                for task in range(first[component], first[component + 1]):
-                    received[to + task - first[component]] += rate[task] * share[flow]
-            else:
-                mean = mean_taken(to, receivers[flow], taken)
-                for task in range(to, to + np.uint64(receivers[flow])):
-                    fair = 1.0 if rigid[flow] or mean == 0.0 else taken[task] / mean
-                    received[task] += sent * share[flow] * fair
-    return at_sinks

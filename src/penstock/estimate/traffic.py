@@ -20,20 +20,25 @@ class Traffic(NamedTuple):
 def traffic(tasks: Tasks, slots: Slots, placed: ArrayLike) -> Traffic:
     """Return what a placement sends; time and memory grow with tasks and slots, not with edges."""
     slot = np.asarray(placed, dtype=np.int32)
-    total = _inside(tasks, np.zeros(tasks.number, dtype=np.int32), 1)
-    machines = total - _inside(tasks, slots.machine[slot], slots.machines)
-    processes = total - _inside(tasks, slots.process[slot], int(slots.process[-1]) + 1)
+    process = slots.process[slot]
+    tasks = tasks.placed(process)
+    total = _inside(tasks, np.zeros(tasks.number, dtype=np.int32), 1, process)
+    machines = total - _inside(tasks, slots.machine[slot], slots.machines, process)
+    processes = total - _inside(tasks, process, int(slots.process[-1]) + 1, process)
     return Traffic(max(machines, 0.0), max(processes, 0.0), total)
 
 
-def _inside(tasks: Tasks, place: Ints, places: int) -> float:
-    """Return the bytes a source tuple whose sender and receiver are in one place."""
+def _inside(tasks: Tasks, place: Ints, places: int, process: Ints) -> float:
+    """Return the bytes a source tuple whose sender and receiver are in one place, which holds whole processes."""
     inside = 0.0
     for flow in tasks.flows:
         tuples, source, target = tasks.sent(flow, place)
+        near = tasks.near(flow, process) > 0
         if flow.heard == FORWARD:
             both = float(tuples[source == target].sum())
         else:
-            both = float(sum_by(source, tuples, places) @ sum_by(target, np.ones(len(target)), places))
+            spread = np.where(near, 0.0, tuples)
+            both = float(sum_by(source, spread, places) @ sum_by(target, np.ones(len(target)), places))
+            both += float(tuples[near].sum()) * len(target)
         inside += both * flow.tuple_bytes
     return inside

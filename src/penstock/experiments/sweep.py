@@ -16,14 +16,14 @@ from pyspark.sql import functions as sf
 
 from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Objective
-from penstock.estimate.flow import PLANNING, TATA
+from penstock.estimate.flow import TATA
 from penstock.experiments.job import Progress, run_cases, unheard
 from penstock.model.cluster import Cluster
 from penstock.model.decoding import decode_json
 from penstock.model.errors import PenstockError, member
 from penstock.model.topology import Application
 
-MODELS = {"planning": PLANNING, "tata": TATA}
+MODELS = {"planning": None, "tata": TATA}
 
 RESULT = pa.schema(
     {
@@ -36,7 +36,6 @@ RESULT = pa.schema(
         "constraint": pa.string(),  # what binds, where nothing could be placed; otherwise null
         "reason": pa.string(),
         "throughput_tps": pa.float64(),
-        "rate_tps": pa.float64(),
         "delay_ms": pa.float64(),
         "traffic_bytes": pa.float64(),  # between machines, a source tuple
         "machines": pa.int64(),
@@ -98,7 +97,6 @@ def run_case(case: Case) -> dict[str, Any]:
     return {
         **row,
         "throughput_tps": evaluation.throughput_tps,
-        "rate_tps": evaluation.rate_tps,
         "delay_ms": evaluation.delay_ms,
         "traffic_bytes": evaluation.traffic.machines,
         "machines": evaluation.machines,
@@ -120,7 +118,7 @@ def _run_cases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def ratios(results: DataFrame, baseline: str) -> DataFrame:
     """Add to every result its ratio to what the baseline gave on the same instance."""
-    measures = ("throughput_tps", "rate_tps", "delay_ms", "traffic_bytes")
+    measures = ("throughput_tps", "delay_ms", "traffic_bytes")
     base = results.where(sf.col("policy") == baseline).select(
         "instance", *(sf.col(measure).alias(f"base_{measure}") for measure in measures)
     )
@@ -134,7 +132,7 @@ def ratios(results: DataFrame, baseline: str) -> DataFrame:
 def summary(compared: DataFrame) -> DataFrame:
     """Return a row a policy: how often it placed, and mean and spread of its ratios, score and time."""
     columns = [sf.count("*").alias("cases"), sf.sum(sf.col("placed").cast("int")).alias("placed")]
-    for measure in ("throughput_tps_ratio", "rate_tps_ratio", "delay_ms_ratio", "traffic_bytes_ratio", "score"):
+    for measure in ("throughput_tps_ratio", "delay_ms_ratio", "traffic_bytes_ratio", "score"):
         columns += [sf.avg(measure).alias(measure), sf.stddev(measure).alias(f"{measure}_sd")]
     columns += [sf.median("seconds").alias("seconds"), sf.max("gap").alias("gap")]
     return compared.groupBy("policy").agg(*columns)

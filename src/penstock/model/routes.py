@@ -16,12 +16,13 @@ from penstock.model.taskgraph import FORWARD, Floats, Flow, Ints, Tasks, sum_by
 BITS = 8.0
 
 
-def flow_matrix(tasks: Tasks, flow: Flow, place: Ints, places: int) -> Floats:
+def flow_matrix(tasks: Tasks, flow: Flow, place: Ints, places: int, process: Ints) -> Floats:
     """Return what a stream sends from place to place, in tuples a source tuple: [places, places].
 
-    `place` says for every task where it is: its machine, its process, its slot.
+    `place` and `process` say for every task where it is. What a local stream sends within processes is left out.
     """
     tuples, source, target = tasks.sent(flow, place)
+    tuples = np.where(tasks.near(flow, process) > 0, 0.0, tuples)
     if flow.heard == FORWARD:
         matrix = np.zeros((places, places))
         np.add.at(matrix, (source, target), tuples)
@@ -31,11 +32,12 @@ def flow_matrix(tasks: Tasks, flow: Flow, place: Ints, places: int) -> Floats:
 
 def hop_bits(tasks: Tasks, slots: Slots, placed: Ints) -> dict[Hop, float]:
     """Return the bits a source tuple that every stream sends between two different machines, in a fixed order."""
-    machine = slots.machine[placed]
+    machine, process = slots.machine[placed], slots.process[placed]
     used, local = np.unique(machine, return_inverse=True)
     bits: dict[Hop, float] = {}
+    tasks = tasks.placed(process)
     for flow in sorted(tasks.flows, key=lambda flow: flow.stream):
-        tuples = flow_matrix(tasks, flow, local.astype(np.int32), len(used))
+        tuples = flow_matrix(tasks, flow, local.astype(np.int32), len(used), process)
         np.fill_diagonal(tuples, 0.0)
         for a, b in np.argwhere(tuples > 0):  # a tuple without content still needs a way
             bits[Hop(flow.stream, int(used[a]), int(used[b]))] = float(tuples[a, b] * flow.tuple_bytes * BITS)
@@ -44,11 +46,12 @@ def hop_bits(tasks: Tasks, slots: Slots, placed: Ints) -> dict[Hop, float]:
 
 def card_bits(tasks: Tasks, slots: Slots, placed: Ints) -> tuple[Floats, Floats]:
     """Return the bits a source tuple that every machine sends to others, and receives from others: [M] each."""
-    machine = slots.machine[placed]
+    machine, process = slots.machine[placed], slots.process[placed]
     out, into = np.zeros(slots.machines), np.zeros(slots.machines)
+    tasks = tasks.placed(process)
     for flow in tasks.flows:
         tuples, source, target = tasks.sent(flow, machine)
-        bits = tuples * flow.tuple_bytes * BITS
+        bits = np.where(tasks.near(flow, process) > 0, 0.0, tuples) * flow.tuple_bytes * BITS
         if flow.heard == FORWARD:
             away = np.where(source != target, bits, 0.0)
             out += sum_by(source, away, slots.machines)

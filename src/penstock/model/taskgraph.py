@@ -38,6 +38,11 @@ class Flow(NamedTuple):
     stream: int  # position in the topology's streams
 
     @property
+    def local(self) -> bool:
+        """Whether a sender with receivers in its own process sends to these alone."""
+        return self.grouping is Grouping.LOCAL_OR_SHUFFLE
+
+    @property
     def heard(self) -> int:
         """Who hears a sender: SPREAD, FORWARD or GLOBAL."""
         return _HEARD.get(self.grouping, SPREAD)
@@ -84,6 +89,38 @@ class Tasks(NamedTuple):
     def of(self, component: int) -> range:
         """The tasks of a component."""
         return range(int(self.first[component]), int(self.first[component + 1]))
+
+    def near(self, flow: Flow, process: Ints) -> Floats:
+        """Return among how many receivers in its own process each sender of a flow chooses, 0: it has none. [senders]
+
+        `process` is where each task is. Only a local stream has such senders; they send nothing to other processes.
+        """
+        sender, receiver = self.of(flow.source), self.of(flow.target)
+        if not flow.local:
+            return np.zeros(len(sender))
+        there = np.bincount(process[receiver.start : receiver.stop], minlength=int(process.max()) + 1)
+        return there[process[sender.start : sender.stop]].astype(np.float64)
+
+    def placed(self, process: Ints) -> "Tasks":
+        """Return the tasks with the gains that they have in a placement: local streams do not spread evenly."""
+        if not any(flow.local for flow in self.flows):
+            return self
+        gain = np.where(self.source, self.gain, 0.0)
+        for flow in self.flows:
+            sender, receiver = self.of(flow.source), self.of(flow.target)
+            sent = gain[sender.start : sender.stop] * flow.share
+            received = gain[receiver.start : receiver.stop]
+            if flow.heard == FORWARD:
+                received += sent
+            elif flow.heard == GLOBAL:
+                received[0] += sent.sum()
+            else:
+                near = self.near(flow, process)
+                received += sent[near == 0].sum()
+                for place in np.flatnonzero(near):
+                    mine = process[receiver.start : receiver.stop] == process[sender.start + place]
+                    received[mine] += sent[place] * len(receiver) / near[place]
+        return self._replace(gain=gain)
 
 
 class Edges(NamedTuple):
@@ -153,6 +190,19 @@ def expand_edges(tasks: Tasks) -> Edges:
         tuple_bytes=tuple_bytes[by_sender].astype(np.float64),
         stream=stream[by_sender].astype(np.int32),
     )
+
+
+def place_edges(tasks: Tasks, edges: Edges, process: Ints) -> Edges:
+    """Return the edges with the shares that they have in a placement, 0 where a local stream sends nothing."""
+    share = edges.share.copy()
+    for flow in (flow for flow in tasks.flows if flow.local):
+        mine = edges.stream == flow.stream
+        source, target = edges.source[mine], edges.target[mine]
+        near = tasks.near(flow, process)[source - tasks.first[flow.source]]
+        width = len(tasks.of(flow.target))
+        inside = np.where(process[source] == process[target], flow.share * width / np.maximum(near, 1.0), 0.0)
+        share[mine] = np.where(near > 0, inside, flow.share)
+    return edges._replace(share=share)
 
 
 def sum_by(place: Ints, amount: Floats, places: int) -> Floats:

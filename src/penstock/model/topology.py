@@ -41,7 +41,7 @@ class Grouping(StrEnum):
     GLOBAL = "global"  # always task 0
     DIRECT = "direct"  # the task that the sender names
     FORWARD = "forward"  # task k to task k
-    LOCAL_OR_SHUFFLE = "local-or-shuffle"  # one in the same process if there is one; estimated as shuffle
+    LOCAL_OR_SHUFFLE = "local-or-shuffle"  # one in the same process if there is one, else any
 
 
 class Distribution(StrEnum):

@@ -74,7 +74,7 @@ def test_the_best_path_on_cards_that_differ_by_direction_is_what_trying_everythi
     left = remaining(three, add_up([(first.booking.paths[0].load, 90.0)]))
     assert left.machines[0].receive_mbps == pytest.approx(1.0)
     evaluator = Evaluator(wanted, left)
-    rates = [evaluator.evaluate(Placement((0, *middle, 0))).rate_tps for middle in product(range(3), repeat=2)]
+    rates = [evaluator.evaluate(Placement((0, *middle, 0))).throughput_tps for middle in product(range(3), repeat=2)]
     found = admit(first.book, wanted, policy="optimal", paths=1)
     assert isinstance(found, Admitted)
     assert found.booking.rate_tps == pytest.approx(max(rates))

@@ -165,7 +165,7 @@ def test_a_path_never_fails_more_often_than_by_its_policys_routes_nor_loses_rate
     surer = routed = 0
     for _ in range(CASES):
         cluster = drawn_network(rng)
-        planner = Planner(drawn_application(rng, cluster), cluster, Objective.RATE)
+        planner = Planner(drawn_application(rng, cluster), cluster, Objective.THROUGHPUT)
         before = planner.decide("sparcle")
         after = surest(planner, before)
         assert isinstance(before.result, Placement)
@@ -173,7 +173,7 @@ def test_a_path_never_fails_more_often_than_by_its_policys_routes_nor_loses_rate
         assert not violations(planner.view, after.result)
         assert before.evaluation is not None
         assert after.evaluation is not None
-        assert after.evaluation.rate_tps >= before.evaluation.rate_tps * (1 - 1e-8)
+        assert after.evaluation.even_tps >= before.evaluation.even_tps * (1 - 1e-8)
         then, now = works(planner, before.result), works(planner, after.result)
         assert now >= then - 1e-9
         surer += now > then + 1e-9
@@ -185,14 +185,14 @@ def test_a_path_never_fails_more_often_than_by_its_policys_routes_nor_loses_rate
 @pytest.mark.parametrize("seed", range(20))
 def test_never_changes_the_rate_and_takes_no_more_links_where_nothing_fails(seed: int) -> None:
     setting = draw("complete" if seed % 2 else "star", "diamond", Scarcity(), seed)
-    planner = Planner(setting.application, setting.cluster, Objective.RATE)
+    planner = Planner(setting.application, setting.cluster, Objective.THROUGHPUT)
     before = planner.decide("sparcle")
     after = surest(planner, before)
     assert isinstance(after.result, Placement)
     assert not violations(planner.view, after.result)
     assert before.evaluation is not None
     assert after.evaluation is not None
-    assert after.evaluation.rate_tps == pytest.approx(before.evaluation.rate_tps, rel=1e-8)
+    assert after.evaluation.even_tps == pytest.approx(before.evaluation.even_tps, rel=1e-8)
     assert isinstance(before.result, Placement)
     links = [np.concatenate([*one.result.routes.values(), []]) for one in (before, after)]  # type: ignore[union-attr]
     assert len(links[1]) <= len(links[0])

@@ -32,7 +32,7 @@ def test_draws_the_same_for_a_seed_and_others_for_another() -> None:
 def test_leaves_out_what_does_not_carry_the_load_with_the_margin() -> None:
     drawing = Drawing(application(3000.0), CLUSTER, margin=0.2, seed=0)
     placed = [drawing.draw() for _ in range(8)]
-    assert all(drawing.instance.evaluate(one).rate_tps >= 3000.0 * 1.2 * (1 - 1e-9) for one in placed)
+    assert all(drawing.instance.evaluate(one).throughput_tps >= 3000.0 * 1.2 * (1 - 1e-9) for one in placed)
     assert min(machines_used(CLUSTER, one) for one in placed) > 1
 
 

@@ -26,7 +26,7 @@ from penstock.workloads.storm_applications import word_count
 def test_slow_motion_divides_what_the_default_placement_carries_by_how_much_slower_it_is(name: str) -> None:
     setting = Setting(name)
     fast = Evaluator(APPLICATIONS[name].model(), cluster()).evaluate(setting.default)
-    assert setting.maximum_tps == pytest.approx(fast.rate_tps / SLOWER)
+    assert setting.maximum_tps == pytest.approx(fast.even_tps / SLOWER)
     assert setting.application.offered_tps == pytest.approx(LOAD * setting.maximum_tps)
 
 
@@ -68,5 +68,5 @@ def test_placements_begin_with_the_default_and_all_sustain_the_load(name: str) -
     evaluator = Evaluator(setting.application, setting.cluster)
     assert found[0].name == DEFAULT
     assert len({place.name for place in found}) == 12
-    assert all(evaluator.evaluate(place.placement).rate_tps > setting.rate_tps for place in found)
+    assert all(evaluator.evaluate(place.placement).throughput_tps > setting.rate_tps for place in found)
     assert len({machines_used(setting.cluster, place.placement) for place in found}) > 3

@@ -79,7 +79,7 @@ class Case:
         """The highest score of all placements, with the best of all routes; -inf where nothing is allowed."""
         if not len(self.fitting):
             return -np.inf
-        if self.objective is Objective.RATE and self.cluster.routed:
+        if self.objective is Objective.THROUGHPUT and self.cluster.routed:
             return self._best_routed()
         return float(self.score(self.fitting).max())
 
@@ -138,7 +138,7 @@ def small_case(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     routed = bool(rng.random() < 0.4)
     cluster = _network(rng) if routed else _mesh(rng)
-    objective = Objective.TRAFFIC if rng.random() < 0.35 else Objective.RATE
+    objective = Objective.TRAFFIC if rng.random() < 0.35 else Objective.THROUGHPUT
     application = _application(rng, cluster, tasks=4 if routed else 6, loaded=objective is Objective.TRAFFIC)
     return Case(application, cluster, objective)
 

@@ -167,7 +167,7 @@ def test_agrees_with_the_reference_answers_of_gs(instance: Instance) -> None:
     assert isinstance(placement, Placement)
     answer = instance["baselines"]["gs"]
     assert hosts(network, placement) == answer["host"]
-    rate = Evaluator(application, network).evaluate(placement).rate_tps
+    rate = Evaluator(application, network).evaluate(placement).throughput_tps
     assert rate == pytest.approx(answer["rate"], rel=1e-9)
 
 
@@ -180,7 +180,7 @@ def test_agrees_with_the_reference_mean_of_gr_over_all_orders(instance: Instance
     for order in permutations(np.flatnonzero(view.pins < 0).tolist()):
         placement = place_in_order(view, order, "lowest")
         assert isinstance(placement, Placement)
-        rates.append(evaluator.evaluate(placement).rate_tps)
+        rates.append(evaluator.evaluate(placement).throughput_tps)
     assert np.mean(rates) == pytest.approx(instance["baselines"]["gr_mean_over_orders"]["rate"], rel=1e-9)
 
 
@@ -192,7 +192,7 @@ def test_near_ties_raise_the_mean_rate_of_the_reference_instances() -> None:
         view, evaluator = PlacementView(application, network), Evaluator(application, network)
         near, lowest = GreedySorted().place(view, np.random.default_rng(0)), instance["baselines"]["gs"]["rate"]
         assert isinstance(near, Placement)
-        gain.append((evaluator.evaluate(near).rate_tps - lowest) / instance["optimum_ii"]["rate"])
+        gain.append((evaluator.evaluate(near).throughput_tps - lowest) / instance["optimum_ii"]["rate"])
     assert np.mean(gain) > 0
 
 

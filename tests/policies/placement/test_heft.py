@@ -199,7 +199,7 @@ def test_agrees_with_the_reference_answers_of_sparcle(instance: Instance) -> Non
     assert isinstance(placement, Placement)
     answer = instance["baselines"]["heft"]
     assert hosts(network, placement) == answer["host"]
-    assert Evaluator(application, network).evaluate(placement).rate_tps == pytest.approx(answer["rate"], rel=1e-9)
+    assert Evaluator(application, network).evaluate(placement).throughput_tps == pytest.approx(answer["rate"], rel=1e-9)
 
 
 def fork() -> Topology:

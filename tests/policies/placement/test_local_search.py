@@ -27,8 +27,8 @@ class Scorer:
         topology = chain(1, width, width + 1, 2, cpu=0.3)
         machines = cluster(*(Machine(name=f"m{speed}", speed=speed, slots=2) for speed in speeds))
         self.scored, self._factor = 0, factor
-        self._rate = Evaluator(topology, machines).scorer(Objective.RATE)
-        self.view = PlacementView(topology, machines, "rate", self)
+        self._rate = Evaluator(topology, machines).scorer(Objective.THROUGHPUT)
+        self.view = PlacementView(topology, machines, "throughput", self)
 
     def __call__(self, placements: NDArray[np.int32]) -> Floats:
         self.scored += len(placements)
@@ -113,7 +113,7 @@ def test_says_so_when_nothing_is_allowed() -> None:
 
 def test_refuses_what_does_not_fit_with_the_refusal_of_packing() -> None:
     topology, machines = chain(2, 2, memory_mb=60.0), equal_machines(3, memory_mb=100.0)
-    view = PlacementView(topology, machines, "rate", Evaluator(topology, machines).scorer(Objective.RATE))
+    view = PlacementView(topology, machines, "throughput", Evaluator(topology, machines).scorer(Objective.THROUGHPUT))
     refusal = refused(SHORT, view)
     assert refusal.constraint is Constraint.MEMORY
     assert len(refusal.placed) == 3

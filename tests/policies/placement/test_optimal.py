@@ -8,7 +8,7 @@ from penstock.estimate.evaluator import Evaluator, Objective
 from penstock.estimate.flow import FlowEstimate
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.placement import Constraint, Infeasible, Placement
-from penstock.model.topology import Application, Component, Kind, Stream, Topology
+from penstock.model.topology import Application, Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.checks import untruths, violations
 from penstock.policies.placement.exact.enumeration import count_up_to_tasks, placements
@@ -54,8 +54,8 @@ def test_finds_what_trying_everything_finds(seed: int) -> None:
 @pytest.mark.parametrize("instance", instances(), ids=lambda instance: str(instance["id"]))
 def test_equals_the_reference_optimum_with_joint_routing(instance: dict[str, dict[str, float]]) -> None:
     application, network = build(instance)
-    placement = proven(view_of(application, network, Objective.RATE))
-    rate = Evaluator(application, network).evaluate(placement).rate_tps
+    placement = proven(view_of(application, network, Objective.THROUGHPUT))
+    rate = Evaluator(application, network).evaluate(placement).throughput_tps
     assert rate == pytest.approx(instance["optimum_ii"]["rate"], rel=EXACT)
 
 
@@ -107,15 +107,13 @@ def test_refuses_more_placements_than_the_limit_and_says_what_to_use() -> None:
     assert "local-search" in refusal.reason
 
 
-def test_answers_for_throughput_with_the_highest_rate_where_placements_are_too_many() -> None:
-    topology, machines = chain(9, 9, 9, cpu=0.1), equal_machines(9, slots=2)
+def test_answers_for_local_streams_with_the_best_of_a_search_where_placements_are_too_many() -> None:
+    """What these carry depends on where tasks are, which the program does not know."""
+    topology, machines = chain(9, 9, 9, grouping=Grouping.LOCAL_OR_SHUFFLE, cpu=0.1), equal_machines(9, slots=2)
     result = answer("optimal:limit=1000", view_of(topology, machines, Objective.THROUGHPUT))
     assert isinstance(result, Placement)
     assert result.gap is None
     assert "not proven" in result.note
-    best = proven(view_of(topology, machines, Objective.RATE))
-    evaluator = Evaluator(topology, machines)
-    assert evaluator.evaluate(result).rate_tps == pytest.approx(evaluator.evaluate(best).rate_tps)
 
 
 def test_needs_evaluate_to_score_placements() -> None:
@@ -125,7 +123,7 @@ def test_needs_evaluate_to_score_placements() -> None:
 
 
 def test_places_for_the_rate_without_evaluate() -> None:
-    result = answer("optimal", PlacementView(chain(2, 2, cpu=0.1), equal_machines(4), "rate"))
+    result = answer("optimal", PlacementView(chain(2, 2, cpu=0.1), equal_machines(4), "throughput"))
     assert isinstance(result, Placement)
     assert sorted(result.slots) == [0, 1, 2, 3]
 
@@ -160,13 +158,13 @@ def medium(objective: Objective, seed: int) -> tuple[PlacementView, Evaluator]:
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
 @pytest.mark.parametrize("seed", range(3))
 def test_reports_a_true_gap_when_stopped_early(seed: int, seconds: float) -> None:
-    view, evaluator = medium(Objective.RATE, seed)
-    best = evaluator.evaluate(proven(view)).rate_tps
+    view, evaluator = medium(Objective.THROUGHPUT, seed)
+    best = evaluator.evaluate(proven(view)).throughput_tps
     early = Optimal(seconds=seconds).place(view, np.random.default_rng(seed))
     assert isinstance(early, Placement)
     assert violations(view, early) == []
     assert early.gap is not None
-    assert 1.0 - evaluator.evaluate(early).rate_tps / best <= early.gap + EXACT
+    assert 1.0 - evaluator.evaluate(early).throughput_tps / best <= early.gap + EXACT
     assert seconds > 0 or early.gap > 0
     assert ("stopped" in early.note) == (early.gap > 0)
 
@@ -183,7 +181,7 @@ def test_reports_a_true_gap_of_the_traffic_when_stopped_early(seconds: float) ->
 
 def test_says_how_far_packing_comes_where_no_arrangement_fits() -> None:
     machines = equal_machines(2, memory_mb=100.0)
-    refusal = refused("optimal", PlacementView(chain(2, 1, memory_mb=60.0), machines, "rate"))
+    refusal = refused("optimal", PlacementView(chain(2, 1, memory_mb=60.0), machines, "throughput"))
     assert refusal.constraint is Constraint.MEMORY
     assert "no arrangement" in refusal.reason
     assert (refusal.needed, len(refusal.placed)) == (60.0, 2)
@@ -211,7 +209,7 @@ def test_keeps_together_what_the_load_allows() -> None:
 
 
 def test_refuses_a_resource_that_is_nowhere() -> None:
-    view = PlacementView(chain(1, 1, resources={"gpu": 1.0}), equal_machines(2), "rate")
+    view = PlacementView(chain(1, 1, resources={"gpu": 1.0}), equal_machines(2), "throughput")
     refusal = refused("optimal", view)
     assert "gpu" in refusal.reason
     assert untruths(view, refusal) == []
@@ -228,7 +226,7 @@ def island() -> Cluster:
     )
 
 
-@pytest.mark.parametrize("objective", [Objective.RATE, Objective.TRAFFIC])
+@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.TRAFFIC])
 def test_places_where_links_lead(objective: Objective) -> None:
     topology = chain(1, 1, cpu=0.1)
     at_a = Component(name="c0", kind=Kind.SOURCE, cpu=0.1, pinned="a", memory_mb=4000.0)
@@ -237,7 +235,7 @@ def test_places_where_links_lead(objective: Objective) -> None:
     assert machines_of(view, proven(view).slots)[1] != 2
 
 
-@pytest.mark.parametrize("objective", [Objective.RATE, Objective.TRAFFIC])
+@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.TRAFFIC])
 def test_refuses_ends_between_which_there_is_no_way(objective: Objective) -> None:
     ends = (Component(name="c0", kind=Kind.SOURCE, pinned="a"), Component(name="c1", kind=Kind.SINK, pinned="c"))
     topology = Topology(name="ends", components=ends, streams=(Stream(source="c0", target="c1"),))

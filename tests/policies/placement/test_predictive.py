@@ -21,7 +21,7 @@ def random_view(seed: int) -> PlacementView:
     """A view with a latency model in odd cases, with the rate in even ones."""
     model = random_model(seed)
     instance = model.instance
-    score = model.scorer() if seed % 2 else Evaluator(instance.topology, instance.cluster).scorer(Objective.RATE)
+    score = model.scorer() if seed % 2 else Evaluator(instance.topology, instance.cluster).scorer(Objective.THROUGHPUT)
     return PlacementView(instance.topology, instance.cluster, "own", score)
 
 

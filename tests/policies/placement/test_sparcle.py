@@ -35,7 +35,7 @@ PAPER = Sparcle(ties="lowest", together=False)
 def rate_of(view: PlacementView, policy: Sparcle) -> float:
     placement = policy.place(view, np.random.default_rng(0))
     assert isinstance(placement, Placement)
-    return Evaluator(view.topology, view.cluster).evaluate(placement).rate_tps
+    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 @needs_shared
@@ -44,7 +44,7 @@ def test_agrees_with_the_reference_answers(instance: Instance) -> None:
     application, network = build(instance)
     placement = PAPER.place(PlacementView(application, network), np.random.default_rng(0))
     assert isinstance(placement, Placement)
-    rate = Evaluator(application, network).evaluate(placement).rate_tps
+    rate = Evaluator(application, network).evaluate(placement).throughput_tps
     assert hosts(network, placement) == instance["sparcle"]["host"]
     if not instance["ambiguous"]:
         assert rate == pytest.approx(instance["sparcle"]["rate"], rel=1e-9)
@@ -188,11 +188,11 @@ def test_serves_several_sources_and_sinks_over_directed_links() -> None:
     result = answer("sparcle", view)
     assert isinstance(result, Placement)
     best = max(
-        Evaluator(view.topology, network).evaluate(candidate).rate_tps
+        Evaluator(view.topology, network).evaluate(candidate).throughput_tps
         for machine in range(4)
         if isinstance(candidate := _with_mix_on(view, machine), Placement)
     )
-    assert Evaluator(view.topology, network).evaluate(result).rate_tps == pytest.approx(best)
+    assert Evaluator(view.topology, network).evaluate(result).throughput_tps == pytest.approx(best)
 
 
 def _with_mix_on(view: PlacementView, machine: int) -> object:

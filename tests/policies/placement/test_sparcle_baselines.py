@@ -33,8 +33,8 @@ def views() -> tuple[PlacementView, ...]:
     found = []
     for instance in instances():
         application, network = build(instance)
-        scorer = Evaluator(application, network).scorer(Objective.RATE)
-        found.append(PlacementView(application, network, "rate", scorer))
+        scorer = Evaluator(application, network).scorer(Objective.THROUGHPUT)
+        found.append(PlacementView(application, network, "throughput", scorer))
     return tuple(found)
 
 
@@ -46,7 +46,7 @@ def rates(spec: str, seeds: int) -> Floats:
         for seed in range(seeds):
             placement = answer(spec, view, seed)
             assert isinstance(placement, Placement)
-            own.append(Evaluator(view.topology, view.cluster).evaluate(placement).rate_tps)
+            own.append(Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps)
         found.append(np.mean(own) / instance["optimum_ii"]["rate"])
     return np.array(found)
 

@@ -29,7 +29,7 @@ BALANCED = Capacities(cores=1, slots=1, bandwidth_mbps=1.0, spread=0.5)
 def rate_of(view: PlacementView, policy: PlacementPolicy, seed: int = 0) -> float:
     placement = policy.place(view, np.random.default_rng(seed))
     assert isinstance(placement, Placement)
-    return Evaluator(view.topology, view.cluster).evaluate(placement).rate_tps
+    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 @needs_shared
@@ -67,7 +67,7 @@ def balanced(network: Cluster, wide: bool, seed: int) -> PlacementView:
         )
         for a, b in edges
     )
-    return PlacementView(Application(name="balanced", components=components, streams=streams), network, "rate")
+    return PlacementView(Application(name="balanced", components=components, streams=streams), network, "throughput")
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["linear", "diamond"])
@@ -113,7 +113,7 @@ def test_rates_placements_as_the_evaluator_does(case: Case, seed: int) -> None:
     order = np.arange(len(problem.bits), dtype=np.int32)
     assert isinstance(view.topology, Application)
     rows = random_slots(np.random.default_rng(seed), view.topology, view.cluster, rows=20).astype(np.int32)
-    scores = Evaluator(view.topology, view.cluster).scorer(Objective.RATE)(rows)
+    scores = Evaluator(view.topology, view.cluster).scorer(Objective.THROUGHPUT)(rows)
     for row, score in zip(rows, scores, strict=True):
         rate, powers = refinement.rate(problem, scratch, log, row, order, np.inf, 0.0)
         same = interpreted(refinement.rate)(problem, scratch, log, row, order, np.inf, 0.0)
@@ -160,7 +160,7 @@ def test_tells_the_gap_to_a_bound_if_asked() -> None:
         result = SparcleRefined(seconds=None, evaluations=evaluations, bound=True).place(view, np.random.default_rng(0))
         assert isinstance(result, Placement)
         assert result.gap is not None
-        rate = Evaluator(view.topology, view.cluster).evaluate(result).rate_tps
+        rate = Evaluator(view.topology, view.cluster).evaluate(result).throughput_tps
         assert result.gap == pytest.approx(1 - rate / best, abs=1e-5)
     without = answer("sparcle-refined:seconds=none", view)
     assert isinstance(without, Placement)

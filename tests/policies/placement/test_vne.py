@@ -88,7 +88,7 @@ def test_agrees_with_the_reference_answers_of_sparcle(instance: Instance) -> Non
     assert isinstance(placement, Placement)
     answer = instance["baselines"]["vne"]
     assert hosts(network, placement) == answer["host"]
-    assert Evaluator(application, network).evaluate(placement).rate_tps == pytest.approx(answer["rate"], rel=1e-9)
+    assert Evaluator(application, network).evaluate(placement).throughput_tps == pytest.approx(answer["rate"], rel=1e-9)
 
 
 def unequal_chain(pinned: str | None = None, memory_mb: float = 0.0) -> Topology:

@@ -54,7 +54,7 @@ def _cut_off(request: Request, shortage: Shortage, room: Room) -> Shortage:
     left, nodes = room.as_cluster(), room.as_cluster().node_index
     wide = _with_all_links(room.cluster)
     for whole in (with_capacities(room.cluster, {}, room.failed), wide, with_capacities(wide, {}, (), room.held_mb)):
-        placement = Planner(request.application, whole, Objective.RATE, request.seed).decide(POLICY).result
+        placement = Planner(request.application, whole, Objective.THROUGHPUT, request.seed).decide(POLICY).result
         for hop in placement.routes if isinstance(placement, Placement) else ():
             ends = [whole.machines[machine].name for machine in (hop.source, hop.target)]
             if cut := _in_the_way(left, nodes[ends[0]], nodes[ends[1]], room.failed):

@@ -88,7 +88,7 @@ def next_path(request: Request, room: Room, described: Cluster) -> Found | Short
     if not room.works:
         return Shortage("no machine is left")
     left = room.as_cluster()
-    planner = Planner(request.application, left, Objective.RATE, request.seed)
+    planner = Planner(request.application, left, Objective.THROUGHPUT, request.seed)
     decision = planner.decide(request.policy)
     if request.surest:
         decision = surest(planner, decision)
@@ -120,8 +120,8 @@ def _needs(
     planner: Planner, decision: Decision, placement: Placement, whole: Cluster
 ) -> tuple[dict[str, dict[str, float]], dict[str, float], dict[str, float]]:
     """Return what a placement takes: of elements, of slots, of memory."""
-    cluster, tasks = planner.cluster, planner.evaluator.tasks
-    placed = np.asarray(placement.slots, dtype=np.int32)
+    cluster, placed = planner.cluster, np.asarray(placement.slots, dtype=np.int32)
+    tasks = planner.evaluator.tasks.placed(planner.evaluator.slots.process[placed])
     load: dict[str, dict[str, float]] = {cluster.machines[m].name: {} for m in planner.evaluator.slots.machine[placed]}
     memory = dict.fromkeys(load, 0.0)
     for slot, amount in zip(placement.slots, tasks.memory_mb, strict=True):

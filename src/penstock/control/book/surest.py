@@ -35,7 +35,7 @@ def surest(planner: Planner, decision: Decision) -> Decision:
     placement, evaluation = decision.result, decision.evaluation
     if not isinstance(placement, Placement) or evaluation is None or not placement.routes:
         return decision
-    evaluator, rate = planner.evaluator, evaluation.rate_tps
+    evaluator, rate = planner.evaluator, evaluation.even_tps
     placed = np.asarray(placement.slots, dtype=np.int32)
     bits = hop_bits(evaluator.tasks, evaluator.slots, placed)
     traffic = {hop: rate * amount for hop, amount in sorted(bits.items(), key=lambda one: -one[1])}

@@ -68,7 +68,7 @@ class Drawing:
         """Return whether a placement carries so many times the load, with the margin."""
         offered = factor * (self.application.offered_tps or 0.0) * (1 + self.margin)
         evaluation = self.instance.evaluate(placement)
-        return evaluation.fits_memory and evaluation.rate_tps >= offered * (1 - 1e-9)
+        return evaluation.fits_memory and evaluation.throughput_tps >= offered * (1 - 1e-9)
 
     def factor(self, low: float, high: float) -> float:
         """Draw a load between two, as a multiple of the application's."""

@@ -123,7 +123,7 @@ class Setting:
     @property
     def maximum_tps(self) -> float:
         """The sentences a second that it just sustains where streams split evenly."""
-        return self.estimate.rate_tps
+        return self.estimate.even_tps
 
     def card_share(self, rate_tps: float) -> float:
         """Return how busy the busiest network card is at a rate of sentences."""

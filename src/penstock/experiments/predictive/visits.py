@@ -90,7 +90,7 @@ class Site:
         """Return whether a placement carries the load with a margin."""
         found = self.evaluator.evaluate(placement)
         offered = sum(self.application.rate_tps.values())
-        return found.fits_memory and found.rate_tps >= (1 + margin) * offered
+        return found.fits_memory and found.even_tps >= (1 + margin) * offered
 
     def draw(self, how: str, rng: np.random.Generator) -> tuple[int, ...]:
         """Draw a placement that carries the load: a machine for every task, and there a thread of its own."""

@@ -113,7 +113,7 @@ def _rows(
             "late": visit.late,
             **_carried(seen.ends, twin, setting, flooded.get(visit.place.name), settle),
             "full_tps": most[visit.place.name],
-            "even_tps": estimate.rate_tps,
+            "even_tps": estimate.even_tps,
         }
 
 

@@ -111,7 +111,7 @@ class Setting:
     @cached_property
     def maximum_tps(self) -> float:
         """Source tuples a second that the default placement carries where streams split evenly."""
-        return Evaluator(self._slowed, self.cluster).evaluate(self.default).rate_tps
+        return Evaluator(self._slowed, self.cluster).evaluate(self.default).even_tps
 
     @property
     def rate_tps(self) -> float:

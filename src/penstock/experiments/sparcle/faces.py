@@ -65,7 +65,7 @@ def run_faces(one: Case) -> Sequence[Row]:
     if reading == CLOUD_FIRST:
         cluster = msgspec.structs.replace(cluster, machines=(cluster.machines[-1], *cluster.machines[:-1]))
     application = face_detection(CAMERA, READINGS[reading])
-    planner = Planner(application, cluster, Objective.RATE, seed=int(one["seed"]) + APART)
+    planner = Planner(application, cluster, Objective.THROUGHPUT, seed=int(one["seed"]) + APART)
     decisions = {name: planner.decide(POLICIES[name]) for name in ASKED}
     rates = {name: rate(decision) for name, decision in decisions.items()}
     for name in (GR, RANDOM):

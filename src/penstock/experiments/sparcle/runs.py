@@ -124,12 +124,12 @@ def setting_of(one: Case) -> Setting:
 
 def planner_of(setting: Setting, seed: int) -> Planner:
     """Return who asks policies for the highest rate."""
-    return Planner(setting.application, setting.cluster, Objective.RATE, seed=seed + APART)
+    return Planner(setting.application, setting.cluster, Objective.THROUGHPUT, seed=seed + APART)
 
 
 def rate(decision: Decision) -> float:
     """Return the rate of a decision; 0 without a placement."""
-    return 0.0 if decision.evaluation is None else decision.evaluation.rate_tps
+    return 0.0 if decision.evaluation is None else decision.evaluation.even_tps
 
 
 def run_rates(one: Case) -> Sequence[Row]:

@@ -34,12 +34,10 @@ WARM_UP_TASKS = 100  # with more tasks a score takes too long for a warm-up
 class Optimal:
     """Find the best placement and prove that it is.
 
-    Objective `rate`: the highest bottleneck rate (1a), with streams split evenly; on a routed network routes are chosen
-    together with slots, one for each stream and pair of machines. `throughput` is the same there; elsewhere it is
-    found by scoring all placements, or, where those are too many, answered by the placement of the highest rate,
-    and the note says so. `traffic`: the fewest bytes between machines; if the application states its load, of the
-    placements whose slots, machines, other resources and network cards (not links) sustain it. Any other: all scored,
-    tasks of one component being taken for alike.
+    Objective `throughput`: the highest bottleneck rate (1a), with streams split evenly; on a routed network routes are
+    chosen together with slots, one for each stream and pair of machines. `traffic`: the fewest bytes between machines;
+    if the application states its load, of the placements whose slots, machines, other resources and network cards (not
+    links) sustain it. Any other, or with local streams: all scored, tasks of one component being taken for alike.
 
     seconds: how long to search; when time is up, the best found is returned with the gap to what may be possible.
     limit: the most placements to score, after those that differ only by what is alike are counted once.
@@ -62,7 +60,9 @@ class Optimal:
         if (short := refusal.without_room(view)) is not None:
             return short
         try:
-            if view.objective == "rate" or (view.objective == "throughput" and view.cluster.routed):
+            if any(flow.local for flow in view.tasks.flows):  # what these carry depends on where tasks are
+                return run.highest_score()
+            if view.objective == "throughput":
                 return run.highest_rate()
             return run.least_traffic() if view.objective == "traffic" else run.highest_score()
         except TooLarge:

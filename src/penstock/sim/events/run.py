@@ -97,7 +97,8 @@ class TwinRun:
         self._rng = np.random.default_rng([seed, 0])
         turns = first_turns(setup.instance, setup.system, self._ground)
         self._state = empty_state(setup.system, self._ground, turns, self._rng)
-        self._sources: Sources | Saturation = Sources(setup.instance, setup.processes, seed, records)
+        self._sources = Sources(setup.instance, setup.processes, seed, records)
+        self._supply: Saturation | None = None  # in place of what the sources are offered
         self._rate = sum(process.rate or 0.0 for process in setup.processes.values())
         self._recorder = Recorder(setup.instance, setup.system, name) if records else None
         self._down: set[int] = set()
@@ -163,8 +164,8 @@ class TwinRun:
     def saturate(self, tuples: float) -> Saturation:
         """Let source tuples come without end from now on, about so many ahead of what the sources take."""
         share = np.where(self._instance.tasks.source, self._instance.tasks.gain, 0.0)
-        self._sources = supply = Saturation(share, tuples, lambda: self._state.tasks[:, STARTED])
-        return supply
+        self._supply = Saturation(share, tuples, lambda: self._state.tasks[:, STARTED])
+        return self._supply
 
     def scale(self, factor: float) -> None:
         """Let so many times as many source tuples come from now on as at the start."""
@@ -210,7 +211,7 @@ class TwinRun:
 
     def _go_on(self, until: float) -> None:
         """Handle all events up to a time."""
-        dues = self._sources.take(self.now, until)
+        dues = (self._supply or self._sources).take(self.now, until)
         self._state.counts[NEXT_DUE] = 0
         first = float(dues.times[0]) if len(dues.times) else np.inf
         change_clock(self._state.clocks, DUE, first)
