@@ -1,5 +1,6 @@
 """Mistakes in a dataflow are refused where they are made, by name."""
 
+import pickle
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +29,7 @@ def test_refuses_a_name_that_is_taken() -> None:
     [
         ({"parallelism": 0}, r"^test\.map\.parallelism: expected a whole number ≥ 1, got 0"),
         ({"cpu": -1.0}, r"^test\.map\.cpu: expected a number ≥ 0, got -1"),
-        ({"paralellism": 2}, r"^test\.map\.paralellism: unknown keyword; expected one of .*parallelism"),
+        ({"paralellism": 2}, r"^test\.map\.paralellism: unknown keyword; did you mean parallelism or "),
         ({"kind": "sink"}, r"^test\.map\.kind: unknown keyword"),
     ],
 )
@@ -54,7 +55,9 @@ def test_refuses_inputs_that_are_no_outlets(wrong: Any) -> None:
 def test_refuses_an_outlet_of_another_dataflow() -> None:
     flow, _ = flow_with()
     other = Dataflow("other").source("elsewhere", Numbers)
-    with pytest.raises(UnknownName, match=r"^test\.map\.inputs\[0\]: 'elsewhere' is not in 'test'; add it first"):
+    with pytest.raises(
+        InvalidInput, match=r"^test\.map\.inputs\[0\]: 'elsewhere' belongs to another Dataflow; use what"
+    ):
         flow.map("map", str, other)
 
 
@@ -74,7 +77,8 @@ def test_refuses_wrong_costs_of_a_stream() -> None:
     ("given", "message"),
     [
         (3, r"^operator: expected a Operator or a function that makes one, got 3"),
-        (Kept, r"^operator: expected its maker to return a Operator, got "),
+        (Kept, r"^operator: expected a subclass of Operator or a function that makes one, got class 'Kept'"),
+        (lambda: Kept(), r"^operator: expected its maker to return a Operator, got "),
         (Stating, r"^operator: Stating cannot be made without arguments, missing a required argument: 'gives'"),
     ],
 )
@@ -107,10 +111,35 @@ def test_refuses_what_is_no_function() -> None:
             add("part", "text", numbers)  # type: ignore[arg-type]
 
 
+def test_refuses_an_outlet_of_another_dataflow_that_has_a_component_of_that_name() -> None:
+    flow, _ = flow_with()
+    _, foreign = flow_with()
+    for outlet in (foreign, foreign.fields(), foreign.costing(selectivity=2)):
+        with pytest.raises(InvalidInput, match=r"^test\.map\.inputs\[0\]: 'numbers' belongs to another Dataflow; use"):
+            flow.map("map", str, outlet)
+
+
+def test_a_copy_of_a_dataflow_takes_its_own_outlets() -> None:
+    flow, numbers = flow_with()
+    flow, numbers = pickle.loads(pickle.dumps((flow, numbers)))
+    flow.map("map", str, numbers)
+
+
+def test_refuses_a_class_that_makes_no_operator_with_what_to_use_instead() -> None:
+    flow, numbers = flow_with()
+    problem = r"^a: expected a subclass of Operator or a function that makes one, got class 'dict'"
+    with pytest.raises(InvalidInput, match=f"{problem}; for a function of a tuple use map, flat_map or filter"):
+        flow.operator("a", dict, numbers)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"^a: .* cannot be made without arguments.*; for a function of a tuple use"):
+        flow.operator("a", str.split, numbers)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"^b: expected a subclass of Sink or a function that makes one, got class"):
+        flow.sink("b", list, numbers)  # type: ignore[arg-type]
+
+
 def test_refuses_an_output_that_is_not_there() -> None:
     flow, numbers = flow_with()
     both = flow.operator("both", Bare, numbers, outputs=["x", "y"])
-    with pytest.raises(UnknownName, match=r"^output: 'both' has no output 'z'; it has x, y"):
+    with pytest.raises(UnknownName, match=r"^output: 'both' has no output 'z'; there are x, y"):
         both["z"]
     with pytest.raises(
         InvalidInput, match=r"^test\.map\.inputs\[0\]: 'both' has several outputs; choose one as in outlet"
@@ -124,7 +153,7 @@ def test_refuses_an_output_that_is_not_there() -> None:
         ("xy", None, r"^test\.both\.outputs: expected a list of names, got 'xy'"),
         (["x", ""], None, r"^test\.both\.outputs: expected a list of names"),
         (["x", "x"], None, r"^test\.both\.outputs\[1\]: 'x' is already at"),
-        (["x"], {"z": int}, r"^test\.both\.gives\.z: no output is named 'z'; it has x"),
+        (["x"], {"z": int}, r"^test\.both\.gives\.z: no output is named 'z'; there are x"),
         ([], {"z": int}, r"^test\.both\.gives\.z: no output is named 'z'; it has none"),
         (["x"], {"x": Ordinary}, r"^test\.both\.gives\.x: objects of .* cannot travel"),
     ],
@@ -138,7 +167,7 @@ def test_refuses_wrong_outputs(outputs: Sequence[str], gives: Any, message: str)
 @pytest.mark.parametrize(
     ("kind", "key", "message"),
     [
-        (Word, "txet", r"^test\.sink\.inputs\[0\]\.keys\[0\]: Word has no field 'txet'; it has length, text"),
+        (Word, "txet", r"^test\.sink\.inputs\[0\]\.keys\[0\]: Word has no field 'txet'; did you mean text\?"),
         (str, "word", r"tuples of type str have no field 'word'; use a place such as 0, or no key"),
         (tuple[str, int], 2, r"tuples of 2 values have no place 2; places count from 0"),
         (tuple[str, int], "word", r"have no field 'word'"),

@@ -126,7 +126,7 @@ def test_a_long_position_is_shown_whole_on_one_line(penstock: Penstock, tmp_path
     ("arguments", "problem"),
     [
         (["13"], "checkpoint: run {run} has none with number 13; there are 11, 12"),
-        (["--task", "fish[0]"], "task: checkpoint 12 has no 'fish[0]'; there are count[0], count[1]"),
+        (["--task", "fish[0]"], "task: checkpoint 12 has no 'fish[0]'; did you mean "),
     ],
 )
 def test_a_mistake_is_one_line(penstock: Penstock, info: RunInfo, arguments: list[str], problem: str) -> None:

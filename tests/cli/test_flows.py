@@ -1,15 +1,18 @@
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.cli.flows import arrival_process, find_flow, flow_names
-from penstock.cli.inputs import application
+from penstock.cli.inputs import application, chosen_parameters
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
+from penstock.model.topology import Application
 from penstock.workloads.arrivals import Poisson, Replay
 
 MODULE = """
+from pathlib import Path
 import penstock as ps
 from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow
@@ -30,6 +33,10 @@ def fails():
     return 1 / 0
 def needs(rate, size):
     return make(rate)
+def typed(size: int, share: float = 0.5, names: list[str] = [], where: Path | None = None, *, quick=False, label="x"):
+    flow = make()
+    flow.seen = [size, share, names, where, quick, label]
+    return flow
 """
 
 
@@ -59,6 +66,26 @@ def test_a_module_of_the_current_folder_gives_a_dataflow_or_makes_one(module: Pa
     assert find_flow("my_flows:make", rate=7.0).name == "mine-7"
 
 
+@pytest.mark.parametrize("find", [lambda text: find_flow(text).application, application])
+def test_a_file_is_named_in_every_usual_way(
+    module: Path, monkeypatch: pytest.MonkeyPatch, find: Callable[[str], Application]
+) -> None:
+    for text in ("my_flows.py:whole", "./my_flows:whole", "./my_flows.py", "my_flows.py", str(module / "my_flows.py")):
+        assert find(text).name == "mine-5", text
+    (module / "below").mkdir()
+    monkeypatch.chdir(module / "below")
+    assert find("../my_flows:Box.flow").name == "mine-2"
+
+
+def test_a_file_with_several_dataflows_or_none_is_asked_for_the_name(module: Path) -> None:
+    (module / "my_two.py").write_text(MODULE.replace("number = 3", "other = make(3.0)"))
+    with pytest.raises(InvalidInput, match=r"it has the dataflows other, whole; name one of them, my_two.py:whole"):
+        find_flow("my_two.py")
+    (module / "my_none.py").write_text(MODULE.replace("whole = make()", ""))
+    with pytest.raises(InvalidInput, match=r"it has no Dataflow; name a function that makes one, my_none.py:FUNCTION"):
+        find_flow("my_none.py")
+
+
 def test_what_is_only_described_runs_as_it_says() -> None:
     flow = find_flow("face-detection", rate=2.0)
     assert flow.application.offered_tps == pytest.approx(2)
@@ -80,18 +107,22 @@ def test_a_dataflow_of_ones_own_can_be_planned(module: Path) -> None:
         ("my_flows:none", "app: 'my_flows' has no 'none'; it has the dataflows whole"),
         ("my_flows:number", "app: expected my_flows:number to be a Dataflow or a function that returns one, got 3"),
         ("my_flows:wrong", "app: expected my_flows:wrong to be a Dataflow or a function that returns one, got 3"),
-        ("my_flows:fails", r"app: my_flows:fails failed, ZeroDivisionError: division by zero \(my_flows.py:19\); mend"),
+        ("my_flows:fails", r"app: my_flows:fails failed, ZeroDivisionError: division by zero \(my_flows.py:20\); mend"),
         ("my_flows:needs", "rate: my_flows:needs has no default for its parameter 'rate'; give --rate"),
-        ("my_nothing:flow", "app: no module 'my_nothing' is in .* or installed; go to its folder, or choose one of"),
-        ("my_flows.py", r"app: expected module:object, got 'my_flows.py'; write my_flows:NAME"),
+        ("my_nothing:flow", "app: no module 'my_nothing' is in .* or installed; name its file, or choose one of"),
+        ("my_flowz.py", "app: my_flowz.py cannot be read; did you mean my_flows.py?"),
+        ("./my_flow:whole", r"app: my_flow.py cannot be read; did you mean my_flows.py\?"),
+        ("my_flows.py:whol", r"app: 'my_flows.py' has no 'whol'; did you mean whole\?"),
+        ("./tests:flow", r"app: tests.py has the name of another module, .*; rename the file"),
         ("my-app.toml", "my-app.toml: cannot be read"),
-        ("word-cuont", "app: nothing that can be run is named 'word-cuont'; there are word-count"),
+        ("word-cuont", r"app: nothing that can be run is named 'word-cuont'; did you mean word-count"),
         ("word-cuont:sources=2", "app: nothing that can be run is named 'word-cuont'"),
         ("my_flows:", "app: nothing that can be run is named 'my_flows'"),
         ("word-count:sauces=2", "no parameter is named 'sauces'"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_line(module: Path, text: str, problem: str) -> None:
+    (module / "tests.py").write_text("")
     with pytest.raises(PenstockError, match=problem) as raised:
         find_flow(text)
     assert "\n" not in str(raised.value)
@@ -113,14 +144,64 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_line(module: Path, co
 
 
 def test_options_that_nothing_takes_are_refused(module: Path) -> None:
-    with pytest.raises(InvalidInput, match="rate: my_flows:whole is a Dataflow and takes no --rate; give a function"):
+    with pytest.raises(InvalidInput, match="rate: my_flows:whole is a Dataflow and takes no --rate; name a function"):
         find_flow("my_flows:whole", rate=2.0)
     with pytest.raises(
         InvalidInput, match="arrivals: my_flows:make takes no --arrivals; give it a parameter 'arrivals'"
     ):
         find_flow("my_flows:make", arrivals=Poisson(rate=1.0))
-    with pytest.raises(InvalidInput, match=r"size: my_flows:needs has no default .*; give it a default"):
+    with pytest.raises(InvalidInput, match=r"size: my_flows:needs has no default .*; give --set size=VALUE"):
         find_flow("my_flows:needs", rate=2.0)
+
+
+def test_parameters_of_ones_own_function_have_the_types_that_it_states(module: Path) -> None:
+    texts = {"size": "3", "share": "0.25", "names": '["a", "b"]', "where": "here", "quick": "true", "label": "7"}
+    flow: Any = find_flow("my_flows:typed", parameters=texts)
+    assert flow.seen == [3, 0.25, ["a", "b"], Path("here"), True, "7"]
+    values = {"size": 3, "share": 1, "names": ["a"], "quick": True}
+    flow = find_flow("my_flows:typed", parameters=values)
+    assert flow.seen == [3, 1.0, ["a"], None, True, "x"]
+    flow = find_flow("my_flows.py:typed:size=4,label=none", parameters={"share": "1"})
+    assert flow.seen == [4, 1.0, [], None, False, "none"]
+    assert find_flow("my_flows:make", parameters={"rate": "7"}).name == "mine-7"
+
+
+def test_built_in_applications_take_the_same_parameters() -> None:
+    flow = find_flow("word-count:sources=2", parameters={"splitters": "3"})
+    assert flow.name == "word-count:sources=2,splitters=3"
+    assert application("word-count:sources=2", {"splitters": 3}) == application("word-count:sources=2,splitters=3")
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "problem"),
+    [
+        ("my_flows:typed", {"sise": "3"}, r"^set: my_flows:typed has no parameter 'sise'; did you mean size\?"),
+        ("my_flows:typed", {"size": "x"}, r"^set\.size: expected a whole number, got 'x'"),
+        ("my_flows:typed", {"size": "3", "share": []}, r"^set\.share: expected a number, got \[\]"),
+        ("my_flows:whole", {"size": "3"}, r"^size: my_flows:whole is a Dataflow and takes no parameter 'size'; name a"),
+        ("my_flows:typed", {}, r"^size: my_flows:typed has no default for its parameter 'size'; give --set size=VALUE"),
+        ("my-app.toml", {"size": "3"}, r"^set: my-app.toml describes an application and has no parameter 'size'"),
+    ],
+)
+def test_wrong_parameters_are_named(module: Path, text: str, parameters: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        find_flow(text, parameters=parameters)
+
+
+def test_a_rate_is_given_once(module: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"^set: expected one rate, got --rate and --set rate=…; leave one out"):
+        find_flow("my_flows:make", rate=1.0, parameters={"rate": "2"})
+
+
+def test_options_replace_what_a_file_of_parameters_says(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('size = 3\nlabel = "a"\n')
+    assert chosen_parameters(["label=b=c"], tmp_path / "p.toml") == {"size": 3, "label": "b=c"}
+    for wrong, problem in ((["size"], "expected KEY=VALUE, got 'size'"), (["a=1", "a=2"], "'a' is given twice")):
+        with pytest.raises(InvalidInput, match=problem):
+            chosen_parameters(wrong, None)
+    (tmp_path / "p.json").write_text("[1]")
+    with pytest.raises(PenstockError, match=r"p\.json: expected a table of names and values"):
+        chosen_parameters(None, tmp_path / "p.json")
 
 
 def test_arrivals_take_their_rate_from_either_place() -> None:
@@ -132,7 +213,7 @@ def test_arrivals_take_their_rate_from_either_place() -> None:
         arrival_process("poisson:rate=5", 4.0)
     with pytest.raises(InvalidInput, match=r"arrivals\.poisson\.rate: missing"):
         arrival_process("poisson", None)
-    with pytest.raises(UnknownName, match="nothing here is named 'fish'"):
+    with pytest.raises(UnknownName, match="nothing here is named 'fish'; there are"):
         arrival_process("fish:rate=1", None)
 
 

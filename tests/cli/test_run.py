@@ -122,7 +122,7 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--in-flight", "0"], "--in-flight: expected a number > 0, got 0; choose another --in-flight"),
         (["--policy", "fish"], "policy: no policy is named 'fish'; there are"),
         (["--policy", "heft:fins=2"], "policy.heft: no parameter is named 'fins'"),
-        (["--emulate", "fish"], "cluster: nothing here is named 'fish'; there are"),
+        (["--emulate", "fish"], "cluster: nothing here is named 'fish'; did you mean jellyfish?"),
         (["--emulate", "none.toml"], "none.toml: cannot be read"),
         (["--plan", "none.toml"], "none.toml: cannot be read"),
         (

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -106,6 +107,44 @@ def test_a_policy_that_finds_no_place_says_why(tmp_path: Path) -> None:
     flow.sink("out", ps.Discard(), flow.source("in", ps.Generated(abs, rate=1)), memory_mb=1e9)
     told = refused(NoPlacement, tmp_path, flow, emulate=TRIO, policy="r-storm")
     assert told.startswith("policy: r-storm finds no placement on 'trio': ")
+
+
+def one_part(cost: float = 1.0, pinned: str | None = None) -> ps.Dataflow:
+    flow = ps.Dataflow("one")
+    flow.sink("out", ps.Discard(), flow.source("in", ps.Generated(abs, rate=1)), memory_mb=cost, pinned=pinned)
+    return flow
+
+
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a start fail that gets as far as Spark."""
+
+    def opened(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("penstock.control.live.open_session", opened)
+
+
+@pytest.mark.usefixtures("no_session")
+def test_what_can_be_known_of_this_host_is_checked_before_spark_starts(tmp_path: Path) -> None:
+    told = refused(UnknownMachine, tmp_path, one_part(pinned="hall"))
+    assert told.startswith("components[1].pinned: cluster 'embedded' has no 'hall'; there are local; this host is its")
+    told = refused(NoPlacement, tmp_path, one_part(1e9), policy="r-storm")
+    assert told.startswith("policy: r-storm finds no placement on 'embedded': ")
+    plan = plan_for(one_part(), discover((), True, 2))
+    astray = msgspec.structs.replace(plan, tasks={**plan.tasks, "out": ("m9/0",)})
+    told = refused(UnknownMachine, tmp_path, one_part(), plan=astray)
+    assert told == "tasks.out[0]: cluster 'embedded' has no slot 'm9/0'; slots are named machine/number"
+
+
+@pytest.mark.usefixtures("no_session")
+def test_code_that_no_worker_could_receive_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    held = threading.Lock()
+    flow = ps.Dataflow("held")
+    numbers = flow.source("in", ps.Generated(abs, rate=1), gives=int)
+    flow.sink("out", ps.Discard(), flow.map("map", lambda number: (held, number)[1], numbers, gives=int))
+    told = refused(InvalidInput, tmp_path, flow, emulate=TRIO)
+    assert told.startswith("application: cannot be sent to the executors, cannot pickle '_thread.lock' object")
 
 
 @pytest.mark.parametrize("name", ["slots", "in_flight", "window"])

@@ -128,7 +128,7 @@ WRONG_CLUSTERS: list[tuple[Change, str]] = [
     (put("machines.3.processes", 2), "machines[3].processes: expected ≤ the 1 slots, got 2"),
     (put("machines.3.failure_probability", 2), "machines[3].failure_probability: expected a number ≤ 1, got 2"),
     (put("machines.3.name", "a"), "machines[3]: 'a' is already at machines[0]"),
-    (put("machines.3.ram", 5), "machines[3].ram: unknown field; expected one of"),
+    (put("machines.3.ram", 5), "machines[3].ram: unknown field; there are"),
     (put("machines.3", "d"), "machines[3]: expected a table, got 'd'"),
     (put("machines", {}), "machines: expected a list"),
     (put("machines", []), "machines: expected at least one"),

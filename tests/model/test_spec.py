@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from penstock.model.errors import InvalidInput, UnknownName
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.spec import build
 
 
@@ -59,5 +59,12 @@ def test_refuses_a_setting_with_its_path(settings: str, message: str) -> None:
 
 
 def test_unknown_parameter_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match="no parameter is named 'colour'; it has exact, limit, shape, size, speed"):
+    with pytest.raises(UnknownName, match="no parameter is named 'colour'; there are exact, limit, shape, size, speed"):
         build("thing", Thing, "colour=red")
+
+
+def test_a_name_that_looks_like_one_is_asked_about() -> None:
+    with pytest.raises(UnknownName, match=r"no parameter is named 'sise'; did you mean size\?"):
+        build("thing", Thing, "sise=3")
+    assert nearest("R-Strom", ["r-storm", "t-storm", "heft"]) == "did you mean r-storm or t-storm?"
+    assert nearest("x", ["b", "a"]) == "there are a, b"

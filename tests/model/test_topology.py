@@ -63,7 +63,7 @@ def test_refuses_a_pin_to_a_machine_that_is_not_there() -> None:
         components=(Component(name="in", kind=Kind.SOURCE, pinned="moon"), SINK),
         streams=(Stream(source="in", target="out"),),
     )
-    with pytest.raises(UnknownMachine, match=r"^components\[0\]\.pinned: .*no 'moon'; it has earth"):
+    with pytest.raises(UnknownMachine, match=r"^components\[0\]\.pinned: .*no 'moon'; there are earth"):
         check_pins(topology, Cluster(name="c", machines=(Machine(name="earth"),)))
 
 

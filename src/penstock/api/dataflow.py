@@ -20,7 +20,7 @@ from penstock.api.logic import FilterOperator, FlatMapOperator, Logic, MapOperat
 from penstock.api.on_error import DeadLetters, ErrorPolicy, checked, letters_folder
 from penstock.api.tuple_types import check_key, check_travels, element_type, given_type, of_pair, returned_type
 from penstock.model.entity import Name, explain
-from penstock.model.errors import InvalidInput, PenstockError, UnknownName, choices, refuse_duplicates
+from penstock.model.errors import InvalidInput, PenstockError, UnknownName, nearest, refuse_duplicates
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 
 
@@ -38,11 +38,12 @@ class Outlet:
     selectivity: float | None = None  # for planning: tuples sent a tuple processed; None: 1
     tuple_bytes: float | None = None  # for planning; None: the model's default
     outputs: tuple[str, ...] = ()
+    origin: object = field(default=None, compare=False, repr=False)  # marks the dataflow that it belongs to
 
     def __getitem__(self, output: str) -> "Outlet":
         """Return one of the named outputs of a component that has several."""
         if output not in self.outputs:
-            raise UnknownName("output", f"{self.component!r} has no output {output!r}; it has {choices(self.outputs)}")
+            raise UnknownName("output", f"{self.component!r} has no output {output!r}; {nearest(output, self.outputs)}")
         return replace(self, output=output)
 
     def fields(self, *keys: Key) -> "Outlet":
@@ -124,6 +125,7 @@ class Dataflow:
 
     name: str
     parts: dict[str, Part] = field(default_factory=dict)
+    _origin: object = field(default_factory=object, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         try:
@@ -289,11 +291,14 @@ class Dataflow:
         folder = None if policy is None else letters_folder(policy)
         letters = None if folder is None else partial(DeadLetters, folder)
         self.parts[name] = Part(component, logic, carried, named, inputs, gives is not None, policy, letters)
-        return Outlet(name, outputs=named)
+        return Outlet(name, outputs=named, origin=self._origin)
 
     def _check_input(self, path: str, outlet: Outlet, target: Component, before: tuple[Outlet, ...]) -> None:
         if not isinstance(outlet, Outlet):
             raise InvalidInput(path, f"expected what source(), operator() or map() returned, got {outlet!r}")
+        if outlet.origin is not None and outlet.origin is not self._origin:
+            problem = f"{outlet.component!r} belongs to another Dataflow"
+            raise InvalidInput(path, f"{problem}; use what source(), operator() or map() of {self.name!r} returned")
         if outlet.component not in self.parts:
             raise UnknownName(path, f"{outlet.component!r} is not in {self.name!r}; add it first")
         if self.parts[outlet.component].outputs and outlet.output is None:
@@ -334,7 +339,7 @@ _COSTS = tuple(name for name in Component.__struct_fields__ if name not in ("nam
 def _known_costs(costs: dict[str, Any]) -> dict[str, Any]:
     for given in costs:
         if given not in _COSTS:
-            raise UnknownName(given, f"unknown keyword; expected one of {choices(_COSTS)}")
+            raise UnknownName(given, f"unknown keyword; {nearest(given, _COSTS)}")
     return costs
 
 
@@ -363,6 +368,6 @@ def _check_gives(path: str, gives: Any, outputs: tuple[str, ...]) -> None:
         return
     for output, kind in gives.items():
         if output not in outputs:
-            has = f"it has {choices(outputs)}" if outputs else "it has none; name them by outputs="
+            has = nearest(output, outputs) if outputs else "it has none; name them by outputs="
             raise UnknownName(f"{path}.gives.{output}", f"no output is named {output!r}; {has}")
         check_travels(f"{path}.gives.{output}", kind)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 
 EXACTLY_ONCE = "exactly-once"
 ANY = "any"
@@ -38,7 +38,7 @@ def guarantees(flow: Dataflow) -> list[Guarantee]:
 def require(flow: Dataflow, guarantee: str) -> None:
     """Refuse a dataflow that promises less than is asked for: `exactly-once`, or `any`, which asks for nothing."""
     if guarantee not in (EXACTLY_ONCE, ANY):
-        raise UnknownName("guarantee", f"unknown guarantee {guarantee!r}; there are {choices((EXACTLY_ONCE, ANY))}")
+        raise UnknownName("guarantee", f"unknown guarantee {guarantee!r}; {nearest(guarantee, (EXACTLY_ONCE, ANY))}")
     if guarantee == ANY:
         return
     for found in guarantees(flow):

@@ -12,6 +12,12 @@ from penstock.model.errors import InvalidInput
 Logic = Source[Any] | Operator[Any, Any] | Sink[Any]
 Made = TypeVar("Made")
 
+_REMEDY = {
+    "Source": "derive it from Source, or use Generated(function)",
+    "Operator": "for a function of a tuple use map, flat_map or filter",
+    "Sink": "derive it from Sink",
+}
+
 
 class MapOperator(Operator[Any, Any]):
     """One tuple for each tuple, by a function."""
@@ -47,14 +53,18 @@ def maker(name: str, given: Any, kind: type[Made]) -> Callable[[], Made]:
     if isinstance(given, kind):
         return partial(_copied, name, given)
     refuse_uncallable(name, given, f"a {kind.__name__} or a function that makes one")
+    if isinstance(given, type) and not issubclass(given, kind):
+        problem = f"expected a subclass of {kind.__name__} or a function that makes one, got class {given.__name__!r}"
+        raise InvalidInput(name, f"{problem}; {_REMEDY[kind.__name__]}")
     try:
         inspect.signature(given).bind()
     except TypeError as error:
         problem = f"cannot be made without arguments, {error}; give an object, or a function such as lambda: …"
+        problem += f"; {_REMEDY[kind.__name__]}" if inspect.isroutine(given) and kind is Operator else ""
         raise InvalidInput(name, f"{getattr(given, '__name__', given)} {problem}") from None
     except ValueError:  # a built-in that does not say what it takes
         pass
-    if isinstance(given, type) and issubclass(given, kind):
+    if isinstance(given, type):
         return given
     return partial(_made, name, given, kind)
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.inspect import CustomType, type_info
 
 from penstock.api.keys import Key, Named, field_names
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 
 
 def given_type(logic: Any, base: type, place: int) -> Any:
@@ -96,7 +96,7 @@ def check_key(path: str, key: Key, kind: Any) -> None:
         return
     names = field_names(kind)
     if names is not None and key.partition(".")[0] not in names:
-        raise UnknownName(path, f"{kind.__name__} has no field {key!r}; it has {choices(names)}")
+        raise UnknownName(path, f"{kind.__name__} has no field {key!r}; {nearest(key, names)}")
     if kind in (str, bytes, int, float, bool) or places:
         problem = f"tuples of type {getattr(kind, '__name__', kind)} have no field {key!r}"
         raise UnknownName(path, f"{problem}; use a place such as 0, or no key for the whole tuple")

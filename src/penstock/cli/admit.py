@@ -198,7 +198,7 @@ def _wanted(
 def _pinned(application: "Application", pins: list[str]) -> tuple[object, ...]:
     from msgspec.structs import replace
 
-    from penstock.model.errors import InvalidInput, UnknownName, choices
+    from penstock.model.errors import InvalidInput, UnknownName, nearest
 
     where: dict[str, str | tuple[str, ...]] = {}
     for text in pins:
@@ -206,7 +206,7 @@ def _pinned(application: "Application", pins: list[str]) -> tuple[object, ...]:
         if not equals or not machine:
             raise InvalidInput("pin", f"expected COMPONENT=MACHINE or COMPONENT=MACHINE,MACHINE, got {text!r}")
         if component not in application.index:
-            raise UnknownName("pin", f"no component is named {component!r}; there are {choices(application.index)}")
+            raise UnknownName("pin", f"no component is named {component!r}; {nearest(component, application.index)}")
         where[component] = tuple(machine.split(",")) if "," in machine else machine
     return tuple(replace(one, pinned=where.get(one.name, one.pinned)) for one in application.components)
 

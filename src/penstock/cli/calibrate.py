@@ -141,8 +141,8 @@ def application_of(info: "RunInfo", named: str | None) -> "Application":
         raise InvalidInput("application", problem)
     if given.directory not in sys.path:
         sys.path.append(given.directory)
-    source = None if given.input is None else Path(given.input)
-    return Told(given.text, given.rate, given.arrivals, source, info.setup.seed if info.setup else 0).flow().application
+    source, seed = None if given.input is None else Path(given.input), info.setup.seed if info.setup else 0
+    return Told(given.text, given.rate, given.arrivals, source, seed, given.parameters).flow().application
 
 
 def _of_run(calibrator: "Calibrator", info: "RunInfo", named: str | None, probe: bool | None) -> "Calibration":

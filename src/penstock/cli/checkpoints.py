@@ -258,13 +258,13 @@ def _show_task(info: "RunInfo", manifest: "Manifest", task: str, most: int, as_j
 def _state(info: "RunInfo", manifest: "Manifest", task: str) -> tuple["Saved", Any]:
     """Return a task of a checkpoint and the state of its logic."""
     from penstock.model.decoding import Undecodable, decode_msgpack
-    from penstock.model.errors import FileProblem, UnknownName, choices
+    from penstock.model.errors import FileProblem, UnknownName, nearest
     from penstock.runtime import checkpoints as kept
     from penstock.runtime.storage import Posix, below
 
     names = {saved.task: saved for saved in manifest.tasks}
     if task not in names:
-        raise UnknownName("task", f"checkpoint {manifest.number} has no {task!r}; there are {choices(names)}")
+        raise UnknownName("task", f"checkpoint {manifest.number} has no {task!r}; {nearest(task, names)}")
     saved = names[task]
     path = below(kept.folder_of(str(info.checkpoints_path), manifest.number), saved.file)
     try:

@@ -20,12 +20,12 @@ def power_of(text: str | None) -> "Power | None":
     from msgspec.structs import asdict
 
     from penstock.estimate.energy import RADIOS, Power
-    from penstock.model.errors import UnknownName, choices
+    from penstock.model.errors import UnknownName, nearest
     from penstock.model.spec import build
 
     radio, _, settings = text.partition(":")
     if radio not in RADIOS:
-        raise UnknownName("energy", f"no radio is named {radio!r}; there are {choices(RADIOS)}")
+        raise UnknownName("energy", f"no radio is named {radio!r}; {nearest(radio, RADIOS)}")
     return build(f"energy.{radio}", Power, settings, asdict(RADIOS[radio]))
 
 

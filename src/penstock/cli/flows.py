@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from penstock.model.errors import InvalidInput, PenstockError, UnknownName, choices
+from penstock.model.errors import InvalidInput, PenstockError, UnknownName, choices, nearest
+from penstock.model.spec import parameter_value
 
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
@@ -34,24 +35,26 @@ def find_flow(
     arrivals: "Arrivals | None" = None,
     input: Path | None = None,  # noqa: A002  it is the option's name
     seed: int = 0,
+    parameters: Mapping[str, Any] | None = None,
 ) -> "Dataflow":
     """Return the dataflow that a text names, its sources set as asked; refuse what it has no setting for.
 
-    The text is a built-in name, with parameters where wanted (`word-count:sources=2`), or `module:object`, a dataflow
-    or a function that returns one. Settings are handed to the function as `rate`, `arrivals` and `input`. An
-    application that is only described, by name or in a file, runs with operators that pass tuples on as it says.
+    The text is a built-in name, with parameters if any (`word-count:sources=2`), or names code of the user's
+    (`names_code`): a dataflow or a function that returns one, `words.py:make:size=3`. The function receives `rate`,
+    `arrivals`, `input` and the `parameters`, converted to its annotations. An application that is only described, by
+    name or in a file, runs with operators that pass tuples on as it says.
     """
     given = {name: v for name, v in zip(SETTINGS, (rate, arrivals, input), strict=True) if v is not None}
-    name, _, rest = text.partition(":")
+    name = text.partition(":")[0]
     if name in flow_names(name):
         from penstock.workloads.dataflows import dataflow
 
-        return dataflow(text, rate=rate, arrivals=arrivals, input=input, seed=seed)
+        return dataflow(with_parameters(text, parameters), rate=rate, arrivals=arrivals, input=input, seed=seed)
     if is_described(text):
-        return _described(text, given)
-    if not rest or "=" in rest:
-        raise _unknown(text, name)
-    return _own(text, given)
+        return _described(with_parameters(text, parameters), given)
+    if not names_code(text):
+        raise _unknown(name)
+    return _own(text, given, parameters or {})
 
 
 def is_described(text: str) -> bool:
@@ -59,6 +62,50 @@ def is_described(text: str) -> bool:
     from penstock.workloads.applications import APPLICATIONS
 
     return text.endswith((".toml", ".json")) or text.partition(":")[0] in APPLICATIONS
+
+
+def names_code(text: str) -> bool:
+    """Whether a text names code of the user's: `module:object`, `file.py:object` or `file.py`, with its path if any."""
+    from penstock.workloads.clusters import CLUSTERS
+
+    if is_described(text) or text.partition(":")[0] in CLUSTERS:
+        return False
+    place, _, name = _without_parameters(text)[0].rpartition(":")
+    return text.endswith(".py") or bool(place and name and "=" not in name)
+
+
+def _without_parameters(text: str) -> tuple[str, str]:
+    """Split `module:make:size=3,name=x` into what makes the dataflow and its parameters."""
+    found = re.fullmatch(r"(.+:[^:=]+):([^:=]+=.*)", text)
+    return (text, "") if found is None else (found[1], found[2])
+
+
+def code_file(text: str) -> tuple[Path | None, str]:
+    """Return the file that a text names code in, None if it names a module, and the rest: `module:object`."""
+    text, parameters = _without_parameters(text)
+    if parameters:
+        file, rest = code_file(text)
+        return file, f"{rest}:{parameters}"
+    place, _, name = (text, "", "") if text.endswith(".py") else text.rpartition(":")
+    if not place.endswith(".py") and "/" not in place:
+        return None, text
+    path = Path(place if place.endswith(".py") else f"{place}.py")
+    return path, f"{path.stem}:{name}"
+
+
+def with_parameters(text: str, parameters: Mapping[str, Any] | None) -> str:
+    """Return the text of a built-in application with parameters added to it, as it would name them itself."""
+    if not parameters:
+        return text
+    if text.endswith((".toml", ".json")):
+        option = next(iter(parameters))
+        raise InvalidInput("set", f"{text} describes an application and has no parameter {option!r}; leave it out")
+    named = ",".join(f"{name}={_written(value)}" for name, value in parameters.items())
+    return f"{text}{',' if ':' in text else ':'}{named}"
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _described(text: str, given: Mapping[str, Any]) -> "Dataflow":
@@ -93,38 +140,81 @@ def arrival_process(spec: str | None, rate: float | None) -> "Arrivals | None":
     return process
 
 
-def _unknown(text: str, name: str) -> PenstockError:
-    ready = f"there are {', '.join(flow_names(''))}, or module:object for your own"
-    if text.endswith(".py"):
-        return UnknownName("app", f"expected module:object, got {text!r}; write {Path(text).stem}:NAME")
-    return UnknownName("app", f"nothing that can be run is named {name!r}; {ready}")
+def _unknown(name: str) -> PenstockError:
+    own = "or name your own code as module:object or file.py:object"
+    return UnknownName("app", f"nothing that can be run is named {name!r}; {nearest(name, flow_names(''))} {own}")
 
 
-def _own(text: str, given: Mapping[str, Any]) -> "Dataflow":
-    """Return the dataflow that a module of the user's holds or makes."""
+def _own(text: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> "Dataflow":
+    """Return the dataflow that code of the user's holds or makes."""
     from penstock.api.dataflow import Dataflow
 
-    place, _, name = text.partition(":")
-    found: Any = _module(place)
-    for part in name.split("."):
-        if not hasattr(found, part):
-            flows = [known for known, value in vars(found).items() if isinstance(value, Dataflow)]
-            has = f"it has the dataflows {choices(flows)}" if flows else "name a Dataflow or a function that makes one"
-            raise UnknownName("app", f"{place!r} has no {name!r}; {has}")
-        found = getattr(found, part)
+    text, more = _without_parameters(text)
+    parameters = {**dict(each.partition("=")[::2] for each in filter(None, more.split(","))), **parameters}
+    file, named = code_file(text)
+    place, _, name = named.partition(":")
+    module = _module(place) if file is None else _file(file)
+    found: Any = _named(text, module, name) if name else _only(text, module)
     if isinstance(found, Dataflow):
-        if given:
-            option = next(iter(given))
-            problem = f"{text} is a Dataflow and takes no --{option}; give a function with a parameter {option!r}"
+        if option := next(iter([*given, *parameters]), None):
+            how = f"--{option}" if option in given else f"parameter {option!r}"
+            problem = f"{text} is a Dataflow and takes no {how}; name a function with a parameter {option!r}"
             raise InvalidInput(option, problem)
         return found
     if callable(found):
-        _refuse_untaken(text, found, given)
-        _refuse_missing(text, found, given)
-        found = _called(text, lambda: found(**given))
+        stated = _stated(text, found, given, parameters)
+        made = found
+        found = _called(text, lambda: made(**stated))
     if not isinstance(found, Dataflow):
         raise InvalidInput("app", f"expected {text} to be a Dataflow or a function that returns one, got {found!r:.80}")
     return found
+
+
+def _named(text: str, module: ModuleType, name: str) -> Any:
+    """Return what a module has by a name, which may have dots."""
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            flows = _flows(found)
+            has = f"it has the dataflows {choices(flows)}" if flows else "name a Dataflow or a function that makes one"
+            close = nearest(part, [each for each in vars(found) if not each.startswith("_")])
+            remedy = close if close.startswith("did") else has
+            raise UnknownName("app", f"{text.rpartition(':')[0]!r} has no {name!r}; {remedy}")
+        found = getattr(found, part)
+    return found
+
+
+def _only(text: str, module: ModuleType) -> Any:
+    """Return the one dataflow of a file that is named without it."""
+    flows = _flows(module)
+    if len(flows) == 1:
+        return getattr(module, flows[0])
+    has = f"it has the dataflows {choices(flows)}" if flows else "it has no Dataflow"
+    example = flows[0] if flows else "FUNCTION"
+    what = "one of them" if flows else "a function that makes one"
+    raise InvalidInput("app", f"expected {text}:NAME, got {text!r}, {has}; name {what}, {text}:{example}")
+
+
+def _flows(module: Any) -> list[str]:
+    from penstock.api.dataflow import Dataflow
+
+    return [name for name, value in vars(module).items() if isinstance(value, Dataflow)]
+
+
+def _file(path: Path) -> ModuleType:
+    """Import a file as the module of its name, which is how workers find it too."""
+    if not path.is_file():
+        there = [each.name for each in path.parent.glob("*.py")]
+        close = nearest(path.name, there) if there else "there is no such file"
+        raise UnknownName("app", f"{path} cannot be read; {close}")
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = _module(path.stem)
+    if getattr(module, "__file__", None) is None or not path.samefile(str(module.__file__)):
+        problem = f"{path} has the name of another module, {getattr(module, '__file__', None) or path.stem}"
+        raise InvalidInput("app", f"{problem}; rename the file")
+    return module
 
 
 def _module(name: str) -> ModuleType:
@@ -137,7 +227,7 @@ def _module(name: str) -> ModuleType:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidInput("app", f"{name!r} cannot be imported, {_told(error)}; install what it needs") from None
         problem = f"no module {name!r} is in {os.getcwd()} or installed"
-        raise UnknownName("app", f"{problem}; go to its folder, or choose one of {', '.join(flow_names(''))}") from None
+        raise UnknownName("app", f"{problem}; name its file, or choose one of {', '.join(flow_names(''))}") from None
     except PenstockError:
         raise
     except Exception as error:
@@ -155,24 +245,44 @@ def _called(text: str, make: Callable[[], Any]) -> Any:
         raise InvalidInput("app", f"{text} failed, {_told(error)}; mend it there") from error
 
 
-def _refuse_untaken(text: str, make: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuse options that a function has no parameter for."""
-    parameters = _parameters(make)
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
+def _stated(
+    text: str, make: Callable[..., Any], given: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a function is to be called with; refuse what it has no parameter for, and what it lacks."""
+    known = _parameters(make)
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     for option in given:
-        if option not in parameters:
+        if option in parameters:
+            raise InvalidInput("set", f"expected one {option}, got --{option} and --set {option}=…; leave one out")
+        if option not in known and not takes_any:
             raise InvalidInput(option, f"{text} takes no --{option}; give it a parameter {option!r}, or leave it out")
-
-
-def _refuse_missing(text: str, make: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuse a function that cannot be called with the options alone."""
-    for name, parameter in _parameters(make).items():
+    for name in parameters:
+        if name not in known and not takes_any:
+            there = nearest(name, known) if known else "it has none"
+            raise UnknownName("set", f"{text} has no parameter {name!r}; {there}")
+    stated = dict(given)
+    hints = _hints(make)
+    for name, value in parameters.items():
+        stated[name] = parameter_value(f"set.{name}", value, hints.get(name, _default_type(known.get(name))))
+    for name, parameter in known.items():
         starred = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if starred or parameter.default is not parameter.empty or name in given:
-            continue
-        remedy = f"give --{name}" if name in SETTINGS else "give it a default"
-        raise InvalidInput(name, f"{text} has no default for its parameter {name!r}; {remedy}")
+        if not starred and parameter.default is parameter.empty and name not in stated:
+            remedy = f"give --{name}" if name in SETTINGS else f"give --set {name}=VALUE"
+            raise InvalidInput(name, f"{text} has no default for its parameter {name!r}; {remedy}")
+    return stated
+
+
+def _default_type(parameter: inspect.Parameter | None) -> Any:
+    """Return the type that a parameter without annotation takes: that of its default, if this is a plain value."""
+    kind = None if parameter is None else type(parameter.default)
+    return kind if kind in (bool, int, float, str) else Any
+
+
+def _hints(make: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(make.__init__ if isinstance(make, type) else make, include_extras=True)
+    except Exception:  # annotations may name what is only imported for type checkers
+        return {}
 
 
 def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -2,17 +2,17 @@
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.cli.flows import arrival_process, find_flow, flow_names
+from penstock.cli.flows import arrival_process, code_file, find_flow, flow_names, names_code
 from penstock.cli.inputs import chosen_objective, is_file
 from penstock.cli.inputs import cluster as find_cluster
 from penstock.model.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.api.dataflow import Dataflow
     from penstock.estimate.evaluator import Objective
@@ -31,6 +31,7 @@ class Told:
     arrivals: str | None = None
     input: Path | None = None
     seed: int = 0
+    parameters: "Mapping[str, Any]" = field(default_factory=dict)
 
     def flow(self) -> "Dataflow":
         """Return the dataflow; refuse options that it does not take."""
@@ -39,18 +40,23 @@ class Told:
             raise InvalidInput("app", f"expected an application or --resume RUN, got neither; {ready}")
         process = arrival_process(self.arrivals, self.rate)
         rate = self.rate if process is None else None
-        return find_flow(self.text, rate=rate, arrivals=process, input=self.input, seed=self.seed)
+        given = {"rate": rate, "arrivals": process, "input": self.input}
+        return find_flow(self.text, **given, seed=self.seed, parameters=self.parameters)
 
     def given(self) -> "Given":
         """Return it as the run's folder is to keep it: whoever resumes the run may be in another directory."""
         from penstock.runtime.folder import Given
 
         text = self.text or ""
+        file, named = code_file(text) if names_code(text) else (Path(text) if is_file(text) else None, "")
+        if file is not None and file.exists():
+            text = os.path.abspath(file) + (f":{named.partition(':')[2]}" if named.partition(":")[2] else "")
         return Given(
-            text=os.path.abspath(text) if is_file(text) and Path(text).exists() else text,
+            text=text,
             rate=self.rate,
             arrivals=self.arrivals,
             input=None if self.input is None else os.path.abspath(self.input),
+            parameters=dict(self.parameters),
             directory=os.getcwd(),
         )
 
@@ -85,6 +91,7 @@ def find_resumed(told: Told, run: str, runs: Path) -> Resumed:
         arrivals=told.arrivals if faster else given.arrivals,
         input=None if given.input is None else Path(given.input),
         seed=setup.seed,
+        parameters={**given.parameters, **told.parameters},
     )
     return Resumed(info, setup, was, emulated_cluster(info))
 

@@ -1,10 +1,10 @@
 """What the user names on the command line: files, or built-in applications and clusters."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -83,9 +83,25 @@ def objective_names(incomplete: str) -> list[str]:
     return [objective for objective in Objective if objective.startswith(incomplete)]
 
 
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A parameter of the application, or of your function that makes it; repeat for more.",
+    ),
+]
+ParametersOption = Annotated[
+    Path | None,
+    typer.Option("--parameters", metavar="FILE", help="A file (.toml, .json) of such parameters; --set goes before."),
+]
 ApplicationArgument = Annotated[
     str,
-    typer.Argument(help="A file (.toml, .json), a built-in name, or module:object.", autocompletion=application_names),
+    typer.Argument(
+        help="A built-in name, NAME or NAME:PARAMETER=VALUE, a file that describes an application (.toml, .json), "
+        "or your code: module:object, file.py:object or file.py.",
+        autocompletion=application_names,
+    ),
 ]
 ClusterArgument = Annotated[
     str, typer.Argument(help="A file (.toml, .json; .graph) or a built-in name.", autocompletion=cluster_names)
@@ -102,23 +118,40 @@ def is_network(text: str) -> bool:
     return Path(text).suffix.lower() == ".graph"
 
 
-def application(text: str) -> "Application":
-    """Return the application that a file, a built-in name or a dataflow of the user's, `module:object`, gives."""
+def application(text: str, parameters: Mapping[str, Any] | None = None) -> "Application":
+    """Return the application that a file, a built-in name or code of the user's gives: all that `run` accepts."""
+    from penstock.cli.flows import find_flow, names_code, with_parameters
     from penstock.model.files import load_application
-    from penstock.workloads.applications import APPLICATIONS
     from penstock.workloads.applications import application as built_in
 
-    name, colon, rest = text.partition(":")
-    if colon and "=" not in rest and name not in APPLICATIONS and not is_file(text):
-        from penstock.cli.flows import find_flow
-
-        return find_flow(text).application
-    return load_application(text) if is_file(text) else built_in(text)
+    if names_code(text):
+        return find_flow(text, parameters=parameters).application
+    named = with_parameters(text, parameters)
+    return load_application(text) if is_file(text) else built_in(named)
 
 
-def both(application_text: str, cluster_text: str) -> "tuple[Application, Cluster]":
+def chosen_parameters(texts: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
+    """Return the parameters of an application that a file and options give; an option replaces what the file has."""
+    from penstock.model.errors import InvalidInput
+    from penstock.model.files import load_table
+
+    found: dict[str, Any] = {} if file is None else load_table(file)
+    named: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInput("set", f"expected KEY=VALUE, got {text!r}")
+        if name.strip() in named:
+            raise InvalidInput("set", f"{name.strip()!r} is given twice, again as {value!r}; remove one")
+        named[name.strip()] = value
+    return found | named
+
+
+def both(
+    application_text: str, cluster_text: str, parameters: Mapping[str, Any] | None = None
+) -> "tuple[Application, Cluster]":
     """Return an application and a cluster, refusing tasks that are pinned to machines that are not there."""
-    wanted, machines = application(application_text), cluster(cluster_text)
+    wanted, machines = application(application_text, parameters), cluster(cluster_text)
     refuse_pins(application_text, wanted, machines)
     return wanted, machines
 
@@ -211,7 +244,7 @@ def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise FileProblem(f"{plot}: expected a name that ends in {', '.join(PICTURES)}; rename it")
     for path in (save, plot):
-        if path is not None and path.exists() and any(is_file(name) and path.samefile(name) for name in inputs):
+        if path is not None and path.exists() and any(Path(name).exists() and path.samefile(name) for name in inputs):
             raise FileProblem(f"{path}: is what you plan for; choose another name")
         if path is not None and not path.absolute().parent.is_dir():
             raise FileProblem(f"{path}: cannot be written, {path.parent} is not a folder; choose another place")

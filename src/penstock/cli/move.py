@@ -58,16 +58,16 @@ def target_slot(status: "Status", task: str, where: str) -> str:
 
     A task that is on the machine already stays in its slot.
     """
-    from penstock.model.errors import UnknownMachine, UnknownName, choices
+    from penstock.model.errors import UnknownMachine, UnknownName, nearest
 
     if task not in status.placement:
-        raise UnknownName("task", f"no task is named {task!r}; there are {choices(status.placement)}")
+        raise UnknownName("task", f"no task is named {task!r}; {nearest(task, status.placement)}")
     slots = slots_by_machine(status)
     known = [slot for each in slots.values() for slot in each]
     if where in known:
         return where
     if where not in slots:
-        raise UnknownMachine("machine", f"none is named {where!r}; there are {choices(slots)}, or machine/number")
+        raise UnknownMachine("machine", f"none is named {where!r}; {nearest(where, slots)}")
     if status.placement[task] in slots[where]:
         return status.placement[task]
     load = dict.fromkeys(slots[where], 0)

@@ -11,10 +11,13 @@ from penstock.cli.inputs import (
     ApplicationArgument,
     ClusterArgument,
     JsonOption,
+    ParametersOption,
     RoutingOption,
     SendingOption,
+    SetOption,
     SlotOption,
     both,
+    chosen_parameters,
     chosen_policies,
     objective_names,
     policy_names,
@@ -48,6 +51,8 @@ EXAMPLES = """Examples:
 def plan(
     application: ApplicationArgument,
     cluster: ClusterArgument,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,7 +113,7 @@ def plan(
 
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
-    wanted, machines = both(application, cluster)
+    wanted, machines = both(application, cluster, chosen_parameters(parameter, parameters))
     goal, power = chosen_objective(objective), power_of(energy)
     latency = latency_of(wanted, machines, model, rate, tables, run)
     planner = Planner(wanted, machines, goal, seed, latency=latency)

@@ -60,12 +60,12 @@ def policies(
 def _show(name: str, as_json: bool) -> None:
     """Print the policies of a name, of every kind that has one, with their parameters."""
     from penstock.cli.output import console, print_json
-    from penstock.model.errors import UnknownName, choices
+    from penstock.model.errors import UnknownName, nearest
     from penstock.policies.registry import REGISTRY, policy_class
 
     kinds = [kind for kind, rows in REGISTRY.items() if name in rows]
     if not kinds:
-        raise UnknownName("policy", f"no policy is named {name!r}; there are {choices(all_policy_names(''))}")
+        raise UnknownName("policy", f"no policy is named {name!r}; {nearest(name, all_policy_names(''))}")
     if as_json:
         found = [
             {"name": name, "kind": kind, **REGISTRY[kind][name]._asdict(), "parameters": _defaults(name, kind)}

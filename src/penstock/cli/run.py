@@ -6,9 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from penstock.cli.app import app
-from penstock.cli.beginning import STOPPED, begin
-from penstock.cli.inputs import JsonOption, MasterOption, RoutingOption, SendingOption, SlotOption, chosen_objective
+from penstock.cli.app import STOPPED, app
+from penstock.cli.beginning import begin
+from penstock.cli.inputs import (
+    JsonOption,
+    MasterOption,
+    ParametersOption,
+    RoutingOption,
+    SendingOption,
+    SetOption,
+    SlotOption,
+    chosen_objective,
+    chosen_parameters,
+)
 from penstock.cli.piloting import (
     AutopilotOption,
     CoolDownOption,
@@ -76,6 +86,8 @@ EXAMPLES = """Examples:
 @app.command(epilog=EXAMPLES)
 def run(
     application: FlowArgument = None,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
     master: MasterOption = None,
     emulate: EmulateOption = None,
     policy: PolicyOption = None,
@@ -129,7 +141,8 @@ def run(
     goal = settings["objective"] = None if objective is None else chosen_objective(objective)
     if resume is not None:
         refuse_kept(emulate=emulate, input=input, seed=seed)
-    wanted = want(Told(application, rate, arrivals, input, seed or 0), emulate, goal, resume, runs)
+    told = Told(application, rate, arrivals, input, seed or 0, chosen_parameters(parameter, parameters))
+    wanted = want(told, emulate, goal, resume, runs)
     flow = wanted.told.flow()
     alone = plan is None and resume is None  # else there may be policies that a slot is for
     tuple_policies(flow.application, routing, sending, slot_ms if alone else None)

@@ -13,8 +13,8 @@ FlowArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="APP",
-        help="A built-in name, NAME or NAME:PARAMETER=VALUE, a file that describes an application, "
-        "or module:object, a Dataflow or what makes one.",
+        help="A built-in name, NAME or NAME:PARAMETER=VALUE, a file that describes an application (.toml, .json), "
+        "or your code, a Dataflow or what makes one: module:object, file.py:object or file.py.",
         autocompletion=flow_names,
     ),
 ]

@@ -1,12 +1,23 @@
 """`penstock show`: draw an application, a cluster or a plan, on the terminal or as SVG."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.app import app
-from penstock.cli.inputs import JsonOption, application_names, check_policies_in, cluster_names, is_file, is_network
+from penstock.cli.inputs import (
+    JsonOption,
+    ParametersOption,
+    SetOption,
+    application_names,
+    check_policies_in,
+    chosen_parameters,
+    cluster_names,
+    is_file,
+    is_network,
+)
 from penstock.cli.inputs import cluster as find_cluster
 
 if TYPE_CHECKING:
@@ -35,10 +46,12 @@ def show(
     thing: Annotated[
         str | None,
         typer.Argument(
-            help="An application, cluster or plan: a file (.toml, .json; .graph) or a built-in name.",
+            help="An application, cluster or plan: a file (.toml, .json; .graph), a built-in name, or your code.",
             autocompletion=thing_names,
         ),
     ] = None,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
     svg: Annotated[Path | None, typer.Option(help="Draw it into this file, as SVG, instead.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,13 +60,15 @@ def show(
     A component's ×8 says that it has 8 tasks. A stream's ×10 says that it carries
     10 tuples for each one that its source processes.
     """
+    from penstock.cli.flows import with_parameters
     from penstock.cli.output import console, print_json, terminal_width
 
     if thing is None:
         _list_built_in(as_json)
         return
-    flow = _own_flow(thing)
-    found = _find(thing) if flow is None else flow.application
+    given = chosen_parameters(parameter, parameters)
+    flow = _own_flow(thing, given)
+    found = _find(with_parameters(thing, given)) if flow is None else flow.application
     if svg is not None and svg.suffix.lower() != ".svg":
         from penstock.model.errors import FileProblem
 
@@ -80,22 +95,16 @@ def show(
             console.print(promise(flow), markup=False, soft_wrap=True)
 
 
-def _own_flow(text: str) -> "Dataflow | None":
+def _own_flow(text: str, parameters: Mapping[str, Any]) -> "Dataflow | None":
     """Return the dataflow of the user's that a text names, `module:object`; None where it names something else."""
-    from penstock.workloads.applications import APPLICATIONS
-    from penstock.workloads.clusters import CLUSTERS
+    from penstock.cli.flows import find_flow, names_code
 
-    name, _, rest = text.partition(":")
-    if not rest or "=" in rest or name in (*APPLICATIONS, *CLUSTERS) or is_file(text):
-        return None
-    from penstock.cli.flows import find_flow
-
-    return find_flow(text)
+    return find_flow(text, parameters=parameters) if names_code(text) else None
 
 
 def _find(text: str) -> "Application | Cluster | Plan":
     """Return what a file or a built-in name gives."""
-    from penstock.model.errors import UnknownName, choices
+    from penstock.model.errors import UnknownName, nearest
     from penstock.workloads.applications import APPLICATIONS, application
     from penstock.workloads.clusters import CLUSTERS, cluster
 
@@ -108,11 +117,8 @@ def _find(text: str) -> "Application | Cluster | Plan":
         return find_cluster(text)
     if is_file(text) or Path(text).exists():
         return _checked(text)
-    raise UnknownName(
-        "thing",
-        f"nothing is named {name!r}; there are the applications {choices(APPLICATIONS)}, "
-        f"the clusters {choices(CLUSTERS)}, and files that end in .toml or .json",
-    )
+    there = nearest(name, [*APPLICATIONS, *CLUSTERS])
+    raise UnknownName("thing", f"no application, cluster or file (.toml, .json) is named {name!r}; {there}")
 
 
 def _checked(file: str) -> "Application | Cluster | Plan":

@@ -9,8 +9,11 @@ from penstock.cli.inputs import (
     ApplicationArgument,
     ClusterArgument,
     JsonOption,
+    ParametersOption,
+    SetOption,
     both,
     check_policies_in,
+    chosen_parameters,
     naming,
     plan_file,
     refuse_outputs,
@@ -67,6 +70,8 @@ EXAMPLES = """Examples:
 def simulate(
     application: ApplicationArgument,
     cluster: ClusterArgument,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
     routing: RoutingsOption = None,
     sending: SendingOption = None,
     arrivals: ArrivalsOption = None,
@@ -106,7 +111,7 @@ def simulate(
     from penstock.cli.simulate_tables import Told
 
     refuse_outputs(None, plot, application, cluster)
-    wanted, machines = both(application, cluster)
+    wanted, machines = both(application, cluster, chosen_parameters(parameter, parameters))
     process, look = _process(arrivals), _look(look_ahead, forecaster)
     seeds = list(dict.fromkeys(seed or [0]))
     tasks = _Tasks(wanted, machines, _given(plan, policy, wanted), plan, policy or USUAL_POLICY, seeds)

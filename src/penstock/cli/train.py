@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.pipeline.training import Trained, Training
 
+KINDS = ("svr", "linear", "mean")
 EXAMPLES = """Examples:
 
   penstock explore word-count li-10 --rates 500:3000 --sample 2 --output telemetry
@@ -117,10 +118,10 @@ def telling_damage(tables: Path) -> Iterator[None]:
 
 
 def _refuse(output: Path, kind: str) -> None:
-    from penstock.model.errors import FileProblem, UnknownName
+    from penstock.model.errors import FileProblem, UnknownName, nearest
 
-    if kind not in ("svr", "linear", "mean"):
-        raise UnknownName("kind", f"no kind of model is named {kind!r}; there are linear, mean, svr")
+    if kind not in KINDS:
+        raise UnknownName("kind", f"no kind of model is named {kind!r}; {nearest(kind, KINDS)}")
     if output.suffix.lower() != ".npz":
         raise FileProblem(f"{output}: expected a name that ends in .npz; rename it")
     if not output.absolute().parent.is_dir():

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.control.planner import plan_by
+from penstock.control.starting import known_cluster, refuse_pins
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.files import save
@@ -38,6 +39,7 @@ class Begun:
     plan: "Callable[[Cluster, Complete], Plan]"  # where its tasks begin, once it is known what there is
     tuples: TuplePolicies
     found: "Resumption | None" = None
+    cluster: Cluster | None = None  # its machines, if they are known before Spark starts
 
 
 def begin(
@@ -54,6 +56,8 @@ def begin(
     from penstock.runtime import folder as folders
 
     require(flow, setup.guarantee)
+    cluster = known_cluster(emulate, setup.master, setup.slots)
+    refuse_pins(flow, cluster, emulate is not None)
     info = folders.create(  # before it is planned, which may take a while: who asks is to hear that it is starting
         flow.name,
         runs,
@@ -65,10 +69,14 @@ def begin(
     )
     stack.callback(folders.RunLock(info).release)
     stack.push(partial(_leave, info))
-    known = _known_plan(flow, emulate, plan, setup)
+    known = _known_plan(flow, cluster, plan, setup)
     if emulate is not None:
         save(emulate, info.cluster_path)
-    return Begun(info, setup, emulate, lambda cluster, _: known or _planned(flow, cluster, setup), setup.tuples)
+
+    def place(machines: Cluster, _: "Complete") -> Plan:
+        return known or _planned(flow, machines, setup)
+
+    return Begun(info, setup, emulate, place, setup.tuples, cluster=cluster)
 
 
 def take_over(
@@ -92,9 +100,11 @@ def take_over(
     setup = msgspec.structs.replace(before, **stated)
     require(flow, setup.guarantee)
     emulate = emulated_cluster(info)
+    cluster = known_cluster(emulate, setup.master, setup.slots)
+    refuse_pins(flow, cluster, emulate is not None)
     known = None
     if plan is not None or "policy" in stated:
-        known = _known_plan(flow, emulate, plan, msgspec.structs.replace(setup, policy=stated.get("policy")))
+        known = _known_plan(flow, cluster, plan, msgspec.structs.replace(setup, policy=stated.get("policy")))
     found = take(info, before, flow)
     stack.callback(found.lock.release)
     policy = known.policy if known is not None else stated.get("policy", found.policy)
@@ -105,23 +115,23 @@ def take_over(
     found.tell(tell)
     found.clear()
 
-    def place(cluster: Cluster, complete: "Complete") -> Plan:
+    def place(machines: Cluster, complete: "Complete") -> Plan:
         if known is not None or "policy" in stated:
-            return known or _planned(flow, cluster, setup)
-        return plan_of(found, flow, cluster, setup.objective, complete) or _planned(flow, cluster, setup)
+            return known or _planned(flow, machines, setup)
+        return plan_of(found, flow, machines, setup.objective, complete) or _planned(flow, machines, setup)
 
-    return Begun(info, setup, emulate, place, tuples, found)
+    return Begun(info, setup, emulate, place, tuples, found, cluster)
 
 
-def _known_plan(flow: Dataflow, emulate: Cluster | None, plan: Plan | None, setup: "Setup") -> Plan | None:
+def _known_plan(flow: Dataflow, cluster: Cluster | None, plan: Plan | None, setup: "Setup") -> Plan | None:
     """Return the plan to run by where it can be known before Spark has started, refusing one that does not fit."""
     if setup.policy is not None and plan is not None:
         raise InvalidInput("policy", f"expected a policy or a plan, got {setup.policy!r} and a plan; leave one out")
-    if emulate is None:
+    if cluster is None:
         return plan
     if plan is None:
-        return _planned(flow, emulate, setup)
-    to_placement(plan, flow.application, emulate)
+        return _planned(flow, cluster, setup)
+    to_placement(plan, flow.application, cluster)
     return plan
 
 

@@ -16,6 +16,7 @@ from penstock.control.sites import discover, places
 from penstock.control.starting import (
     address,
     check_parts,
+    check_travels,
     refuse_below_one,
     refuse_changed,
     refuse_seconds,
@@ -108,6 +109,7 @@ def start(
     refuse_seconds(checkpoint_s)
     refuse_umask(umask)
     check_parts(flow)
+    check_travels(flow)
     refuse_unwritable(telemetry=telemetry, runs=runs, share=share)
     if resume is None:
         refuse_share(None if share is None else str(share), emulate, master or "local")
@@ -198,7 +200,7 @@ def _launch(flow: Dataflow, begun: Begun, stack: ExitStack, listener: "socket.so
     refuse_share(setup.share, emulate, str(spark.sparkContext.master))
     say("looking for executors")
     executors = need_cores(spark, workers if emulate or setup.slots or is_local(spark) else 1)
-    cluster = emulate or discover(executors, is_local(spark), setup.slots)
+    cluster = begun.cluster or discover(executors, is_local(spark), setup.slots)
     complete = completion(flow.application, cluster, setup.objective)
     placed = places(cluster, executors, emulated=emulate is not None)
     stack.enter_context(hold(spark, [executor for _, executor in placed]))

@@ -1,11 +1,12 @@
 """What may be asked of the start of a run: everything is looked at before anything is made or started."""
 
 import math
+from functools import partial
 from pathlib import Path
 
 from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
-from penstock.model.cluster import Cluster
+from penstock.model.cluster import Cluster, check_pins
 from penstock.model.errors import FileProblem, InvalidInput
 
 SHORTEST_S = 0.1  # between checkpoints; saving one takes some hundredths
@@ -79,6 +80,45 @@ def address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise InvalidInput("listen", f"expected HOST or HOST:PORT, got {text!r}")
     return host, int(port)
+
+
+def known_cluster(emulate: Cluster | None, master: str | None, slots: int | None) -> Cluster | None:
+    """Return the machines of a run, if they can be known before Spark starts: emulated ones, or this host."""
+    from penstock.control.sites import discover
+    from penstock.pipeline.session import running_session
+    from penstock.runtime.spark.executors import is_local_master
+
+    if emulate is not None:
+        return emulate
+    running = running_session()
+    url = str(running.sparkContext.master) if running is not None else master or "local"
+    return discover((), True, slots) if is_local_master(url) else None
+
+
+def refuse_pins(flow: Dataflow, cluster: Cluster | None, emulated: bool) -> None:
+    """Refuse tasks that are pinned to machines which a run is known not to have."""
+    if cluster is None:
+        return
+    try:
+        check_pins(flow.application, cluster)
+    except InvalidInput as error:
+        if emulated:
+            raise
+        remedy = "this host is its only machine; emulate a cluster that has the other, or remove the pin"
+        raise type(error)(error.path, f"{error.problem}; {remedy}") from None
+
+
+def check_travels(flow: Dataflow) -> None:
+    """Refuse code that no worker could receive."""
+    from penstock.runtime.layout import Layout
+    from penstock.runtime.spark.closures import pack
+
+    Layout(flow)
+    pack(partial(_nothing, flow))
+
+
+def _nothing(_: Dataflow) -> None:
+    """Stand in for what a worker does."""
 
 
 def check_parts(flow: Dataflow) -> None:

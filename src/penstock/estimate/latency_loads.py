@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.features import LOAD_WINDOW, SHARE_WINDOW, WINDOW_S
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import Floats, Ints, expand_tasks, sum_by, task_names
@@ -106,7 +106,7 @@ def _offered(instance: Instance, rates: Mapping[str, float] | None) -> dict[str,
     given = dict(rates) if rates is not None else dict(getattr(topology, "rate_tps", {}))
     for name in given:
         if name not in sources:
-            raise UnknownName(f"rate_tps.{name}", f"no source is named {name!r}; there are {choices(sources)}")
+            raise UnknownName(f"rate_tps.{name}", f"no source is named {name!r}; {nearest(name, sources)}")
     if missing := [name for name in sources if name not in given]:
         problem = f"a latency depends on the load, and source {missing[0]!r} has no rate; give rate_tps.{missing[0]}"
         raise InvalidInput("rate_tps", problem)

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import cast
 
 from penstock.experiments.figure import Figure
-from penstock.model.errors import UnknownName, choices
+from penstock.model.errors import UnknownName, nearest
 
 WORKS = {
     "potus": "penstock.experiments.potus:FIGURES",
@@ -19,7 +19,7 @@ WORKS = {
 def figures_of(work: str) -> tuple[Figure, ...]:
     """Import the figures of a work."""
     if work not in WORKS:
-        raise UnknownName("work", f"none is named {work!r}; there are {choices(WORKS)}")
+        raise UnknownName("work", f"none is named {work!r}; {nearest(work, WORKS)}")
     module, _, attribute = WORKS[work].partition(":")
     return cast(tuple[Figure, ...], getattr(import_module(module), attribute))
 

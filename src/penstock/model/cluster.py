@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from penstock.model.entity import Count, Entity, Name, NonNegative, Positive, Probability
-from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, choices, refuse_duplicates
+from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, nearest, refuse_duplicates
 from penstock.model.topology import Component, Topology
 
 
@@ -105,9 +105,7 @@ class Cluster(Entity, frozen=True, dict=True):
             for end, name in (("source", link.source), ("target", link.target)):
                 if name not in self.node_index:
                     path = f"links[{position}].{end}"
-                    raise UnknownName(
-                        path, f"no machine or switch is named {name!r}; there are {choices(self.node_index)}"
-                    )
+                    raise UnknownName(path, f"no machine or switch is named {name!r}; {nearest(name, self.node_index)}")
             if link.source == link.target:
                 raise InvalidInput(f"links[{position}].target", f"expected another end than {link.source!r}")
 
@@ -150,10 +148,10 @@ def check_pins(topology: Topology, cluster: Cluster) -> None:
         for number, pin in enumerate(component.pins):
             if pin is not None and pin not in cluster.machine_index:
                 at = f"[{number}]" if isinstance(component.pinned, tuple) else ""
-                problem = f"cluster {cluster.name!r} has no {pin!r}; it has {choices(cluster.machine_index)}"
+                problem = f"cluster {cluster.name!r} has no {pin!r}; {nearest(pin, cluster.machine_index)}"
                 raise UnknownMachine(f"{path}.pinned{at}", problem)
         if component.on is not None and component.on not in labels:
-            there_are = f"there are {choices(labels)}" if labels else "no machine has labels"
+            there_are = nearest(component.on, labels) if labels else "no machine has labels"
             problem = f"no machine of cluster {cluster.name!r} has the label {component.on!r}; {there_are}"
             raise UnknownMachine(f"{path}.on", problem)
         _check_pins_have_label(path, component, cluster)

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from penstock.model.errors import InvalidInput, UnknownName, choices, join_path
+from penstock.model.errors import InvalidInput, UnknownName, join_path, nearest
 
 type_hints = cache(get_type_hints)
 
@@ -95,7 +95,7 @@ def explain(error: msgspec.ValidationError, raw: Any, kind: Any = None) -> Inval
     if unknown := re.match(r"Object contains unknown field `(.*)`", message):
         known = getattr(owner, "__struct_fields__", ())
         return UnknownName(
-            join_path(path, unknown[1]), "unknown field" + (f"; expected one of {choices(known)}" if known else "")
+            join_path(path, unknown[1]), "unknown field" + (f"; {nearest(unknown[1], known)}" if known else "")
         )
     if missing := re.match(r"Object missing required field `(.*)`", message):
         return InvalidInput(join_path(path, missing[1]), "missing; this field is required")

@@ -15,6 +15,8 @@ Member = TypeVar("Member", bound=Enum)
 class PenstockError(Exception):
     """A user's mistake: its text is one line and says how to mend it."""
 
+    exit_code = 2  # of the command that ends by it
+
 
 class InvalidInput(PenstockError, ValueError):
     """A field that holds what it must not.
@@ -75,11 +77,11 @@ def choices(names: Iterable[object]) -> str:
     return ", ".join(shown)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Name what a wrong name could have been: the names that look like it, or all."""
-    names = list(known)
-    close = get_close_matches(name, names)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are {choices(names)}"
+def nearest(name: object, known: Iterable[object]) -> str:
+    """Say which names a wrong one could have been: those that look like it, or all."""
+    names = {str(each).lower(): str(each) for each in known}
+    close = [names[match] for match in get_close_matches(str(name).lower(), names)]
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {choices(names.values())}"
 
 
 def member(field: str, kind: type[Member], given: object) -> Member:

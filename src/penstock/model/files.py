@@ -62,6 +62,15 @@ def load_any(path: str | Path) -> Application | Cluster | Plan:
     raise FileProblem(f"{path}: expected components, machines or tasks at the top, for an application, cluster or plan")
 
 
+def load_table(path: str | Path) -> dict[str, Any]:
+    """Read a table of names and values."""
+    raw = _read(Path(path))
+    if not isinstance(raw, dict):
+        raise FileProblem(f"{path}: expected a table of names and values; write NAME = VALUE")
+    found: dict[str, Any] = msgspec.to_builtins(raw)
+    return found
+
+
 def save(what: Entity, path: str | Path) -> None:
     """Write an application, cluster, plan or costs; the name's ending says whether as TOML or JSON."""
     target = Path(path)

@@ -7,7 +7,7 @@ it is, so that a tuple that has to wait is late, and its latency shows it. 0 giv
 import math
 from collections.abc import Mapping
 
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.topology import Application, Topology
 
 Limits = Mapping[str, float | None] | float | None
@@ -27,7 +27,7 @@ def changed_limits(before: Mapping[str, float], limits: Limits, topology: Topolo
     after, sources = dict(before), [component.name for component in topology.sources]
     for name, rate in limits.items():
         if name not in sources:
-            raise UnknownName("limits", f"no source is named {name!r}; there are {choices(sources)}")
+            raise UnknownName("limits", f"no source is named {name!r}; {nearest(name, sources)}")
         after.pop(name, None)
         if rate is not None:
             after[name] = _rate(f"limits.{name}", rate)

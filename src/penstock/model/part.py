@@ -7,7 +7,7 @@ cluster is one for the part but for the digest that it carries.
 import msgspec
 
 from penstock.model.cluster import Cluster, machine_of
-from penstock.model.errors import UnknownName, choices
+from penstock.model.errors import UnknownName, nearest
 from penstock.model.plan import Plan, digest, to_placement
 from penstock.model.topology import Topology
 
@@ -47,5 +47,5 @@ def _ends(cluster: Cluster, plan: Plan) -> set[frozenset[str]]:
     labels = {label: None for route in plan.routes for label in route.links}
     for label in labels:
         if label not in known:
-            raise UnknownName("plan.routes", f"link {label!r} is not known; there are {choices(known)}")
+            raise UnknownName("plan.routes", f"link {label!r} is not known; {nearest(label, known)}")
     return {known[label] for label in labels}

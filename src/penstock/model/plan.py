@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.model.cluster import Cluster
 from penstock.model.entity import Entity, Name, NonNegative
-from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, nearest
 from penstock.model.placement import Hop, Placement
 from penstock.model.routes import hop_bits
 from penstock.model.slotgraph import expand_slots
@@ -121,7 +121,7 @@ def to_placement(plan: Plan, topology: Topology, cluster: Cluster) -> Placement:
                 raise UnknownMachine(f"tasks.{component.name}[{task}]", problem)
             slots.append(number[name])
     if unknown := sorted(set(plan.tasks) - set(topology.index)):
-        raise UnknownName(f"tasks.{unknown[0]}", f"no such component; there are {choices(topology.index)}")
+        raise UnknownName(f"tasks.{unknown[0]}", f"no such component; {nearest(unknown[0], topology.index)}")
     placement = Placement(tuple(slots), _routes(plan, topology, cluster))
     if cluster.routed:
         _refuse_missing_routes(placement, topology, cluster)
@@ -171,9 +171,7 @@ def _routes(plan: Plan, topology: Topology, cluster: Cluster) -> dict[Hop, tuple
         ):
             for name in names:
                 if name not in known:
-                    raise UnknownName(
-                        f"routes[{position}].{field}", f"{name!r} is not known; there are {choices(known)}"
-                    )
+                    raise UnknownName(f"routes[{position}].{field}", f"{name!r} is not known; {nearest(name, known)}")
         hop = Hop(streams[route.stream], cluster.machine_index[route.source], cluster.machine_index[route.target])
         routes[hop] = tuple(links[name] for name in route.links)
     return routes

@@ -7,12 +7,13 @@ refused with the parameter's path where they do not fit. `none` stands for None;
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from penstock.model.entity import explain, refuse_endless
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, choices, nearest
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ def build(path: str, builder: Callable[..., T], settings: str, preset: Mapping[s
     for setting in filter(None, settings.split(",")):
         parameter, equals, text = setting.partition("=")
         if parameter not in known:
-            has = f"it has {choices(known)}" if known else "it has none"
+            has = nearest(parameter, known) if known else "it has none"
             raise UnknownName(path, f"no parameter is named {parameter!r}; {has}")
         if not equals:
             raise InvalidInput(f"{path}.{parameter}", f"expected {parameter}=VALUE, got {setting!r}")
@@ -45,14 +46,33 @@ def build(path: str, builder: Callable[..., T], settings: str, preset: Mapping[s
         raise mistake.below(path) from None
 
 
-def _converted(path: str, text: str, kind: Any) -> Any:
+def parameter_value(path: str, value: Any, kind: Any) -> Any:
+    """Return the value of a parameter of a user's function, converted to its type; `Any`: what the text looks like.
+
+    Texts of lists and tables are JSON.
+    """
+    if isinstance(value, str) and kind is not str and (kind is Any or value.startswith(("[", "{"))):
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(value)
+    return _converted(path, value, kind)
+
+
+def _converted(path: str, text: Any, kind: Any) -> Any:
     named = get_args(kind) if get_origin(kind) is Literal else ()
-    value = None if text == "none" and text not in named else text
+    value = None if text == "none" and text not in named and kind is not str else text
     if named and value not in named:
         raise InvalidInput(path, f"expected one of {choices(named)}, got {text!r}")
     try:
-        converted = msgspec.convert(value, kind, strict=False)
+        converted = msgspec.convert(value, kind, strict=False, dec_hook=_constructed)
     except msgspec.ValidationError as error:
         raise explain(error, value, kind).below(path) from None
+    except TypeError:  # a type that msgspec has no rule for
+        problem = f"a parameter of type {kind} cannot be given from outside, got {text!r}"
+        raise InvalidInput(path, f"{problem}; annotate it with a plain type") from None
     refuse_endless(path, converted)
     return converted
+
+
+def _constructed(kind: type, value: Any) -> Any:
+    """Make an object of a type that msgspec does not know, such as `Path`, from the value of a parameter."""
+    return value if isinstance(value, kind) else kind(value)

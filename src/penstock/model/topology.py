@@ -18,7 +18,7 @@ from penstock.model.errors import (
     UnequalForward,
     UnknownName,
     UnreachableComponent,
-    choices,
+    nearest,
     refuse_duplicates,
 )
 
@@ -149,7 +149,7 @@ class Topology(Entity, frozen=True, dict=True):
     def _check_stream(self, path: str, stream: Stream) -> None:
         for end, name in (("source", stream.source), ("target", stream.target)):
             if name not in self.index:
-                raise UnknownName(f"{path}.{end}", f"no component is named {name!r}; there are {choices(self.index)}")
+                raise UnknownName(f"{path}.{end}", f"no component is named {name!r}; {nearest(name, self.index)}")
         source, target = self[stream.source], self[stream.target]
         if source.kind is Kind.SINK:
             raise InvalidInput(f"{path}.source", f"{source.name!r} is a sink and sends nothing; make it an operator")
@@ -238,7 +238,7 @@ class Application(Topology, frozen=True, dict=True):
         for name in self.rate_tps:
             sources = [component.name for component in self.sources]
             if name not in sources:
-                raise UnknownName(f"rate_tps.{name}", f"no source is named {name!r}; there are {choices(sources)}")
+                raise UnknownName(f"rate_tps.{name}", f"no source is named {name!r}; {nearest(name, sources)}")
         without = [component.name for component in self.sources if component.name not in self.rate_tps]
         if self.rate_tps and without:
             raise InvalidInput("rate_tps", f"expected a rate for every source or none at all, {without[0]!r} has none")

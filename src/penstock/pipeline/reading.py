@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.model.errors import FileProblem, InvalidInput, UnknownName, choices
+from penstock.model.errors import FileProblem, InvalidInput, UnknownName, choices, nearest
 from penstock.model.features import LOAD_WINDOW, SHARE_WINDOW, WINDOW_S
 from penstock.pipeline.manifest import Manifest, read_manifest, run_of
 
@@ -45,7 +45,7 @@ def _chosen(tables: Path, runs: dict[str, str] | dict[str, None], run: str | Non
     if run is None and len(runs) > 1:
         raise InvalidInput("run", f"{tables} holds {len(runs)} runs, {choices(runs)}; name one with --run")
     if run is not None and run not in runs:
-        raise UnknownName("run", f"{tables} holds no run {run!r}; there are {choices(runs)}")
+        raise UnknownName("run", f"{tables} holds no run {run!r}; {nearest(run, runs)}")
     return next(iter(runs)) if run is None else run
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from penstock.model.errors import UnknownName, choices, member
+from penstock.model.errors import UnknownName, member, nearest
 from penstock.model.spec import build
 from penstock.policies.api import PlacementPolicy, RoutingPolicy, SendingPolicy
 from penstock.policies.forecast.api import Forecaster
@@ -208,7 +208,7 @@ def _unknown(name: str, kind: PolicyKind) -> str:
     others = [other for other, table in REGISTRY.items() if name in table]
     elsewhere = f"; {name!r} is a {others[0]} policy" if others else ""
     called = "policy" if kind is PolicyKind.PLACEMENT else f"{kind} policy"
-    return f"no {called} is named {name!r}{elsewhere}; there are {choices(REGISTRY[kind])}"
+    return f"no {called} is named {name!r}{elsewhere}; {nearest(name, REGISTRY[kind])}"
 
 
 def _make(spec: str, kind: PolicyKind) -> Any:

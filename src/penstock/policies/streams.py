@@ -8,7 +8,7 @@ the sender or the stream itself decides alone, none does.
 import math
 from collections.abc import Sequence
 
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, choices, nearest
 from penstock.model.topology import Grouping, Topology
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.registry import PolicyKind, names, routing, sending
@@ -22,7 +22,7 @@ def routings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
     known = {stream.label: stream for stream in topology.streams}
     for label in tuples.streams:
         if label not in known:
-            raise UnknownName("routing", f"no stream is named {label!r}; there are {choices(known)}")
+            raise UnknownName("routing", f"no stream is named {label!r}; {nearest(label, known)}")
     if tuples.routing:
         _refuse_useless(tuples.routing, topology)
     found = {}

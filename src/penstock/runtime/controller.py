@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.model.errors import PenstockError, UnknownName, choices
+from penstock.model.errors import PenstockError, UnknownName, nearest
 from penstock.model.limits import Limits, changed_limits
 from penstock.model.status import Status
 from penstock.model.telemetry import Record, RecordKind
@@ -43,6 +43,8 @@ RESTING = ("stopped", "failed")
 
 class RunFailed(PenstockError):
     """A run that ended by an error: an operator's, or a worker's."""
+
+    exit_code = 1
 
 
 class Controller:
@@ -170,13 +172,13 @@ class Controller:
     def find_task(self, name: str) -> int:
         """Return the number of a task, by its name."""
         if name not in self.layout.by_name:
-            raise UnknownName("task", f"no task is named {name!r}; there are {choices(self.layout.by_name)}")
+            raise UnknownName("task", f"no task is named {name!r}; {nearest(name, self.layout.by_name)}")
         return self.layout.by_name[name]
 
     def check_slot(self, slot: str) -> None:
         """Refuse a slot that the run does not have."""
         if slot not in self.slots:
-            raise UnknownName("slot", f"this run has no slot {slot!r}; it has {choices(self.slots)}")
+            raise UnknownName("slot", f"this run has no slot {slot!r}; {nearest(slot, self.slots)}")
 
     @property
     def slots(self) -> dict[str, int]:

@@ -37,7 +37,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock.model.decoding import Undecodable, decode_json
-from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices
+from penstock.model.errors import FileProblem, PenstockError, UnknownName, nearest
 from penstock.model.files import write_whole
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.handle import LogLine
@@ -68,6 +68,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate: float | None = None
     arrivals: str | None = None
     input: str | None = None
+    parameters: dict[str, Any] = {}  # of its own function, as options or a file gave them
     directory: str = ""  # where modules and relative paths were looked for
 
 
@@ -277,7 +278,7 @@ def find(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
     if Path(what).is_dir():
         raise NoRun(f"run: {what} is not a run's folder, it has no {INFO}; name one that penstock run has made")
     there = [info.run for info in _newest_first(parent)]
-    known = f"there are {choices(there)}" if there else f"there is none in {parent}; start one with penstock run APP"
+    known = nearest(what, there) if there else f"there is none in {parent}; start one with penstock run APP"
     raise UnknownName("run", f"no run is named {str(what)!r}; {known}")
 
 

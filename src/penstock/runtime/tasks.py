@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed, is_time
 from penstock.api.logic import Logic
-from penstock.model.errors import FileProblem, InvalidInput, choices
+from penstock.model.errors import FileProblem, InvalidInput, nearest
 from penstock.model.topology import Component, Kind
 from penstock.runtime.channels import OutQueue
 from penstock.runtime.checkpoints import TaskState
@@ -333,7 +333,7 @@ class Task:
             return f"expected pairs (output, value), got {shown(pair)}"
         if name in self.outputs:
             return ""
-        return f"there is no output {name!r}, got {shown(pair)}; there are {choices(self.outputs)}"
+        return f"there is no output {name!r}, got {shown(pair)}; {nearest(name, self.outputs)}"
 
     def put_marker(self, marker: MarkerOf) -> None:
         """Put a marker into every out-queue."""

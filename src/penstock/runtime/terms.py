@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.model.cluster import Machine
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.plan import Plan
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.checkpoints import Manifest
@@ -85,7 +85,7 @@ def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[s
         raise InvalidInput("plan", f"expected {len(layout.components)} tasks, got {len(placement)}; plan again")
     for task, slot in enumerate(placement):
         if slot not in slots:
-            raise UnknownName(f"plan.{layout.names[task]}", f"no worker has slot {slot!r}; there are {choices(slots)}")
+            raise UnknownName(f"plan.{layout.names[task]}", f"no worker has slot {slot!r}; {nearest(slot, slots)}")
 
 
 def fewest(wanted: Sequence[str], available: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from penstock.model.entity import Entity, NonNegative, Positive, Probability, Share
-from penstock.model.errors import UnknownName, choices
+from penstock.model.errors import UnknownName, nearest
 from penstock.model.spec import build
 from penstock.model.taskgraph import Floats
 from penstock.workloads.choice import Choice, choose
@@ -228,5 +228,5 @@ def arrivals(spec: str) -> ArrivalProcess:
     if name not in ARRIVALS and Path(name).is_file():
         return build("arrivals.replay", Replay, settings, {"path": name})
     if name not in ARRIVALS and (Path(name).suffix or "/" in name):
-        raise UnknownName("arrivals", f"no file is named {name!r}, and no process; there are {choices(ARRIVALS)}")
+        raise UnknownName("arrivals", f"no file is named {name!r}, and no process; {nearest(name, ARRIVALS)}")
     return choose("arrivals", ARRIVALS, spec)

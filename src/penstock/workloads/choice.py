@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from penstock.model.errors import UnknownName, choices
+from penstock.model.errors import UnknownName, nearest
 from penstock.model.spec import build
 
 T = TypeVar("T")
@@ -27,5 +27,5 @@ def choose(kind: str, table: Mapping[str, Choice[T]], spec: str) -> T:
     """Build what a text describes: a name of the table, or `name:parameter=value,parameter=value`."""
     name, _, settings = spec.partition(":")
     if name not in table:
-        raise UnknownName(kind, f"nothing here is named {name!r}; there are {choices(table)}")
+        raise UnknownName(kind, f"nothing here is named {name!r}; {nearest(name, table)}")
     return build(f"{kind}.{name}", table[name].builder, settings, table[name].preset)

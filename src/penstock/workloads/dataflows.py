@@ -14,7 +14,7 @@ import msgspec
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.pace import Arrivals
 from penstock.model.entity import Positive, SeedNumber
-from penstock.model.errors import UnknownName, choices
+from penstock.model.errors import UnknownName, choices, nearest
 from penstock.model.spec import build
 from penstock.model.topology import Application
 from penstock.workloads.applications import APPLICATIONS
@@ -49,7 +49,8 @@ def dataflow(
     name, _, settings = spec.partition(":")
     if name not in DATAFLOWS:
         why = "can be planned but has no code to run" if name in APPLICATIONS else "is not known"
-        raise UnknownName("application", f"{name!r} {why}; those that run are {choices(DATAFLOWS)}")
+        near = f"those that run are {choices(DATAFLOWS)}" if name in APPLICATIONS else nearest(name, DATAFLOWS)
+        raise UnknownName("application", f"{name!r} {why}; {near}")
     given = {"rate": rate, "arrivals": arrivals, "input": input, "output": output, "count": count, "seed": seed}
     defaults = inspect.signature(_Run).parameters
     stated = {key: value for key, value in given.items() if value != defaults[key].default}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from penstock.model.cluster import Cluster, Machine
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.slotted import Longs, Placed, System, build_system
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Kind, Stream, Topology
@@ -58,7 +58,7 @@ def link_arrivals(counts: Counts) -> Longs:
 def draw(kind: str, slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
     """Draw the tuples of every slot and queue, of a kind in `KINDS`. [slots, N]"""
     if kind not in KINDS:
-        raise UnknownName("kind", f"no arrivals are named {kind!r}; there are {choices(KINDS)}")
+        raise UnknownName("kind", f"no arrivals are named {kind!r}; {nearest(kind, KINDS)}")
     return KINDS[kind](slots, queues, load, rng)
 
 

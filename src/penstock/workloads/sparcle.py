@@ -19,7 +19,7 @@ import numpy as np
 
 from penstock.model.cluster import Cluster, Distances, Link, Machine
 from penstock.model.decoding import decode_json
-from penstock.model.errors import UnknownName, choices
+from penstock.model.errors import UnknownName, nearest
 from penstock.model.files import read_text
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.workloads import networks
@@ -102,7 +102,7 @@ def network(
 ) -> Cluster:
     """Draw a network: a star's hub is a switch, a machine one slot that all its tasks share."""
     if shape not in SHAPES:
-        raise UnknownName("shape", f"none is named {shape!r}; there are {choices(SHAPES)}")
+        raise UnknownName("shape", f"none is named {shape!r}; {nearest(shape, SHAPES)}")
     capacities = networks.Capacities(
         cores=1, slots=1, speed=scarcity.machines, bandwidth_mbps=scarcity.links, latency_ms=0.0, spread=SPREAD
     )
@@ -141,7 +141,7 @@ def application(
     sizes: mean units of cpu a task, and mean megabits a stream. promised: other fields, such as a priority.
     """
     if graph not in GRAPHS:
-        raise UnknownName("graph", f"none is named {graph!r}; there are {choices(GRAPHS)}")
+        raise UnknownName("graph", f"none is named {graph!r}; {nearest(graph, GRAPHS)}")
     edges = GRAPHS[graph]
     ends = rng.choice(len(cluster.machines), 2, replace=False)
     inner = list(dict.fromkeys(task for edge in edges for task in edge if task not in ("source", "sink")))

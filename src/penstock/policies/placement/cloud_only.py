@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.model.cluster import Cluster
-from penstock.model.errors import UnknownMachine, choices
+from penstock.model.errors import UnknownMachine, nearest
 from penstock.model.placement import Infeasible, Placement
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
@@ -47,6 +47,6 @@ class CloudOnly:
         if self.machine not in cluster.machine_index:
             raise UnknownMachine(
                 "policy.cloud-only.machine",
-                f"cluster {cluster.name!r} has no {self.machine!r}; it has {choices(cluster.machine_index)}",
+                f"cluster {cluster.name!r} has no {self.machine!r}; {nearest(self.machine, cluster.machine_index)}",
             )
         return cluster.machine_index[self.machine]

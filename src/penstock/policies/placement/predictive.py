@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.errors import UnknownName, choices
+from penstock.model.errors import UnknownName, nearest
 from penstock.model.placement import MEMORY_SLACK, Infeasible, Placement
 from penstock.policies.api import Evaluate, PlacementView
 from penstock.policies.placement.draft import complete
@@ -39,7 +39,9 @@ class Predictive:
 
         known = [name for name in names(PolicyKind.PLACEMENT) if name not in OWN]
         if self.start not in known:
-            raise UnknownName("start", f"no policy to set out from is named {self.start!r}; there are {choices(known)}")
+            raise UnknownName(
+                "start", f"no policy to set out from is named {self.start!r}; {nearest(self.start, known)}"
+            )
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
         """Return the placement after every task had its turn.

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from penstock.model.cluster import Cluster, Link
-from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, nearest
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.runtime.emulation.links import MILLISECOND, VirtualLink
 
@@ -43,7 +43,7 @@ class VirtualNetwork:
         make: MakeLink | None = None,
     ) -> None:
         if machine not in cluster.machine_index:
-            problem = f"cluster {cluster.name!r} has no {machine!r}; it has {choices(cluster.machine_index)}"
+            problem = f"cluster {cluster.name!r} has no {machine!r}; {nearest(machine, cluster.machine_index)}"
             raise UnknownMachine("machine", problem)
         self._cluster = cluster
         self._slots = expand_slots(cluster)
@@ -186,7 +186,7 @@ def _numbers(cluster: Cluster, route: Route, labels: tuple[str, ...]) -> tuple[i
     node = source
     for label in labels:
         if label not in known:
-            raise UnknownName("routes", f"{where} takes link {label!r}, which is not known; there are {choices(known)}")
+            raise UnknownName("routes", f"{where} takes link {label!r}, which is not known; {nearest(label, known)}")
         link = cluster.links[known[label]]
         if node != link.source and (link.directed or node != link.target):
             raise InvalidInput("routes", f"{where} takes link {label} at {node!r}, where it does not begin; plan again")

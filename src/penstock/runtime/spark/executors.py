@@ -100,8 +100,12 @@ def executors(spark: SparkSession, cores: int = 1, within_s: float = REGISTERED_
 
 def is_local(spark: SparkSession) -> bool:
     """Tell whether the tasks run in the driver's own JVM."""
-    master = str(spark.sparkContext.master)
-    return master == "local" or master.startswith("local[")
+    return is_local_master(str(spark.sparkContext.master))
+
+
+def is_local_master(url: str) -> bool:
+    """Tell whether a master's URL means the driver's own JVM."""
+    return url == "local" or url.startswith("local[")
 
 
 def why_ended(spark: SparkSession) -> str:

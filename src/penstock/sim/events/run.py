@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.model.costs import Costs
-from penstock.model.errors import InvalidInput, UnknownMachine, choices
+from penstock.model.errors import InvalidInput, UnknownMachine, nearest
 from penstock.model.instance import Instance
 from penstock.model.placement import Hop
 from penstock.model.slotted import Longs
@@ -293,7 +293,7 @@ class TwinRun:
     def _machine_number(self, machine: int | str) -> int:
         known = self._instance.cluster.machine_index
         if isinstance(machine, str) and machine not in known:
-            raise UnknownMachine("machine", f"the cluster has no {machine!r}; it has {choices(known)}")
+            raise UnknownMachine("machine", f"the cluster has no {machine!r}; {nearest(machine, known)}")
         number = known[machine] if isinstance(machine, str) else int(machine)
         if not 0 <= number < len(known):
             raise UnknownMachine("machine", f"expected a number below {len(known)}, got {number}")

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.estimate.bottleneck import elements
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
-from penstock.model.errors import InvalidInput, UnknownName, choices
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.instance import Instance
 from penstock.model.placement import Hop, Placement
 from penstock.model.routes import hop_bits
@@ -110,7 +110,7 @@ class Twin:
         given = self.application.rate_tps if rates is None else rates
         for name in given:
             if name not in sources:
-                raise UnknownName(f"rates.{name}", f"no source is named {name!r}; there are {choices(sources)}")
+                raise UnknownName(f"rates.{name}", f"no source is named {name!r}; {nearest(name, sources)}")
         if not given:
             problem = f"expected a rate for each source of {self.application.name!r}, which says none; give rates"
             raise InvalidInput("rates", problem)
