@@ -15,6 +15,14 @@ from tests.conftest import Ran
 
 Penstock = Callable[..., Ran]
 
+WIDE = """
+import sys
+from penstock.cli.output import console, table
+rows = table("policy", "b", "c")
+rows.add_row(*(3 * [sys.argv[1]]))
+console.print(rows)
+"""
+
 
 def test_prints_a_row_a_policy_and_marks_the_best(penstock: Penstock) -> None:
     ran = penstock("plan", "word-count", "tata-3", "--policy", "round-robin", "--policy", "r-storm")
@@ -121,6 +129,36 @@ def test_a_narrow_terminal_keeps_the_names_of_the_policies(policy: str) -> None:
                "--policy", policy]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert f"{policy} ★" in ran.stdout
+
+
+def test_piped_tables_are_as_wide_as_they_need_to_be() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    name = "local-search:seconds=0.001,evaluations=3" + 40 * "0"
+    command = [sys.executable, "-c", WIDE, name]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert name * 3 in ran.stdout.replace("  ", "")
+    assert "…" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "message"),
+    [
+        (("plan", "word-cuont", "li-10"), "application", "application: nothing here is named 'word-cuont'; did you"),
+        (("plan", "word-count", "li-10", "--polcy", "x"), None, "No such option: --polcy"),
+        (("run", "word-count", "--sample", "often"), "sample", "sample: expected a number ≥ 0, all or none"),
+        (("status", "none"), "run", "run: no run is named 'none'"),
+    ],
+)
+def test_errors_are_json_too_where_the_answer_would_be(
+    penstock: Penstock, arguments: tuple[str, ...], field: str | None, message: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    ran = penstock(*arguments, "--json")
+    error = json.loads(ran.out)["error"]
+    assert (ran.code, ran.err, error["field"], error["exit_code"]) == (2, "", field, 2)
+    assert error["message"].startswith(message)
+    assert penstock(*arguments).err.startswith(f"error: {message}")
 
 
 def test_explain_names_the_bottleneck_and_a_relief(penstock: Penstock) -> None:

@@ -1,7 +1,8 @@
 """The `penstock` command: its subcommands, and how a mistake ends.
 
 Commands import what they need when they run, so that `--help` and completion answer at once. Exit codes: 0 done, 1 done
-but the answer is no (nothing could be placed, something is missing), 2 a mistake in what was asked.
+but the answer is no (nothing could be placed, something is missing, the run failed), 2 a mistake in what was asked.
+With `--json` a command prints one JSON document on stdout: its answer, or `{"error": {"message": …, "field": …}}`.
 """
 
 import errno
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 
 from penstock.model.errors import PenstockError
 
+STOPPED = 130  # exit code after Ctrl-C, as of other programs
 PLAINER = {  # of typer's words on a value
     "greater than or equal to": "a number ≥",
     "less than or equal to": "a number ≤",
@@ -76,19 +78,19 @@ def main() -> None:
         code = app(prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
     except PenstockError as mistake:
-        _end(f"error: {_with_option(mistake)}", 2)
+        _end(_with_option(mistake), mistake.exit_code, getattr(mistake, "path", ""))
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except BaseException as error:
         if _interrupted(error):
-            _end("stopped", 130)
+            _end(str(error) if isinstance(error, typer.Abort) and str(error) else "stopped", STOPPED)
         if hasattr(error, "format_message"):  # a mistake in the options, told by the click that typer carries with it
             asked = getattr(getattr(error, "ctx", None), "command_path", "penstock")
-            _end(f"error: {_option_mistake(error)} (see {asked} --help)", 2)
+            _end(f"{_option_mistake(error)} (see {asked} --help)", 2)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            _end("error: output: no space is left where it goes; make room", 2)
+            _end("output: no space is left where it goes; make room", 2)
         raise
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -106,10 +108,16 @@ def worth_telling(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
-def _end(message: str, code: int) -> NoReturn:
-    from penstock.cli.output import neutral
+def _end(message: str, code: int, field: str = "") -> NoReturn:
+    """Print why a command ends, and end it: a line on stderr, or with --json an object on stdout."""
+    from penstock.cli.output import neutral, print_json
 
-    typer.secho(neutral(" ".join(message.split())), fg=typer.colors.RED if code == 2 else None, err=True)
+    text = " ".join(message.split())
+    if "--json" in sys.argv[1:]:
+        print_json({"error": {"message": text, "field": field or None, "exit_code": code}})
+    else:
+        line = text if code == STOPPED else f"error: {text}"
+        typer.secho(neutral(line), fg=None if code == STOPPED else typer.colors.RED, err=True)
     sys.exit(code)
 
 

@@ -8,16 +8,13 @@ if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
     from penstock.runtime.run import Run
 
-STOPPED = 130  # exit code after Ctrl-C, as of other programs
-
 
 def begin(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
     """Start the application, saying meanwhile what is being waited for; Ctrl-C is heeded between two steps of it."""
     from penstock.cli.follow import Interrupts
-    from penstock.cli.output import console, errors
+    from penstock.cli.output import console
     from penstock.control.live import start
     from penstock.control.resuming import AtItsEnd
-    from penstock.runtime.controller import RunFailed
 
     def progress(text: str) -> None:
         if interrupts.count:
@@ -33,11 +30,7 @@ def begin(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
         console.print(str(end), markup=False, soft_wrap=True)
         raise typer.Exit from None
     except KeyboardInterrupt:
-        errors.print("stopped while it was starting")
-        raise typer.Exit(STOPPED) from None
-    except RunFailed as failed:
-        errors.print(f"error: {failed}", style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+        raise typer.Abort("stopped while it was starting") from None
 
 
 class _Beginning:

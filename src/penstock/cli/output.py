@@ -1,10 +1,12 @@
 """What all commands print with: one console, tables that line up, JSON for programs, numbers for people."""
 
 import math
+import os
 import re
 import shutil
+import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 from rich.console import Console
@@ -14,8 +16,9 @@ from rich.table import Table
 
 from penstock.model.entity import UNSEEN
 
+PAGE = 160  # columns of a drawing that goes to a file
 NARROWEST = 80  # columns that tables are laid out for at least; a narrower terminal wraps their lines
-UNBOUNDED = 10_000  # columns, to measure what a table would like to have
+UNBOUNDED = 10_000  # columns, more than any table has
 
 
 _UNSEEN = re.compile(rf"(?![\n\t])[{UNSEEN}]")
@@ -44,12 +47,18 @@ class Terminal(Console):
 
 
 def terminal_width() -> int:
-    """Return how many columns there are."""
-    return max(shutil.get_terminal_size().columns, 20)
+    """Return the columns that a drawing may have; those of a page if the output goes to no terminal."""
+    return max(shutil.get_terminal_size((PAGE, 24)).columns, 20)
 
 
-console = Terminal(highlight=False, width=max(terminal_width(), NARROWEST))
-errors = Terminal(highlight=False, stderr=True)
+def _table_width(stream: TextIO) -> int:
+    """Return the columns that tables may have: as many as they need, unless a terminal or COLUMNS has fewer."""
+    bounded = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return max(shutil.get_terminal_size().columns, NARROWEST) if bounded else UNBOUNDED
+
+
+console = Terminal(highlight=False, width=_table_width(sys.stdout))
+errors = Terminal(highlight=False, stderr=True, width=None if sys.stderr.isatty() else UNBOUNDED)
 
 
 def print_json(value: Any) -> None:

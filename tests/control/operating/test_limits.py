@@ -74,6 +74,17 @@ def test_a_limit_that_was_not_taken_is_tried_again_from_look_to_look_and_told_of
     assert not any("by somebody else" in text for text in bench.told)
 
 
+def test_a_change_too_small_to_be_seen_is_made_without_a_word(bench: Bench) -> None:
+    book, deaf = started(bench)
+    deaf.hears()
+    machine = "w1" if "w1" in book["alpha"].paths[0].elements else "w2"
+    changed = bench.save(set_capacity(book, machine, 1 - 1e-7).book)
+    assert changed["alpha"].rate_tps < book["alpha"].rate_tps
+    bench.settle()
+    assert deaf.run.limits == {"in": changed["alpha"].rate_tps}
+    assert not any("path p0 now at" in text for text in bench.told)
+
+
 def test_another_reason_is_told_of_too(bench: Bench) -> None:
     book, deaf = started(bench)
     slower(bench, book)

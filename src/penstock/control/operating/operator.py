@@ -282,7 +282,8 @@ class Operator:
         before, path.limits, path.refused = _told(path.limits), limits, None
         booked, now = path.booked.rate_tps, sum(limits.values())
         limited = f" of the {tps(booked)} booked" if path.lower and now < booked else ""
-        self._tell(f"{application.name}: path {path.name} now at {tps(now)}{limited}, was {before}")
+        if before != tps(now):  # a change too small to be seen is none
+            self._tell(f"{application.name}: path {path.name} now at {tps(now)}{limited}, was {before}")
 
     def _finish(self, application: LiveApplication, path: LivePath, manner: Manner) -> None:
         run, name, splits, within, patience = path.run, path.name, application.splits, self._drain_s, self._stop_s
