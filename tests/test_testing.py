@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.api.contracts import Source, TaskContext
+from penstock.api.contracts import Operator, Source, TaskContext
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.errors import InvalidInput, UnknownName
@@ -45,6 +45,43 @@ def test_the_same_seed_gives_the_same_run_and_another_gives_another() -> None:
 
     assert order(1) == order(1)
     assert len({tuple(order(seed)) for seed in range(5)}) > 1
+
+
+class Unsaved(Operator[int, int]):
+    """Cannot be saved, from the tuple on that it is told."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.seen = after, 0
+
+    def process(self, value: int) -> list[int]:
+        self.seen += 1
+        return [value]
+
+    def snapshot(self) -> int:
+        if self.seen >= self.after:
+            raise ValueError("it cannot be saved")
+        return self.seen
+
+    def restore(self, state: int) -> None:
+        self.seen = state
+
+
+@pytest.mark.parametrize("pace", [{"count": 200}, {"count": 200, "rate": 1000.0}, {"rate": 10.0}])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_snapshot_that_raises_fails_a_test_as_it_would_fail_in_production(pace: dict[str, Any], after: int) -> None:
+    flow = Dataflow("unsaved")
+    numbers = flow.source("numbers", Generated(int, **pace), gives=int)
+    flow.sink("out", Captured([]), flow.operator("operator", lambda: Unsaved(after), numbers, gives=int))
+    for seed in range(5):
+        with pytest.raises(ApplicationFailed, match=r"operator\[0\]: ValueError: it cannot be saved"):
+            run(flow, seconds=20.0, seed=seed)
+    assert run(flow, seconds=2.0, checkpoint_s=0).status.phase == "stopped"
+
+
+def test_checkpoints_do_not_carry_a_test_beyond_its_time() -> None:
+    result = run(doubled(rate=0.1), seconds=3.0)
+    assert result.status.seconds == pytest.approx(3.0, abs=0.1)
+    assert result.status.checkpoint is not None
 
 
 def test_time_passes_only_when_it_is_told_to() -> None:

@@ -42,7 +42,7 @@ def served(load: float, count: int, servers: int, service: ServiceTime, window: 
     machines = (Machine(name="from"), Machine(name="to", slots=servers, cores=servers))
     cluster = Cluster(name="two", machines=machines, distances=NOWHERE)
     placement = ["from/0", *(f"to/{number}" for number in range(servers))]
-    result = run(flow, emulate=cluster, placement=placement, window=window, seed=7)
+    result = run(flow, emulate=cluster, placement=placement, window=window, seed=7, checkpoint_s=0)
     hops = sorted(flows.of_kind(result.records, RecordKind.HOP), key=lambda hop: time(hop.emitted))
     assert len(hops) == count + REST
     work = sum(time(hop.finished) - time(hop.started) for hop in hops)
@@ -101,7 +101,7 @@ def hops_of(
     numbers = flow.source("in", flows.Given(["x" * 1000] * count), gives=str)
     flow.sink("out", Captured([]), numbers, parallelism=len(placement) - 1, cpu=cpu)
     cluster = Cluster(name="small", machines=machines, **{"distances": NOWHERE, **more})  # type: ignore[arg-type]
-    return run(flow, emulate=cluster, placement=placement)
+    return run(flow, emulate=cluster, placement=placement, checkpoint_s=0)
 
 
 def test_a_machine_twice_as_fast_takes_half_as_long() -> None:

@@ -68,8 +68,8 @@ class Checkpointing:
         """When `tick` has something to do."""
         return self._next
 
-    def last(self, now: float) -> None:
-        """Ask for the last checkpoint: every task has ended."""
+    def request(self, now: float) -> None:
+        """Ask for a checkpoint now; once every task has ended, it is the last one."""
         self._next = now
 
     def begin(self, now: float) -> None:

@@ -372,7 +372,7 @@ class Controller:
 
     def _end_if_all_have(self, now: float) -> None:
         if self.phase in ("running", "draining") and self.progress.all_ended:
-            self.checkpointing.last(now)
+            self.checkpointing.request(now)
 
     def _lost_peer(self, worker: int, message: tellings.Lost, now: float) -> None:
         """Begin a new epoch: something was on that connection, also where the peer had no task any more."""

@@ -7,13 +7,15 @@ import tempfile
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from penstock.api.contracts import Sink
+from penstock.api.contracts import Operator, Sink
 from penstock.api.dataflow import Dataflow
 from penstock.api.on_error import DeadLetter
 from penstock.model.cluster import Cluster
@@ -38,6 +40,7 @@ from penstock.testing.disk import MemoryDisk
 
 START = 1000.0  # no time is zero, so that a time that was never set shows
 CONTROLLER = -1
+EARLY_CHECKPOINTS = (0, 5, 10, 20, 50, 100, 500)  # steps before each of the first ones
 
 
 class ManualClock:
@@ -125,7 +128,7 @@ class TestCluster:
         self.outputs: dict[str, list[Any]] = {}
         self.letters: dict[str, list[DeadLetter]] = {}
         self.clock = ManualClock()
-        self.flow = self._captured(flow) if capture else flow
+        self.flow = self._captured(flow, checkpoint_s > 0) if capture else flow
         self.layout = Layout(self.flow)
         self.rng = random.Random(seed)  # noqa: S311  not for secrets
         self.records: list[Record] = []
@@ -174,14 +177,20 @@ class TestCluster:
             self.settle()
             if self.controller.phase in ("stopped", "failed"):
                 return
-            due = min(self.controller.wakeup(), *self._due)
-            if due > end:
-                self.clock.now = max(self.clock.now, end)
+            if not self._pass_time(end):
                 return
-            self.clock.now = max(self.clock.now, due)
-            self._awake |= dict.fromkeys(number for number, at in enumerate(self._due) if at <= self.clock())
-            if self.controller.wakeup() <= self.clock():
-                self.controller.tick(self.clock())
+
+    def _pass_time(self, end: float) -> bool:
+        """Turn the clock to when something is due, or to `end` if that is earlier; return whether something is."""
+        due = min(self.controller.wakeup(), *self._due)
+        if due > end:
+            self.clock.now = max(self.clock.now, end)
+            return False
+        self.clock.now = max(self.clock.now, due)
+        self._awake |= dict.fromkeys(number for number, at in enumerate(self._due) if at <= self.clock())
+        if self.controller.wakeup() <= self.clock():
+            self.controller.tick(self.clock())
+        return True
 
     def settle(self, until: Callable[[], bool] = lambda: False, steps: int = 10_000_000) -> None:
         """Do everything that can be done without time passing, in a random order."""
@@ -189,6 +198,24 @@ class TestCluster:
             if until() or not self.step():
                 return
         raise RuntimeError(f"not settled after {steps} steps")
+
+    def proceed(self, steps: int, end: float) -> None:
+        """Take some steps, letting time pass, but not beyond `end`, whenever nothing else can be done."""
+        for _ in range(steps):
+            if self.controller.phase in ("stopped", "failed") or not (self.step() or self._pass_time(end)):
+                return
+
+    def checkpoint(self) -> None:
+        """Have every worker begin a checkpoint, unless one is in progress, and go on."""
+        if self.controller.phase == "running":
+            self.controller.checkpointing.request(self.clock())
+            self.controller.tick(self.clock())
+            self._take_commands()
+            for sender, receiver in [way for way in self._wires if way[0] == CONTROLLER]:
+                while (sender, receiver) in self._wires:
+                    self._deliver(sender, receiver)
+                self._awake[receiver] = None
+                self._collect(receiver)
 
     def move(self, task: str, slot: str) -> Outcome:
         """Move a task, and return when it runs there."""
@@ -256,12 +283,14 @@ class TestCluster:
         status, lines = self.controller.status(self.clock()), self.controller.lines
         return Result(self.outputs, status, self.records, lines, self.letters)
 
-    def _captured(self, flow: Dataflow) -> Dataflow:
+    def _captured(self, flow: Dataflow, checkpoints: bool) -> Dataflow:
         parts = {}
         for name, part in flow.parts.items():
             if part.component.kind is Kind.SINK:
                 values = self.outputs.setdefault(name, [])
                 part = replace(part, logic=lambda values=values: Captured(values))  # type: ignore[misc]
+            elif part.component.kind is Kind.OPERATOR and checkpoints:
+                part = replace(part, logic=partial(_saved_at_end, part.logic))
             if part.letters is not None:
                 letters = self.letters.setdefault(name, [])
                 part = replace(part, letters=lambda letters=letters: Captured(letters))  # type: ignore[misc]
@@ -374,16 +403,35 @@ class ApplicationFailed(PenstockError):
     """An operator raised, or a rule of the runtime was broken; the text ends with the traceback."""
 
 
-def run(flow: Dataflow, *, seconds: float = 3600.0, **options: Any) -> Result:
+def run(flow: Dataflow, *, seconds: float = 3600.0, checkpoint_s: float = 5.0, **options: Any) -> Result:
     """Run an application to its end: until its sources have none left, or for so many seconds of its clock.
 
-    Options are those of `TestCluster`.
+    Checkpoints are made as in production, every `checkpoint_s` of its clock, and some among the first tuples and at the
+    end, so that a short test saves every operator too; 0: none. Other options are those of `TestCluster`.
     """
-    cluster = TestCluster(flow, **options).start()
+    cluster = TestCluster(flow, checkpoint_s=checkpoint_s, **options).start()
     end = cluster.clock() + seconds
+    for steps in EARLY_CHECKPOINTS if checkpoint_s else ():
+        cluster.proceed(steps, end)
+        cluster.checkpoint()
     while cluster.controller.phase == "running" and cluster.clock() < end:
         cluster.advance(min(1.0, end - cluster.clock()))
     return cluster.drain() if cluster.controller.phase == "running" else cluster.finish()
+
+
+def _saved_at_end(make: Callable[[], Any]) -> Any:
+    """Make an operator that is saved once more before it finishes: few tuples may be over before any checkpoint."""
+    made = make()
+    if isinstance(made, Operator) and type(made).snapshot is not Operator.snapshot:
+        finish = made.finish
+
+        def finish_saved() -> Any:
+            msgspec.msgpack.encode(made.snapshot())
+            return finish()
+
+        with suppress(AttributeError):  # a class with slots has no room for it
+            made.finish = finish_saved  # type: ignore[method-assign]
+    return made
 
 
 def _sites(workers: int, emulate: Cluster | None) -> tuple[Site, ...]:
