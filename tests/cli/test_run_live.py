@@ -62,6 +62,11 @@ def test_it_runs_moves_ends_and_fails_as_it_says(penstock: Penstock, spark: Spar
     assert emitted > 0
     assert last_counts(info.path) == truth(emitted)
     assert "penstock report" in ran.out
+    assert (info.outcome, info.reason) == ("completed", "it was drained")
+    told = json.loads(penstock("status", "latest", *runs, "--json").out)
+    assert (told["outcome"], told["emitted"], told["checkpoint"]["number"]) == (
+        "completed", emitted, told["last_checkpoint"]["number"],
+    )  # fmt: skip
 
     ran = penstock("run", "tests.cli.test_run_live:fussy", *runs)
     assert ran.code == 1
@@ -69,6 +74,9 @@ def test_it_runs_moves_ends_and_fails_as_it_says(penstock: Penstock, spark: Spar
     error = rf"error: count\[[01]\]: ValueError: that is enough on tuple 'w\d+'; more in {re.escape(str(log))}"
     assert re.fullmatch(error, ran.err.splitlines()[-1])
     assert "that is enough" in log.read_text()
+    failed, completed = json.loads(penstock("runs", "list", *runs, "--json").out)["runs"]
+    assert (failed["state"], failed["outcome"], completed["outcome"]) == ("ended", "failed", "completed")
+    assert "that is enough" in failed["reason"]
 
     there = len(list((tmp_path / "runs").iterdir()))
     ran = penstock("run", FLOW, *runs, "--listen", "127.0.0.1:x")

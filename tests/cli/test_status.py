@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.runtime.folder import Setup, create, keep
+from penstock.runtime.folder import RunInfo, Setup, conclude, create, keep
 from tests.conftest import Ran
 from tests.fake_run import PLACEMENT, Served
+from tests.kept_run import keep_checkpoint, kept_run
 
 Penstock = Callable[..., Ran]
 
@@ -103,12 +104,41 @@ def test_no_run_is_one_line(penstock: Penstock, tmp_path: Path, command: list[st
     assert ran.err.count("\n") == 1
 
 
-def test_one_that_has_ended_is_one_line(penstock: Penstock, run: Served) -> None:
-    run.handle.stop()
+def test_one_that_has_ended_says_how_and_why_with_its_totals(penstock: Penstock, run: Served) -> None:
+    run.handle.fail("split[2]: ValueError: no number")
+    conclude(run.info, "failed", "split[2]: ValueError: no number", run.handle.status())
     run.server.close()
-    ran = penstock("status", run.info.path)
-    assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert f"run {run.info.run} has ended" in ran.err
+    runs = run.info.path.parent
+    for named in ((run.info.path,), (run.info.run, "--runs", runs), ("latest", "--runs", runs), ("--runs", runs)):
+        ran = penstock("status", *named)
+        assert ran.code == 0
+        assert re.search(r"^outcome +failed: split\[2\]: ValueError: no number$", ran.out, re.MULTILINE)
+        assert "80,210 in" in ran.out
+        assert f"penstock report {run.info.path}" in ran.out
+    told = json.loads(penstock("status", run.info.path, "--json").out)
+    assert (told["outcome"], told["phase"], told["emitted"]) == ("failed", "failed", 80_210)
+    assert told["reason"] == "split[2]: ValueError: no number"
+
+
+def test_one_whose_driver_has_died_says_so_and_from_where_it_goes_on(penstock: Penstock, tmp_path: Path) -> None:
+    info = dead(kept_run(tmp_path / "runs"))
+    keep_checkpoint(info, 7)
+    ran = penstock("status", info.path)
+    assert ran.code == 0
+    assert re.search(r"^outcome +died: its driver \(pid \d+\) died or was killed$", ran.out, re.MULTILINE)
+    assert re.search(r"^checkpoint +7, the last, after 40 source tuples$", ran.out, re.MULTILINE)
+    assert f"penstock run --resume {info.path} goes on from checkpoint 7" in ran.out
+    told = json.loads(penstock("status", info.path, "--json").out)
+    assert (told["outcome"], told["ended"]) == ("died", None)
+    assert told["last_checkpoint"] == {"number": 7, "source_tuples": 40, "last": False}
+
+
+def dead(info: RunInfo) -> RunInfo:
+    """Return a run whose driver was killed."""
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    info = msgspec.structs.replace(info, pid=int(gone.stdout), socket="/none")
+    keep(info)
+    return info
 
 
 def test_stopping_one_whose_driver_has_died_says_only_that(penstock: Penstock, tmp_path: Path) -> None:
@@ -118,12 +148,6 @@ def test_stopping_one_whose_driver_has_died_says_only_that(penstock: Penstock, t
     ran = penstock("stop", info.path)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert ran.err.endswith(f"has gone; go on with penstock run --resume {info.path}\n")
-
-
-def test_one_that_has_ended_is_reported_on_by_its_folder(penstock: Penstock, run: Served) -> None:
-    run.handle.stop()
-    run.server.close()
-    assert penstock("status", run.info.path).err.endswith(f": penstock report {run.info.path}\n")
 
 
 def test_a_wrong_name_is_one_line(penstock: Penstock, run: Served) -> None:

@@ -129,6 +129,24 @@ def test_waiting_ends_though_the_folder_has_gone_and_the_log_says_so(tmp_path: P
     assert any(text.startswith("it could not be written down that the run has ended") for text in heard)
 
 
+def test_a_run_writes_down_how_it_went_and_why_it_ended(tmp_path: Path) -> None:
+    with started(tmp_path) as run:
+        assert folder.outcome(folder.load(run.folder)) == ("", "")
+        run.stop()
+        found = folder.load(run.folder)
+        assert folder.outcome(found) == ("stopped", "it was stopped at once")
+        status = folder.last_status(found)
+        assert status is not None
+        assert (status.run, status.phase) == ("r", "stopped")
+    with started(tmp_path) as run:
+        run._fail("count[0]: ValueError: too much\non tuple 'x'")
+        assert run.wait(PATIENCE)
+        found = folder.load(run.folder)
+        assert folder.outcome(found) == ("failed", "count[0]: ValueError: too much on tuple 'x'")
+        again = folder.taken_over(found)
+        assert (again.outcome, again.reason, folder.last_status(again)) == ("", "", None)
+
+
 def test_a_listener_may_end_the_run(tmp_path: Path) -> None:
     waited: list[bool] = []
     with started(tmp_path) as run:

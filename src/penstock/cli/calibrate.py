@@ -109,9 +109,9 @@ class _Telling:
 
 def _found_run(what: str | None, runs: Path) -> "RunInfo | None":
     """Return the run of a name or folder, the latest where nothing is named; None where an application is meant."""
-    from penstock.runtime.folder import INFO, find
+    from penstock.runtime.folder import INFO, LATEST, find
 
-    if what is None or (runs / what / INFO).is_file() or (Path(what) / INFO).is_file():
+    if what is None or what == LATEST or (runs / what / INFO).is_file() or (Path(what) / INFO).is_file():
         return find(what, runs)
     return None
 

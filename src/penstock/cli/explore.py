@@ -37,7 +37,7 @@ def explore(
         typer.Argument(metavar="CLUSTER", help="A cluster: a file or a name.", autocompletion=cluster_names),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="Instead of APP and CLUSTER, live: a run's name or folder, or latest.")
+        str | None, typer.Option(help="Instead of APP and CLUSTER, live: a run's name, its folder, or latest.")
     ] = None,
     output: Annotated[Path, typer.Option(help="A folder for telemetry and the index.")] = Path("explored"),
     placements: Annotated[int, typer.Option(help="How many to try.", min=1, max=100_000)] = 40,
@@ -197,7 +197,7 @@ def _live(run: str, runs: Path, output: Path, costs: "Costs", limits: "Limits", 
     from penstock.control.exploration.asked import AskedPlant, explore_run, machines_of
     from penstock.runtime.folder import find_running
 
-    info = find_running(None if run == "latest" else run, runs)
+    info = find_running(run, runs)
     application = application_of(info, None)
     plant = AskedPlant(info, application, machines_of(info))
     output.mkdir(parents=True, exist_ok=True)

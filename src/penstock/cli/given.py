@@ -40,8 +40,9 @@ class Told:
             raise InvalidInput("app", f"expected an application or --resume RUN, got neither; {ready}")
         process = arrival_process(self.arrivals, self.rate)
         rate = self.rate if process is None else None
-        given = {"rate": rate, "arrivals": process, "input": self.input}
-        return find_flow(self.text, **given, seed=self.seed, parameters=self.parameters)
+        return find_flow(
+            self.text, rate=rate, arrivals=process, input=self.input, seed=self.seed, parameters=self.parameters
+        )
 
     def given(self) -> "Given":
         """Return it as the run's folder is to keep it: whoever resumes the run may be in another directory."""

@@ -19,8 +19,9 @@ MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 MasterOption = Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")]
-RunArgument = Annotated[str | None, typer.Argument(metavar="RUN", help="Its name or folder; without it, the latest.")]
-RunOption = Annotated[str | None, typer.Option("--run", help="A run's name or folder; without it, the latest.")]
+RUN_HELP = "A run: its name, its folder, or latest, which is the default."
+RunArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP)]
+RunOption = Annotated[str | None, typer.Option("--run", help=RUN_HELP)]
 RunsOption = Annotated[Path, typer.Option(help="Where run folders are.")]
 
 

@@ -21,13 +21,12 @@ EXAMPLES = """Examples:
 
   penstock limit latest 0
 """
-LATEST = "latest"
 NONE = "none"
 
 
 @app.command(epilog=EXAMPLES)
 def limit(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Its name or folder; latest: the latest.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run: its name, its folder, or latest.")],
     rates: Annotated[
         list[str],
         typer.Argument(
@@ -52,7 +51,7 @@ def limit(
     from penstock.runtime.socket import LimitSources, ask
 
     wanted = parsed(rates)
-    info = find_running(None if run == LATEST else run, runs)
+    info = find_running(run, runs)
     found = ask(info, LimitSources(wanted))
     if as_json:
         print_json(found)

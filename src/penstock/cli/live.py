@@ -368,13 +368,17 @@ def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
     if status.recoveries:
         lines.append(("recovered", f"{plural(status.recoveries, 'time')}, the last: {status.last_recovery}"))
     lines += [("warning", warning) for warning in status.warnings]
-    lines.append(("telemetry", str(info.telemetry_path)))
+    return [*lines, *next_steps(info)]
+
+
+def next_steps(info: "RunInfo") -> list[tuple[str, str]]:
+    """Say where the files of a run that has ended are, and what to type next."""
+    lines = [("telemetry", str(info.telemetry_path))]
     if files := published(info):
         lines.append(("output", f"{info.output_path}, {plural(files, 'file')} published"))
     if resumable := goes_on(info):
         lines.append(("next", f"penstock run --resume {info.called} {resumable}"))
-    lines.append(("next", f"penstock report {info.called}"))
-    return lines
+    return [*lines, ("next", f"penstock report {info.called}")]
 
 
 def published(info: "RunInfo") -> int:

@@ -75,7 +75,7 @@ def plan(
         Path | None,
         typer.Option(help="Tables, from penstock pipeline run: --model then goes by what a run's last minutes show."),
     ] = None,
-    run: Annotated[str | None, typer.Option(help="The run in --tables, where there are several.")] = None,
+    run: Annotated[str | None, typer.Option(help="The run in --tables, if it has several: a name, or latest.")] = None,
     seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
     explain: Annotated[
         bool,

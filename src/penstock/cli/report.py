@@ -33,7 +33,10 @@ R = TypeVar("R")
 def report(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="A run's name or folder, or a folder of telemetry; without it, the latest."),
+        typer.Argument(
+            metavar="RUN",
+            help="A run: its name, its folder, or latest, which is the default; or a folder of telemetry.",
+        ),
     ] = None,
     runs: RunsOption = Path("runs"),
     master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
@@ -94,9 +97,11 @@ def show(report: "Report") -> None:
 
 
 def _found(run: str | None, runs: Path) -> Path:
-    from penstock.runtime.folder import find
+    from penstock.runtime.folder import INFO, find
 
-    return Path(run) if run is not None and Path(run).is_dir() else find(run, runs).path
+    if run is None or (runs / run / INFO).is_file():
+        return find(run, runs).path
+    return Path(run) if Path(run).is_dir() else find(run, runs).path  # telemetry alone will do
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> "Report":

@@ -73,7 +73,7 @@ class Resumption:
 
 def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[RunInfo, Setup]:
     """Return a run and how it was started; refuse one that does not say."""
-    info = folder.find(None if what == "latest" else what, runs)
+    info = folder.find(what, runs)
     _refuse_given_up(info)
     if info.setup is None:
         problem = f"run {info.run} was started by Penstock {info.version}, which did not write down how"

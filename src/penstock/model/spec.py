@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.entity import explain, refuse_endless
 from penstock.model.errors import InvalidInput, UnknownName, choices, nearest
 
@@ -52,8 +53,8 @@ def parameter_value(path: str, value: Any, kind: Any) -> Any:
     Texts of lists and tables are JSON.
     """
     if isinstance(value, str) and kind is not str and (kind is Any or value.startswith(("[", "{"))):
-        with suppress(msgspec.DecodeError):
-            value = msgspec.json.decode(value)
+        with suppress(Undecodable):
+            value = decode_json(value)
     return _converted(path, value, kind)
 
 

@@ -169,7 +169,7 @@ class Topology(Entity, frozen=True, dict=True):
             for number, name in enumerate(component.anti_affinity):
                 if name not in self.index:
                     path = f"components[{position}].anti_affinity[{number}]"
-                    raise UnknownName(path, f"no component is named {name!r}; there are {choices(self.index)}")
+                    raise UnknownName(path, f"no component is named {name!r}; {nearest(name, self.index)}")
 
     def _check_acyclic(self) -> None:
         try:

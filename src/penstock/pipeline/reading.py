@@ -1,5 +1,6 @@
 """The windows of one run, read from the pipeline's tables without Spark, as a planner wants a few minutes of them."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,6 +45,8 @@ def _chosen(tables: Path, runs: dict[str, str] | dict[str, None], run: str | Non
         raise FileProblem(f"{tables}: its tables hold no run; record one with telemetry")
     if run is None and len(runs) > 1:
         raise InvalidInput("run", f"{tables} holds {len(runs)} runs, {choices(runs)}; name one with --run")
+    if run == "latest":
+        return max(runs, key=lambda name: re.findall(r"\d{8}-\d{6}(?:-\d+)?$", name) or [""])
     if run is not None and run not in runs:
         raise UnknownName("run", f"{tables} holds no run {run!r}; {nearest(run, runs)}")
     return next(iter(runs)) if run is None else run

@@ -11,6 +11,7 @@
       output/      what sinks with relative paths write
       decisions.jsonl  what its autopilot decided, from what, and what became of it
       run.log      what operators and the runtime had to say, with tracebacks
+      status.json  how it went, from its end on
 
 `run.json` is written when the folder is made, again when the control socket is open, and again at the end. A run whose
 driver was killed never says that it has ended; who asks it finds its socket dead. The kernel frees a lock whose holder
@@ -25,13 +26,14 @@ import shutil
 import socket
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import msgspec
 from msgspec import Meta
@@ -39,14 +41,18 @@ from msgspec import Meta
 from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, nearest
 from penstock.model.files import write_whole
+from penstock.model.status import Status
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.handle import LogLine
 
 RUNS = Path("runs")
+LATEST = "latest"  # names the run that was started last
 INFO = "run.json"
+STATUS = "status.json"
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
 PRIVATE = 0o077  # the umask of a run: only its user may read what it writes
+LOOKS, LOOK_S = 3, 0.02  # attempts to lock a run, and the seconds between them
 SOCKETS = "penstock-"  # with which the names of sockets' folders begin
 
 
@@ -113,6 +119,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: str = "telemetry"  # below the folder, or elsewhere
     setup: Setup | None = None  # None: it was started by a version that could not take runs over
     resumed: int = 0  # how often another driver has taken it over
+    outcome: str = ""  # completed, stopped or failed; empty: it has not ended, or its driver died
+    reason: str = ""  # for that outcome
     given_up: bool = False  # it was a path of an application, whose tuples are with other paths now
     folder: str = "."  # where it was found, whatever the file says
 
@@ -150,6 +158,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     def checkpoints_path(self) -> Path:
         """Where its checkpoints are."""
         return self.path / CHECKPOINTS
+
+    @property
+    def status_path(self) -> Path:
+        """How it went, once it has ended."""
+        return self.path / STATUS
 
     @property
     def log_path(self) -> Path:
@@ -219,12 +232,75 @@ def ended(info: RunInfo) -> RunInfo:
     return found
 
 
+def conclude(info: RunInfo, outcome: str, reason: str, status: Status) -> None:
+    """Write down how a run went, at its end, unless another driver has it by now."""
+    found = load(info.path)
+    if (found.pid, found.resumed) == (info.pid, info.resumed):
+        write_whole(found.status_path, msgspec.json.encode(status))
+        keep(msgspec.structs.replace(found, outcome=outcome, reason=" ".join(reason.split())))
+
+
+def last_status(info: RunInfo) -> Status | None:
+    """Return how a run went that has ended; None: it was not written down, or cannot be read."""
+    try:
+        found: Status = decode_json(info.status_path.read_bytes(), Status)
+    except (OSError, Undecodable):
+        return None
+    return found
+
+
+def in_progress(info: RunInfo) -> bool:
+    """Whether a driver has the run now: it holds its lock, or has only begun."""
+    if info.ended is not None:
+        return False
+    try:
+        with (info.path / LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # it has none yet
+        return alive(info.pid)
+    return False
+
+
+def outcome(info: RunInfo) -> tuple[str, str]:
+    """Return how a run ended and why, both empty if it has not: completed, stopped, failed or died."""
+    if info.outcome and not in_progress(info):
+        return info.outcome, info.reason
+    if info.ended is not None:
+        return "ended", "its outcome was not written down"
+    if in_progress(info):
+        return "", ""
+    return "died", f"its driver (pid {info.pid}) died or was killed"
+
+
+def all_runs(parent: Path = RUNS) -> list[RunInfo]:
+    """Return the runs below a folder, the newest first."""
+    return _newest_first(parent)
+
+
+def remove(info: RunInfo) -> None:
+    """Remove the folder of a run that has ended; refuse one that a driver has."""
+    folder = info.path
+    if folder.is_symlink() or not (folder / INFO).is_file():
+        raise FileProblem(f"{folder}: is not a run's own folder; name one that penstock run has made")
+    lock = RunLock(info)
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise FileProblem(f"{folder}: cannot be removed, {(error.strerror or str(error)).lower()}") from None
+    finally:
+        lock.release()
+
+
 def taken_over(info: RunInfo, **changes: Any) -> RunInfo:
     """Write down that this process drives a run from now on; clear away what the driver before could not."""
     _remove_dead_socket(Path(info.socket))
     if info.pid != os.getpid():  # else other runs of this process may be in the session that has its files there
         shutil.rmtree(info.path / "spark", ignore_errors=True)
+    info.status_path.unlink(missing_ok=True)
     mine = {"pid": os.getpid(), "socket": "", "ended": None, "version": version("penstock")}
+    mine |= {"outcome": "", "reason": ""}
     info = msgspec.structs.replace(info, **mine, resumed=info.resumed + 1, **changes)
     umask = PRIVATE if info.setup is None else info.setup.umask
     with suppress(PermissionError):  # it may be another user's, who lets this one write to it
@@ -269,12 +345,17 @@ def latest(parent: Path = RUNS) -> RunInfo:
 
 
 def find(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
-    """Return the run of a name, or in a folder; the latest where nothing is named."""
+    """Return the run of a name, or in a folder; the one started last for `latest`, or if nothing is named.
+
+    Every command names runs in this way.
+    """
     if what is None:
         return latest(parent)
     for folder in (parent / what, Path(what)):
         if (folder / INFO).is_file():
             return load(folder)
+    if what == LATEST:
+        return latest(parent)
     if Path(what).is_dir():
         raise NoRun(f"run: {what} is not a run's folder, it has no {INFO}; name one that penstock run has made")
     there = [info.run for info in _newest_first(parent)]
@@ -282,15 +363,21 @@ def find(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
     raise UnknownName("run", f"no run is named {str(what)!r}; {known}")
 
 
-def find_running(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
-    """Return a run as `find` does, of several the latest that has not ended; refuse one that has."""
+def find_current(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
+    """Return a run as `find` does, but as the latest the last that has not ended, if there is one."""
     info = find(what, parent)
-    if what is None:
+    if what in (None, LATEST):
         going = [each for each in _newest_first(parent) if each.ended is None and alive(each.pid)]
         info = going[0] if going else info
+    return info
+
+
+def find_running(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
+    """Return a run as `find_current` does; refuse one that has ended."""
+    info = find_current(what, parent)
     if info.ended is not None:
         problem = f"run {info.run} has ended, {info.ended:%Y-%m-%d %H:%M:%S}; its telemetry is in {info.telemetry_path}"
-        newer = "" if what is not None else "; one that was started this moment can be asked soon"
+        newer = "" if what not in (None, LATEST) else "; one that was started this moment can be asked soon"
         raise NoRun(f"{problem}: penstock report {info.called}{newer}")
     return info
 
@@ -316,7 +403,7 @@ class RunLock:
             why = (error.strerror or str(error)).lower()
             raise FileProblem(f"{info.path / LOCK}: cannot be written, {why}; is the folder yours?") from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._file)
         except BlockingIOError:
             self._file.seek(0)
             holder = self._file.read().strip() or f"process {info.pid}"
@@ -330,6 +417,19 @@ class RunLock:
     def release(self) -> None:
         """Let another have it."""
         self._file.close()
+
+
+def _lock(file: TextIO) -> None:
+    """Lock a file, or raise `BlockingIOError`; who only looks whether it is locked has it for a moment too."""
+    for attempt in range(LOOKS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if attempt == LOOKS - 1:
+                raise
+            time.sleep(LOOK_S)
+        else:
+            return
 
 
 def refuse_unwritable(path: Path, what: str) -> None:

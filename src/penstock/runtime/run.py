@@ -60,6 +60,7 @@ class Run:
         self._lock = threading.Lock()  # of the server
         self._over = threading.Event()  # the jobs and the session have ended
         self._ended = threading.Event()  # and who asked for that has been answered
+        self._asked = ""  # to end: drain or stop
         self._log = folders.LogFile(info)
         driver.on_log(self._log)
 
@@ -202,7 +203,22 @@ class Run:
         self._driver.start()
         threading.Thread(target=self._watch, name="penstock run", daemon=True).start()
 
+    def _conclude(self) -> None:
+        """Write down how the run went and why it ended, for who looks at it later."""
+        status, latest = self.status(), self._driver.controller.checkpointing.latest
+        if status.phase == "failed":
+            outcome = ("failed", status.error or "it did not say why")
+        elif latest is not None and latest.last:
+            outcome = ("completed", "it was drained" if self._asked == "drain" else "its sources ended")
+        else:
+            outcome = ("stopped", "it was stopped at once")
+        try:
+            folders.conclude(self.info, *outcome, status)
+        except (PenstockError, OSError) as problem:  # its folder has gone, or the disk is full
+            self._driver.warn(f"it could not be written down how the run went: {problem}")
+
     def _end(self, how: Callable[[float], None], until: threading.Event, timeout: float | None = None) -> None:
+        self._asked = how.__name__
         self._driver.ask(how)
         if not self._driver.is_listener():
             until.wait(timeout)
@@ -282,6 +298,7 @@ class Run:
             self._tend()
         try:
             controller = self._driver.controller
+            self._conclude()
             if controller.traceback:
                 with suppress(OSError):  # a full disk is no reason to leave the jobs alone
                     self._log.write(f"failed: {controller.error}\n{controller.traceback}")

@@ -135,6 +135,18 @@ def path_of(run: Path, machines: str | None) -> PathState | None:
     return next(mine, None) if state.alive else None
 
 
+def is_kept(run: Path, machines: str | None) -> bool:
+    """Whether an operator has a run, or will go on from it when it is started again."""
+    if machines is None:
+        return False
+    folder = Path(machines).parent
+    try:
+        state = _decode(folder.with_name(f"{folder.name}.json").read_bytes())
+    except (OSError, Undecodable):
+        return False
+    return any(path.run and Path(path.run).absolute() == run.absolute() for path in state.paths)
+
+
 def write_state(book: Path | str, state: OperatorState) -> None:
     """Keep a state, as a whole or not at all."""
     write_whole(state_file(book), msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
