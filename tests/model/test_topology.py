@@ -88,7 +88,7 @@ def test_refuses_more_or_fewer_pins_than_tasks() -> None:
 
 def test_names_the_pin_that_is_wrong() -> None:
     cameras = Component(name="in", kind=Kind.SOURCE, parallelism=2, pinned=("mars", "moon"))
-    with pytest.raises(UnknownMachine, match=r"^components\[0\]\.pinned\[1\]: .*no 'moon'; it has earth, mars"):
+    with pytest.raises(UnknownMachine, match=r"^components\[0\]\.pinned\[1\]: .*no 'moon'; there are earth, mars"):
         check_pins(joined(cameras), EARTH)
 
 

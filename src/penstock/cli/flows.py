@@ -280,7 +280,7 @@ def _default_type(parameter: inspect.Parameter | None) -> Any:
 
 def _hints(make: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(make.__init__ if isinstance(make, type) else make, include_extras=True)
+        return get_type_hints(make, include_extras=True)
     except Exception:  # annotations may name what is only imported for type checkers
         return {}
 
