@@ -71,6 +71,8 @@ def main() -> None:
     """Run the command line; a user's mistake ends in one line and exit code 2."""
     from penstock.cli import commands  # noqa: F401  registers them
 
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        os.environ.setdefault("TERMINAL_WIDTH", "160")  # of typer's help, which would cut the names of options at 80
     logging.getLogger().addFilter(worth_telling)
     if sys.stderr.isatty():
         _tell_of_compiling()
