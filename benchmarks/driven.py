@@ -48,7 +48,8 @@ def main() -> None:
     if asked.resume:
         run = ps.run(flow, resume=asked.resume, runs=asked.runs, tell=print)
     else:
-        run = ps.run(flow, slots=asked.slots, runs=asked.runs, checkpoint_s=asked.checkpoint)
+        many = 10_000  # recoveries: faults are made on purpose
+        run = ps.run(flow, slots=asked.slots, runs=asked.runs, checkpoint_s=asked.checkpoint, restarts=many)
     run.wait()
     if problem := run.status().error:
         sys.exit(problem)

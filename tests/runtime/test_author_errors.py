@@ -415,3 +415,34 @@ def test_outputs_and_tasks_that_there_are_not_are_under_the_policy(sample_tps: f
     assert {letter.call for letter in result.letters["name"]} == {"outputs"}
     assert sorted(letter.tuple[1] for letter in result.letters["send"]) == list(range(2, 40, 3))
     assert result.status.timed_out == 0
+
+
+# What was rolled back
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_run_that_processed_nothing_because_of_recoveries_has_failed(lost: bool) -> None:
+    cluster = TestCluster(passing(), workers=3).start()
+    cluster.advance(0.7)
+    if lost:
+        cluster.controller.recovery.begin("for the test", cluster.clock())
+        cluster.controller.drain(cluster.clock())
+        with pytest.raises(ApplicationFailed, match="the run processed nothing: 1 recovery went back to where it had"):
+            cluster.finish()
+    else:
+        assert cluster.drain().status.error == ""
+
+
+def test_a_run_that_recovered_and_went_on_is_a_success() -> None:
+    cluster = TestCluster(passing(), workers=3).start()
+    cluster.advance(0.7)
+    cluster.controller.recovery.begin("for the test", cluster.clock())
+    cluster.advance(0.7)
+    result = cluster.drain()
+    assert (result.status.phase, result.status.error, result.status.warnings) == ("stopped", "", [])
+
+
+def test_a_run_without_a_tuple_says_so() -> None:
+    flow = ps.Dataflow("empty")
+    flow.sink("out", ps.Discard(), flow.source("none", Given([])))
+    assert run(flow).status.warnings == ["no source emitted a tuple"]

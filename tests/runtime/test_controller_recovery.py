@@ -1,12 +1,12 @@
 """The controller alone: what it does when workers are lost, and which checkpoints it goes back to."""
 
+import struct
 from pathlib import Path
 
 import pytest
 
 from penstock.runtime import checkpoints
 from penstock.runtime.messages import commands, tellings
-from penstock.runtime.recovery import FRUITLESS
 from penstock.runtime.storage import Posix
 from tests.runtime import controllers
 from tests.runtime.controllers import (
@@ -116,19 +116,62 @@ def test_a_rule_that_a_worker_finds_broken_begins_a_new_epoch() -> None:
     assert (one.phase, one.epoch) == ("recovering", 2)
 
 
-def test_a_worker_that_keeps_failing_ends_the_run() -> None:
-    one = running()
-    for _ in range(FRUITLESS + 1):
-        one.told(0, tellings.Failure(one.epoch, "same", 1, "", "a gap", "", False), 5.0)
-        one.told(0, tellings.Ready(one.epoch), 5.0)
-        one.told(1, tellings.Ready(one.epoch), 5.0)
+def fail(one: Prompt, now: float) -> float:
+    """Have a worker fail, and wait until tuples flow again or the run has ended; return the seconds that took."""
+    one.told(0, tellings.Failure(one.epoch, "same", 1, "", "a gap", "", False), now)
+    waited = 0.0
+    while one.phase == "recovering" and not of_kind(one, commands.Assign):
+        waited += 0.25
+        one.tick(now + waited)
+    one.out.clear()
+    for worker in range(2):
+        one.told(worker, tellings.Ready(one.epoch), now + waited)
+    return waited
+
+
+def test_the_restart_limit_ends_the_run_after_longer_and_longer_pauses() -> None:
+    one = running(restarts=6, restart_window_s=600.0, silent_s=1e9)
+    one.out.clear()
+    now, waits = 5.0, []
+    for _ in range(6):
+        waits.append(fail(one, now))
+        assert one.phase == "running"
+        now += waits[-1] + 1.0
+    assert waits == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
+    fail(one, now)
     assert one.phase == "failed"
-    assert "given up after" in one.error
+    assert "worker 'w0' failed in same[1]: a gap; 6 recoveries in 600 s are the limit" in one.error
+
+
+def test_recoveries_that_are_long_past_do_not_count_nor_delay_the_next() -> None:
+    one = running(restarts=2, restart_window_s=100.0, silent_s=1e9)
+    one.out.clear()
+    assert [fail(one, 5.0 + 61.0 * number) for number in range(6)] == [0.0] * 6
+    assert (one.phase, one.recovery.count) == ("running", 6)
+
+
+def test_a_limit_of_none_ends_the_run_with_the_first_loss_and_names_the_tasks_there() -> None:
+    one = running(restarts=0)
+    one.lost(1, "connection reset", 5.0)
+    assert one.phase == "failed"
+    assert one.error.startswith("one of these tasks was running: same[1], out[0] when worker 'w1' (pid 42 on host)")
+
+
+def test_names_the_task_that_a_lost_worker_left_as_running() -> None:
+    one = running(restarts=0)
+    member = one.members[1]
+    one.disk.replace("./workers/w1.task", struct.pack("=qq", member.incarnation, 2))
+    one.lost(1, "connection reset", 5.0)
+    assert one.error.startswith("task same[1] was running when worker 'w1' (pid 42 on host) was lost")
+    one = running(restarts=0)
+    one.disk.replace("./workers/w1.task", struct.pack("=qq", one.members[1].incarnation + 1, 2))
+    one.lost(1, "connection reset", 5.0)
+    assert one.error.startswith("one of these tasks was running")
 
 
 def test_many_workers_lost_at_once_are_one_recovery() -> None:
-    one = Many(FRUITLESS + 5)
-    for number in range(FRUITLESS + 4):
+    one = Many(45)
+    for number in range(44):
         one.lost(number, "its machine was lost", 5.0)
         one.gone(number, 5.0)
     assert one.phase == "recovering"

@@ -130,7 +130,7 @@ def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
     def start(cpu: float | None = None, terms: Callable[..., Terms] = IMPATIENT, **settings: Any) -> Trial:
         wait_as(terms, monkeypatch)
-        settings = {"checkpoint_s": CHECKPOINT_S, **settings}
+        settings = {"checkpoint_s": CHECKPOINT_S, "restarts": 10_000, **settings}
         started.append(ps.run(counted(rate=300, cpu=cpu), runs=folder / "runs", **settings))
         return Trial(started[-1])
 

@@ -46,6 +46,8 @@ from penstock.cli.run_options import (
     ProtectOption,
     RateOption,
     ReportOption,
+    RestartsOption,
+    RestartWindowOption,
     ResumeOption,
     SampleOption,
     SeedOption,
@@ -119,6 +121,8 @@ def run(
     guarantee: GuaranteeOption = None,
     protect_frames: ProtectOption = None,
     umask: UmaskOption = None,
+    restarts: RestartsOption = None,
+    restart_window: RestartWindowOption = None,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -132,11 +136,13 @@ def run(
     from penstock.cli.run_plans import change_to, find_plans
 
     refuse_numbers(rate=rate, duration=duration, in_flight=in_flight, interval=interval, cool_down=cool_down)
+    refuse_numbers(restart_window=restart_window)
     refuse_places(master, input, {"telemetry": telemetry, "runs": runs})
     settings: dict[str, Any] = {"master": master, "listen": listen, "in_flight": in_flight, "guarantee": guarantee}
     settings |= {"sample_tps": sampled_tps(sample), "checkpoint_s": checkpoint_s(checkpoint_every)}
     settings |= {"telemetry": telemetry, "runs": runs, "seed": seed}
     settings |= {"protect_frames": protect_frames, "umask": octal(umask)}
+    settings |= {"restarts": restarts, "restart_window_s": restart_window}
     settings |= {"routing": routing, "sending": sending, "slot_ms": slot_ms}
     goal = settings["objective"] = None if objective is None else chosen_objective(objective)
     if resume is not None:

@@ -85,6 +85,13 @@ UmaskOption = Annotated[
     str | None,
     typer.Option(metavar="OCTAL", help="Permissions that the run's files do not have. Default: 077, the owner alone."),
 ]
+RestartsOption = Annotated[
+    int | None,
+    typer.Option(help="Recoveries within --restart-window after which the next loss ends the run; default: 10.", min=0),
+]
+RestartWindowOption = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="The time within which recoveries count; default: 600.")
+]
 ResumeOption = Annotated[
     str | None,
     typer.Option(metavar="RUN", help="Go on with a run from its last checkpoint: its name, its folder, or latest."),

@@ -19,6 +19,7 @@ from penstock.control.starting import (
     check_travels,
     refuse_below_one,
     refuse_changed,
+    refuse_restarts,
     refuse_seconds,
     refuse_share,
     refuse_umask,
@@ -61,6 +62,8 @@ def start(
     guarantee: str | None = None,
     protect_frames: bool | None = None,
     umask: int | None = None,
+    restarts: int | None = None,
+    restart_window_s: float | None = None,
     routing: str | Sequence[str] | None = None,
     sending: str | None = None,
     slot_ms: float | None = None,
@@ -92,6 +95,8 @@ def start(
     protect_frames: whether what workers and controller send each other carries keyed checksums; default: False.
     umask: permissions that the run's folder and files do not have; default: 0o077, which leaves them to their owner.
     guarantee: "exactly-once" refuses an application that cannot keep it; "any", the default, takes each as it is.
+    restarts, restart_window_s: recoveries within a number of seconds after which the next loss ends the run; defaults:
+        10 in 600 s.
     routing: which way tuples go: a policy, `STREAM=POLICY`, or several of these; without, as stream's groupings say.
     sending: which out-queue sends first, a policy; without, tuples are sent as they are made.
     slot_ms: milliseconds between two routing decisions of an out-queue, 1 unless said.
@@ -108,6 +113,7 @@ def start(
     refuse_below_one(slots=slots, in_flight=in_flight, window=window)
     refuse_seconds(checkpoint_s)
     refuse_umask(umask)
+    refuse_restarts(restarts, restart_window_s)
     check_parts(flow)
     check_travels(flow)
     refuse_unwritable(telemetry=telemetry, runs=runs, share=share)
@@ -119,6 +125,7 @@ def start(
         master=master, policy=policy, objective=objective, slots=slots, seed=seed, in_flight=in_flight, window=window,
         sample_tps=sample_tps, given=given, checkpoint_s=checkpoint_s, guarantee=guarantee,
         protect_frames=protect_frames, umask=umask,
+        restarts=restarts, restart_window_s=restart_window_s,
         share=None if share is None else str(Path(share).absolute()),
     )  # fmt: skip
     change = partial(_changed, flow.application, routing, sending, slot_ms, tell)
@@ -227,5 +234,7 @@ def _terms(info: "RunInfo", setup: "Setup", found: "Resumption | None") -> dict[
     terms: dict[str, Any] = {"sample_tps": setup.sample_tps, "in_flight": setup.in_flight or 0, "seed": setup.seed}
     terms |= {} if setup.window is None else {"window": setup.window}
     terms |= {"limits": setup.limits, "share": setup.share or "", "umask": setup.umask}
+    terms |= {"limits": setup.limits, "share": setup.share or ""}
+    terms |= {"restarts": setup.restarts, "restart_window_s": setup.restart_window_s}
     terms |= {"checkpoint_s": setup.checkpoint_s, "checkpoints": str(info.checkpoints_path.absolute())}
     return terms if found is None else terms | {"resumed": found.manifest, "epoch": found.epoch}

@@ -38,6 +38,15 @@ def refuse_umask(umask: int | None) -> None:
         raise InvalidInput("umask", f"expected 000 to 077 (octal), got {shown}; 077 is for the owner alone")
 
 
+def refuse_restarts(restarts: int | None, window_s: float | None) -> None:
+    """Refuse a restart limit that is none."""
+    if restarts is not None and (isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0):
+        raise InvalidInput("restarts", f"expected a whole number ≥ 0, got {restarts!r}; 10 is usual")
+    seconds = 1.0 if window_s is None else window_s
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        raise InvalidInput("restart_window_s", f"expected seconds > 0, got {window_s!r}; 600 is usual")
+
+
 def refuse_unwritable(**folders: Path | str | bool | None) -> None:
     """Refuse folders in which nothing could be written."""
     from penstock.runtime import folder

@@ -14,13 +14,16 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.model.errors import PenstockError, UnknownName, nearest
 from penstock.model.limits import Limits, changed_limits
 from penstock.model.status import Status
 from penstock.model.telemetry import Record, RecordKind
+from penstock.runtime import footprint
 from penstock.runtime.checkpointing import Checkpointing
+from penstock.runtime.checkpoints import Manifest
 from penstock.runtime.clocks import ClockEstimate
 from penstock.runtime.diary import Diary
 from penstock.runtime.gauges import Gauges
@@ -135,10 +138,28 @@ class Controller:
             return
         self.now = now
         self.members.lost(worker, now)
+        self._look_into(worker)
         if self._matters(worker):
             self.recovery.begin(f"worker {member.site.name!r} ({member.where}) was lost: {reason}", now)
         else:
             self.event("lost", f"{member.site.name} {reason}", now)
+
+    def _look_into(self, worker: int) -> None:
+        """Find out which task a worker that was lost was running, where it has left that behind."""
+        member, names = self.members[worker], self.layout.names
+        site, incarnation = member.site.name, member.incarnation
+
+        def blame(task: int | None, problem: str, _: float) -> None:
+            if not problem and task is not None and 0 <= task < len(names) and not self.at_rest:
+                self.recovery.blame(names[task], site)
+
+        look = partial(footprint.found, folder=self.terms.folder, site=site, incarnation=incarnation)
+        self.storing.append(Job(f"what worker {site} did", look, blame))
+
+    def tasks_of_lost(self) -> list[str]:
+        """Return the tasks of workers that are not there."""
+        lost = {slot for slot, number in self.slots.items() if not self.members[number].alive}
+        return [name for name, slot in zip(self.layout.names, self.placement, strict=True) if slot in lost]
 
     def gone(self, worker: int, now: float) -> None:
         """Take note that the process of a worker has ended, so that nothing more can come of it."""
@@ -339,8 +360,20 @@ class Controller:
     def published(self, now: float) -> None:
         """End where the last checkpoint is published."""
         latest = self.checkpointing.latest
-        if self.phase in ("running", "draining") and latest is not None and latest.last:
+        if self.phase not in ("running", "draining") or latest is None or not latest.last:
+            return
+        if self.recovery.count and not self._advanced(latest):
+            times = f"{self.recovery.count} {'recoveries' if self.recovery.count > 1 else 'recovery'}"
+            problem = f"the run processed nothing: {times} went back to where it had started"
+            self._fail(f"{problem}; the last was because {self.recovery.reason}", "", now)
+        else:
             self._finish("stopped", now)
+
+    def _advanced(self, latest: Manifest) -> bool:
+        """Say whether a source has given tuples, beyond those that a resumed run had, which were not rolled back."""
+        before = {saved.task: saved.counted for saved in self.terms.resumed.tasks} if self.terms.resumed else {}
+        sources = {self.layout.names[task] for task in self.layout.reached}
+        return any(saved.counted > before.get(saved.task, 0) for saved in latest.tasks if saved.task in sources)
 
     def warn(self, text: str) -> None:
         """Add a line to the log."""
@@ -364,7 +397,8 @@ class Controller:
         if message.user:
             self._fail(_explained(message), message.traceback, now)
         else:
-            self.recovery.begin(f"worker {self.members[worker].site.name!r} failed: {message.error}", now)
+            where = f" in {message.component}[{message.task}]" if message.component else ""
+            self.recovery.begin(f"worker {self.members[worker].site.name!r} failed{where}: {message.error}", now)
 
     def _end(self, _: int, message: tellings.Ended, now: float) -> None:
         self.progress.ended.add(message.task)

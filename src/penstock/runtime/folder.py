@@ -101,6 +101,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     share: str | None = None  # folder of emulated machines that other runs have too
     umask: Umask = PRIVATE  # permissions that what the run writes does not have
     protect_frames: bool = False  # whether frames between workers carry keyed checksums
+    restarts: int = 10  # recoveries within the window after which the next loss ends the run
+    restart_window_s: float = 600.0
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):

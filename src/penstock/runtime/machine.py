@@ -16,7 +16,7 @@ from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
 from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.telemetry import RecordKind
-from penstock.runtime import opening
+from penstock.runtime import footprint, opening
 from penstock.runtime.direct import Direct
 from penstock.runtime.emulated import Emulated
 from penstock.runtime.exchange import Exchange
@@ -65,6 +65,7 @@ class Worker(Exchange):
         self.epoch = 0
         self.limits: dict[str, float] = {}  # source component -> tuples a second of all its tasks
         self.tasks = {}
+        self.footprint = footprint.nowhere()
         self.current = None
         self.turns = 0
         self._cpu_seconds = cpu_seconds
@@ -75,6 +76,16 @@ class Worker(Exchange):
         self._let_go: Callable[[], None] = lambda: None  # what the execution has beyond this process
         self._last_report = self._last_cpu = 0.0
         self._next_report = self._next_flush = math.inf
+
+    @property
+    def current(self) -> Task | None:
+        """The task whose code runs."""
+        return self._current
+
+    @current.setter
+    def current(self, task: Task | None) -> None:
+        self._current = task
+        self.footprint[0] = footprint.NOTHING if task is None else task.number
 
     def command(self, message: commands.Command) -> None:
         """Do what the controller says."""
@@ -141,6 +152,7 @@ class Worker(Exchange):
             self._fail(error)
             return False
         now = self.clock()
+        self.footprint[0] = footprint.NOTHING
         if now >= self._next_report:
             self._report(now)
         if now >= self._next_flush:
@@ -274,6 +286,7 @@ class Worker(Exchange):
             step()
         except Exception as error:
             self._fail(error)
+        self.footprint[0] = footprint.NOTHING
 
     def _fail(self, error: Exception) -> None:
         self.told.append(self._failure(self.current, error))

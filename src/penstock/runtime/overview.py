@@ -83,7 +83,7 @@ def _checkpoint(controller: "Controller", now: float) -> CheckpointStatus | None
 def _warnings(controller: "Controller", now: float) -> list[str]:
     """Say which workers give no sign of life though their connection stands, and why there is no checkpoint."""
     if controller.at_rest:
-        return []
+        return ["no source emitted a tuple"] if controller.phase == "stopped" and not controller.gauges.emitted else []
     found = [
         f"worker {m.site.name!r} ({m.where}) has given no sign of life for {now - m.last_beat:.0f} s"
         for m in controller.members

@@ -4,10 +4,14 @@
     noting      what the last checkpoint has to publish gets its names, and the new epoch is written down
     opening     every worker opens its tasks, with the states of the checkpoint
     nothing     tuples flow
+    ending      the restart limit is reached
 
-Recovery pre-empts everything else. Whatever happens meanwhile makes it begin again, with a further epoch.
+Recovery pre-empts everything else. Whatever happens meanwhile makes it begin again, with a further epoch. The run fails
+when more epochs than its terms allow have begun within a while; recoveries in a row that bring no progress wait longer
+and longer.
 """
 
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import FileProblem
@@ -18,10 +22,9 @@ if TYPE_CHECKING:
     from penstock.runtime.controller import Controller
 
 RETRY_S = 1.0  # before the disk is tried again
-LONGEST_PAUSE_S = 10.0  # before tasks that could not be opened are tried again
+LONGEST_PAUSE = 60  # times the first one
 STARTS = 3  # workers of a site that may be lost before the first tuple
-FRUITLESS = 40  # recoveries in a row without a checkpoint between, nor a while of health
-HEALTHY_S = 60.0
+HEALTHY_S = 60.0  # after which earlier recoveries do not delay the next, whether or not there was a checkpoint
 
 
 class Recovery:
@@ -38,7 +41,9 @@ class Recovery:
         self._patience = now + controller.terms.start_s  # until which workers that are not there are waited for
         self._attempt = 0
         self._pause = now  # before which the disk is not tried again
-        self._fruitless = 0
+        self._fruitless = 0  # epochs in a row that have begun without a checkpoint between, nor a while of health
+        self._restarts: deque[float] = deque()  # when epochs after the first began, within the limit's window
+        self._blamed: deque[str] = deque(maxlen=64)  # tasks that ran when their worker was lost
         self._healthy_since = now
         self._then = "running"  # the phase to go on in
         self.problem = ""  # what the disk says against a new epoch
@@ -46,7 +51,7 @@ class Recovery:
     def begin(self, reason: str, now: float) -> None:
         """Give up the epoch."""
         controller = self.controller
-        if controller.at_rest:  # those who hang up at the end say that they have lost each other
+        if controller.at_rest or self.stage == "ending":  # those who hang up at the end say that they lost each other
             return
         if controller.phase == "starting":
             if any(len(member.failures) >= STARTS for member in controller.members):
@@ -61,17 +66,44 @@ class Recovery:
             latest = controller.checkpointing.latest
             back = f"checkpoint {latest.number}" if latest else "the beginning, as there is no checkpoint yet"
             controller.warn(f"{reason}; going back to {back}")
-        if self._fruitless > FRUITLESS:
-            controller.fail(f"{reason}; given up after {FRUITLESS} recoveries in a row", now)
-            return
-        if controller.phase == "recovering":
-            self._patience = now + controller.terms.replace_s
-        if self.stage == "opening":  # what kept tasks from being opened may go away
-            self._pause = now + min(self._fruitless * RETRY_S, LONGEST_PAUSE_S)
         controller.event("lost", reason, now)
+        if controller.phase == "recovering":
+            if self._exhausted(now):
+                self._give_up(reason)
+                return
+            self._patience = now + controller.terms.replace_s
+            if self._fruitless > 1:  # what breaks it may go away
+                self._pause = now + controller.terms.restart_pause_s * min(2 ** (self._fruitless - 2), LONGEST_PAUSE)
+                controller.later(self._pause, self.proceed)
         self.reason, self.stage = reason, "gathering"
         controller.checkpointing.interrupt()
         self.proceed(now)
+
+    def blame(self, task: str, site: str) -> None:
+        """Take note of the task that was running when a worker was lost."""
+        self._blamed.append(task)
+        self.controller.warn(f"task {task} was running when worker {site!r} was lost")
+
+    def _exhausted(self, now: float) -> bool:
+        """Say whether the restart limit is reached."""
+        terms = self.controller.terms
+        while self._restarts and self._restarts[0] < now - terms.restart_window_s:
+            self._restarts.popleft()
+        return len(self._restarts) >= terms.restarts
+
+    def _give_up(self, reason: str) -> None:
+        """End the run, once it is known what the worker that was lost last has left behind."""
+        self.stage = "ending"
+        controller, terms = self.controller, self.controller.terms
+        tasks = ", ".join(name for name in controller.tasks_of_lost() or controller.layout.names)
+
+        def end(_: object, __: str, now: float) -> None:
+            ran = Counter(self._blamed).most_common(1)
+            who = f"task {ran[0][0]} was running" if ran else f"one of these tasks was running: {tasks}"
+            limit = f"{terms.restarts} recoveries in {terms.restart_window_s:g} s are the limit"
+            controller.fail(f"{who} when {reason}; {limit}, which --restarts changes", now)
+
+        controller.storing.append(Job("the end", lambda _: None, end))
 
     def proceed(self, now: float) -> None:
         """Go on as far as is possible now."""
@@ -126,6 +158,8 @@ class Recovery:
             return
         self.problem = ""
         self._fruitless += 1
+        if controller.phase == "recovering":
+            self._restarts.append(now)
         controller.checkpointing.restarted()
         controller.progress.forget()
         controller.placement = controller.standing.complete(usable)

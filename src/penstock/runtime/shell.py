@@ -18,6 +18,7 @@ import msgspec
 from penstock.api.dataflow import Dataflow
 from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import PenstockError
+from penstock.runtime.footprint import leave
 from penstock.runtime.heart import Heart, Place
 from penstock.runtime.machine import Worker
 from penstock.runtime.memory import resident_mb
@@ -210,6 +211,7 @@ class Shell:
         if self._heart is None:
             # Counted from before the controller hears that this worker is ready: so it is never the longer one's.
             worker.lease = time.monotonic() + assign.lease_s
+            worker.footprint = leave(assign.folder, self._settings.worker, assign.incarnation)
             settings = self._settings
             place = Place(
                 settings.host,

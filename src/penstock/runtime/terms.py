@@ -58,6 +58,9 @@ class Terms:
     silent_s: float = 5.0  # after which a worker without a sign of life is taken for lost; not below `lease_s`
     replace_s: float = 5.0  # for a lost worker to be replaced, before its tasks go elsewhere
     checkpoint_within_s: float = 60.0  # for a checkpoint to come to its end
+    restarts: int = 10  # recoveries within the window after which the next loss ends the run
+    restart_window_s: float = 600.0
+    restart_pause_s: float = 0.5  # before a recovery where no checkpoint came after the one before; doubled each time
 
     def __post_init__(self) -> None:
         if not self.checkpoints:  # settled now: what is written later must not depend on where the process is then

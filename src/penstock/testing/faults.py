@@ -35,6 +35,8 @@ START = 100.0
 FOLDER = "/run"
 QUIET_S = 6.0  # after which there are no more faults
 CHECKPOINT_S = 5.0  # for a checkpoint, which is plenty
+RESTART_S = 0.005  # everything is quick there
+MANY = 10_000  # recoveries: faults are made on purpose
 PATIENCE_S = 60.0  # within which all must have come to its end then
 
 
@@ -212,6 +214,8 @@ class FaultyCluster:
             lease_s=schedule.lease_s,
             silent_s=schedule.lease_s * 1.3,
             replace_s=schedule.replace_s,
+            restarts=MANY,
+            restart_pause_s=RESTART_S,
             checkpoint_within_s=CHECKPOINT_S,
             tuples=schedule.policies if journal is None else journal.tuples,
             limits={} if journal is None else journal.limits,
