@@ -325,7 +325,7 @@ def test_a_field_that_a_declared_type_does_not_have_is_refused_at_once() -> None
     flow = ps.Dataflow("typed")
     for name, kind in (("small", Small), ("visit", Visit), ("struct", Page)):
         given = flow.source(name, Given([]), gives=kind)
-        with pytest.raises(PenstockError, match="has no field 'url'; it has"):
+        with pytest.raises(PenstockError, match="has no field 'url'; there are"):
             flow.sink(f"{name}-out", ps.Discard(), given.fields("url"))
 
 

@@ -84,8 +84,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     [
         ("by_key", r"pages\[0\]: .*no field 'page'; it has n in the key page of pages->pass on tuple \{'n': 70\}", 0),
         ("in_snapshot", r"pass\[[01]\]: ValueError: boom in snapshot", 0),
-        ("by_exit", r"pass\[0\]: SystemExit: 3 on tuple \{'n': 50, 'page': 0\}", 0),
-        ("by_crash", r"task pass\[0\] was running when worker .* was lost.*; 1 recoveries in 600 s are the limit", 1),
+        ("by_exit", r"pass\[1\]: SystemExit: 3 on tuple \{'n': 50, 'page': 0\}", 0),
+        (
+            "by_crash",
+            r"task pass\[1\] was running when worker .* was lost.*; the restart limit of 1 in 600 s is reached",
+            1,
+        ),
     ],
 )
 def test_it_fails_names_the_task_and_exits_1(

@@ -140,7 +140,7 @@ def test_the_restart_limit_ends_the_run_after_longer_and_longer_pauses() -> None
     assert waits == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
     fail(one, now)
     assert one.phase == "failed"
-    assert "worker 'w0' failed in same[1]: a gap; 6 recoveries in 600 s are the limit" in one.error
+    assert "worker 'w0' failed in same[1]: a gap; the restart limit of 6 in 600 s is reached" in one.error
 
 
 def test_recoveries_that_are_long_past_do_not_count_nor_delay_the_next() -> None:

@@ -36,6 +36,7 @@ from penstock.runtime.overview import overview
 from penstock.runtime.pings import Pings
 from penstock.runtime.progress import Progress
 from penstock.runtime.recovery import Recovery
+from penstock.runtime.relocation import Relocation
 from penstock.runtime.rulebook import Rulebook
 from penstock.runtime.standing import Standing
 from penstock.runtime.storage import Job
@@ -78,6 +79,7 @@ class Controller:
         self.operations = Operations(self)
         self.checkpointing = Checkpointing(self)
         self.recovery = Recovery(self, now)
+        self.relocation = Relocation(self)
         self._later: list[tuple[float, int, Callable[[float], None]]] = []  # heap
         self._laters = 0
         self._started = now
@@ -100,6 +102,7 @@ class Controller:
             tellings.Passed: self.progress.passed,
             tellings.Ended: self._end,
             tellings.Lost: self._lost_peer,
+            tellings.Parted: self.relocation.parted,
             tellings.Saved: self.checkpointing.saved,
             tellings.Unsaved: self.checkpointing.unsaved,
             tellings.Unusable: self.checkpointing.unusable,
@@ -138,7 +141,8 @@ class Controller:
             return
         self.now = now
         self.members.lost(worker, now)
-        self._look_into(worker)
+        if not member.parted:
+            self._look_into(worker)
         if self._matters(worker):
             self.recovery.begin(f"worker {member.site.name!r} ({member.where}) was lost: {reason}", now)
         else:
@@ -265,6 +269,7 @@ class Controller:
         self.progress.tick(now)
         self.pings.tick(now)
         self.standing.tick(now)
+        self.relocation.tick(now)
         self.operations.tick(now)
         self.checkpointing.tick(now)
 
@@ -411,6 +416,8 @@ class Controller:
     def _lost_peer(self, worker: int, message: tellings.Lost, now: float) -> None:
         """Begin a new epoch: something was on that connection, also where the peer had no task any more."""
         peer, name = self.members[message.peer], self.members[worker].site.name
+        if peer.parted:  # nothing was: it left on purpose
+            return
         if peer.alive or not self.recovery.stage:  # else it is known already
             peer.failures.append(now)
             self.recovery.begin(

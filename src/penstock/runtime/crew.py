@@ -174,9 +174,10 @@ class Crew:
             planned = f"not on {home.id} as planned"
             self._driver.warn(f"worker {post.site.name} runs on executor {found}, {planned}; are its cores taken?")
         elif found in self._alive:
-            self._driver.say(f"worker {post.site.name} leaves executor {found} for {home.id}")
             post.failures, post.dismissed = 0, incarnation
-            self._driver.dismiss(post.site.name)
+            stays = self._driver.dismiss(post.site.name)
+            way = f"stays on executor {found}, {stays}" if stays else f"leaves executor {found} for {home.id}"
+            self._driver.say(f"worker {post.site.name} {way}")
 
     def _fail(self, problem: str) -> None:
         self._driver.ask(lambda now: self._driver.controller.fail(problem, now))

@@ -89,13 +89,9 @@ class Driver:
                 if self.ended.is_set() and not future.done():
                     return step(time.monotonic())
 
-    def dismiss(self, site: str) -> None:
-        """Have the worker of a site end by itself, and its job with it."""
-
-        def tell(_: float) -> None:
-            self.controller.out.append((self.controller.members.by_name[site], commands.Stop()))
-
-        self.ask(tell)
+    def dismiss(self, site: str) -> str:
+        """Have the worker of a site end, and its job with it, once its tasks are elsewhere; say why it cannot."""
+        return self.ask(lambda now: self.controller.relocation.request(site, now))
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
         """Call a function for every log line, in a thread of its own."""

@@ -25,6 +25,7 @@ from penstock.runtime.messages.frames import (
     PROGRESS,
     Credit,
     Data,
+    Farewell,
     Frame,
     Mark,
     Marker,
@@ -167,7 +168,7 @@ class Exchange(Sender):
         channel = task.inputs[queue.stream, queue.source]
         self.accept(task, channel, number, Delivery(channel, values, marks, now, now, 0, self.me))
 
-    def post(self, worker: int, frame: Frame) -> None:
+    def post(self, worker: int, frame: Frame | Farewell) -> None:
         """Leave a frame for the shell to send."""
         self.out.setdefault(worker, []).append(encode(frame))
 

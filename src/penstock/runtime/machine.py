@@ -23,7 +23,7 @@ from penstock.runtime.exchange import Exchange
 from penstock.runtime.layout import Layout
 from penstock.runtime.logic import UserError, call
 from penstock.runtime.messages import commands, tellings
-from penstock.runtime.messages.frames import Credit, decode_frame
+from penstock.runtime.messages.frames import Credit, Farewell, decode_frame
 from penstock.runtime.moving import Moves
 from penstock.runtime.ruling import ruling_of
 from penstock.runtime.saving import Saving
@@ -131,7 +131,9 @@ class Worker(Exchange):
         if self.phase not in ("assigned", "running") or frame.epoch != self.epoch:
             return
         self.execution.begin()
-        if isinstance(frame, Credit):
+        if isinstance(frame, Farewell):
+            self._part_from(frame)
+        elif isinstance(frame, Credit):
             self.guarded(lambda: self.credit(frame))
         else:
             self.guarded(lambda: self.execution.receive(frame, len(data)))
@@ -189,6 +191,8 @@ class Worker(Exchange):
             emulated=assign.emulated is not None,
         )
         self.draining = False
+        self._farewells: set[int] = set()  # workers that send nothing more to this one
+        self._parting: commands.Part | None = None  # this one leaves
         self.moves = Moves(self)
         self.saving = Saving(self)
         self.departed: list[tellings.TaskReport] = []  # of tasks that have left since the last report
@@ -224,6 +228,8 @@ class Worker(Exchange):
                 self.saving.complete(message.number)
             case commands.Routes():
                 self.execution.reroute(message.routes)
+            case commands.Part():
+                self._part(message)
             case commands.Switch():
                 self._switch(message.rules)
             case commands.Move():
@@ -237,6 +243,28 @@ class Worker(Exchange):
                 if task is not None and task.preparing == message.move:
                     task.release()
                     self.execution.relieved(task)
+
+    def _part(self, message: commands.Part) -> None:
+        """Say farewell to a worker that leaves: every frame for it has gone before. This one may leave itself."""
+        if message.worker != self.me:
+            self.post(message.worker, Farewell(self.epoch, self.me))
+            return
+        self._parting = message
+        self._leave_if_heard()
+
+    def _part_from(self, farewell: Farewell) -> None:
+        """Take a farewell: of one that stays, where this one leaves, or the answer of one that leaves."""
+        if farewell.leaves:
+            self.told.append(tellings.Parted(self.epoch, farewell.sender))
+        else:
+            self._farewells.add(farewell.sender)
+            self._leave_if_heard()
+
+    def _leave_if_heard(self) -> None:
+        """Answer the others once all of them have said farewell, behind all that was passed on for them."""
+        if self._parting is not None and self._farewells.issuperset(self._parting.others):
+            for other in self._parting.others:
+                self.post(other, Farewell(self.epoch, self.me, leaves=True))
 
     def _switch(self, rules: commands.Rules) -> None:
         """Route and send by other policies: what waits unbound, or for the gate, is decided by these."""

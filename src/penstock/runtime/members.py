@@ -44,6 +44,8 @@ class Member:
     rests: int = 0  # how often it was left out
     out_until: float = -math.inf
     reason: str = ""  # why it is left out
+    leaving: bool = False  # its worker is to end once its tasks are elsewhere, on purpose
+    parted: bool = False  # nothing is on its way to it or from it any more
 
     @property
     def where(self) -> str:
@@ -95,6 +97,7 @@ class Members:
         member.host, member.port, member.pid = message.host, message.port, message.pid
         member.incarnation = self._incarnations
         member.registered = member.alive = True
+        member.leaving = member.parted = False
         member.ready, member.epoch = False, 0
         member.clock = WorkerClock()
         member.last_beat = now
@@ -105,8 +108,9 @@ class Members:
         member = self.all[number]
         member.alive = member.ready = False
         member.fence = member.last_beat + self._lease_s
-        member.failures.append(now)
-        _forget(member.failures, now)
+        if not member.parted:
+            member.failures.append(now)
+            _forget(member.failures, now)
 
     def gone(self, number: int) -> None:
         """Note that the process of a worker that was lost has ended."""
@@ -147,11 +151,12 @@ class Members:
 
     def usable(self, now: float, ready: bool = False) -> list[str]:
         """Return the slots that tasks can be put on; `ready`: whose workers take part in the epoch already."""
-        return [
-            slot
+        found = [
+            (slot, self.all[number].leaving)
             for slot, number in self.slots.items()
             if (self.all[number].ready if ready else self.all[number].alive) and not self.is_out(number, now)
         ]
+        return [slot for slot, leaving in found if not leaving] or [slot for slot, _ in found]
 
     def is_out(self, number: int, now: float) -> bool:
         """Say whether a site is left out."""

@@ -100,8 +100,8 @@ class Recovery:
         def end(_: object, __: str, now: float) -> None:
             ran = Counter(self._blamed).most_common(1)
             who = f"task {ran[0][0]} was running" if ran else f"one of these tasks was running: {tasks}"
-            limit = f"{terms.restarts} recoveries in {terms.restart_window_s:g} s are the limit"
-            controller.fail(f"{who} when {reason}; {limit}, which --restarts changes", now)
+            limit = f"the restart limit of {terms.restarts} in {terms.restart_window_s:g} s is reached"
+            controller.fail(f"{who} when {reason}; {limit}, --restarts changes it", now)
 
         controller.storing.append(Job("the end", lambda _: None, end))
 

@@ -82,6 +82,14 @@ class Standing:
             label = f"bring {len(moves)} task{'s' if len(moves) > 1 else ''} where they belong"
             controller.operations.request(moves, label, self._brought, for_now=True)
 
+    def look_soon(self) -> None:
+        """Look at the next tick whether tasks are where they should be."""
+        self._next_look = 0.0
+
+    def refuses(self, task: int) -> bool:
+        """Say whether a task could not move in this epoch."""
+        return (self.controller.epoch, task) in self._refused
+
     def _brought(self, operation: "Operation") -> None:
         """Remember a task that could not move, so that it is not asked again in this epoch."""
         if operation.error is not None and operation.moves and self.controller.phase == "running":

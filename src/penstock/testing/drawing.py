@@ -18,7 +18,7 @@ FAULTS = (
     "crash", "crash", "crash", "vanish", "driver", "pause", "pause", "pause driver", "stall", "cut", "cut", "half cut",
     "cut control", "cut heart", "slow line", "slow line", "full disk", "slow disk", "stop", "damage",
 )  # fmt: skip
-CHANGES = ("move", "move", "move", "apply")
+CHANGES = ("move", "move", "move", "apply", "leave")
 ROUTINGS = (
     "", "shuffle", "round-robin", "load-aware-shuffle", "least-loaded", "local-first", "potus", "potus-plus",
     "potus:v=20,spread=none", "potus:spread=even,in_flight=true", "potus-plus:v=2,prices=false", "potus-plus:v=5",

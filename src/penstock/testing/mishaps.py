@@ -208,6 +208,17 @@ def _switch(cluster: "FaultyCluster") -> bool:
     return True
 
 
+def _leave(cluster: "FaultyCluster") -> bool:
+    """Have a worker leave on purpose; another comes in its place."""
+    driver, rng = cluster.driver, cluster.rng
+    if not _listens(driver):
+        return False
+    site = rng.choice(sorted(driver.controller.members.by_name))
+    leaves = driver.controller.relocation.request(site, cluster.now) == ""
+    driver.serve()
+    return leaves
+
+
 def _drain(cluster: "FaultyCluster") -> bool:
     if cluster.events < LEAST:
         cluster.postpone(Fault("drain"), LEAST)
@@ -242,6 +253,7 @@ _CHANGES = {
     "move": _move,
     "apply": _apply,
     "switch": _switch,
+    "leave": _leave,
     "drain": _drain,
     "stop": _stop,
 }

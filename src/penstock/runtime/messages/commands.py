@@ -184,8 +184,17 @@ class Limit(Wire, tag=56):
     limits: dict[str, float]  # as in `Assign`
 
 
+class Part(Wire, tag=57):
+    """Send nothing more to a worker that leaves, and say so to it; it answers when it has heard all of the others."""
+
+    epoch: int
+    worker: int
+    others: tuple[int, ...]
+
+
 Command = (
     Checkpoint
+    | Part
     | Limit
     | Switch
     | Abort

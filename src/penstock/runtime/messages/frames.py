@@ -131,6 +131,14 @@ class State(Wire, tag=4):
     links: tuple[int, ...] = ()
 
 
+class Farewell(Wire, tag=5):
+    """The last frame on a connection: to a worker that leaves, or its answer."""
+
+    epoch: int
+    sender: int  # worker
+    leaves: bool = False  # it is the one that leaves
+
+
 Frame = Data | Marker | Credit | State
 
-decode_frame: Callable[[bytes], Frame] = msgpack_decoder(Frame)
+decode_frame: Callable[[bytes], Frame | Farewell] = msgpack_decoder(Frame | Farewell)

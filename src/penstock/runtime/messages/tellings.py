@@ -140,6 +140,13 @@ class Lost(Wire, tag=30):
     reason: str
 
 
+class Parted(Wire, tag=35):
+    """Nothing is on its way any more between this worker and one that leaves."""
+
+    epoch: int
+    peer: int
+
+
 class Passed(Wire, tag=31):
     """A sink has seen everything that follows from the first tuples of a source."""
 
@@ -200,6 +207,7 @@ Telling = (
     | Pong
     | Beat
     | Lost
+    | Parted
     | Passed
     | Saved
     | Unsaved
