@@ -43,6 +43,7 @@ from penstock.runtime.storage import Job
 from penstock.runtime.terms import Site, Terms
 
 RESTING = ("stopped", "failed")
+NOTHING = "the run processed nothing"
 
 
 class RunFailed(PenstockError):
@@ -369,7 +370,7 @@ class Controller:
             return
         if self.recovery.count and not self._advanced(latest):
             times = f"{self.recovery.count} {'recoveries' if self.recovery.count > 1 else 'recovery'}"
-            problem = f"the run processed nothing: {times} went back to where it had started"
+            problem = f"{NOTHING}: {times} went back to where it had started"
             self._fail(f"{problem}; the last was because {self.recovery.reason}", "", now)
         else:
             self._finish("stopped", now)

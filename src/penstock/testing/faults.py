@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime import checkpoints
-from penstock.runtime.controller import RESTING, Controller
+from penstock.runtime.controller import NOTHING, RESTING, Controller
 from penstock.runtime.messages.frames import decode_frame
 from penstock.runtime.recovery import STARTS
 from penstock.runtime.storage import Job
@@ -399,7 +399,7 @@ class FaultyCluster:
             self.stopping = False
             driver.alive = False
             self.after(0.1, self.start_driver, None)
-        elif controller.phase == "failed":
+        elif controller.phase == "failed" and not (self.drained and controller.error.startswith(NOTHING)):
             raise Violation(f"the run failed: {controller.error}\n{controller.traceback}")
         else:
             self.counts["recoveries"] += controller.recovery.count
