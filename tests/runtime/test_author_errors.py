@@ -16,6 +16,9 @@ from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.keys import extractor, key_group
 from penstock.api.on_error import ErrorPolicy
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
+from penstock.runtime import codecs
+from penstock.runtime.machine import Worker
+from penstock.runtime.messages.frames import Data, Frame
 from penstock.testing import ApplicationFailed, TestCluster, run, tiny_cluster
 from tests.runtime.flows import Given
 
@@ -383,6 +386,55 @@ def test_a_tuple_that_cannot_be_sent_or_read_ends_the_run_and_is_named(make: Cal
     with pytest.raises(ApplicationFailed, match=who):
         cluster.start().finish()
     assert cluster.controller.recovery.count == 0
+
+
+def sized(*sizes: int, **options: Any) -> ps.Dataflow:
+    """Return texts of these many bytes, each from one machine to another."""
+    flow = ps.Dataflow("sized")
+    given = flow.source("numbers", Given(range(len(sizes))), gives=int)
+    made = flow.map("make", lambda number: "x" * sizes[number], given, gives=str, **options)
+    flow.sink("out", ps.Discard(), flow.map("take", len, made))
+    return flow
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+@pytest.mark.parametrize("sample_tps", [-1.0, 0.0])
+def test_a_tuple_that_no_frame_has_room_for_follows_the_error_policy_of_its_sender(
+    monkeypatch: pytest.MonkeyPatch, emulated: bool, sample_tps: float
+) -> None:
+    monkeypatch.setattr(codecs, "LARGEST_TUPLES", 1000)
+    sizes = [10, 996, 997, 998, 2000, 20]  # three bytes say how long such a text is
+    emulate = tiny_cluster(4) if emulated else None
+    result = run(sized(*sizes, errors=ps.Skip()), workers=4, emulate=emulate, sample_tps=sample_tps)
+    assert sorted(result["out"]) == [10, 20, 996, 997]
+    assert [(letter.component, letter.call) for letter in result.letters["make"]] == [("make", "gives")] * 2
+    assert result.status.timed_out == 0
+    cluster = TestCluster(sized(*sizes), workers=4)
+    told = r"make\[0\]: make->take: tuple 'x+.* cannot be sent, it takes 0.0 MB, at most 0.0 MB can be sent"
+    with pytest.raises(ApplicationFailed, match=told):
+        cluster.start().finish()
+    assert cluster.controller.recovery.count == 0
+
+
+@pytest.mark.parametrize("sample_tps", [-1.0, 0.0])
+def test_tuples_that_are_too_large_only_together_are_sent_apart(
+    monkeypatch: pytest.MonkeyPatch, sample_tps: float
+) -> None:
+    monkeypatch.setattr(codecs, "LARGEST_TUPLES", 1000)
+    sent: list[int] = []
+    post = Worker.post
+
+    def counted(worker: Worker, to: int, frame: Frame) -> None:
+        if isinstance(frame, Data):
+            sent.append(len(frame.values))
+        post(worker, to, frame)
+
+    monkeypatch.setattr(Worker, "post", counted)
+    sizes = [300 + number for number in range(100)]
+    result = run(sized(*sizes), workers=4, sample_tps=sample_tps)
+    assert list(result["out"]) == sizes
+    assert max(sent) <= 1000
+    assert result.status.timed_out == 0
 
 
 @pytest.mark.parametrize("seed", range(3))

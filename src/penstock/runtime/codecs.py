@@ -13,8 +13,14 @@ import msgspec
 from penstock.model.decoding import decode_msgpack, msgpack_decoder
 from penstock.model.errors import InvalidInput
 from penstock.runtime.logic import shown
+from penstock.runtime.transport import LARGEST
 
 ARRAY_OF_ONE = b"\x91"  # how such a one begins
+LARGEST_TUPLES = LARGEST - 2**20  # bytes of a frame's tuples: beside them are its head and marks
+
+
+class _TooLarge(Exception):
+    """A tuple that no frame has room for."""
 
 
 class Unreadable:
@@ -44,9 +50,15 @@ class Codec:
             raise InvalidInput(f"{stream}.gives", problem) from None
 
     def encode(self, values: list[Any]) -> bytes:
-        """Encode a batch; raise `InvalidInput` for a value that cannot travel."""
+        """Encode a batch; raise `InvalidInput` for a value that cannot travel.
+
+        Values that are too large only together are for the caller to send apart.
+        """
         try:
-            return self._encode(values)
+            encoded = self._encode(values)
+            if len(encoded) > LARGEST_TUPLES:
+                self._refuse_large(values)
+            return encoded
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -57,13 +69,26 @@ class Codec:
 
     def unsendable(self, value: Any) -> InvalidInput | None:
         """Say why a value cannot travel; None where it can."""
-        error = _raised(self._encode, value)
+        error = _raised(self._encode_one, value)
         if error is None:
             return None
+        if isinstance(error, _TooLarge):
+            return InvalidInput(
+                self.stream, f"tuple {shown(value)} cannot be sent, {error}; send parts of it, or a path"
+            )
         remedy = "emit numbers (64 bits), texts, bytes, lists, dicts or structs"
         problem = InvalidInput(self.stream, f"tuple {shown(value)} cannot be sent, {_line(error)}; {remedy}")
         problem.__cause__ = error  # its traceback is the author's
         return problem
+
+    def _encode_one(self, value: Any) -> None:
+        size = len(self._encode(value))
+        if size > LARGEST_TUPLES:
+            raise _TooLarge(f"it takes {size / 1e6:,.1f} MB, at most {LARGEST_TUPLES / 1e6:,.1f} MB can be sent")
+
+    def _refuse_large(self, values: list[Any]) -> None:
+        for value in values:
+            self._encode_one(value)
 
     def decode(self, values: bytes) -> list[Any]:
         """Decode a batch; raise `InvalidInput` for a value that is not of the declared type."""

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 from penstock.api.keys import key_name
 from penstock.model.errors import InvalidInput
+from penstock.runtime import codecs
 from penstock.runtime.channels import OutQueue, Sender
 from penstock.runtime.codecs import Unreadable
 from penstock.runtime.execution import Execution
 from penstock.runtime.inbox import Delivery, InChannel
-from penstock.runtime.lanes import Batch, Lane, MarkerOf, by_place, moved
+from penstock.runtime.lanes import Batch, Lane, MarkerOf, by_place, cut, moved
 from penstock.runtime.layout import Layout
 from penstock.runtime.logic import UserError, shown
 from penstock.runtime.messages import commands, tellings
@@ -90,6 +91,10 @@ class Exchange(Sender):
             values = self.encoded(queue, batch)
         number, count = lane.number, len(batch.values)
         if not count:
+            return
+        if handed is None and count > 1 and len(values) > codecs.LARGEST_TUPLES:  # each alone fits
+            for part in (cut(batch.values, batch.marks, count // 2), batch):
+                self.send(queue, lane, part)
             return
         lane.number += count
         lane.credits -= count
