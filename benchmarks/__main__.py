@@ -12,6 +12,7 @@ NAMES = (
     "events",
     "emulation",
     "tracking",
+    "frames",
     "checkpoints",
     "pipeline",
     "streaming",

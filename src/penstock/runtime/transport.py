@@ -227,9 +227,7 @@ class Connection:
 
 def _tag(key: bytes, number: int, frame: bytes) -> bytes:
     """Return the keyed checksum of a frame and its number."""
-    summed = hashlib.blake2b(number.to_bytes(8, "little"), key=key, digest_size=TAG)
-    summed.update(frame)
-    return summed.digest()
+    return hmac.digest(key, number.to_bytes(8, "little") + frame, "sha256")[:TAG]
 
 
 def _checked(key: bytes, number: int, whole: bytes) -> bytes:
