@@ -41,6 +41,26 @@ def test_an_apply_names_its_phase_whatever_moves_come_with_it() -> None:
     assert spans(events) == [("first", 0.0, 2.0, 10.0), ("heft", 10.0, 13.0, 30.0)]
 
 
+def test_all_moves_of_a_plan_belong_to_its_phase_however_long_they_take() -> None:
+    events = [
+        Event(10.0, "applying", "heft"),
+        Event(13.0, "move", "a[0]"),
+        Event(17.0, "move", "a[1]"),
+        Event(17.0, "apply", "heft"),
+    ]
+    assert spans(events) == [("first", 0.0, 2.0, 10.0), ("heft", 10.0, 19.0, 30.0)]
+    assert spans(events, settle=0.0) == [("first", 0.0, 0.0, 10.0), ("heft", 10.0, 17.0, 30.0)]
+
+
+def test_a_plan_that_failed_claims_no_later_moves() -> None:
+    events = [
+        Event(10.0, "applying", "heft"),
+        Event(10.0, "apply failed", "heft"),
+        Event(20.0, "move", "a[0]"),
+    ]
+    assert [(name, start) for name, start, *_ in spans(events)] == [("first", 0.0), ("heft", 10.0), ("move a[0]", 20.0)]
+
+
 def test_a_switch_names_its_phase_by_the_policies_from_then_on() -> None:
     events = [
         Event(5.0, "switch", "routing potus, slot 1 ms"),

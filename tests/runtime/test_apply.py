@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,6 +91,30 @@ def test_an_applied_plan_moves_tasks_and_turns_streams_to_its_links(tmp_path: Pa
     assert [(outcome.task, outcome.after) for outcome in outcomes] == [("out[0]", "c/0")]
     assert len(times) >= 19
     assert times == pytest.approx([0.030] * len(times), abs=0.002)
+
+
+def test_telemetry_tells_when_a_plan_began_and_where_a_moved_task_was(tmp_path: Path) -> None:
+    machines = Cluster(name="three", machines=tuple(Machine(name=name) for name in "abc"))
+    flow = Dataflow("moved")
+    flow.sink("out", Captured([]), flow.source("numbers", Generated(int, rate=20.0)))
+    cluster = TestCluster(flow, emulate=machines, placement=["a/0", "b/0"]).start()
+    cluster.advance(1.1)
+    with ExitStack() as stack:
+        run_of(cluster, machines, tmp_path, stack).apply(plan_of(cluster, machines, (0, 2)))
+    cluster.advance(1.0)
+    records = cluster.drain().records
+    events = [record for record in flows.of_kind(records, RecordKind.EVENT) if "start" not in (record.event or "")]
+    happened = [record.event for record in events if record.event in ("applying", "move", "apply")]
+    assert happened == ["applying", "move", "apply"]
+    begun = next(record.at for record in events if record.event == "applying")
+    own = sorted(
+        (record.at - (record.interval or 0.0), record.at, record.worker)
+        for record in flows.of_kind(records, RecordKind.TASK)
+        if record.task == "out[0]"
+    )
+    assert [worker for _, _, worker in own] == sorted(worker for _, _, worker in own)
+    assert {worker for start, end, worker in own if (start + end) / 2 < begun} == {"b"}
+    assert all(later[0] >= earlier[1] - 1e-9 for earlier, later in pairwise(own))
 
 
 def test_words_are_counted_right_while_a_plan_with_routes_is_applied(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class RecordKind(StrEnum):
     TASK = "task"  # a task over an interval: processed, given, busy, queue, blocked
     MACHINE = "machine"  # a worker over an interval: busy is the share of its machine's cpu, lag how late its loop was
     CLOCK = "clock"  # a worker's clock: controller's time = t - (offset + drift * (t - at))
-    EVENT = "event"  # something happened: event, detail, at; such as start, move, apply, stop, failure
+    EVENT = "event"  # something happened: event, detail, at; such as start, move, applying, apply, stop, failure
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,8 +1,9 @@
 """Phases: a run cut where it was changed, so that before can be compared with after.
 
 Events named `phase` cut a run, their detail being the name; a run without any is cut by `apply`, whose detail is the
-policy, by `move`, and by `switch`, whose detail is the tuple policies from then on. After a change a run needs time to
-settle, which belongs to no phase.
+policy, by `move`, and by `switch`, whose detail is the tuple policies from then on. A plan is applied from `applying` to
+`apply` or `apply failed`: the moves between belong to it, so that its phase begins before the first of them, however
+long they take. After a change a run needs time to settle, which belongs to no phase.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,8 @@ from penstock.model.telemetry import RecordKind
 from penstock.pipeline.clocks import on_controller_clock
 
 NAMED = "phase"
-CHANGES = ("apply", "move", "switch")
+APPLYING, APPLIED = "applying", ("apply", "apply failed")
+CHANGES = (APPLYING, *APPLIED, "move", "switch")
 ENDS = ("drain", "stop")
 NONE = "none"  # the detail of a switch after which no tuple policy is in force
 
@@ -55,17 +57,17 @@ def cut(happened: Sequence[Event], start: float, end: float, settle_s: float, fi
     Changes that follow each other within `settle_s` are one change. A phase settles for `settle_s` after its last
     change, but for half of its length at most, so that a short one is not lost.
     """
-    happened = sorted(happened)
+    happened = sorted(happened, key=lambda event: (event.at, event.event != APPLYING))
     end = min([end, *(event.at for event in happened if event.event in ENDS and event.at > start)])
-    changes = [event for event in happened if event.event in (NAMED, *CHANGES) and event.at < end]
-    named = [event for event in changes if event.event == NAMED]
+    changes = _joined([event for event in happened if event.event in (NAMED, *CHANGES) and event.at < end])
+    named = [change.event for change in changes if change.event.event == NAMED]
     starts = [(max(event.at, start), event.detail or NAMED) for event in named] or _unnamed(
         changes, start, settle_s, first
     )
     phases = []
     for number, (begun, name) in enumerate(starts):
         until = starts[number + 1][0] if number + 1 < len(starts) else end
-        last = _last_of_chain([event.at for event in changes], begun, settle_s)
+        last = _last_of_chain(changes, begun, settle_s)
         phases.append(Phase(number, name, begun, min(last + settle_s, (begun + until) / 2), until))
     return phases
 
@@ -79,13 +81,28 @@ def phase_of(time: str, phases: Sequence[Phase]) -> Column:
     return found
 
 
-def _unnamed(changes: Sequence[Event], start: float, settle_s: float, first: str) -> list[tuple[float, str]]:
+class _Change(NamedTuple):
+    """An event that changes a run."""
+
+    event: Event
+    joined: bool  # whether it belongs to the plan whose application began before it
+
+
+def _joined(changes: Sequence[Event]) -> list[_Change]:
+    made, applying = [], False
+    for event in changes:
+        made.append(_Change(event, applying and event.event != APPLYING))
+        applying = event.event == APPLYING or (applying and event.event not in APPLIED)
+    return made
+
+
+def _unnamed(changes: Sequence[_Change], start: float, settle_s: float, first: str) -> list[tuple[float, str]]:
     """Return where phases begin that only changes tell of, each named by the last changes of every kind."""
     starts = [(start, first)]
     last: float = start
     made: dict[str, str] = {}  # by kind, what was changed at the beginning of the phase
-    for change in changes:
-        again = change.at - last <= settle_s and len(starts) > 1
+    for change, joined in changes:
+        again = (joined or change.at - last <= settle_s) and len(starts) > 1
         if again or change.at > start:
             made = {**(made if again else {}), change.event: change.detail or ""}
             starts = [*starts[: -1 if again else None], (starts[-1][0] if again else change.at, _named(made))]
@@ -95,17 +112,19 @@ def _unnamed(changes: Sequence[Event], start: float, settle_s: float, first: str
 
 def _named(made: Mapping[str, str]) -> str:
     """Name a phase by what was changed: a plan and tuple policies, whatever moves came with them, or the last move."""
-    if not {"apply", "switch"} & made.keys():
+    plans = [name for name in ("apply", "apply failed", APPLYING) if name in made]
+    if not plans and "switch" not in made:
         return " ".join(filter(None, ("move", made["move"])))
-    plan = made["apply"] or "apply" if "apply" in made else ""
+    plan = made[plans[0]] or "apply" if plans else ""
     tuples = made["switch"] or "other tuple policies" if "switch" in made else ""
     tuples = "no tuple policies" if tuples == NONE else tuples
     return " with ".join(filter(None, (plan, tuples)))
 
 
-def _last_of_chain(times: Sequence[float], begun: float, settle_s: float) -> float:
+def _last_of_chain(changes: Sequence[_Change], begun: float, settle_s: float) -> float:
     last = begun
-    for time in times:
-        if last <= time <= last + settle_s:
-            last = time
+    for (event, joined) in changes:
+        if event.at >= last and not (joined or event.at <= last + settle_s):
+            break
+        last = max(last, event.at)
     return last

@@ -45,7 +45,7 @@ class PhaseResult(Row, frozen=True):
     end: float
     throughput_tps: float | None  # that sources gave
     remote_tps: float | None  # tuples a second between machines: those of a sampled source tuple times the throughput
-    moved: int | None  # tasks on another worker than in the phase before; None for the first
+    moved: int | None  # tasks on another machine than in the phase before; None for the first
     latency: Latencies | None
     lag: float | None = None  # s that a worker's loop was late at worst, whatever held it up
     ratios: dict[str, float] = {}  # to the first phase

@@ -389,7 +389,7 @@ class Worker(Exchange):
             RecordKind.TASK,
             now,
             task=task.name,
-            interval=max(now - self._last_report, 1e-9),
+            interval=max(now - max(self._last_report, task.since), 1e-9),
             processed=report.processed,
             given=report.given,
             queue=report.queue,

@@ -172,6 +172,7 @@ class Moves:
         for queue, saved in zip(task.queues, state.outputs, strict=True):
             queue.load(saved, worker.decoded)
         task.arriving, task.unsettled, task.left = state.move, len(task.inputs), state.left
+        task.since = worker.clock()
         worker.add_task(task)
         self._settled(task)
         for early in self.early.pop(task.number, []):

@@ -105,7 +105,12 @@ class Run:
         moves = list(zip(self._layout.names, wanted, strict=True))
         before = self.status().tuples
         after = over(before, plan.tuples)
-        done = self._operate(moves, f"apply {plan.policy}", routes_of(plan), None if after == before else after)
+        self.mark("applying", plan.policy)
+        try:
+            done = self._operate(moves, f"apply {plan.policy}", routes_of(plan), None if after == before else after)
+        except PenstockError:
+            self.mark("apply failed", plan.policy)
+            raise
         self._driver.ask(lambda now: self._driver.controller.set_policy(plan.policy, now))
         return done
 

@@ -70,6 +70,7 @@ class Task:
         self.leaving = -1  # the move that takes it elsewhere
         self.arriving = -1  # the move that brought it, until all that was on its way has come
         self.unsettled = 0  # channels of which that is not known yet
+        self.since = 0.0  # when it came, where a move brought it
         self.left = 0.0  # arriving: when it left, on the clock of the worker that it left
         self.passing: list[Any] = []  # markers of a move that are to follow the task
         self.counted = 0  # tuples that it gave (a source) or took
