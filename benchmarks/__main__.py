@@ -15,6 +15,7 @@ NAMES = (
     "frames",
     "checkpoints",
     "pipeline",
+    "report",
     "streaming",
 )
 

@@ -131,6 +131,19 @@ def test_tables_and_report_are_kept(report: Report, output: Path, truth: Synthet
     assert not (output / "quarantine").exists()
 
 
+def test_a_report_takes_few_jobs_whatever_the_number_of_its_tables(
+    spark: SparkSession, run: Path, tmp_path: Path
+) -> None:
+    context, before = spark.sparkContext, spark.conf.get("spark.sql.shuffle.partitions")
+    context.setJobGroup("a report", "counted")
+    try:
+        run_report(spark, run, tmp_path / "out")
+    finally:
+        context.setJobGroup("others", "not counted")
+    assert len(context.statusTracker().getJobIdsForGroup("a report")) <= 12
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+
+
 def test_telemetry_without_a_sampled_tuple_is_refused(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
     rows = [record for record in truth.records if record["kind"] == "task"]
     rows[0] = rows[0] | {"queue": -1}

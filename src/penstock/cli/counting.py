@@ -1,7 +1,12 @@
 """What a terminal shows while a command works: a bar that counts what is done, or what is done now and since when."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @contextmanager
@@ -38,3 +43,25 @@ def spinning(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         line = progress.add_task(what, total=None)
         yield lambda doing: progress.update(line, description=doing)
+
+
+@contextmanager
+def on_spark(
+    name: str, reads: Path, master: str | None, quiet: bool, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple["SparkSession", Callable[[str], None]]]:
+    """Give a Spark session and what is told what is being done, which a terminal shows with the time; else a log does.
+
+    name: of the session; reads: what is read on it.
+    """
+    from penstock.cli.output import errors
+    from penstock.pipeline.session import session
+
+    with spinning("starting Spark", quiet) as show, session(name, master, settings=settings) as spark:
+
+        def tell(doing: str) -> None:
+            show(doing)
+            if not quiet and not errors.is_terminal:
+                errors.print(doing, markup=False, soft_wrap=True)
+
+        tell(f"reading {reads} on {spark.sparkContext.master}")
+        yield spark, tell

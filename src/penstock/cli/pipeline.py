@@ -73,10 +73,8 @@ def _run(
     master: str | None,
     quiet: bool,
 ) -> "Summary":
-    from penstock.cli.counting import spinning
-    from penstock.cli.output import errors
+    from penstock.cli.counting import on_spark
     from penstock.pipeline.job import SETTINGS, check, refuse_within, run_pipeline
-    from penstock.pipeline.session import session
     from penstock.runtime.folder import refuse_unwritable
 
     refuse_master(master)
@@ -85,9 +83,7 @@ def _run(
     refuse_within(output, telemetry, place)
     if not follow:
         _tell_unfinished(place)
-    with spinning("starting Spark", quiet) as tell, session("pipeline", master, settings=SETTINGS) as spark:
-        if not quiet and not errors.is_terminal:
-            errors.print(f"reading {telemetry} on {spark.sparkContext.master}", markup=False, soft_wrap=True)
+    with on_spark("pipeline", telemetry, master, quiet, SETTINGS) as (spark, tell):
         return run_pipeline(
             spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=tell
         )

@@ -105,18 +105,12 @@ def _found(run: str | None, runs: Path) -> Path:
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> "Report":
-    from penstock.cli.counting import spinning
-    from penstock.cli.output import errors
+    from penstock.cli.counting import on_spark
     from penstock.pipeline.report import run_report, telemetry_folder
-    from penstock.pipeline.session import session
 
     telemetry_folder(folder)  # a mistake in the name is told before Spark starts
-    with spinning("starting Spark", quiet) as tell, session("report", master) as spark:
-        told = f"reading {folder} on {spark.sparkContext.master}"
-        tell(told)
-        if not quiet and not errors.is_terminal:
-            errors.print(told, markup=False, soft_wrap=True)
-        return run_report(spark, folder, target, settle)
+    with on_spark("report", folder, master, quiet) as (spark, tell):
+        return run_report(spark, folder, target, settle, tell)
 
 
 def _header(report: "Report") -> list[Any]:

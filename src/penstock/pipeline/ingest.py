@@ -63,13 +63,18 @@ def read_telemetry(spark: SparkSession, folder: Path) -> Ingested:
     Every file is decoded once before Spark is given it, because Spark gives up a whole job for one bad page. Files
     whose names begin with `_` or `.` are still being written and are left out. Columns that a file lacks are null.
     """
+    records, unreadable = read_files(spark, telemetry_files(folder))
+    return Ingested(records.drop(*ORIGIN), unreadable.drop(*ORIGIN))
+
+
+def telemetry_files(folder: Path) -> list[Path]:
+    """Return the files of telemetry in a folder, in their order; refuse one that has none."""
     if not folder.is_dir():
         raise FileProblem(f"{folder}: is not a folder; name the folder of a run or of its telemetry")
     files = files_below(folder, "*.parquet")
     if not files:
         raise FileProblem(f"{folder}: holds no telemetry (*.parquet); run an application first, or name another folder")
-    records, unreadable = read_files(spark, files)
-    return Ingested(records.drop(*ORIGIN), unreadable.drop(*ORIGIN))
+    return files
 
 
 def files_below(folder: Path, pattern: str) -> list[Path]:
@@ -88,7 +93,10 @@ def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
     nulls = [sf.lit(None).cast(field.dataType).alias(field.name) for field in schema]
     sound = [literal(path) for path, problem in problems.items() if problem is None]
     bad = [(path.name, f"file {path.name} {UNREADABLE}: {problem}") for path, problem in problems.items() if problem]
-    told = spark.createDataFrame(bad, "file string, reason string")
+    columns = {
+        name: pa.array([row[place] for row in bad], pa.string()) for place, name in enumerate(("file", "reason"))
+    }
+    told = spark.createDataFrame(pa.table(columns))
     no_place = [sf.lit(None).cast(kind).alias(name) for name, kind in zip(ORIGIN[1:], _PLACED, strict=True)]
     nowhere = told.select(*nulls, "file", *no_place, "reason")
     if not sound:
@@ -101,7 +109,11 @@ def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
 
 def ingest(raw: DataFrame) -> Ingested:
     """Part records into good ones and those to quarantine. Also for streams: it looks at one row at a time."""
-    judged = raw.withColumn("reason", reason())
+    return parted(raw.withColumn("reason", reason()))
+
+
+def parted(judged: DataFrame) -> Ingested:
+    """Part records that have been judged."""
     good = judged.where(sf.col("reason").isNull()).drop("reason").withColumn("busy", sf.expr(BUSY))
     return Ingested(good, judged.where(sf.col("reason").isNotNull()))
 

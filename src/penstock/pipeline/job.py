@@ -38,6 +38,7 @@ from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.patterns import literal
 from penstock.pipeline.report import telemetry_folder
 from penstock.pipeline.store import Store, locked, read_table
+from penstock.pipeline.together import collect_together, local, partitions_for
 from penstock.pipeline.tuples import tuples as make_tuples
 from penstock.pipeline.windows import edge_windows, features, shares, starts, task_windows
 
@@ -46,7 +47,6 @@ __all__ = ["SETTINGS", "Summary", "check", "read_table", "run_pipeline"]
 FILES = 1000  # of a micro-batch at most
 CHECKPOINT = "_checkpoint"
 SETTINGS = {
-    "spark.sql.shuffle.partitions": "32",
     "spark.driver.memory": "2g",
     "spark.sql.codegen.hugeMethodLimit": "8000",  # Java never compiles longer methods
     "spark.sql.execution.useObjectHashAggregateExec": "false",  # past a few groups it sorts all the same
@@ -174,14 +174,17 @@ class _Job:
             name: self._store.table(name, self._manifest)
             for name in ("records", "hops", "tuples", "task_windows", "edge_windows")
         }
+        counts = {name: frame.agg(sf.count("*").alias("count")) for name, frame in rows.items()}
         quarantined = self._store.table("quarantine", self._manifest)
         kind = sf.when(sf.col("reason").contains(f" {UNREADABLE}: "), f"{UNREADABLE} file").otherwise(sf.col("reason"))
-        reasons = quarantined.groupBy(kind.alias("reason")).count().orderBy(sf.desc("count"), "reason").collect()
+        counts["quarantined"] = quarantined.groupBy(kind.alias("reason")).agg(sf.count("*").alias("count"))
+        found = {name: table.to_pylist() for name, table in collect_together(counts).items()}
+        reasons = sorted(found.pop("quarantined"), key=lambda row: (-row["count"], row["reason"]))
         return Summary(
             runs=len(self._manifest.derived),
             quarantined={row["reason"]: row["count"] for row in reasons},
             seconds=seconds,
-            **{name: frame.count() for name, frame in rows.items()},
+            **{name: table[0]["count"] for name, table in found.items()},
         )
 
     def _batch(self, batch: DataFrame, number: int, follow: bool) -> None:
@@ -199,6 +202,10 @@ class _Job:
 
     def _take(self, manifest: Manifest, files: Sequence[Path]) -> Manifest:
         """Judge the records of files, and write them to a new part of the growing tables."""
+        with partitions_for(self._spark, files):
+            return self._taken(manifest, files)
+
+    def _taken(self, manifest: Manifest, files: Sequence[Path]) -> Manifest:
         store, part = self._store, manifest.next_part
         self._step(f"checking {len(files):,} files")
         records, unreadable = read_files(self._spark, sorted(files))
@@ -241,8 +248,12 @@ class _Job:
 
     def _derive(self, manifest: Manifest) -> None:
         """Make the derived tables of the runs that were touched, and publish them."""
-        store, part, window_s = self._store, manifest.next_part, manifest.window_s
         self._sweep(keeping=manifest)
+        with partitions_for(self._spark, self._store.files("records", manifest.taken)):
+            self._publish(self._derived(manifest))
+
+    def _derived(self, manifest: Manifest) -> Manifest:
+        store, part, window_s = self._store, manifest.next_part, manifest.window_s
         good = store.table("records", manifest).where(sf.col("run").isin(manifest.touched))
         schemas = dict(manifest.schemas)
 
@@ -260,15 +271,17 @@ class _Job:
         written("edge_windows", edge_windows(hops, seen, begun, window_s))
         written("shares", shares(hops, begun, window_s))
         tails = self._small(summaries.task_tails(hops))
-        for table, frame in _reports(hops, tuples, good, tails).items():
-            written(f"reports/{table}", frame)
+        self._step("making reports")
+        reports = _reports(hops, tuples, good, tails)
+        for table, found in collect_together(reports).items():
+            written(f"reports/{table}", local(self._spark, found, reports[table]))
         derived = manifest.derived | dict.fromkeys(manifest.touched, part)
         done = {"derived": derived, "touched": [], "schemas": schemas, "parts": manifest.parts + 1}
-        self._publish(msgspec.structs.replace(manifest, **done))
+        return msgspec.structs.replace(manifest, **done)
 
     def _small(self, frame: DataFrame) -> DataFrame:
         """Make a small table once, here, instead of in every step that joins it."""
-        return self._spark.createDataFrame(frame.collect(), frame.schema)
+        return local(self._spark, frame.toArrow(), frame)
 
     def _publish(self, manifest: Manifest) -> None:
         self._step("publishing")

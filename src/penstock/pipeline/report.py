@@ -1,11 +1,12 @@
 """The report of a run: read its telemetry, reconstruct hops and tuples, sum them up, compare its phases."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -15,9 +16,9 @@ from penstock.model.files import write_whole
 from penstock.model.tuples import TuplePolicies
 from penstock.pipeline import tables
 from penstock.pipeline.clocks import clocks as clock_table
-from penstock.pipeline.hops import each_once
+from penstock.pipeline.hops import component, each_once
 from penstock.pipeline.hops import hops as make_hops
-from penstock.pipeline.ingest import ingest, read_telemetry
+from penstock.pipeline.ingest import parted, read_telemetry, reason, telemetry_files
 from penstock.pipeline.phases import Event, Phase, cut, events
 from penstock.pipeline.reported import (
     ComponentTimes,
@@ -31,9 +32,11 @@ from penstock.pipeline.reported import (
     SlowMachine,
     SlowTask,
 )
+from penstock.pipeline.together import collect_together, local, partitions_for
 from penstock.pipeline.tuples import tuples as make_tuples
 
 SETTLE_S = 2.0
+MOST_RUNS = 25  # that an error lists
 RATIOS = ("throughput_tps", "p50", "p95", "p99", "mean", "remote_tps")
 
 
@@ -52,58 +55,97 @@ def telemetry_folder(folder: Path) -> Path:
     return below if below.is_dir() else folder
 
 
-def run_report(spark: SparkSession, folder: Path, output: Path | None = None, settle_s: float = SETTLE_S) -> Report:
-    """Report on the run in a folder; with `output`, also keep hops, tuples, quarantine and the report there."""
+def run_report(
+    spark: SparkSession,
+    folder: Path,
+    output: Path | None = None,
+    settle_s: float = SETTLE_S,
+    step: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Report on the run in a folder; with `output`, also keep hops, tuples, quarantine and the report there.
+
+    step: receives what is done next.
+    """
     telemetry = telemetry_folder(folder)
-    raw, unreadable = read_telemetry(spark, telemetry)
-    raw = raw.cache()
-    good, malformed = ingest(raw)
-    quarantined = malformed.unionByName(unreadable)
-    good = _of_one_run(good, folder).cache()
-    clocks = clock_table(good).cache()
-    hops = each_once(make_hops(good, clocks)).cache()
-    tuples = make_tuples(hops, good, clocks).cache()
-    try:
-        about = _about(folder, good)
-        report = _summed_up(about, good, clocks, hops, tuples, quarantined, settle_s)
+    files = telemetry_files(telemetry)
+    step(f"reading {len(files):,} files")
+    with partitions_for(spark, files) as partitions:
+        raw, unreadable = read_telemetry(spark, telemetry)
+        judged = raw.coalesce(partitions).withColumn("reason", reason()).localCheckpoint(eager=False)
+        good, malformed = parted(judged)
+        good = _of_one_run(good, folder)
+        quarantined = malformed.unionByName(unreadable)
+        read = _Read(spark, folder, good, quarantined)
+        step(f"joining {read.about['records']:,} records to tuples")
+        # Checkpoints cut plans off: what has been computed is neither compared nor planned again.
+        hops = each_once(make_hops(good, read.clocks)).localCheckpoint(eager=False)
+        tuples = make_tuples(hops, good, read.clocks).localCheckpoint(eager=False)
+        report = _summed_up(read, hops, tuples, settle_s, step)
         if output is not None:
+            step(f"writing {output}")
             _keep(output, report, hops, tuples, quarantined)
         return report
-    finally:
-        for frame in (tuples, hops, clocks, good, raw):
-            frame.unpersist()
 
 
-def _summed_up(
-    about: Mapping[str, Any],
-    good: DataFrame,
-    clocks: DataFrame,
-    hops: DataFrame,
-    tuples: DataFrame,
-    quarantined: DataFrame,
-    settle_s: float,
-) -> Report:
-    reasons = _rows(tables.quarantine_reasons(quarantined), Reason)
+class _Read:
+    """The records of a run, and what must be known of them all before any is looked at."""
+
+    def __init__(self, spark: SparkSession, folder: Path, good: DataFrame, quarantined: DataFrame) -> None:
+        clocks = clock_table(good)
+        found = collect_together(
+            {
+                "runs": good.groupBy("run").agg(
+                    sf.count("*").alias("records"), sf.max(sf.col("emulated").cast("int")).alias("emulated")
+                ),
+                "reasons": tables.quarantine_reasons(quarantined),
+                "clocks": clocks,
+            }
+        )
+        self.good = good
+        self.clocks = local(spark, found["clocks"], clocks)
+        self.reasons = _rows(found["reasons"], Reason)
+        self.about = _about(folder, found["runs"].to_pylist())
+
+
+def _summed_up(read: _Read, hops: DataFrame, tuples: DataFrame, settle_s: float, step: Callable[[str], None]) -> Report:
+    about, good, clocks = read.about, read.good, read.clocks
     span = tuples.agg(
-        sf.min("due"),
-        sf.max("emitted"),
-        sf.max("finished"),
-        sf.collect_set(sf.regexp_replace("source", r"\[\d+\]$", "")),
-    ).first()
-    if span is None or span[0] is None or span[1] is None:
-        raise NothingToReport(_why_nothing(about, reasons))
-    start, last, finished, sources = span
-    happened = [Event(*row) for row in events(good, clocks).collect()]
+        sf.min("due").alias("start"),
+        sf.max("emitted").alias("last"),
+        sf.max("finished").alias("finished"),
+        sf.collect_set(component("source")).alias("sources"),
+    )
+    found = collect_together({"span": span, "events": events(good, clocks)})
+    start, last, finished, sources = found["span"].to_pylist()[0].values()
+    if start is None or last is None:
+        raise NothingToReport(_why_nothing(about, read.reasons))
     first = " with ".join(filter(None, (about["policy"], about["tuples"])))
+    happened = [Event(**row) for row in found["events"].to_pylist()]
     phases = cut(happened, start, math.nextafter(last, math.inf), settle_s, first)
-    rates = [row.asDict() for row in tables.task_rates(good, clocks, phases).collect()]
-    lags = {row["phase"]: row["lag"] for row in tables.worst_lags(good, clocks, phases).collect()}
-    latency = _rows(tables.latencies(tuples, phases), Latencies)
+    step("summing up")
+    tails = tables.task_tails(hops, phases)
+    found = collect_together(
+        {
+            "rates": tables.task_rates(good, clocks, phases),
+            "lags": tables.worst_lags(good, clocks, phases),
+            "latency": tables.latencies(tuples, phases),
+            "edges": tables.edge_times(hops, phases),
+            "components": tables.component_times(hops, phases),
+            "slow_tasks": tables.stragglers(tails),
+            "slow_machines": tables.slow_machines(tails),
+            "seconds": tables.latency_seconds(tuples, start),
+            "given": tables.source_seconds(good, clocks, sources, start),
+        }
+    )
+    rates = found["rates"].to_pylist()
+    lags = {row["phase"]: row["lag"] for row in found["lags"].to_pylist()}
+    latency = _rows(found["latency"], Latencies)
     whole = next(row for row in latency if row.phase is None)
-    edges = _rows(tables.edge_times(hops, phases), EdgeTimes)
+    edges = _rows(found["edges"], EdgeTimes)
     depth = _depths([row.stream for row in edges])
-    edges.sort(key=lambda row: (row.phase, depth[row.stream.partition("->")[2]], row.stream, -row.count))
-    tails = tables.task_tails(hops, phases).cache()
+    edges.sort(
+        key=lambda row: (row.phase, depth[row.stream.partition("->")[2]], row.stream, -row.count, _machines(row))
+    )
     return Report(
         **about,
         seconds=max(finished or last, last) - start,
@@ -115,13 +157,13 @@ def _summed_up(
             msgspec.structs.replace(result, lag=lags.get(result.number))
             for result in _phase_results(phases, start, {row.phase: row for row in latency}, rates, sources)
         ],
-        components=_components(_rows(tables.component_times(hops, phases), ComponentTimes), rates, depth),
+        components=_components(_rows(found["components"], ComponentTimes), rates, depth),
         streams=[row for row in edges if row.source_machine is None],
         edges=[row for row in edges if row.source_machine is not None],
-        slow_tasks=_rows(tables.stragglers(tails), SlowTask),
-        slow_machines=_rows(tables.slow_machines(tails), SlowMachine),
-        timeline=_timeline(tables.latency_seconds(tuples, start), tables.source_seconds(good, clocks, sources, start)),
-        quarantine=reasons,
+        slow_tasks=_rows(found["slow_tasks"], SlowTask),
+        slow_machines=_rows(found["slow_machines"], SlowMachine),
+        timeline=_timeline(found["seconds"], found["given"]),
+        quarantine=read.reasons,
     )
 
 
@@ -139,27 +181,23 @@ def _told(folder: Path) -> dict[str, Any]:
 def _of_one_run(good: DataFrame, folder: Path) -> DataFrame:
     """Keep the records of the run that a folder is of: several may have written to one folder of telemetry."""
     wanted = _told(folder).get("run")
-    if wanted is not None:
-        return good.where(sf.col("run") == wanted)
-    runs = sorted(row["run"] for row in good.select("run").distinct().limit(25).collect())
+    return good if wanted is None else good.where(sf.col("run") == wanted)
+
+
+def _about(folder: Path, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if len(runs) > 1:
-        raise FileProblem(f"{folder}: holds the telemetry of {len(runs)} runs, {', '.join(runs)}; name one of the runs")
-    return good
-
-
-def _about(folder: Path, good: DataFrame) -> dict[str, Any]:
-    found = good.agg(sf.count("*"), sf.min("run"), sf.max(sf.col("emulated").cast("int"))).first()
-    assert found is not None, "an aggregate has a row"
-    count, run, emulated = found
+        named = ", ".join(sorted(row["run"] for row in runs)[:MOST_RUNS])
+        raise FileProblem(f"{folder}: holds the telemetry of {len(runs)} runs, {named}; name one of the runs")
+    found = runs[0] if runs else {"run": None, "records": 0, "emulated": None}
     told = _told(folder)
     cluster = told.get("emulated") if isinstance(told.get("emulated"), str) else None
     return {
-        "run": run or folder.name,
+        "run": found["run"] or folder.name,
         "application": str(told.get("application") or "unnamed application"),
         "policy": str(told.get("policy") or "start"),
-        "emulated": cluster or ("a described cluster" if emulated else None),
+        "emulated": cluster or ("a described cluster" if found["emulated"] else None),
         "master": str(told.get("master") or ""),
-        "records": count,
+        "records": found["records"],
         "tuples": _policies(told),
     }
 
@@ -189,7 +227,7 @@ def _phase_results(
     before: dict[str, str] = {}
     for phase in phases:
         own = [row for row in rates if row["phase"] == phase.number]
-        here = {row["task"]: row["worker"] for row in sorted(own, key=lambda row: row["until"])}
+        here = {row["task"]: row["worker"].partition("/")[0] for row in sorted(own, key=lambda row: row["until"])}
         throughput = _rate([row for row in own if row["component"] in sources], "given")
         times = latency.get(phase.number)
         far = (
@@ -203,7 +241,7 @@ def _phase_results(
             end=phase.end - start,
             throughput_tps=throughput,
             remote_tps=far,
-            moved=sum(before[task] != worker for task, worker in here.items() if task in before) if results else None,
+            moved=sum(before[task] != place for task, place in here.items() if task in before) if results else None,
             latency=times,
         )
         results.append(msgspec.structs.replace(result, ratios=_ratios(result, results[0] if results else result)))
@@ -253,9 +291,13 @@ def _depths(streams: Sequence[str]) -> dict[str, int]:
     return depth
 
 
-def _timeline(latency: DataFrame, given: DataFrame) -> list[Second]:
-    rates = {row["second"]: float(row["given"]) for row in given.collect()}
-    times = {row["second"]: row.asDict() for row in latency.collect()}
+def _machines(row: EdgeTimes) -> tuple[str, str]:
+    return row.source_machine or "", row.target_machine or ""
+
+
+def _timeline(latency: pa.Table, given: pa.Table) -> list[Second]:
+    rates = {row["second"]: float(row["given"]) for row in given.to_pylist()}
+    times = {row["second"]: row for row in latency.to_pylist()}
     return [
         Second(
             second=second,
@@ -268,8 +310,8 @@ def _timeline(latency: DataFrame, given: DataFrame) -> list[Second]:
     ]
 
 
-def _rows(frame: DataFrame, kind: type[R]) -> list[R]:
-    return [msgspec.convert(row.asDict(), kind) for row in frame.collect()]
+def _rows(table: pa.Table, kind: type[R]) -> list[R]:
+    return [msgspec.convert(row, kind) for row in table.to_pylist()]
 
 
 def _keep(output: Path, report: Report, hops: DataFrame, tuples: DataFrame, quarantined: DataFrame) -> None:

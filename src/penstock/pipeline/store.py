@@ -82,6 +82,10 @@ class Store:
             whole = whole.unionByName(frame)
         return whole
 
+    def files(self, table: str, parts: Sequence[str]) -> list[Path]:
+        """Return the files of parts of a table."""
+        return [path for part in parts for path in self.place(table, part).rglob("*.parquet")]
+
     def runs(self, table: str, part: str) -> list[str]:
         """Return the runs of which a part has rows."""
         return sorted(run_of(path) for path in self.place(table, part).glob("run=*"))

@@ -105,11 +105,14 @@ def _finished() -> Column:
 
 def _with_run_facts(rows: DataFrame, hops: DataFrame, good: DataFrame) -> DataFrame:
     """Add what must be known of a whole run: whether trees were tracked, and which components send."""
-    sending = hops.groupBy("run").agg(sf.collect_set("source_component").alias("sending"))
-    tracked = (
-        good.where(sf.col("kind") == RecordKind.DONE.value).select("run", sf.lit(True).alias("tracked")).distinct()
+    sent = hops.select("run", "source_component", sf.lit(False).alias("tracked"))
+    done = good.where(sf.col("kind") == RecordKind.DONE.value).select("run", sf.lit(True).alias("tracked"))
+    facts = (
+        sent.unionByName(done, allowMissingColumns=True)
+        .groupBy("run")
+        .agg(sf.collect_set("source_component").alias("sending"), sf.max("tracked").alias("tracked"))
     )
-    joined = rows.join(sf.broadcast(sending), "run", "left").join(sf.broadcast(tracked), "run", "left")
+    joined = rows.join(sf.broadcast(facts), "run", "left")
     return joined.withColumn("tracked", sf.coalesce("tracked", sf.lit(False)))
 
 
