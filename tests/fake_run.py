@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow
+from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import PenstockError
 from penstock.model.limits import Limits, changed_limits
 from penstock.model.plan import Plan
@@ -55,6 +56,7 @@ class FakeHandle:
         self.folder = info.path
         self.info = info
         self.application = flow().application
+        self.cluster = Cluster(name="fake", machines=(Machine(name="m0", slots=4), Machine(name="m1", slots=4)))
         self.placement = dict(PLACEMENT)
         self.tuples = TuplePolicies()
         self.limits: dict[str, float] = {}

@@ -8,7 +8,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.cli.evaluate import show
+from penstock.cli.piloting import piloting
 from penstock.cli.train import telling_damage
+from penstock.control.loop.pilot import caution
 from penstock.estimate.latency import Loads
 from penstock.estimate.latency_models import LatencyModels, load_models, save_models
 from penstock.model.cluster import Cluster, Machine
@@ -148,6 +150,32 @@ def test_tells_of_numbers_of_tasks_that_models_were_not_trained_on(penstock: Pen
     ran = penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100)
     tasks = application("word-count")["split"].parallelism
     assert f"the models were trained on split with 3 tasks, not {tasks}" in ran.out
+
+
+def test_warns_of_models_that_were_trained_on_other_machines(
+    penstock: Penstock, models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100)
+    own = {one.name: (one.cpu, one.memory_mb) for one in cluster("li-10").machines}
+    save_models(dataclasses.replace(load_models(models), machines=own), models)
+    assert "the model was trained on" not in penstock(*asked).out
+    known = load_models(models)
+    assert piloting_caution(models) == ""
+    other = dict.fromkeys(list(own)[:1], (8.0, 512.0))
+    save_models(dataclasses.replace(known, machines=other), models)
+    told = f"the model was trained on {next(iter(own))} (cpu 8, 512 MB), not on "
+    remedy = "of 'li-10'; its predictions may be wrong: train again on runs of this cluster"
+    for text in (penstock(*asked).out, piloting_caution(models)):
+        assert told in text
+        assert remedy in text
+    capsys.readouterr()
+    words, machines = application("word-count"), cluster("li-10")
+    piloting(None, False, None, None, None, None, model=models, application=words, cluster=machines, sample_tps=1.0)
+    assert told in capsys.readouterr().err
+
+
+def piloting_caution(models: Path) -> str:
+    return caution("predictive", str(models), None, cluster("li-10"))
 
 
 def test_refuses_models_that_do_not_fit(penstock: Penstock, models: Path, tmp_path: Path) -> None:

@@ -101,8 +101,9 @@ def test_refuses_numbers_that_were_changed_with_care(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"version": 99}, "version 2"),
-        ({"version": 1}, "version 2, got .* version 1; train again"),  # its features were of other things
+        ({"version": 99}, "version 3"),
+        ({"version": 1}, "version 3, got .* version 1; train again"),  # its features were of other things
+        ({"version": 2}, "version 3, got .* version 2; train again"),  # it does not tell where it was trained
         ({"format": "something else"}, "something else"),
         ({"task_features": ["machine_cpu", "moon_phase"]}, "moon_phase"),
     ],

@@ -11,7 +11,7 @@ from penstock.estimate.latency_models import LatencyModels, load_models, save_mo
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.pipeline.accuracy import evaluate_latency
 from penstock.pipeline.training import Training, labelled_rows, train_latency
-from tests.pipeline.latency_tables import write_tables
+from tests.pipeline.latency_tables import MEMORY_MB, write_tables
 
 pytestmark = pytest.mark.spark
 
@@ -34,14 +34,16 @@ def test_trains_a_model_for_every_component_and_stream(training: Training) -> No
     assert models.application == "imaginary"
     assert models.parallelism == {"in": 2, "out": 2, "split": 3}
     assert {one.placements for one in training.trained} == {10}
-    assert all(one.kind.startswith("svr") for one in training.trained)
+    assert models.machines == {name: (1.0, memory) for name, memory in MEMORY_MB.items()}
+    assert list(models.runs) == ["imaginary-20250101-000000"]
 
 
 def test_predicts_placements_it_was_not_trained_on_better_than_the_mean_does(
     spark: SparkSession, training: Training, tmp_path: Path
 ) -> None:
     save_models(training.models, tmp_path / "models.npz")
-    compared = evaluate_latency(spark, write_tables(tmp_path / "others", seed=1), load_models(tmp_path / "models.npz"))
+    others = write_tables(tmp_path / "others", seed=1)
+    compared = evaluate_latency(spark, others, load_models(tmp_path / "models.npz")).rows
     by_name = {one.name: one for one in compared}
     assert set(by_name) == {"out", "split", "in->split", "split->out", "paths", "trees"}
     for name in ("in->split", "split->out", "paths"):
@@ -51,6 +53,28 @@ def test_predicts_placements_it_was_not_trained_on_better_than_the_mean_does(
     assert by_name["trees"].measured == pytest.approx([0.01] * 30)
     longest = [sum(by_name[n].measured[0] for n in ("in->split", "split", "split->out", "out"))]
     assert by_name["paths"].measured[0] == pytest.approx(longest[0])
+
+
+def test_keeps_the_kind_that_cross_validation_finds_best(spark: SparkSession, training: Training, tables: Path) -> None:
+    for one in training.trained:
+        assert one.accuracy == max(found for found in one.beside.values() if found is not None)
+        assert one.beside[one.kind.partition("-")[0]] == one.accuracy
+        assert one.better == ""
+    asked = train_latency(spark, tables, kind="mean").trained
+    assert {one.kind for one in asked} == {"mean"}
+    assert {one.name for one in asked if one.better == "linear"} >= {"in->split", "split->out"}
+
+
+def test_notices_the_tables_that_it_was_trained_on(
+    spark: SparkSession, training: Training, tables: Path, tmp_path: Path
+) -> None:
+    save_models(training.models, tmp_path / "models.npz")
+    models = load_models(tmp_path / "models.npz")
+    with pytest.raises(InvalidInput, match="tables: the model was trained on 1 of its 1 runs, such as 'imaginary-2025"):
+        evaluate_latency(spark, tables, models)
+    assert evaluate_latency(spark, tables, models, in_sample=True).in_sample == ["imaginary-20250101-000000"]
+    others = write_tables(tmp_path / "others", seed=1)  # whose run has the same name
+    assert evaluate_latency(spark, others, models).in_sample == []
 
 
 def test_gives_the_same_models_for_the_same_seed(spark: SparkSession, tables: Path) -> None:
@@ -100,7 +124,7 @@ def test_whole_tuples_are_in_the_windows_of_the_tables(spark: SparkSession, trai
     rows = [{"run": run, "source": "in[0]", "due": t, "latency": s, "complete": s is not None} for t, s in due]
     pq.write_table(pa.Table.from_pylist(rows), folder / "tuples" / "part-0.parquet")
     other = dataclasses.replace(training.models, window_s=5.0)
-    trees = next(one for one in evaluate_latency(spark, folder, other) if one.name == "trees")
+    trees = next(one for one in evaluate_latency(spark, folder, other).rows if one.name == "trees")
     assert trees.measured == [1.0, 4.0]
 
 

@@ -36,34 +36,43 @@ def latency(
     tables: TablesArgument,
     model: Annotated[Path, typer.Option(help="A file of models, from penstock train latency.")],
     plot: Annotated[Path | None, typer.Option(help="Draw predicted against measured times (.png, .svg, .pdf).")] = None,
+    in_sample: Annotated[
+        bool, typer.Option("--in-sample", help="Also compare with runs that the models were trained on.")
+    ] = False,
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how close latency models come to the measured means of windows: 1 - |predicted - measured| / measured.
 
     Per component, per stream and for the whole application; beside them a mean predictor and a linear model that were
-    trained on the same rows. Use tables of runs that the models were not trained on: on their own they look better than
-    they are. The whole is the longest path of means; a tuple that becomes many takes longer, the last of them counts.
+    trained on the same rows. Tables of runs that the models were trained on are refused without --in-sample: there
+    models look better than they are. The whole is the longest path of means; a tuple that becomes many takes longer,
+    the last of them counts.
     """
     from penstock.cli.inputs import refuse_outputs
     from penstock.estimate.latency_models import load_models
 
     refuse_outputs(None, plot, str(tables))
     models = load_models(model)
-    with working("comparing", tables, master, quiet=as_json) as spark:
+    with working(tables, master, quiet=as_json) as (spark, tell):
         from penstock.pipeline.accuracy import evaluate_latency
         from penstock.pipeline.training import window_of
 
-        compared = evaluate_latency(spark, tables, models)
+        compared, known = evaluate_latency(spark, tables, models, in_sample=in_sample, step=tell)
         window_s = window_of(tables)
     if plot is not None:
         from penstock.cli.evaluate_plots import plot_accuracy
 
         plot_accuracy(compared, models.application, plot)
     if as_json:
-        _print_json(compared, models)
+        _print_json(compared, models, known)
         return
     show(compared, models)
+    if known:
+        from penstock.cli.output import console
+
+        told = f"in-sample: the model was trained on {len(known)} of these runs; it looks better than it is"
+        console.print(f"[bold yellow]{told}[/]", soft_wrap=True)
     if window_s != models.window_s:
         from penstock.cli.output import console
 
@@ -112,7 +121,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _print_json(compared: "Sequence[Compared]", models: "LatencyModels") -> None:
+def _print_json(compared: "Sequence[Compared]", models: "LatencyModels", known: Sequence[str]) -> None:
     from penstock.cli.output import print_json
 
     rows = [
@@ -127,4 +136,4 @@ def _print_json(compared: "Sequence[Compared]", models: "LatencyModels") -> None
         }
         for one in compared
     ]
-    print_json({"application": models.application, "rows": rows})
+    print_json({"application": models.application, "in_sample": list(known), "rows": rows})

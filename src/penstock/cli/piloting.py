@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from penstock.control.loop.guard import Guard
     from penstock.control.loop.pilot import Pilot
+    from penstock.model.cluster import Cluster
     from penstock.model.topology import Application
     from penstock.runtime.run import Run
 
@@ -47,11 +48,15 @@ class Piloting:
     model: "Path | None" = None
     objective: str | None = None
     seed: int = 0
+    known: bool = False  # whether the cluster was known before the run started
 
     def attach(self, run: "Run") -> "Pilot":
         """Give a run its pilot; one that was not asked for is off until it is steered."""
         from penstock.control.loop.pilot import attach
+        from penstock.estimate.latency import load_models
 
+        if self.model is not None and not self.known:
+            warn(load_models(self.model).foreign(run.cluster))
         return attach(
             run,
             self.policy,
@@ -72,6 +77,7 @@ def piloting(
     cool_down: float | None,
     *,
     application: "Application",
+    cluster: "Cluster | None" = None,
     sample_tps: float | None,
     model: "Path | None" = None,
     objective: str | None = None,
@@ -95,12 +101,14 @@ def piloting(
     if model is not None:  # without a policy too: the run may be given one later
         from penstock.estimate.latency import load_models
 
-        load_models(model).check(application)
+        models = load_models(model)
+        models.check(application)
+        warn("" if cluster is None else models.foreign(cluster))
     limits = {"interval_s": interval, "max_moves": max_moves, "cool_down_s": cool_down}
     limits["threshold"] = None if threshold is None else share("threshold", threshold)
     guard = Guard(**{name: value for name, value in limits.items() if value is not None})  # type: ignore[arg-type]
     warn(caution(policy, "" if model is None else str(model), objective))
-    return Piloting(policy, shadow, guard, model, objective, seed)
+    return Piloting(policy, shadow, guard, model, objective, seed, cluster is not None)
 
 
 def warn(caution: str) -> None:

@@ -69,11 +69,15 @@ def print_cautions(planner: "Planner", decision: "Decision") -> None:
 
 
 def print_training(planner: "Planner") -> None:
-    """Say where models were trained on other numbers of tasks than are planned for."""
+    """Warn of models that were trained on another cluster or on other numbers of tasks than are planned for."""
+    from rich.markup import escape
+
     from penstock.cli.output import console
 
     if planner.latency is None:
         return
+    if told := planner.latency.models.foreign(planner.cluster):
+        console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
     seen = planner.latency.models.parallelism
     others = [one for one in planner.topology.components if seen.get(one.name, one.parallelism) != one.parallelism]
     if others:

@@ -155,7 +155,7 @@ def run(
     plans = find_plans(wanted, flow, policy, plan, then or [], duration, model)
     settings |= {"plan": plans.first, "policy": plans.policy, "given": wanted.told.given(), **wanted.settings}
     goals = {"sample_tps": settings["sample_tps"], "model": model, "objective": objective, "seed": wanted.told.seed}
-    goals |= {"application": flow.application}
+    goals |= {"application": flow.application, "cluster": wanted.cluster}
     asked = piloting(autopilot, shadow, interval, threshold, max_moves, cool_down, **goals)
     handle = begin(flow, settings, quiet=as_json)
     pilot = asked.attach(handle)

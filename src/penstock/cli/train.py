@@ -1,7 +1,7 @@
 """`penstock train`: models from the pipeline's tables."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.pipeline.training import Trained, Training
 
-KINDS = ("svr", "linear", "mean")
+KINDS = ("best", "svr", "linear", "mean")
 EXAMPLES = """Examples:
 
   penstock explore word-count li-10 --rates 500:3000 --sample 2 --output telemetry
@@ -44,8 +44,12 @@ def latency(
     tables: TablesArgument,
     output: Annotated[Path, typer.Option(help="The file for the models (.npz).")],
     kind: Annotated[
-        str, typer.Option(help="svr: support vector regression, the best by cross-validation; linear; mean.")
-    ] = "svr",
+        str,
+        typer.Option(
+            help="best: for each component and stream the kind that cross-validation finds best; svr: support vector "
+            "regression; linear; mean."
+        ),
+    ] = "best",
     application: Annotated[
         str | None, typer.Option(help="The application's name; without it, what its runs are called.")
     ] = None,
@@ -55,17 +59,18 @@ def latency(
 ) -> None:
     """Learn how long tuples take at each component and over each stream, from how loaded their machines are.
 
-    A regression is fitted to every component and every stream, all at once on Spark; kernel and parameters are those
-    that predict best on placements kept apart. The models then predict the latency of placements that were never tried:
-    penstock plan, run --model. Let the runs be of many placements (penstock explore), at the loads that will matter:
-    models know what they have seen. A mean and a linear model are fitted beside, to compare with.
+    A support vector regression, a linear model and a mean are fitted to every component and every stream, all at once
+    on Spark; kind, kernel and parameters are those that predict best on placements kept apart. The models then predict
+    the latency of placements that were never tried: penstock plan, run --model. Let the runs be of many placements
+    (penstock explore), at the loads that will matter: models know what they have seen.
     """
     _refuse(output, kind)
-    with working("training", tables, master, quiet=as_json) as spark:
+    with working(tables, master, quiet=as_json) as (spark, tell):
         from penstock.estimate.latency_models import save_models
         from penstock.pipeline.training import train_latency
 
-        made = train_latency(spark, tables, kind=kind, application=application, seed=seed)  # type: ignore[arg-type]
+        asked = {"kind": kind, "application": application, "seed": seed}
+        made = train_latency(spark, tables, step=tell, **asked)  # type: ignore[arg-type]
     save_models(made.models, output)
     if as_json:
         from penstock.cli.output import print_json
@@ -77,11 +82,10 @@ def latency(
 
 
 @contextmanager
-def working(told: str, tables: Path, master: str | None, quiet: bool) -> Iterator["SparkSession"]:
-    """Give a Spark session, saying meanwhile what is going on; refuse a folder that is not there before."""
-    from penstock.cli.counting import spinning
+def working(tables: Path, master: str | None, quiet: bool) -> Iterator[tuple["SparkSession", Callable[[str], None]]]:
+    """Give a Spark session and what is told what is being done; refuse a folder that is not there before."""
+    from penstock.cli.counting import on_spark
     from penstock.model.errors import FileProblem
-    from penstock.pipeline.session import session
 
     refuse_master(master)
     if not tables.is_dir():
@@ -89,13 +93,8 @@ def working(told: str, tables: Path, master: str | None, quiet: bool) -> Iterato
     if not (tables / "task_windows").is_dir():
         problem = "expected the output folder of penstock pipeline run, it has no task_windows"
         raise FileProblem(f"{tables}: {problem}; choose another")
-    with (
-        spinning("starting Spark", quiet) as tell,
-        session("latency", master) as spark,
-        telling_damage(tables),
-    ):
-        tell(f"{told} on {spark.sparkContext.master}")
-        yield spark
+    with on_spark("latency", tables, master, quiet) as working, telling_damage(tables):
+        yield working
 
 
 @contextmanager
@@ -133,16 +132,18 @@ def _show(made: "Training", output: Path) -> None:
 
     from penstock.cli.output import console, table
 
-    rows = table("", "kernel", "parameters", "rows", "accuracy", "linear", "mean", left=("kernel", "parameters"))
+    rows = table("", "kept", "parameters", "rows", "accuracy", *KINDS[1:], left=("kept", "parameters"))
     for one in made.trained:
-        cells = (percent(one.accuracy), percent(one.beside.get("linear")), percent(one.beside.get("mean")))
+        cells = (percent(one.accuracy), *(percent(one.beside.get(kind)) for kind in KINDS[1:]))
         rows.add_row(escape(one.name), one.kind, _parameters(one), f"{one.rows:,}", *cells)
     places = max((one.placements for one in made.trained), default=0)
     console.print(f"[bold]{escape(made.models.application)}[/]: latency models from {places} placements\n")
     console.print(rows)
     apart = "placements" if places > 1 else "windows, as there is one placement only: explore more of them"
     note = f"accuracy: 1 - |predicted - measured| / measured of a window's mean, on {apart} kept apart"
-    console.print(f"[dim]{note}; linear and mean: simpler models on the same[/]", soft_wrap=True)
+    console.print(f"[dim]{note}; svr, linear, mean: every kind on the same[/]", soft_wrap=True)
+    if lost := [f"{escape(one.name)} ({one.better})" for one in made.trained if one.better]:
+        console.print(f"[yellow]a kind that is not kept is better for {', '.join(lost)}; --kind best keeps it[/]")
     console.print(f"saved {output}", markup=False, soft_wrap=True)
 
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from penstock.estimate.regression import KINDS, Regressor, Scaling
+from penstock.model.cluster import Cluster, Machine
 from penstock.model.decoding import decode_json
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.features import EDGE_FEATURES, TASK_FEATURES, WINDOW_S
@@ -24,10 +25,12 @@ from penstock.model.files import write_whole
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Kind, Topology
 
-VERSION = 2
+VERSION = 3
 FORMAT = "penstock latency models"
 HEADER = "header"
 AGAIN = "train again"
+SHOWN = 3  # machines, and kinds of them, that a caution names
+ALIKE = 0.01  # by which a machine's cpu and memory may differ from what was trained on
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,24 @@ class LatencyModels(ModelSet):
     window_s: float = WINDOW_S
     notes: Mapping[str, Any] = field(default_factory=dict)  # what a person may want to know of the training
     checksum: str = ""  # of the file that they were read from
+    machines: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # trained on: cpu and memory (MB) of each
+    runs: Mapping[str, str] = field(default_factory=dict)  # trained on: by name, a digest of what they measured
+
+    def foreign(self, cluster: Cluster) -> str:
+        """Return a caution about machines that the models were not trained on; empty if there are none.
+
+        Models that are not from tables know no machines.
+        """
+        here = {one.name: (one.cpu, one.memory_mb) for one in cluster.machines if not self._knows(one)}
+        if not here or not self.machines:
+            return ""
+        where = f"the model was trained on {_listed(self.machines)}, not on {_listed(here)} of {cluster.name!r}"
+        return f"{where}; its predictions may be wrong: {AGAIN} on runs of this cluster"
+
+    def _knows(self, machine: Machine) -> bool:
+        seen = self.machines.get(machine.name)
+        own = (machine.cpu, machine.memory_mb)
+        return seen is not None and all(abs(a - b) <= ALIKE * b for a, b in zip(own, seen, strict=True))
 
     def check(self, topology: Topology) -> None:
         """Refuse an application that has components or streams which the models do not know, or lacks some."""
@@ -65,6 +86,18 @@ class LatencyModels(ModelSet):
                 if name not in wanted:
                     problem = f"it {told} a {noun} {name!r}, which {topology.name!r} lacks; {AGAIN} on its tables"
                     raise InvalidInput("model", problem)
+
+
+def _listed(machines: Mapping[str, tuple[float, float]]) -> str:
+    """Name machines by what they have, the most frequent kinds first."""
+    kinds: dict[tuple[float, float], list[str]] = {}
+    for name, kind in machines.items():
+        kinds.setdefault(kind, []).append(name)
+    told = []
+    for (cpu, memory), names in sorted(kinds.items(), key=lambda one: -len(one[1])):
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        told.append(f"{', '.join(names[:SHOWN])}{more} (cpu {cpu:g}, {memory:g} MB)")
+    return ", ".join(told[:SHOWN]) + (f" and {len(told) - SHOWN} other kinds" if len(told) > SHOWN else "")
 
 
 class _Entry(msgspec.Struct):
@@ -94,6 +127,8 @@ class _Header(msgspec.Struct):
     models: list[_Entry]
     checksum: str
     notes: dict[str, Any] = {}
+    machines: dict[str, tuple[float, float]] = {}
+    runs: dict[str, str] = {}
 
 
 def save_models(models: LatencyModels, path: str | Path) -> None:
@@ -117,6 +152,8 @@ def save_models(models: LatencyModels, path: str | Path) -> None:
         models=entries,
         checksum="",
         notes=dict(models.notes),
+        machines=dict(models.machines),
+        runs=dict(models.runs),
     )
     header.checksum = _checksum(header, arrays)
     packed = BytesIO()
@@ -150,6 +187,8 @@ def load_models(path: str | Path) -> LatencyModels:
         window_s=header.window_s,
         notes=header.notes,
         checksum=header.checksum,
+        machines=header.machines,
+        runs=header.runs,
     )
 
 

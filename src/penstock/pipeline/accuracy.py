@@ -6,7 +6,7 @@ application is compared with two measures: the longest path of the measured mean
 follows from a source tuple was processed, which is longer where one tuple becomes many, as the last of them counts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,8 @@ from pyspark.sql import functions as sf
 from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regressor, unpack_regressor
 from penstock.estimate.paths import Graph, longest_path
 from penstock.model.errors import FileProblem, InvalidInput
-from penstock.pipeline.training import group_rows, labelled_rows, read_windows, window_of
+from penstock.pipeline.together import partitions_for
+from penstock.pipeline.training import files_of, group_rows, labelled_rows, read_windows, seen_of, window_of
 from penstock.pipeline.windows import in_windows, tuples_starts
 
 OVERALL, TREES = "paths", "trees"
@@ -44,14 +45,45 @@ class Compared(NamedTuple):
         return float(np.mean(1.0 - np.abs(predicted - measured) / measured))
 
 
-def evaluate_latency(spark: SparkSession, tables: str | Path, models: LatencyModels) -> list[Compared]:
-    """Compare models with the tables of a pipeline's output folder: components, streams, then the whole."""
+class Comparison(NamedTuple):
+    """How models compare with tables."""
+
+    rows: list[Compared]
+    in_sample: list[str]  # runs that the models were trained on
+
+
+def evaluate_latency(
+    spark: SparkSession,
+    tables: str | Path,
+    models: LatencyModels,
+    *,
+    in_sample: bool = False,
+    step: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Compare models with the tables of a pipeline's output folder: components, streams, then the whole.
+
+    in_sample: also with runs that the models were trained on, where they look better than they are; these are refused
+    otherwise. step: receives what is done next.
+    """
+    step("reading windows")
+    with partitions_for(spark, files_of(tables)):
+        return _comparison(spark, tables, models, in_sample, step)
+
+
+def _comparison(
+    spark: SparkSession, tables: str | Path, models: LatencyModels, in_sample: bool, step: Callable[[str], None]
+) -> Comparison:
     sets: dict[str, ModelSet] = {"model": models, **models.beside}
     rows = labelled_rows(spark, tables).cache()
-    found = {(row["of"], row["name"]) for row in rows.select("of", "name").distinct().collect()}
-    if not found:
+    seen = seen_of(rows)
+    if not seen.groups:
         raise FileProblem(f"{tables}: its windows have no tuples to compare with; record a longer run")
-    _check(models, found)
+    _check(models, seen.groups)
+    known = [run for run, digest in seen.runs.items() if models.runs.get(run) == digest]
+    if known and not in_sample:
+        problem = f"the model was trained on {len(known)} of its {len(seen.runs)} runs, such as {known[0]!r}"
+        raise InvalidInput("tables", f"{problem}; give tables of other runs, or --in-sample to compare all the same")
+    step(f"comparing {len(seen.groups)} components and streams")
     packed = [_packed(one) for one in sets.values()]
 
     def compare_group(table: pa.Table) -> pa.Table:  # Spark reads its annotations
@@ -72,7 +104,7 @@ def evaluate_latency(spark: SparkSession, tables: str | Path, models: LatencyMod
     whole = _trees(spark, tables)
     numbers = {(row["run"], row["window"]): row["at"] for row in numbered}
     both = [[whole[key], *paths[at][1:]] for key, at in sorted(numbers.items()) if key in whole and at in paths]
-    return [*compared, *([_compared(("overall", TREES), both, list(sets))] if both else [])]
+    return Comparison([*compared, *([_compared(("overall", TREES), both, list(sets))] if both else [])], known)
 
 
 def _check(models: ModelSet, found: set[Key]) -> None:

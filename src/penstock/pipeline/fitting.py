@@ -21,6 +21,7 @@ from penstock.estimate.regression import Regressor, Scaling
 from penstock.model.taskgraph import Bools, Floats, Ints
 
 Wanted = Literal["svr", "linear", "mean"]
+KINDS: tuple[Wanted, ...] = ("svr", "linear", "mean")
 
 MOST_ROWS = 1000  # that a machine is fitted on: its time grows with the square, and its size
 TRIED_ROWS = 400  # that a candidate is fitted on

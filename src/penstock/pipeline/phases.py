@@ -1,9 +1,9 @@
 """Phases: a run cut where it was changed, so that before can be compared with after.
 
 Events named `phase` cut a run, their detail being the name; a run without any is cut by `apply`, whose detail is the
-policy, by `move`, and by `switch`, whose detail is the tuple policies from then on. A plan is applied from `applying` to
-`apply` or `apply failed`: the moves between belong to it, so that its phase begins before the first of them, however
-long they take. After a change a run needs time to settle, which belongs to no phase.
+policy, by `move`, and by `switch`, whose detail is the tuple policies from then on. A plan is applied from `applying`
+until `apply` or `apply failed`: the moves between belong to it, so that its phase begins before the first of them,
+however long they take. After a change a run needs time to settle, which belongs to no phase.
 """
 
 from collections.abc import Mapping, Sequence
@@ -123,7 +123,7 @@ def _named(made: Mapping[str, str]) -> str:
 
 def _last_of_chain(changes: Sequence[_Change], begun: float, settle_s: float) -> float:
     last = begun
-    for (event, joined) in changes:
+    for event, joined in changes:
         if event.at >= last and not (joined or event.at <= last + settle_s):
             break
         last = max(last, event.at)

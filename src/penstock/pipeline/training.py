@@ -2,14 +2,16 @@
 
 The rows are those of `task_windows` and `edge_windows`; a group's rows go to one Python process as an Arrow table and a
 regression comes back. A mean predictor and a linear model are fitted beside each, on the same rows, so that whoever
-evaluates can tell what the regression is worth.
+evaluates can tell what the regression is worth. Of all three the one is kept that cross-validation found best, for each
+component and stream on its own, unless one kind is asked for.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,11 +24,14 @@ from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regre
 from penstock.model.decoding import decode_json
 from penstock.model.errors import FileProblem
 from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, TASK_FEATURES, TASK_WINDOW, WINDOW_S
-from penstock.pipeline.fitting import Rows, Wanted, fit
+from penstock.pipeline.fitting import KINDS, Rows, Wanted, fit
 from penstock.pipeline.manifest import MANIFEST, read_manifest
 from penstock.pipeline.patterns import literal
 from penstock.pipeline.store import read_table
+from penstock.pipeline.together import collect_together, partitions_for
 
+BEST: Literal["best"] = "best"
+Kept = Wanted | Literal["best"]
 BESIDE: tuple[Wanted, ...] = ("linear", "mean")
 COLUMNS = {"task_windows": TASK_WINDOW, "edge_windows": EDGE_WINDOW}
 
@@ -44,8 +49,15 @@ class Trained(NamedTuple):
     rows: int
     placements: int
     accuracy: float | None  # cross-validated, of a window's mean
-    beside: dict[str, float | None]  # of the mean and the linear model
+    beside: dict[str, float | None]  # the same of every kind that was fitted: svr, linear, mean
     vectors: int
+
+    @property
+    def better(self) -> str:
+        """The kind that was better in cross-validation than the one that is kept; empty if there is none."""
+        kinds = [kind for kind, found in self.beside.items() if found is not None]
+        best = max(kinds, key=lambda kind: self.beside[kind] or 0.0, default="")
+        return best if best and (self.accuracy is None or (self.beside[best] or 0.0) > self.accuracy) else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +72,35 @@ def train_latency(
     spark: SparkSession,
     tables: str | Path,
     *,
-    kind: Wanted = "svr",
+    kind: Kept = BEST,
     application: str | None = None,
     seed: int = 0,
+    step: Callable[[str], None] = lambda _: None,
 ) -> Training:
-    """Fit latency models to the tables of a pipeline's output folder."""
+    """Fit latency models to the tables of a pipeline's output folder.
+
+    kind: `best` keeps for each component and stream the kind that cross-validation finds best. step: receives what is
+    done next.
+    """
+    step("reading windows")
+    with partitions_for(spark, files_of(tables)):
+        return _trained_on(spark, tables, kind, application, seed, step)
+
+
+def _trained_on(
+    spark: SparkSession,
+    tables: str | Path,
+    kind: Kept,
+    application: str | None,
+    seed: int,
+    step: Callable[[str], None],
+) -> Training:
     rows = labelled_rows(spark, tables).cache()
-    groups = rows.select("of", "name").distinct().count()
+    seen = seen_of(rows)
+    groups = len(seen.groups)
     if not groups:
         raise _nothing(spark, tables)
+    step(f"fitting {groups} regressions")
 
     def fit_group(table: pa.Table) -> pa.Table:  # Spark reads its annotations
         return _fit_group(kind, seed, table)
@@ -79,7 +111,8 @@ def train_latency(
     fitted = apart.groupBy("of", "name").applyInArrow(fit_group, _SCHEMA).collect()
     rows.unpersist()
     found = sorted(fitted, key=lambda row: (row["of"], row["name"]))
-    named = application or _application(spark, tables)
+    named = application or _application(seen.runs, tables)
+    parallelism, machines = _described(spark, tables)
     trained = [_trained(row) for row in found]
     sets = {which: _model_set(found, which) for which in ("model", *BESIDE)}
     main = sets.pop("model")
@@ -87,12 +120,35 @@ def train_latency(
         main.components,
         main.streams,
         application=named,
-        parallelism=_parallelism(spark, tables),
+        parallelism=parallelism,
+        machines=machines,
+        runs=seen.runs,
         beside=sets,
         window_s=window_of(tables),
         notes={f"{one.of} {one.name}": {"accuracy": one.accuracy, "rows": one.rows} for one in trained},
     )
     return Training(models, trained)
+
+
+class Seen(NamedTuple):
+    """What rows are of."""
+
+    groups: set[tuple[str, str]]  # of, name
+    runs: dict[str, str]  # by name, a digest of what was measured
+
+
+def seen_of(rows: DataFrame) -> Seen:
+    """Return which components, streams and runs labelled rows are of.
+
+    A run's digest is the sum of its rows' hashes, with times to a billionth of a millisecond: it does not depend on the
+    order in which Spark adds them up.
+    """
+    measured = sf.xxhash64("of", "name", "window", "count", sf.round(sf.col("label") * 1e12))
+    found = rows.groupBy("run", "of", "name").agg(sf.sum(measured.cast("decimal(38,0)")).alias("digest")).collect()
+    digests: dict[str, int] = {}
+    for row in found:
+        digests[row["run"]] = digests.get(row["run"], 0) + int(row["digest"])
+    return Seen({(row["of"], row["name"]) for row in found}, {run: f"{one:x}" for run, one in sorted(digests.items())})
 
 
 def _nothing(spark: SparkSession, tables: str | Path) -> FileProblem:
@@ -130,6 +186,11 @@ def read_windows(spark: SparkSession, tables: str | Path, name: str) -> DataFram
         problem = f"table {name} has no column {missing[0]}, as of a version before this"
         raise FileProblem(f"{tables}: {problem}; run the pipeline anew into another folder")
     return found
+
+
+def files_of(tables: str | Path) -> list[Path]:
+    """Return the files of the windows of tables."""
+    return [path for path in Path(tables).glob("*_windows/**/*.parquet") if path.is_file()]
 
 
 def window_of(tables: str | Path) -> float:
@@ -190,10 +251,12 @@ def group_rows(table: pa.Table) -> Rows:
     return Rows(wide[:, :-4], label, count, place.astype(np.int32), at.astype(np.int32), unlimited)
 
 
-def _fit_group(kind: Wanted, seed: int, table: pa.Table) -> pa.Table:
+def _fit_group(kind: Kept, seed: int, table: pa.Table) -> pa.Table:
     rows = group_rows(table)
-    main, beside = fit(kind, rows, seed), {other: fit(other, rows, seed) for other in BESIDE}
-    told = {name: one.accuracy for name, one in beside.items()}
+    kinds = KINDS if kind == BEST else tuple(one for one in KINDS if one in (kind, *BESIDE))
+    found = {one: fit(one, rows, seed) for one in kinds}
+    told = {name: one.accuracy for name, one in found.items()}
+    main = found[max(kinds, key=lambda one: told[one] or 0.0) if kind == BEST else kind]
     return pa.table(
         {
             "of": [table["of"][0].as_py()],
@@ -205,8 +268,8 @@ def _fit_group(kind: Wanted, seed: int, table: pa.Table) -> pa.Table:
             "accuracy": pa.array([main.accuracy], pa.float64()),
             "beside": [msgspec.json.encode(told).decode()],
             "model": [pack_regressor(main.regressor)],
-            "linear": [pack_regressor(beside["linear"].regressor)],
-            "mean": [pack_regressor(beside["mean"].regressor)],
+            "linear": [pack_regressor(found["linear"].regressor)],
+            "mean": [pack_regressor(found["mean"].regressor)],
         }
     )
 
@@ -233,18 +296,19 @@ def _model_set(rows: list[Any], which: str) -> ModelSet:
     )
 
 
-def _parallelism(spark: SparkSession, tables: str | Path) -> Mapping[str, int]:
-    edges = read_windows(spark, tables, "edge_windows")
+def _described(spark: SparkSession, tables: str | Path) -> tuple[dict[str, int], dict[str, tuple[float, float]]]:
+    """Return the tasks seen of every component, and the cpu and memory of every machine that tasks were seen on."""
+    edges, tasks = read_windows(spark, tables, "edge_windows"), read_windows(spark, tables, "task_windows")
     ends = edges.select(sf.col("source").alias("task")).union(edges.select(sf.col("target").alias("task"))).distinct()
-    counted: dict[str, int] = {}
-    for row in ends.collect():
-        component = re.sub(r"\[\d+\]$", "", row["task"])
-        counted[component] = counted.get(component, 0) + 1
-    return dict(sorted(counted.items()))
+    has = (sf.max("machine_cpu").alias("cpu"), sf.max("machine_memory").alias("memory"))
+    found = collect_together({"ends": ends, "machines": tasks.groupBy("machine").agg(*has)})
+    counted = Counter(re.sub(r"\[\d+\]$", "", row["task"]) for row in found["ends"].to_pylist())
+    machines = {row["machine"]: (row["cpu"], row["memory"]) for row in found["machines"].to_pylist()}
+    known = {name: both for name, both in sorted(machines.items()) if None not in both}
+    return dict(sorted(counted.items())), known
 
 
-def _application(spark: SparkSession, tables: str | Path) -> str:
+def _application(runs: Iterable[str], tables: str | Path) -> str:
     """Return what the runs are called, without the time in their names."""
-    runs = read_windows(spark, tables, "task_windows").select("run").distinct().collect()
-    named = {re.sub(r"-\d{8}-\d{6}.*$", "", row["run"]) for row in runs}
+    named = {re.sub(r"-\d{8}-\d{6}.*$", "", run) for run in runs}
     return min(named) if len(named) == 1 else Path(tables).name

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from penstock.control.loop.autopilot import Autopilot, Settings
 from penstock.control.loop.guard import Guard
 from penstock.control.loop.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Swap
+from penstock.control.loop.proposing import foreign
 from penstock.control.loop.restoring import DRIVER_ENDED
 from penstock.estimate.evaluator import Objective
 from penstock.estimate.latency_models import load_models
+from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError, member
 from penstock.model.status import PilotStatus
 from penstock.policies.registry import make
@@ -72,7 +74,7 @@ class Pilot:
             decisions=autopilot.ledger.next_number - 1,
             last="" if last is None else last.verdict,
             model=settings.model,
-            caution=caution(settings.policy, settings.model, settings.objective),
+            caution=caution(settings.policy, settings.model, settings.objective, self._run.cluster),
         )
 
     def join(self) -> None:
@@ -142,9 +144,16 @@ def attach(
     return pilot
 
 
-def caution(policy: str | None, model: str, objective: str | None = None) -> str:
-    """Say so where a policy that is made for predictions has no latency models; nothing where it has, or is another."""
-    if policy is None or model or policy.partition(":")[0] not in PREDICTIVE:
+def caution(policy: str | None, model: str, objective: str | None = None, cluster: Cluster | None = None) -> str:
+    """Return why a policy's predictions may be wrong; empty if nothing speaks against them.
+
+    A policy that is made for predictions may have no latency models, or they were trained on another cluster.
+    """
+    if policy is None:
+        return ""
+    if model:
+        return "" if cluster is None else foreign(model, cluster)
+    if policy.partition(":")[0] not in PREDICTIVE:
         return ""
     goal = member("objective", Objective, objective or Objective.DELAY)
     estimate = "network delay" if goal is Objective.DELAY else goal.value

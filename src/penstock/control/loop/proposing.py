@@ -132,6 +132,14 @@ def _models(path: str, _: int) -> LatencyModels:
     return load_models(path)
 
 
+def foreign(path: str, cluster: Cluster) -> str:
+    """Return a caution if models were trained on another cluster; empty for a file that can no longer be read."""
+    try:
+        return _models(path, _age(path)).foreign(cluster)
+    except PenstockError:
+        return ""
+
+
 def checksum(path: str) -> str:
     """Return the checksum of a file of latency models; nothing where there is none that can be read."""
     try:

@@ -44,7 +44,7 @@ def learn(spark: SparkSession, setting: Setting, folder: Path, placements: int, 
     tell("through the pipeline")
     run_pipeline(spark, records, tables, window_s=HOLD_S)
     tell("training")
-    trained = train_latency(spark, tables, application=setting.name, seed=seed)
+    trained = train_latency(spark, tables, kind="svr", application=setting.name, seed=seed)
     save_models(trained.models, models)
     known = [one.accuracy for one in trained.trained if one.accuracy is not None]
     return Learnt(models, sum(known) / len(known) if known else float("nan"))
