@@ -100,11 +100,12 @@ def test_plans_by_what_the_last_minutes_of_a_run_show(
 def test_refuses_tables_that_are_not_there_or_of_another_application(
     penstock: Penstock, observed: tuple[Path | str, ...], models: Path, tmp_path: Path
 ) -> None:
+    plain = observed[:-1]  # not as JSON
     words = ("word-count", "li-10", "--policy", "round-robin", "--model", models)
     for arguments, told in (
-        ((*observed, "--tables", tmp_path), "there is no table features"),
-        ((*observed, "--tables", tmp_path / "tables", "--run", "r1"), "holds no run 'r1'; there are imaginary-2025"),
-        ((*observed, "--run", "r1"), "add --tables DIR"),
+        ((*plain, "--tables", tmp_path), "there is no table features"),
+        ((*plain, "--tables", tmp_path / "tables", "--run", "r1"), "holds no run 'r1'; there are imaginary-2025"),
+        ((*plain, "--run", "r1"), "add --tables DIR"),
         (("word-count", "li-10", "--tables", tmp_path / "tables"), "add --model FILE"),
         ((*words, "--tables", tmp_path / "tables"), "which 'word-count' does not have; choose tables of its runs"),
     ):
