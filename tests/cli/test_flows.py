@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from penstock.cli.flows import arrival_process, find_flow, flow_names
+from penstock.cli.given import Told, find_resumed
 from penstock.cli.inputs import application, chosen_parameters
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.model.topology import Application
+from penstock.runtime.folder import Setup, create
 from penstock.workloads.arrivals import Poisson, Replay
 
 MODULE = """
@@ -224,3 +226,20 @@ def test_a_recording_is_looked_at_and_found_from_everywhere(module: Path) -> Non
     assert Path(process.path) == module / "trace.txt"
     with pytest.raises(PenstockError, match=r"none\.txt"):
         arrival_process("replay:path=none.txt", None)
+
+
+@pytest.mark.parametrize("text", ["my_flows.py", "./my_flows:typed", "my_flows.py:typed:size=4"])
+def test_a_run_keeps_where_its_code_is_and_its_parameters(module: Path, text: str) -> None:
+    named = text.partition(":")[2]
+    given = Told(text, parameters={"size": "3"}).given()
+    assert given.text == f"{module / 'my_flows.py'}{f':{named}' if named else ''}"
+    assert given.parameters == {"size": "3"}
+    assert Told("my_flows:typed").given().text == "my_flows:typed"
+
+
+def test_a_run_that_is_resumed_has_the_parameters_that_it_was_started_with(module: Path) -> None:
+    given = Told("./my_flows:typed", parameters={"size": "3", "label": "a"}).given()
+    info = create("mine", module / "runs", setup=Setup(given=given))
+    found = find_resumed(Told(None, parameters={"label": "b"}), info.run, module / "runs")
+    flow: Any = found.told.flow()
+    assert flow.seen == [3, 0.5, [], None, False, "b"]
