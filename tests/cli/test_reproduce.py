@@ -18,7 +18,7 @@ PAGE = f"# POTUS\n\n{BEGIN}\n{END}\n\nthe end\n"
 def test_unknown_works_and_figures_are_refused_with_the_choices(penstock: Callable[..., Ran]) -> None:
     ran = penstock("reproduce", "heron")
     assert ran.code == 2
-    assert ran.err.strip() == "error: work: none is named 'heron'; there are hone, potus, predictive, sparcle"
+    assert ran.err.strip() == "error: work: none is named 'heron'; did you mean hone?"
     ran = penstock("reproduce", "potus", "--figure", "7")
     assert ran.code == 2
     assert "figure: none is numbered '7'; there are 4, 5a, 5b" in ran.err

@@ -170,7 +170,7 @@ def test_tuples_that_are_served_before_they_come_can_be_drawn(penstock: Penstock
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--routing", "potsu"], "routing: no routing policy is named 'potsu'; there are"),
+        (["--routing", "potsu"], "routing: no routing policy is named 'potsu'; did you mean potus?"),
         (["--routing", "potus:w=3"], "no parameter is named 'w'"),
         (["--slots", "100", "--warm-up", "100"], "--warm-up: expected 0 to 99 of the 100 slots, got 100; add slots"),
         (["--arrivals", "replay:path=/nowhere.csv"], "/nowhere.csv: cannot be read"),

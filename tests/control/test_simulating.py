@@ -231,7 +231,7 @@ def test_a_setting_that_makes_no_sense_is_refused(slot_ms: float, link: int | No
 
 
 def test_an_unknown_routing_is_answered_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match="no routing policy is named 'shufle'; there are fields, least-loaded"):
+    with pytest.raises(UnknownName, match="no routing policy is named 'shufle'; did you mean shuffle"):
         simulate_application(setting(), ["shufle"])
 
 

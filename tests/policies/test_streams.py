@@ -108,7 +108,7 @@ def test_streams_that_tell_each_other_prices_weigh_cost_alike() -> None:
     [
         (TuplePolicies(routing="nearest"), "routing: no routing policy is named 'nearest'; there are fields"),
         (TuplePolicies(sending="slowest"), "sending: no sending policy is named 'slowest'; there are fifo"),
-        (TuplePolicies(streams={"a->c": "potus"}), "routing: no stream is named 'a->c'; there are a->b, b->c"),
+        (TuplePolicies(streams={"a->c": "potus"}), "routing: no stream is named 'a->c'; did you mean "),
         (TuplePolicies(streams={"a->b": "potus:w=1"}), "routing.potus: no parameter is named 'w'"),
         (TuplePolicies(routing="fields"), "routing: 'fields' is what a stream's grouping says, not a choice"),
         (TuplePolicies(sending="longest-backlog-first:tau=-1"), "sending.longest-backlog-first.tau: expected a number"),

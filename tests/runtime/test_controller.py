@@ -195,5 +195,5 @@ def test_refuses_a_placement_that_does_not_fit() -> None:
     sites = (Site("w0", ("w0/0",)),)
     with pytest.raises(InvalidInput, match="expected 4 tasks, got 1"):
         check_placement(layout(), sites, ["w0/0"])
-    with pytest.raises(UnknownName, match=r"plan.same\[0\]: no worker has slot 'w9/0'; there are w0/0"):
+    with pytest.raises(UnknownName, match=r"plan.same\[0\]: no worker has slot 'w9/0'; did you mean w0/0"):
         check_placement(layout(), sites, ["w0/0", "w9/0", "w0/0", "w0/0"])

@@ -264,7 +264,7 @@ def test_refuses_tasks_and_slots_that_there_are_not() -> None:
     cluster = TestCluster(flows.word_count(30)).start()
     with pytest.raises(UnknownName, match=r"no task is named 'count\[9\]'"):
         cluster.move("count[9]", "w0/0")
-    with pytest.raises(UnknownName, match="this run has no slot 'w7/0'; it has w0/0, w1/0"):
+    with pytest.raises(UnknownName, match="this run has no slot 'w7/0'; did you mean w1/0 or w0/0"):
         cluster.move("count[0]", "w7/0")
 
 

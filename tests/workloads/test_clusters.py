@@ -77,7 +77,7 @@ def test_networks_take_capacities() -> None:
     ("spec", "message"),
     [
         ("hetero:machines=0", "cluster.hetero.machines: expected a whole number ≥ 1, got '0'"),
-        ("hetero:size=3", "cluster.hetero: no parameter is named 'size'; it has machines, seed"),
+        ("hetero:size=3", "cluster.hetero: no parameter is named 'size'; there are machines, seed"),
         ("fat-tree:machines=17", "cluster.fat-tree.machines: expected a multiple of the 8 edge switches, got 17"),
         ("star-8:spread=2", "cluster.star-8.spread: expected a number ≤ 1, got '2'"),
     ],

@@ -120,5 +120,5 @@ def test_bursts_at_every_scale_are_made_up_where_there_is_no_trace(
 
 
 def test_an_unknown_kind_is_answered_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match=r"no arrivals are named 'poison'; there are batches, hot-queue, on-off"):
+    with pytest.raises(UnknownName, match=r"no arrivals are named 'poison'; did you mean poisson\?"):
         draw("poison", 10, 2, 0.5, np.random.default_rng(0))

@@ -229,7 +229,7 @@ def test_links_bear_load_as_one_link_each_wherever_they_are_kept() -> None:
 @pytest.mark.parametrize(
     ("labels", "error", "problem"),
     [
-        (("a--x",), UnknownName, "takes link 'a--x', which is not known; there are a--b, b--c"),
+        (("a--x",), UnknownName, "takes link 'a--x', which is not known; did you mean a--b"),
         (("b--c",), InvalidInput, "takes link b--c at 'a', where it does not begin"),
         (("a--b",), InvalidInput, "ends at 'b'; plan again"),
     ],
@@ -258,7 +258,7 @@ def test_a_link_without_bandwidth_is_no_way() -> None:
 
 
 def test_unknown_machines_and_slots_are_named() -> None:
-    with pytest.raises(UnknownMachine, match="cluster 'line' has no 'x'; it has a, b, c"):
+    with pytest.raises(UnknownMachine, match="cluster 'line' has no 'x'; there are a, b, c"):
         VirtualNetwork(line(), "x", {})
     with pytest.raises(UnknownName, match="cluster 'line' has no slot 'a/7'"):
         VirtualNetwork(line(), "a", {}).way(STREAM, "a/7", "b/0")
