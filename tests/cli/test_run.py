@@ -72,10 +72,11 @@ def test_what_was_asked_reaches_the_run(
         "--sample", 50, "--in-flight", 100, "--seed", 7, "--master", "local[3]", "--rate", 4,
         "--objective", "delay", "--listen", "127.0.0.1:4040", "--checkpoint-every", 0.5, "--guarantee", "any",
         "--routing", "potus", "--routing", "in->split=least-loaded", "--sending", "random", "--slot-ms", 2,
-        "--protect-frames", "--umask", "027",
+        "--protect-frames", "--umask", "027", "--restarts", 3, "--restart-window", 60,
     )  # fmt: skip
     assert ran.code == 0, ran.err
     (settings,) = fake_run.SETTINGS
+    assert (settings.pop("restarts"), settings.pop("restart_window_s")) == (3, 60.0)
     assert settings.pop("progress") is not None
     assert settings.pop("tell") is not None
     assert settings == {

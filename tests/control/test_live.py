@@ -209,6 +209,14 @@ def test_the_time_between_checkpoints_must_be_one(tmp_path: Path, value: Any) ->
     assert told == f"{problem}; 5 is usual, and 0 makes only one, at the end"
 
 
+@pytest.mark.parametrize("value", [-1, 1.5, True, "5"])
+def test_the_restart_limit_must_be_a_number(tmp_path: Path, value: Any) -> None:
+    told = refused(InvalidInput, tmp_path, restarts=value)
+    assert told == f"restarts: expected a whole number ≥ 0, got {value!r}; 10 is usual"
+    told = refused(InvalidInput, tmp_path, restart_window_s=-1.0)
+    assert told == "restart_window_s: expected seconds > 0, got -1.0; 600 is usual"
+
+
 # Where workers go
 
 

@@ -82,6 +82,22 @@ def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Tria
     one.end()
 
 
+def test_an_executor_that_is_lost_costs_one_recovery(trial: Callable[..., Trial]) -> None:
+    one = trial(terms=PATIENT)
+    wait_until(lambda: len(one.alive()) == 2 and one.is_home(), what="a worker on each executor")
+    placement = one.run.status().placement
+    kill(one.rng.choice(faults.executors(ME)))
+
+    def home() -> bool:
+        alive = set(one.alive().values())
+        spread = [len(alive & set(below(java))) for java in faults.executors(ME)]
+        return spread == [1, 1] and one.run.status().placement == placement
+
+    wait_until(lambda: one.recoveries[1] >= 1 and home(), what="its worker back on an executor of its own")
+    assert one.recoveries == (1, 1)
+    one.end()
+
+
 def test_an_executor_that_came_while_a_run_was_planned_is_used_as_a_new_one(
     trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
