@@ -12,9 +12,10 @@ from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.telemetry import RecordKind
-from penstock.runtime import tasks
+from penstock.runtime import channels
+from penstock.runtime.channels import FULL
 from penstock.runtime.inbox import Delivery
-from penstock.runtime.tasks import FULL, Task
+from penstock.runtime.tasks import Task
 from penstock.testing import ApplicationFailed, Captured, TestCluster, run, tiny_cluster
 from tests.runtime import flows
 
@@ -79,7 +80,7 @@ def check_bounds(found: list[Task], window: int, most: int) -> None:
 
 
 def test_a_slow_sink_holds_everything_before_it_up_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "FULL", 100)
+    monkeypatch.setattr(channels, "FULL", 100)
     look = partial(check_bounds, window=16, most=100 + 2)
     cluster = Watched(look, wide(30_000, cpu=0.01), emulate=tiny_cluster(3), window=16, sample_tps=1.0)
     cluster.start().advance(2.0)
@@ -302,7 +303,7 @@ class Bursting(Operator[int, int]):
 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"emulate": tiny_cluster(2)}])
 def test_timers_wait_for_room(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "FULL", 30)
+    monkeypatch.setattr(channels, "FULL", 30)
     flow = Dataflow("bursting")
     numbers = flow.source("numbers", Generated(int, rate=400.0), cpu=1e-4)
     burst = flow.operator("burst", Bursting, numbers, gives=int, cpu=1e-4)

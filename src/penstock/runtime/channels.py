@@ -17,6 +17,9 @@ from penstock.model.topology import Grouping
 from penstock.runtime.lanes import Batch, Lane, MarkerOf, Sampled, by_place, cut, shifted
 from penstock.runtime.messages.frames import Credit, LaneState, Mark, Marker, QueueState, Waiting
 
+FULL = 4096  # tuples in an out-queue at which its task stops
+AHEAD = 2  # of what a lane may have in flight, as much may wait for it
+SHORTEST = 16  # tuples that may wait in any case
 OWNERS = 200_000  # keys whose owner a queue remembers
 
 
@@ -86,6 +89,7 @@ class OutQueue:
         turn: int = 0,
         key: Callable[[Any], Hashable] | None = None,
         output: str | None = None,
+        timed: bool = False,
     ) -> None:
         self.stream = stream
         self.grouping = grouping
@@ -98,6 +102,7 @@ class OutQueue:
         self.chooser: Chooser | None = None
         self.gate: Gate | None = None
         self._bound = 0  # tuples that wait in lanes
+        self._timed = timed  # it is kept short where receivers are slow
         self._released = 0  # the lane that the gate serves next
         self._key = key
         self._sender = sender
@@ -109,6 +114,24 @@ class OutQueue:
             Grouping.FORWARD: self._bind_first,  # its only lane
             Grouping.DIRECT: self._bind_direct,
         }.get(grouping)
+
+        self.resize()
+
+    def resize(self) -> None:
+        """Let as many tuples wait as fits what receivers let lanes have in flight, which they bound by time.
+
+        A policy decides by how many wait, so that its queues are not kept short.
+        """
+        most = FULL
+        if self._timed and self.chooser is None and self.gate is None:
+            most = max(SHORTEST, min(FULL, AHEAD * min(lane.window for lane in self.lanes)))
+        self.lane_limit, self.limit = most, min(FULL, most * len(self.lanes))
+        self._over = sum(lane.backlog >= most for lane in self.lanes)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more tuples should be put: there are too many in all, or for one lane."""
+        return self._over > 0 or len(self.values) + self._bound >= self.limit
 
     @property
     def backlog(self) -> int:
@@ -137,7 +160,9 @@ class OutQueue:
 
     def _hold(self, lane: Lane, batch: Batch) -> None:
         self._bound += len(batch.values)
+        was_over = lane.backlog >= self.lane_limit
         lane.hold(batch)
+        self._over += (lane.backlog >= self.lane_limit) - was_over
 
     def put_marker(self, marker: MarkerOf) -> None:
         """Send a marker on every lane, behind every tuple that came before it."""
@@ -186,6 +211,7 @@ class OutQueue:
         else:
             batch = cut(head.values, head.marks, most)
         count = len(batch.values)  # fewer may be sent
+        self._over -= lane.backlog >= self.lane_limit > lane.backlog - count
         lane.backlog -= count
         self._bound -= count
         self._sender.send(self, lane, batch)
@@ -380,7 +406,11 @@ class OutQueue:
             self._bind_the_rest()
         lanes = tuple(
             LaneState(
-                lane.target, lane.credits, lane.number, tuple(_saved(item, encode, self, lane) for item in lane.waiting)
+                lane.target,
+                lane.credits,
+                lane.number,
+                tuple(_saved(item, encode, self, lane) for item in lane.waiting),
+                lane.window,
             )
             for lane in self.lanes
         )
@@ -392,12 +422,13 @@ class OutQueue:
         self.turn = state.turn
         self.values, self.marks = decode(self, state.unbound)
         for lane, saved in zip(self.lanes, state.lanes, strict=True):
-            lane.credits, lane.number = saved.credits, saved.number
+            lane.credits, lane.number, lane.window = saved.credits, saved.number, saved.window
             for item in saved.waiting:
                 if item.marker is None:
                     self._hold(lane, decode(self, item))
                 else:
                     lane.hold_marker(MarkerOf(item.marker.kind, item.marker.value, item.marker.origin))
+        self.resize()
 
 
 def _load(lane: Lane) -> int:

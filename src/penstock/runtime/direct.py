@@ -5,17 +5,16 @@ Batches are taken from inboxes and run, and what follows from them is put into o
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.guarding import Guard
 from penstock.runtime.inbox import Delivery
 from penstock.runtime.lanes import Sampled
 from penstock.runtime.messages.commands import Route
-from penstock.runtime.messages.frames import Data, Mark, Marker, State
-from penstock.runtime.runner import CHUNK, Runner, note_blocked
-from penstock.runtime.tasks import Task
+from penstock.runtime.messages.frames import Data, Marker, State
+from penstock.runtime.runner import TURN_S, Runner, note_blocked
+from penstock.runtime.tasks import CHUNK, Task
 from penstock.runtime.tracking import children
 
 if TYPE_CHECKING:
@@ -23,16 +22,21 @@ if TYPE_CHECKING:
 
 UNSENT = 64 * 1024  # bytes that wait for sockets, above which a sending policy lets nothing more leave
 SOON_S = 1e-3
+QUEUE_S = 0.25  # of a task's time: what its channels may have in flight in all
+FIRST = 32  # tuples that a channel may have in flight as long as it is not known how long they take
+NARROWEST = 2  # tuples that it may have in any case
 
 
 class Direct(Runner):
     """The tasks of one worker process."""
 
     hands_over = True
+    timed = True
 
     def __init__(self, worker: "Worker") -> None:
         super().__init__(worker)
         self._lag = 0.0
+        self._first = 0  # the task that is the first of the next turn
         self._later: list[tuple[float, int, Callable[[float], None]]] = []  # heap
         self._order = count()
 
@@ -43,16 +47,33 @@ class Direct(Runner):
         """Return the time."""
         return self.worker.clock()
 
+    def window(self, seconds: float, channels: int) -> int:
+        """Return how many tuples a channel may have in flight: those that its share of a task is done with soon."""
+        most = self.worker.assigned.window
+        if not seconds:
+            return min(FIRST, most)
+        return min(max(NARROWEST, int(QUEUE_S / seconds / channels)), most)
+
     def turn(self, now: float) -> bool:
-        """Let every task work once, upstream before downstream; what is due is done before and after."""
+        """Let tasks work, upstream before downstream; what is due is done before and after.
+
+        Every task has worked once, unless the time is up: then the others are the first of the next turn.
+        """
         busy = bool(self._later) and self._do_due()
-        for task in list(self.worker.tasks.values()):
+        tasks = list(self.worker.tasks.values())
+        first, self._first = min(self._first, len(tasks)), 0
+        deadline = now + TURN_S
+        for place, task in enumerate(tasks[first:] + tasks[:first], first + 1):
             if task.context.timers:  # before tuples, which would take up all the room that comes free
                 self.fire_timers(task, self.worker.clock())
             if task.is_source:
                 busy |= self._source(task)
             elif task.inbox and not task.stands:
-                busy |= self._work(task)
+                busy |= self._work(task, deadline)
+            if self.worker.clock() >= deadline:
+                self._first = place % len(tasks)
+                busy = True
+                break
         if self._later:
             busy |= self._do_due()
         return busy
@@ -99,7 +120,7 @@ class Direct(Runner):
         task.busy += self.worker.clock() - started
         return True
 
-    def _work(self, task: Task) -> bool:
+    def _work(self, task: Task, deadline: float) -> bool:
         worker, clock, left = self.worker, self.worker.clock, CHUNK
         worker.current = task
         while task.inbox and left > 0:
@@ -109,71 +130,56 @@ class Direct(Runner):
             note_blocked(task, clock(), False)
             if task.guard is not None and task.guard.until > clock():
                 return False
-            item = task.inbox.popleft()
+            item = task.inbox[0]
             if not isinstance(item, Delivery):
+                task.inbox.popleft()
                 worker.take_marker(task, *item)
                 if task.saving:
                     return False
                 continue
-            size = len(item.values)
-            started = clock()
-            if task.guard is not None:
-                size = self._run_guarded(task, task.guard, item)
-            elif item.marks:
-                self._run_marked(task, item)
-            elif made := task.run(item.values):
-                task.put(made)
-            task.busy += clock() - started
+            started, before = clock(), item.taken
+            self._run(task, item, deadline)
+            if not len(item):
+                task.inbox.popleft()
+            size, now = item.taken - before, clock()
+            task.busy += now - started
             task.queued -= size
             worker.processed(task, item.channel, size, item.arrived)
             left -= size
+            if now >= deadline:
+                break
         return bool(task.inbox)
 
-    def _run_marked(self, task: Task, item: Delivery) -> None:
-        """Run a batch with sampled tuples in it: each of those alone, the others together."""
-        clock, tracker, start = self.worker.clock, self.worker.tracker, 0
+    def _run(self, task: Task, item: Delivery, deadline: float) -> None:
+        """Run tuples of a batch, sampled ones alone, until the time is up or the next is to be tried again later."""
+        clock, tracker, guard = self.worker.clock, self.worker.tracker, task.guard
         made: list[Any] = []
         sampled: list[Sampled] = []
-        for mark in item.marks:
-            if mark.place > start:
-                made += task.run(item.values[start : mark.place])
+        most = item.taken + task.portion()
+        while len(item) and item.taken < most:
+            values, mark = item.next(min(task.stride.count, most - item.taken))
             started, before = clock(), len(made)
-            made += task.run([item.values[mark.place]])
+            if guard is None:
+                made += task.run(values)
+                item.taken += len(values)
+            else:
+                done = guard.run(values, started)
+                made += done.made
+                item.taken += done.taken
+                if done.until is not None:
+                    break
             finished = clock()
-            sampled += children(range(before, len(made)), mark.root, mark.id, finished)
-            tracker.ack(mark.root, mark.id, finished)
-            self.hop(task, item, mark, started, finished)
-            start = mark.place + 1
-        if start < len(item.values):
-            made += task.run(item.values[start:])
-        if made:
-            task.put(made, sampled)
-
-    def _run_guarded(self, task: Task, guard: Guard, item: Delivery) -> int:
-        """Run a batch under an error policy; return how many tuples are done with. The others go back to the inbox."""
-        clock, tracker = self.worker.clock, self.worker.tracker
-        made: list[Any] = []
-        sampled: list[Sampled] = []
-        for begin, end, mark in _pieces(item):
-            started, before = clock(), len(made)
-            done = guard.run(item.values[begin:end], started)
-            made += done.made
-            item.taken += done.taken
-            if done.until is not None:
-                break
-            if mark is not None:
+            if mark is None:
+                task.stride.took(len(values), finished - started)
+            else:
                 item.passed += 1
-                finished = clock()
                 sampled += children(range(before, len(made)), mark.root, mark.id, finished)
                 tracker.ack(mark.root, mark.id, finished)
                 self.hop(task, item, mark, started, finished)
+            if finished >= deadline:
+                break
         if made:
             task.put(made, sampled)
-        taken = item.taken
-        if len(item):
-            item.cut()
-            task.inbox.appendleft(item)
-        return taken
 
     def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
         """Post a frame, or deliver it where its task is here."""
@@ -214,15 +220,3 @@ class Direct(Runner):
     def capacity(self) -> None:
         """Return nothing: the machine is as the worker was told."""
         return
-
-
-def _pieces(item: Delivery) -> Iterator[tuple[int, int, Mark | None]]:
-    """Cut a batch into the sampled tuples in it, each with its mark, and what is between them."""
-    start = 0
-    for mark in item.marks:
-        if mark.place > start:
-            yield start, mark.place, None
-        yield mark.place, mark.place + 1, mark
-        start = mark.place + 1
-    if start < len(item.values):
-        yield start, len(item.values), None

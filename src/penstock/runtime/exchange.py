@@ -237,7 +237,9 @@ class Exchange(Sender):
     def _enqueue(self, task: Task, channel: InChannel, item: Delivery | MarkerOf) -> None:
         if isinstance(item, Delivery):
             channel.expected += len(item.values)
+            task.active += not channel.queued
             task.queued += len(item.values)
+            channel.queued += len(item.values)
             (task.aside if channel.barred else task.inbox).append(item)
         elif item.kind == MOVE:
             self.moves.settle(task, channel, item)
@@ -262,6 +264,9 @@ class Exchange(Sender):
                     if lane.target == frame.target:
                         lane.credits += frame.amount
                         lane.ahead = frame.price
+                        if frame.wider:
+                            lane.window += frame.wider
+                            queue.resize()
                         if queue.chooser is not None:
                             queue.chooser.heard(place, frame)
                 queue.pump()
@@ -275,17 +280,30 @@ class Exchange(Sender):
         task.processed += count
         task.counted += count
         channel.consumed += count
+        channel.queued -= count
+        task.active -= not channel.queued
+        task.pace.processed(count, arrived, self.execution.now())
         if self.ruling is not None:
-            self.ruling.processed(task, channel, count, arrived)
-        if channel.consumed >= max(1, self.assigned.window // 4):
+            self.ruling.processed(task, channel)
+        if channel.consumed >= max(1, channel.granted // 4):
             self.give_credit(task, channel)
 
     def give_credit(self, task: Task, channel: InChannel) -> None:
-        """Let a channel's sender send more: as much as has been processed."""
-        amount, channel.consumed = channel.consumed, 0
+        """Let a channel's sender send more: as much as has been processed, or more or less where its window changes."""
+        wider = max(self._wider(task, channel), -channel.consumed)
+        amount, channel.consumed = channel.consumed + wider, 0
+        channel.granted += wider
+        if not amount and not wider and self.ruling is None:
+            return
         seconds, price = (0.0, 0.0) if self.ruling is None else self.ruling.credited(task, channel)
         way = (channel.stream, channel.source, task.number)
-        self.credit(Credit(self.epoch, *way, amount, task.queued, channel.expected, seconds, price))
+        self.credit(Credit(self.epoch, *way, amount, task.queued, channel.expected, seconds, price, wider))
+
+    def _wider(self, task: Task, channel: InChannel) -> int:
+        """Return by how much a channel's window should change; small changes are not worth the trouble."""
+        window = self.execution.window(task.pace.seconds, max(1, task.active + (not channel.queued)))
+        change = window - channel.granted
+        return change if window == self.assigned.window or 4 * abs(change) > channel.granted else 0
 
     def take_marker(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
         """Act on a marker that has come to the head of an inbox."""

@@ -12,6 +12,14 @@ class Execution(Protocol):
     """What a worker asks of the way in which its tasks run."""
 
     hands_over: bool  # whether tuples for a task in the same process skip the network
+    timed: bool  # whether queues are kept short where tasks are slow
+
+    def window(self, seconds: float, channels: int) -> int:
+        """Return how many tuples a channel may have in flight to a task that takes so long for each; 0: not known.
+
+        The task is busy with tuples from so many channels.
+        """
+        ...
 
     def begin(self) -> None:
         """Note that something has come from outside, now."""

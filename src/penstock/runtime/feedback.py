@@ -14,35 +14,6 @@ from penstock.runtime.tasks import Task
 if TYPE_CHECKING:
     from penstock.runtime.machine import Worker
 
-RECENT = 64.0  # tuples, over which the time that one takes is taken to be the same
-
-
-class Pace:
-    """How long a task takes for a tuple of late: from when it was the first in line to when it was done with.
-
-    That includes what its slot and its processor do for others meanwhile.
-    """
-
-    __slots__ = ("_done", "_seconds", "_tuples")
-
-    def __init__(self) -> None:
-        self._done = 0.0
-        self._seconds = self._tuples = 0.0
-
-    def processed(self, count: int, arrived: float, now: float) -> None:
-        """Take note of tuples that were processed together."""
-        self._seconds += max(0.0, now - max(arrived, self._done))
-        self._tuples += count
-        self._done = now
-        if self._tuples > RECENT:
-            share = RECENT / 2 / self._tuples
-            self._seconds, self._tuples = self._seconds * share, self._tuples * share
-
-    @property
-    def seconds(self) -> float:
-        """Seconds a tuple; 0: none was processed yet."""
-        return self._seconds / self._tuples if self._tuples else 0.0
-
 
 class Feedback:
     """Gives credit soon on some streams, and says with it how fast a task is."""
@@ -51,22 +22,19 @@ class Feedback:
         self.worker = worker
         self._streams = streams
         self._slot_s = slot_s
-        self._paces: dict[int, Pace] = {}  # by task
 
     def added(self, task: Task) -> None:
         """Begin with a task; credit that it owes from where it was before is given in time."""
-        self._paces[task.number] = Pace()
         for channel in task.inputs.values():
             channel.promised = False
             if channel.stream in self._streams and channel.consumed:
                 self._promise(task, channel)
 
-    def processed(self, task: Task, channel: InChannel, count: int, arrived: float) -> None:
+    def processed(self, task: Task, channel: InChannel) -> None:
         """Take note of tuples that were processed, and give credit now or before long."""
         if channel.stream not in self._streams:
             return
         now = self.worker.execution.now()
-        self._paces[task.number].processed(count, arrived, now)
         if now >= channel.credited + self._slot_s:
             self.worker.give_credit(task, channel)
         else:
@@ -77,7 +45,7 @@ class Feedback:
         if channel.stream not in self._streams:
             return 0.0
         channel.credited = self.worker.execution.now()
-        return self._paces[task.number].seconds
+        return task.pace.seconds
 
     def _promise(self, task: Task, channel: InChannel) -> None:
         if not channel.promised:

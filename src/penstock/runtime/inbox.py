@@ -21,17 +21,21 @@ class InChannel:
         "credited",
         "ended",
         "expected",
+        "granted",
         "held",
         "progress",
         "promised",
+        "queued",
         "source",
         "stream",
     )
 
-    def __init__(self, stream: int, source: int) -> None:
+    def __init__(self, stream: int, source: int, window: int) -> None:
         self.stream = stream
         self.source = source
         self.expected = 0
+        self.granted = window  # tuples that its sender may have in flight, as of the credit given so far
+        self.queued = 0  # tuples in the inbox, and aside
         self.consumed = 0  # tuples processed that no credit has been given for
         self.credited = -math.inf  # when credit was given last, where senders want it soon
         self.promised = False  # credit is going to be given before long, where they do
@@ -77,6 +81,17 @@ class Delivery:
             self.passed += 1
             return self.values[place], self.marks[self.passed - 1]
         return self.values[place], None
+
+    def next(self, most: int) -> tuple[list[Any], Mark | None]:
+        """Return the next tuples, at most so many, without taking them: a sampled one, or some that are not."""
+        start = self.taken
+        end = min(start + most, len(self.values))
+        if self.passed < len(self.marks):
+            mark = self.marks[self.passed]
+            if mark.place == start:
+                return self.values[start : start + 1], mark
+            end = min(end, mark.place)
+        return (self.values if end - start == len(self.values) else self.values[start:end]), None
 
     def cut(self) -> None:
         """Forget the tuples that were taken."""

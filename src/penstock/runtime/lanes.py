@@ -42,7 +42,7 @@ class Lane:
 
     def __init__(self, target: int, window: int) -> None:
         self.target = target  # task
-        self.window = window
+        self.window = window  # tuples that it may have in flight
         self.credits = window
         self.number = 0
         self.waiting: deque[Batch | MarkerOf] = deque()

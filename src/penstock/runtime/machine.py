@@ -275,6 +275,7 @@ class Worker(Exchange):
         for task in self.tasks.values():
             for queue in task.queues:
                 queue.chooser = queue.gate = None
+                queue.resize()
             if self.ruling is not None:
                 self.ruling.added(task)
         for task in list(self.tasks.values()):

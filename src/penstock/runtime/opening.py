@@ -74,11 +74,12 @@ def open_queue(worker: "Worker", stream: StreamFacts, number: int) -> OutQueue:
         stream.number,
         stream.outlet.grouping,
         number,
-        [Lane(target, worker.assigned.window) for target in targets],
+        [Lane(target, worker.execution.window(0.0, 1)) for target in targets],
         worker,
         turn=layout.numbers[number] % len(targets),
         key=layout.keys[stream.number],
         output=stream.outlet.output,
+        timed=worker.execution.timed,
     )
 
 
@@ -105,7 +106,8 @@ def open_task(worker: "Worker", number: int, slot: str, *, ended: bool) -> Task:
     task = Task(number, component, context, logic, part.outputs, guard)
     task.slot = slot
     worker.current = task
-    task.inputs = {(stream, source): InChannel(stream, source) for stream, source in layout.channels_in(number)}
+    window = worker.execution.window(0.0, 1)
+    task.inputs = {(stream, source): InChannel(stream, source, window) for stream, source in layout.channels_in(number)}
     task.open_channels = len(task.inputs)
     task.queues = [open_queue(worker, stream, number) for stream in layout.outputs(number)]
     task.ended = ended

@@ -70,6 +70,7 @@ class Ruling:
             policy = self.of_stream.get(queue.stream)
             queue.chooser = None if policy is None else self._router(self, task, queue, policy)
             queue.gate = self.gate
+            queue.resize()
         self.feedback.added(task)
 
     def weighed(self, rules: Rules) -> bool:
@@ -109,9 +110,9 @@ class Ruling:
         if self.gate is not None:
             self.gate.sent(count, size)
 
-    def processed(self, task: Task, channel: InChannel, count: int, arrived: float) -> None:
+    def processed(self, task: Task, channel: InChannel) -> None:
         """Take note of tuples that a task has processed, and see that their sender hears of it."""
-        self.feedback.processed(task, channel, count, arrived)
+        self.feedback.processed(task, channel)
 
     def credited(self, task: Task, channel: InChannel) -> tuple[float, float]:
         """Take note that credit is given; return what is told with it: seconds a tuple, and the price of a tuple."""

@@ -7,13 +7,13 @@ from penstock.runtime.buckets import Bucket
 from penstock.runtime.inbox import Delivery
 from penstock.runtime.lanes import MarkerOf, Sampled
 from penstock.runtime.messages.frames import PROGRESS, Mark
-from penstock.runtime.tasks import Task
+from penstock.runtime.tasks import CHUNK, Task
 from penstock.runtime.tracking import children
 
 if TYPE_CHECKING:
     from penstock.runtime.machine import Worker
 
-CHUNK = 1024  # tuples of a task, or of a source, a turn
+TURN_S = 0.01  # after which a worker turns to its connections; what runs then is finished first
 PROGRESS_S = 0.05
 
 
@@ -29,11 +29,16 @@ class Runner:
     """Runs the sources and timers of a worker's tasks, and keeps the books of sampled tuples."""
 
     chunk = CHUNK  # tuples that a source is asked for
+    timed = False
 
     def __init__(self, worker: "Worker") -> None:
         self.worker = worker
         self._progress_due: dict[int, float] = {}
         self._buckets: dict[int, Bucket] = {}  # of sources with a limit
+
+    def window(self, seconds: float, channels: int) -> int:
+        """Return how many tuples a channel may have in flight: as many as is set."""
+        return self.worker.assigned.window
 
     def poll(self, task: Task, now: float) -> Polled | None:
         """Ask a source for what is due; None when it is not to be asked, or has ended."""
@@ -54,10 +59,15 @@ class Runner:
             note_blocked(task, now, room <= 0 or task.full())
             return None
         note_blocked(task, now, False)
-        most = min(self.chunk, room) if bucket is None else min(self.chunk, room, bucket.whole(now))
+        most = min(self.chunk, room)
+        if self.timed:
+            most = min(most, task.stride.count, task.portion())
+        if bucket is not None:
+            most = min(most, bucket.whole(now))
         if most <= 0:
             return None
         task.next_poll = 0.0
+        started = self.worker.clock()
         found = task.poll(now, most)
         if found is None:
             task.finishing = True
@@ -65,6 +75,7 @@ class Runner:
         values, given = found
         if not values:
             return None
+        task.stride.took(len(values), self.worker.clock() - started)
         dues = [now] * len(values) if given is None else list(given)
         if bucket is None:
             return Polled(values, dues, dues)
@@ -116,8 +127,9 @@ class Runner:
 
     def fire_timers(self, task: Task, now: float) -> None:
         """Run the timers of a task that are due, as long as there is room for what they give."""
+        deadline = self.worker.clock() + TURN_S
         for _ in range(len(task.context.timers)):  # those that they ask for in turn wait for the next time
-            if task.next_timer > now:
+            if task.next_timer > now or self.worker.clock() >= deadline:
                 return
             self.worker.current = task
             made = task.fire(task.take_timer(), now)

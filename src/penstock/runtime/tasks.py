@@ -22,10 +22,13 @@ from penstock.runtime.lanes import MarkerOf, Sampled
 from penstock.runtime.logic import Movable, UserError, batch_process, call, listed, run_batch, shown, write
 from penstock.runtime.messages.frames import END, InState, Pending
 from penstock.runtime.messages.tellings import TaskReport
+from penstock.runtime.service import Pace, Stride
 from penstock.runtime.transport import LARGEST
 
-FULL = 4096  # tuples in an out-queue at which its task stops
 SOONEST_S = 50e-6  # after which a source that had nothing, and says that it is due, is asked again
+CHUNK = 1024  # tuples of a task, or of a source, per turn
+STRIDE = 64  # tuples of an operator between two looks at the clock
+PORTIONS = 4  # in which an out-queue is filled
 SPENT = 256  # sampled times a report
 LARGEST_STATE = LARGEST // 2  # bytes; what waits in the out-queues is in the same frame
 SURELY_SMALL = LARGEST_STATE // 4  # bytes that a state had lately which is not too large now either
@@ -56,6 +59,7 @@ class Task:
         self.inbox: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()
         self.aside: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()  # what came after a barrier
         self.queued = 0  # tuples in the inbox, and aside
+        self.active = 0  # inputs that some of these came on
         self.queues: list[OutQueue] = []
         self.open_channels = 0  # inputs that have not ended
         self.ended = False  # END sent on
@@ -75,13 +79,15 @@ class Task:
         self.passing: list[Any] = []  # markers of a move that are to follow the task
         self.counted = 0  # tuples that it gave (a source) or took
         self.processed = self.given = 0  # since the last report
+        self.process = batch_process(logic) if isinstance(logic, Operator) else None
+        self.pace = Pace()
+        self.stride = Stride(CHUNK, batched=True) if self.process is None else Stride(STRIDE, batched=False)
         self.busy = self.blocked = 0.0
         self.blocked_since: float | None = None
         self.spent: list[float] = []
         self.next_poll = 0.0
         self.progressed = 0  # in-flight limit: tuples of this source that are processed to the end
         self.marked_progress = 0
-        self.process = batch_process(logic) if isinstance(logic, Operator) else None
         self.movable: Movable | None = None
 
     @property
@@ -211,9 +217,13 @@ class Task:
     def full(self) -> bool:
         """Whether it must wait until its out-queues have room."""
         for queue in self.queues:  # noqa: SIM110  asked for every batch, and `any` takes twice as long
-            if queue.backlog >= FULL:
+            if queue.full:
                 return True
         return False
+
+    def portion(self) -> int:
+        """Return how many tuples it may run at once, so that what follows does not fill its out-queues by far."""
+        return min((queue.limit for queue in self.queues), default=CHUNK * PORTIONS) // PORTIONS
 
     @property
     def waiting_out(self) -> int:
@@ -372,6 +382,7 @@ class Task:
                 channel.consumed,
                 channel.ended,
                 tuple(channel.progress.items()),
+                channel.granted,
             )
             for channel in self.inputs.values()
         )
@@ -381,7 +392,7 @@ class Task:
         for state in states:
             channel = self.inputs[state.stream, state.source]
             channel.expected, channel.consumed, channel.ended = state.expected, state.consumed, state.ended
-            channel.progress = dict(state.progress)
+            channel.progress, channel.granted = dict(state.progress), state.granted
         self.open_channels = sum(not channel.ended for channel in self.inputs.values())
 
 

@@ -67,6 +67,7 @@ class Credit(Wire, tag=3):
     received: int = 0  # numbers of this channel that have come there, so that the sender knows what is on its way
     seconds: float = 0.0  # that a tuple takes there of late; 0: not known
     price: float = 0.0  # of all that follows from a tuple there, by the measure of the routing policies in force
+    wider: int = 0  # the change of the number of tuples that the channel may have in flight; `amount` includes it
 
 
 class Waiting(Wire):
@@ -85,6 +86,7 @@ class LaneState(Wire):
     credits: int
     number: int
     waiting: tuple[Waiting, ...]
+    window: int
 
 
 class QueueState(Wire):
@@ -105,6 +107,7 @@ class InState(Wire):
     consumed: int
     ended: bool
     progress: tuple[tuple[int, int], ...]
+    granted: int
 
 
 Pending = tuple[str, str]  # a file that is complete: the name it has, and the one it gets when it is published
