@@ -49,6 +49,17 @@ def test_one_that_came_due_during_another_that_was_given_up_is_taken_in_its_time
     assert begun(one) == [1, 2]
 
 
+def test_one_has_time_as_long_as_tasks_that_it_waits_for_come_further() -> None:
+    one = running(checkpoint_s=1.0, checkpoint_within_s=5.0)
+    one.tick(3.0)
+    for now in range(4, 60):
+        for worker in range(2):
+            aligning = worker == 0 and now < 50
+            one.told(worker, tellings.Report(1, now, 1.0, (), (), (), 0.0, 0.0, aligning=aligning), now)
+        one.tick(now)
+        assert (one.checkpointing.problem != "") == (now > 54), now
+
+
 def test_the_last_one_is_taken_after_a_recovery_that_came_while_it_was_due() -> None:
     one = running(checkpoint_s=1.0)
     one.tick(3.0)

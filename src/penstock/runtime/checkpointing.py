@@ -84,6 +84,7 @@ class Checkpointing:
         if not self._active or message.checkpoint != self.number:
             return
         self._saved[worker] = message
+        self.controller.operations.progressed(now)
         entries = {entry.task: (entry, saved.file) for saved in self._saved.values() for entry in saved.entries}
         if len(entries) < len(self.controller.layout.components):
             return

@@ -96,7 +96,7 @@ class Controller:
             tellings.Pong: self.pings.answered,
             tellings.Log: self._log,
             tellings.Ready: self._ready,
-            tellings.Report: self.progress.reported,
+            tellings.Report: self._reported,
             tellings.Failure: self._failure,
             tellings.Prepared: self.operations.prepared,
             tellings.Moved: self.operations.moved,
@@ -132,6 +132,8 @@ class Controller:
         if not self.members[worker].alive:
             return
         self.members.beat(worker, now)
+        if not isinstance(message, tellings.Beat):
+            self.members[worker].last_word = now
         if getattr(message, "epoch", 0) in (0, self.epoch):  # 0: said outside any epoch
             self._takes[type(message)](worker, message, now)
 
@@ -391,6 +393,11 @@ class Controller:
 
     def _beat(self, worker: int, message: tellings.Beat, now: float) -> None:
         """Take a sign of life: there is nothing in it but that it came."""
+
+    def _reported(self, worker: int, message: tellings.Report, now: float) -> None:
+        self.progress.reported(worker, message, now)
+        if message.aligning:
+            self.operations.progressed(now)
 
     def _log(self, worker: int, message: tellings.Log, _: float) -> None:
         task, site = message.task if message.task >= 0 else None, self.members[worker].site.name

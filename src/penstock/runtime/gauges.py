@@ -126,7 +126,9 @@ class Gauges:
         return [worst + (f" ({others} more machine{'s' if others > 1 else ''} late)" if others else "")]
 
     def _recent(self, task: int, now: float) -> Iterable[_Reading]:
-        return (reading for reading in self._tasks.get(task, ()) if reading.at >= now - RATES_S)
+        """Return the readings of the last seconds; a worker with longer tuples reports when it is done with one."""
+        readings = self._tasks.get(task, ())
+        return (one for one in readings if one.at >= now - RATES_S - (one.interval if one is readings[-1] else 0.0))
 
 
 def percentile(ascending: Sequence[float], share: float) -> float:

@@ -349,6 +349,7 @@ class Worker(Exchange):
 
     def _report(self, now: float) -> None:
         interval = max(now - self._last_report, 1e-9)
+        aligning = self.saving.aligning
         tasks = [*self.departed, *(self.task_report(task, now) for task in self.tasks.values())]
         self.departed = []
         roots, acks = self.tracker.take()
@@ -363,7 +364,8 @@ class Worker(Exchange):
             memory_mb=self._memory_mb(),
             **self._capacity(),
         )
-        self.told.append(tellings.Report(self.epoch, now, interval, tuple(tasks), roots, acks, cpu, lag, warning))
+        figures = (now, interval, tuple(tasks), roots, acks, cpu, lag, warning, aligning)
+        self.told.append(tellings.Report(self.epoch, *figures))
         self._last_report, self._last_cpu = now, cpu_now
         self._next_report = now + REPORT_S
 

@@ -38,6 +38,7 @@ class Member:
     epoch: int = 0  # the last that it was assigned
     clock: WorkerClock = field(default_factory=WorkerClock)
     last_beat: float = 0.0
+    last_word: float = 0.0  # when its loop last said something, which a beat is not
     fence: float = -math.inf  # after which a worker that was lost surely acts no more
     failures: deque[float] = field(default_factory=deque)
     lates: deque[float] = field(default_factory=deque)
@@ -144,6 +145,10 @@ class Members:
     def alive(self) -> list[int]:
         """The workers that are there."""
         return [number for number, member in enumerate(self.all) if member.alive]
+
+    def busy_since(self, when: float) -> str:
+        """Return the name of a worker that is alive but has not had time to say anything since then, or nothing."""
+        return next((member.site.name for member in self.all if member.alive and member.last_word < when), "")
 
     def missing(self, now: float) -> list[int]:
         """Return the sites whose worker is not there and is waited for."""

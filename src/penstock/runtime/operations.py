@@ -1,9 +1,9 @@
 """Operations on a running application, one at a time: moves of tasks, one after another, and checkpoints.
 
 Each move is prepared with the task's host, then told to every worker, and over when the new host has all that was on
-its way and the journal says where the task is. Each step has a deadline. A move that was told cannot be undone: nothing
-else moves before it has ended. A recovery interrupts whatever is under way; moves that had not ended begin again after
-it, from where everything was before.
+its way and the journal says where the task is. Each step has a deadline, which progress extends. A move that was told
+cannot be undone: nothing else moves before it has ended, however long that takes. A recovery interrupts whatever is
+under way; moves that had not ended begin again after it, from where everything was before.
 """
 
 import math
@@ -20,8 +20,8 @@ from penstock.runtime.messages import commands, tellings
 if TYPE_CHECKING:
     from penstock.runtime.controller import Controller
 
-PREPARE_S = 5.0  # for a task to say whether it can move
-MOVE_S = 30.0  # for it to arrive
+PREPARE_S = 30.0  # for a task to say whether it can move: as soon as it is between two tuples
+MOVE_S = 30.0  # without a word from a worker that takes part, after which nobody waits for a move
 
 
 class CannotMove(PenstockError):
@@ -77,6 +77,11 @@ class Operations:
         if self._waiting and self._waiting[0].step == "saving":
             self._waiting.popleft()
         self._next(now)
+
+    def progressed(self, now: float) -> None:
+        """Give the checkpoint that is being taken more time: it comes closer to its end."""
+        if self._waiting and self._waiting[0].step == "saving":
+            self._waiting[0].deadline = now + self.controller.terms.checkpoint_within_s
 
     def interrupt(self, now: float) -> None:
         """Stop what is under way, as a new epoch begins."""
@@ -213,7 +218,7 @@ class Operations:
         self._next(self.controller.now)
 
     def _overdue(self, operation: Operation) -> None:
-        """Give up; where a task is on its way it cannot be called back, so that all go back to a checkpoint."""
+        """Give up; a task that is on its way cannot be called back, and arrives when every worker has done its part."""
         if operation.step == "saving":
             within = self.controller.terms.checkpoint_within_s
             self.controller.checkpointing.give_up(f"not all tasks were saved in {within:g} s", self.controller.now)
@@ -224,9 +229,17 @@ class Operations:
             self._release(operation)
             self._give_up(f"task {name} did not answer in {PREPARE_S:g} s")
             return
-        operation.error = CannotMove(f"{operation.label}: task {name} was still on its way after {MOVE_S:g} s")
-        self._conclude()
-        self.controller.recovery.begin(f"task {name} was still on its way after {MOVE_S:g} s", self.controller.now)
+        operation.deadline = self.controller.now + MOVE_S
+        busy = self.controller.members.busy_since(self.controller.now - MOVE_S)
+        if busy:
+            self._leave_alone(operation, f"task {name} is on its way, and arrives when worker {busy!r} has time for it")
+
+    def _leave_alone(self, operation: Operation, reason: str) -> None:
+        """Let nobody wait for a move any more, and no other follow it; it comes to its end by itself."""
+        operation.moves = deque([operation.moves[0]])
+        operation.error = CannotMove(f"{operation.label}: {reason}")
+        operation.then(operation)
+        operation.then, operation.deadline = lambda _: None, math.inf
 
     def abandon(self, reason: str, *, all_of_them: bool) -> None:
         """End operations; a move that is under way cannot be undone, and comes to its end while there is time."""

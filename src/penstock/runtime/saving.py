@@ -86,6 +86,12 @@ class Saving:
         """Whether there is more to encode."""
         return bool(self._encoding)
 
+    @property
+    def aligning(self) -> bool:
+        """Whether tasks that are still to be saved have processed tuples since the last report."""
+        waits = self._commanded and not self._written
+        return waits and any(task.processed and n not in self._saved for n, task in self.worker.tasks.items())
+
     def turn(self) -> None:
         """Encode one more piece of every task that is being saved."""
         for number in list(self._encoding):

@@ -175,13 +175,15 @@ class Task:
     def prepare(self, move: int, now: float) -> str:
         """Say why it cannot move; return nothing where it can.
 
-        One whose state may be too large for a frame, or may come to be more than it was opened with, stands still from
-        now on, with its state saved, until it is told to move or is released: what was said of it stays true.
+        One whose state may be too large for a frame, or may come to be more than it was opened with, or whose files the
+        disk may not take, stands still from now on, with its state saved, until it is told to move or is released: what
+        was said of it stays true.
         """
         if self.closed or self.movable is None:  # it has no logic left to move
             return ""
         problem = self.movable.problem()
-        if not problem and (self.movable.guessed or not 0 <= self.size <= SURELY_SMALL):
+        writes = isinstance(self.logic, Sink) or self.guard is not None
+        if not problem and (writes or self.movable.guessed or not 0 <= self.size <= SURELY_SMALL):
             problem = self.save()
             self.preparing, self.stood = move, now
         if problem:

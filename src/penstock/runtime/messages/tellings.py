@@ -66,6 +66,7 @@ class Report(Wire, tag=22):
     cpu: float  # share of the process's core, or of the emulated cores
     lag: float
     warning: str = ""
+    aligning: bool = False  # tasks that a checkpoint waits for have processed tuples
 
 
 class Log(Wire, tag=23):
