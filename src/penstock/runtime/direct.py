@@ -47,12 +47,13 @@ class Direct(Runner):
         """Return the time."""
         return self.worker.clock()
 
-    def window(self, seconds: float, channels: int) -> int:
+    def window(self, seconds: float | None, channels: int) -> int:
         """Return how many tuples a channel may have in flight: those that its share of a task is done with soon."""
         most = self.worker.assigned.window
-        if not seconds:
+        if seconds is None:
             return min(FIRST, most)
-        return min(max(NARROWEST, int(QUEUE_S / seconds / channels)), most)
+        served = int(QUEUE_S / max(seconds, 1e-9)) // channels
+        return min(max(NARROWEST, served), most)
 
     def turn(self, now: float) -> bool:
         """Let tasks work, upstream before downstream; what is due is done before and after.

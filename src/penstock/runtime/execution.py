@@ -14,8 +14,8 @@ class Execution(Protocol):
     hands_over: bool  # whether tuples for a task in the same process skip the network
     timed: bool  # whether queues are kept short where tasks are slow
 
-    def window(self, seconds: float, channels: int) -> int:
-        """Return how many tuples a channel may have in flight to a task that takes so long for each; 0: not known.
+    def window(self, seconds: float | None, channels: int) -> int:
+        """Return how many tuples a channel may have in flight to a task that takes so long for each; None: not known.
 
         The task is busy with tuples from so many channels.
         """

@@ -74,7 +74,7 @@ def open_queue(worker: "Worker", stream: StreamFacts, number: int) -> OutQueue:
         stream.number,
         stream.outlet.grouping,
         number,
-        [Lane(target, worker.execution.window(0.0, 1)) for target in targets],
+        [Lane(target, worker.execution.window(None, 1)) for target in targets],
         worker,
         turn=layout.numbers[number] % len(targets),
         key=layout.keys[stream.number],
@@ -106,7 +106,7 @@ def open_task(worker: "Worker", number: int, slot: str, *, ended: bool) -> Task:
     task = Task(number, component, context, logic, part.outputs, guard)
     task.slot = slot
     worker.current = task
-    window = worker.execution.window(0.0, 1)
+    window = worker.execution.window(None, 1)
     task.inputs = {(stream, source): InChannel(stream, source, window) for stream, source in layout.channels_in(number)}
     task.open_channels = len(task.inputs)
     task.queues = [open_queue(worker, stream, number) for stream in layout.outputs(number)]

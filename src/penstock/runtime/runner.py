@@ -36,7 +36,7 @@ class Runner:
         self._progress_due: dict[int, float] = {}
         self._buckets: dict[int, Bucket] = {}  # of sources with a limit
 
-    def window(self, seconds: float, channels: int) -> int:
+    def window(self, seconds: float | None, channels: int) -> int:
         """Return how many tuples a channel may have in flight: as many as is set."""
         return self.worker.assigned.window
 

@@ -171,22 +171,27 @@ class TestCluster:
         return self
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, doing what is due at each moment."""
+        """Let time pass, doing what is due at each moment; an operator may take time by advancing the clock itself."""
         end = self.clock() + seconds
         while True:
-            self.settle()
+            before = self.clock()
+            self.settle(lambda before=before: self.clock() > before)  # type: ignore[misc]
             if self.controller.phase in ("stopped", "failed"):
                 return
-            if not self._pass_time(end):
+            settled = self.clock() == before
+            if not settled and self.clock() >= end:
+                return
+            if not self._pass_time(end, settled):
                 return
 
-    def _pass_time(self, end: float) -> bool:
-        """Turn the clock to when something is due, or to `end` if that is earlier; return whether something is."""
-        due = min(self.controller.wakeup(), *self._due)
-        if due > end:
-            self.clock.now = max(self.clock.now, end)
-            return False
-        self.clock.now = max(self.clock.now, due)
+    def _pass_time(self, end: float, settled: bool = True) -> bool:
+        """Do what is due; if all has settled, first turn the clock to then, or to `end`; return whether anything is."""
+        if settled:
+            due = min(self.controller.wakeup(), *self._due)
+            if due > end:
+                self.clock.now = max(self.clock.now, end)
+                return False
+            self.clock.now = max(self.clock.now, due)
         self._awake |= dict.fromkeys(number for number, at in enumerate(self._due) if at <= self.clock())
         if self.controller.wakeup() <= self.clock():
             self.controller.tick(self.clock())
