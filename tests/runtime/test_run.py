@@ -434,3 +434,29 @@ def test_in_order_refuses_a_count_that_was_skipped(tmp_path: Path) -> None:
     sink.write([("a", 1), ("b", 1), ("a", 2)])
     with pytest.raises(InvalidInput, match="expected 3 after 2, got 4"):
         sink.write([("a", 4)])
+
+
+# Overload
+
+
+def test_a_slow_operator_at_three_times_its_capacity_is_checkpointed_and_moved(start: Callable[..., Run]) -> None:
+    flow = ps.Dataflow("overload")
+    numbers = flow.source("in", ps.Generated(lambda i: i, rate=300), gives=int)
+    slow = flow.map("slow", _take_10_ms, numbers, gives=int)
+    flow.sink("out", ps.Discard(), slow)
+    run = start(flow, slots=3, checkpoint_s=1.0)
+    wait_until(lambda: (latest := run.status().checkpoint) is not None and latest.number >= 3)
+    status = run.status()
+    target = next(slot for slot in ("local/0", "local/1", "local/2") if status.placement["slow[0]"] != slot)
+    assert run.move("slow[0]", target).after == target
+    last = run.status().checkpoint
+    assert last is not None
+    wait_until(lambda: (latest := run.status().checkpoint) is not None and latest.number >= last.number + 2)
+    status = run.status()
+    assert (status.recoveries, status.warnings) == (0, [])
+    assert {one.name: one.rate_tps for one in status.components}["slow"] > 0.0
+
+
+def _take_10_ms(number: int) -> int:
+    sleep(0.01)
+    return number

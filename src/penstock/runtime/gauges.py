@@ -127,7 +127,7 @@ class Gauges:
 
     def _recent(self, task: int, now: float) -> Iterable[_Reading]:
         """Return the readings of the last seconds; a worker with longer tuples reports when it is done with one."""
-        readings = self._tasks.get(task, ())
+        readings = self._tasks.get(task, deque())
         return (one for one in readings if one.at >= now - RATES_S - (one.interval if one is readings[-1] else 0.0))
 
 
