@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.api.sources import line_reader
 from penstock.api.sources.lines import Lines
 from penstock.model.errors import FileProblem, InvalidInput
 from tests.api.clock import Clock, context
@@ -61,9 +62,60 @@ def test_files_of_a_folder_come_in_the_order_of_their_names(folder: Path) -> Non
     assert read(folder).values == ["1", "2", "3", "4", "5"]
 
 
-def test_tasks_take_turns_across_files(folder: Path) -> None:
-    assert [read(folder, task, 3).values for task in range(3)] == [["1", "4"], ["2", "5"], ["3"]]
-    assert [read(folder, task, 7).values for task in range(7)] == [["1"], ["2"], ["3"], ["4"], ["5"], [], []]
+def test_tasks_read_files_in_turn(folder: Path) -> None:
+    assert [read(folder, task, 2).values for task in range(2)] == [["1", "2"], ["3", "4", "5"]]
+    assert [read(folder, task, 3).values for task in range(3)] == [["1", "2", "5"], ["3", "4"], []]
+    assert [read(folder, task, 7).values for task in range(7)] == [["1", "2"], ["3", "4"], [], ["5"], [], [], []]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(
+    files=st.lists(st.lists(st.integers(0, 30), max_size=40), min_size=1, max_size=4),
+    tasks=st.integers(2, 5),
+    cut=st.integers(1, 100),
+    last=st.booleans(),
+)
+def test_splits_of_files_hold_every_line_once_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[list[int]], tasks: int, cut: int, last: bool
+) -> None:
+    monkeypatch.setattr(line_reader, "SHORTEST", cut)
+    monkeypatch.setattr(line_reader, "LONGEST", cut)
+    for old in tmp_path.iterdir():
+        old.unlink()
+    everything = []
+    for number, lengths in enumerate(files):
+        lines = [f"{number:02}:{place:03}:{'x' * length}" for place, length in enumerate(lengths)]
+        (tmp_path / f"{number}").write_text("\n".join(lines) + "\n" * (last and bool(lines)))
+        everything += lines
+    shares = [read(tmp_path, task, tasks).values for task in range(tasks)]
+    assert sorted(line for share in shares for line in share) == everything
+    assert all(share == sorted(share) for share in shares)
+
+
+def test_a_large_file_is_shared_about_evenly(tmp_path: Path) -> None:
+    lines = [f"{number}" for number in range(100_000)]
+    (tmp_path / "large").write_text("\n".join(lines))
+    for tasks in (2, 3, 8):
+        shares = [read(tmp_path / "large", task, tasks).values for task in range(tasks)]
+        assert sorted(line for share in shares for line in share) == sorted(lines)
+        assert max(map(len, shares)) < 1.2 * min(map(len, shares))
+
+
+def test_the_rate_is_divided_among_the_tasks_that_have_lines(tmp_path: Path) -> None:
+    (tmp_path / "small").write_text("1\n2\n3\n")
+    got = [read(tmp_path / "small", task, 4, 50.0, rate=4.0) for task in range(4)]
+    assert [one.dues for one in got] == [[50.0, 50.25, 50.5], [], [], []]
+
+
+def test_refuses_a_position_that_another_number_of_tasks_had(folder: Path) -> None:
+    source = Lines(folder)
+    source.open(context(0, 2))
+    position = source.position()
+    source.close()
+    source.open(context(0, 3))
+    with pytest.raises(FileProblem, match="was read by 2 tasks and has 3 now; start the run again, or with as many"):
+        source.seek(position)
+    source.close()
 
 
 def test_repeats_without_end(folder: Path) -> None:
@@ -71,13 +123,12 @@ def test_repeats_without_end(folder: Path) -> None:
     source.open(context(1, 2))
     got = poll_at(source, Clock(), [step / 10 for step in range(131)])
     source.close()
-    everything = [str(number % 5 + 1) for number in range(131)]
-    assert got.values == everything[1::2]
+    assert got.values == [str(number % 3 + 3) for number in range(65)]
     assert not got.ended
 
 
 def test_is_paced_by_a_rate(folder: Path) -> None:
-    assert read(folder, 1, 2, 50.0, rate=4.0).dues == [50.25, 50.75]
+    assert read(folder, 1, 2, 50.0, rate=4.0).dues == [50.25, 50.75, 51.25]
 
 
 def test_is_paced_by_dates(tmp_path: Path) -> None:
@@ -91,8 +142,9 @@ def test_is_paced_by_dates(tmp_path: Path) -> None:
 
 
 def test_tasks_count_from_the_same_first_line(tmp_path: Path) -> None:
-    (tmp_path / "log").write_text(LOG)
-    assert read(tmp_path / "log", 1, 3, timestamps=FORM).dues == pytest.approx([0.985, 10.0])
+    for number, line in enumerate(LOG.splitlines()):
+        (tmp_path / f"{number}.log").write_text(line)
+    assert read(tmp_path, 1, 3, timestamps=FORM).dues == pytest.approx([0.985, 10.0])
 
 
 @pytest.mark.parametrize(
@@ -120,12 +172,14 @@ def test_is_paced_by_a_function(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 5])
 def test_recorded_times_go_on_from_the_last_when_repeated(tmp_path: Path, tasks: int) -> None:
-    (tmp_path / "log").write_text("10\n12\n15\n")
+    for number, time in enumerate((10, 12, 15)):
+        (tmp_path / f"{number}.log").write_text(f"{time}\n")
     everything = [5 * lap + due for lap in range(10) for due in (0, 2, 5)]
     for task in range(tasks):
-        source = Lines(tmp_path / "log", timestamps=float, repeat=True)
+        source = Lines(tmp_path, timestamps=float, repeat=True)
         source.open(context(task, tasks))
-        assert poll_at(source, Clock(), range(45)).dues == [due for due in everything[task::tasks] if due < 45]
+        own = [due for number, due in enumerate(everything) if number % 3 % tasks == task and due < 45]
+        assert poll_at(source, Clock(), range(45)).dues == own
         source.close()
 
 

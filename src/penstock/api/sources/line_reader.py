@@ -1,9 +1,12 @@
 """Reads the share of one task from text files, and finds its place in them again.
 
-A place says enough of the files to notice that they are not the ones any more that were read: going on in others would
-lose some lines and give others twice, all the more as every task counts the lines of all.
+Files are read by *splits*: whole files, or byte ranges of large ones, in which those lines count that begin there. Task
+k of n reads split j of file i where (i + j) mod n is k, so that each split has one reader, which needs nothing of the
+others. A place says enough of the files to notice that they are not the ones any more that were read: going on in
+others would lose some lines and give others twice.
 """
 
+import math
 import os
 from io import BufferedReader
 from itertools import islice
@@ -15,61 +18,120 @@ from penstock.api.contracts import TaskContext
 from penstock.model.errors import FileProblem
 
 BEFORE = 64  # bytes before a place that are compared
+SHORTEST, LONGEST = 4096, 64 * 2**20  # bytes of a split of a file that is cut
+SPLITS = 4  # for each task, of files that are large enough
 
 
 class LineReader:
-    """The lines of one task, from one file after the other; all lines are read, the others' are dropped."""
+    """The lines of one task, from one split after the other, in the order of files and places in them."""
 
     def __init__(self, path: Path, repeat: bool, context: TaskContext) -> None:
         self.path = path
         self.files = files_of(path)
         self.repeat = repeat
         self.task, self.tasks = context.task, context.tasks
-        self.line = 0  # number of the next line, counted over all files and laps
+        self.cut = _cut(self.files, self.tasks)  # bytes of a split
+        self.before = 0  # files before the first of `files`, where some of those have been read and left out
+        self.line = 0  # of this task, counted over all splits and laps
         self.lap = 0
         self.lap_line = 0  # with which the lap began
-        self.head = self.tail = b""  # the first line of all, and the last one read
         self.ended = False
         self.number = 0  # of the file
         self.file = open_file(self.files[0])
         self._summed: tuple[int, list[Any]] = (-1, [])  # the files from a number on, summed up
+        self._begin(self._first_split())
         self._go_on()
 
+    @property
+    def share(self) -> tuple[int, int]:
+        """Return which of the tasks that have splits this one is, and how many they are."""
+        first = [(number, self._splits(file)) for number, file in enumerate(self.files)]
+        having = sorted({(number + j) % self.tasks for number, splits in first for j in range(min(splits, self.tasks))})
+        return (having.index(self.task), len(having)) if self.task in having else (0, 1)
+
     def read(self, limit: int) -> list[str]:
-        """Return the next lines of this task, at most `limit` and from one file; it may hold none of them."""
-        skip = (self.task - self.line) % self.tasks
-        raw = list(islice(self.file, skip + (limit - 1) * self.tasks + 1))
-        if raw:
-            self.tail = raw[-1]
-            self.head = raw[0] if self.line == 0 else self.head
+        """Return the next lines of this task, at most `limit` and from one split; there are none at the end."""
+        raw = list(islice(self.file, limit))
+        size = sum(map(len, raw))
+        if self.offset + size > self.stop:  # the last of them may begin behind the split
+            size, count = 0, 0
+            while self.offset + size < self.stop:
+                size, count = size + len(raw[count]), count + 1
+            del raw[count:]
+            self.file.seek(self.offset + size)
+        self.offset += size
         self.line += len(raw)
         self._go_on()
-        return texts(raw[skip :: self.tasks])
+        return texts(raw)
+
+    @property
+    def tail(self) -> bytes:
+        """The last line of all files; empty where there is none."""
+        for path in reversed(self.files):
+            with open_file(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                length = min(size, BEFORE)
+                while length:
+                    file.seek(size - length)
+                    end = file.read(length)
+                    begin = end.rfind(b"\n", 0, -1) + 1
+                    if begin or length == size:
+                        return end[begin:]
+                    length = min(size, 2 * length)
+        return b""
 
     def position(self) -> dict[str, Any]:
         """Return the place of the next line, and of the files what must not change."""
-        offset = self.file.tell()
-        place = {"file": self.files[self.number].name, "offset": offset, "line": self.line}
-        return {**place, **self._state(offset), "files": self._rest()}
+        split = {"number": self.before + self.number, "split": self.split, "cut": self.cut, "tasks": self.tasks}
+        place = {"file": self.files[self.number].name, "offset": self.offset, "line": self.line}
+        return {**place, **split, **self._state(self.offset), "files": self._rest()}
 
     def seek(self, place: dict[str, Any]) -> None:
         """Go to a place; raise `FileProblem` where the files have changed."""
+        if place.get("tasks", 1) != self.tasks:
+            problem = f"was read by {place.get('tasks', 'an earlier version or 1')} tasks and has {self.tasks} now"
+            raise FileProblem(f"{self.path}: {problem}; start the run again, or with as many")
         self.files, self._summed = self._same_files(place), (-1, [])
         self.file.close()
         self.number = [path.name for path in self.files].index(place["file"])
+        self.before, self.cut = place.get("number", self.number) - self.number, place.get("cut", 0)
         self.line, self.lap_line, self.ended = place["line"], -1, False
         self.file = open_file(self.files[self.number])
         self._check_file(place)
-        self.file.seek(place["offset"])
+        self._begin(place.get("split", 0))
+        self.offset = place["offset"]
+        self.file.seek(self.offset)
         self._go_on()
 
     def close(self) -> None:
         """Close the file."""
         self.file.close()
 
+    def _splits(self, path: Path) -> int:
+        """Return how many splits a file has."""
+        return max(1, math.ceil(path.stat().st_size / self.cut)) if self.cut else 1
+
+    def _first_split(self) -> int:
+        return (self.task - self.before - self.number) % self.tasks
+
+    def _begin(self, split: int) -> None:
+        """Begin with a split of the current file: with the first line that begins in it."""
+        splits = self._splits(self.files[self.number])
+        self.split = split
+        self.stop = (split + 1) * self.cut if split + 1 < splits else math.inf
+        self.offset = 0
+        if split >= splits:  # the file has none for this task
+            self.offset = self.stop = 0
+        elif split:
+            self.file.seek(split * self.cut - 1)
+            self.offset = split * self.cut - 1 + len(self.file.readline())
+
     def _go_on(self) -> None:
-        """Open the next file that has lines, where this one has none left."""
-        while not self.file.peek(1):
+        """Go to the next split that has lines, where this one has none left."""
+        while self.offset >= self.stop or not self.file.peek(1):
+            if self.split + self.tasks < self._splits(self.files[self.number]):
+                self._begin(self.split + self.tasks)
+                continue
             last = self.number == len(self.files) - 1
             if last and (not self.repeat or self.line == self.lap_line):  # a lap without a line has no next
                 self.ended = True
@@ -79,6 +141,7 @@ class LineReader:
             self.file.close()
             self.number = 0 if last else self.number + 1
             self.file = open_file(self.files[self.number])
+            self._begin(self._first_split())
 
     def _state(self, offset: int) -> dict[str, Any]:
         """Return what tells the file from another, or from itself when it has changed."""
@@ -111,6 +174,23 @@ class LineReader:
             problem = f"expected the {count} files that were to be read, up to {last!r}, found {len(rest)}"
             raise FileProblem(f"{self.path}: {problem} or others; put back what it held to go on reading")
         return rest
+
+
+def first_line(path: Path) -> bytes:
+    """Return the first line of all files; empty where there is none."""
+    for one in files_of(path):
+        with open_file(one) as file:
+            if line := file.readline():
+                return line
+    return b""
+
+
+def _cut(files: list[Path], tasks: int) -> int:
+    """Return how many bytes a split has, so that every task has some; 0: files are not cut."""
+    if tasks == 1:
+        return 0
+    total = sum(file.stat().st_size for file in files)
+    return min(max(SHORTEST, math.ceil(total / tasks / SPLITS)), LONGEST)
 
 
 def files_of(path: Path) -> list[Path]:

@@ -3,12 +3,13 @@
 import math
 import os
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from penstock.api.contracts import Source, TaskContext, Timed
-from penstock.api.sources.line_reader import LineReader, files_of, open_file, texts
+from penstock.api.sources.line_reader import LineReader, files_of, first_line, open_file, texts
 from penstock.api.sources.pace import Arrivals, Pace, check_number
 from penstock.model.errors import InvalidInput
 
@@ -30,10 +31,14 @@ class Lines(Source[str]):
     speed: how many times faster than recorded.
     repeat: begin anew at the end, without end; recorded times then go on from the last.
 
-    Task k of n takes the lines k, k + n, …, counted over all files. Text is UTF-8, with � for what is not; lines end
-    with a line feed, before which a carriage return is dropped. Files must not change while they are read: where a task
-    moves or goes back to a checkpoint and finds that they have, it says so and does not go on. Files that are added to
-    the folder after the last are left for another run.
+    Tasks share files by *splits*: a whole file, or a byte range of a large one with the lines that begin there. Each
+    split is read by one task, in order; a task reads its splits in the order of file names and places. With one task,
+    all lines come in order; with several, lines of different splits have no order among each other. Shares are about
+    equal. A task that has read its share ends, and the others keep their part of the rate.
+
+    Text is UTF-8, with � for what is not; lines end with a line feed, before which a carriage return is dropped. Files
+    must not change while they are read: where a task moves or goes back to a checkpoint and finds that they have, it
+    says so and does not go on. Files that are added to the folder after the last are left for another run.
     """
 
     rewinds = True
@@ -70,13 +75,23 @@ class Lines(Source[str]):
 
     def open(self, context: TaskContext) -> None:
         """Open the first file."""
+        self._times = None
+        if self.timestamps is not None:
+            self._times = _Times(self.timestamps, self.speed, first_line(self.path))
         self._reader = LineReader(self.path, self.repeat, context)
-        self._times = None if self.timestamps is None else _Times(self.timestamps, self.speed)
         self._ahead: list[str] = []  # lines read that are not yet due; empty without recorded times
         self._mark = self._place()  # where the block was read that `_ahead` is the rest of
         self._size = 0  # lines of that block
         self._skip = 0  # lines of the next block that were given before the source moved
         self._end: dict[str, Any] | None = None  # the position sought, where that was the end
+        self._context = context
+        self._open_pace(*self._reader.share)
+
+    def _open_pace(self, task: int, tasks: int) -> None:
+        """Divide the pace among the tasks that have lines."""
+        self._share = (task, tasks)
+        context = copy(self._context)
+        context.task, context.tasks = task, tasks
         self.pace.open(context, None if self._times is None else self._read_ahead)
 
     def poll(self, now: float, limit: int) -> list[str] | Timed[str] | None:
@@ -98,7 +113,13 @@ class Lines(Source[str]):
         if self._end is not None:
             return self._end
         place, given = (self._place(), 0) if self._times is None else (self._mark, self._size - len(self._ahead))
-        return {**place, "given": given + self._skip, "ended": self._at_end(), "pace": self.pace.position()}
+        return {
+            **place,
+            "given": given + self._skip,
+            "ended": self._at_end(),
+            "share": self._share,
+            "pace": self.pace.position(),
+        }
 
     def seek(self, position: dict[str, Any]) -> None:
         """Go on after a position. Where that was the end, it does not matter what has become of the files."""
@@ -111,6 +132,7 @@ class Lines(Source[str]):
             faster = self._times.seek(position["times"])
             pace = pace | {"elapsed": pace["elapsed"] / faster}
         self._mark, self._skip = self._place(), position["given"]
+        self._open_pace(*position.get("share", (0, 1)))
         self.pace.seek(pace)
 
     def close(self) -> None:
@@ -136,7 +158,7 @@ class Lines(Source[str]):
         while not self._reader.ended:
             self._mark, lap = self._place(), self._reader.lap
             lines = self._reader.read(BLOCK)
-            times = self._times.of(lines, self._reader.head)
+            times = self._times.of(lines)
             if self._reader.lap > lap:
                 self._times.turn(self._reader.tail)
             skip, self._skip = self._skip, max(0, self._skip - len(lines))
@@ -154,22 +176,19 @@ class Lines(Source[str]):
 class _Times:
     """When recorded lines are due, in seconds from the first of all lines."""
 
-    def __init__(self, timestamps: Timestamps, speed: float) -> None:
+    def __init__(self, timestamps: Timestamps, speed: float, head: bytes) -> None:
         self.stamp = _Dates(timestamps) if isinstance(timestamps, str) else timestamps
         self.speed = speed
-        self.first: float | None = None  # time of the first line of all
         self.base = 0.0  # when the lap began
         self.latest = 0.0  # when the line before was due
+        line = texts([head])[0] if head else ""
+        self.first = self._seconds(line) if head else 0.0  # time of the first line of all
+        if self.first is None:
+            problem = f"expected the first line to begin with a date like {self.stamp}, got {line[:60]!r}"
+            raise InvalidInput("timestamps", f"{problem}; see strptime for the format")
 
-    def of(self, lines: list[str], head: bytes) -> list[float]:
-        """Return when lines are due; `head` is the first of all lines."""
-        if self.first is None and head:
-            self.first = self._seconds(texts([head])[0])
-            if self.first is None:
-                problem = (
-                    f"expected the first line to begin with a date like {self.stamp}, got {texts([head])[0][:60]!r}"
-                )
-                raise InvalidInput("timestamps", f"{problem}; see strptime for the format")
+    def of(self, lines: list[str]) -> list[float]:
+        """Return when lines are due."""
         return [self._due(line) for line in lines]
 
     def turn(self, tail: bytes) -> None:
