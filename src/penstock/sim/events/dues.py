@@ -147,9 +147,11 @@ class Saturation:
     @property
     def held_up(self) -> bool:
         """Whether the task that lags most is kept from taking what has fallen due."""
-        return self._released - self._reached() >= self._ahead / 2
+        return self._released - self.reached >= self._ahead / 2
 
-    def _reached(self) -> float:
+    @property
+    def reached(self) -> float:
+        """Source tuples of all tasks together when every one has taken its share up to the one that lags most."""
         return float((self._taken()[self._mine] / self._share[self._mine]).min())
 
     def take(self, start: float, until: float) -> Dues:
@@ -157,7 +159,7 @@ class Saturation:
         if not self.held_up:  # it can do with more
             self._ahead *= 2
         share = self._share[self._mine]
-        before, self._released = self._released, max(self._released, self._reached() + self._ahead)
+        before, self._released = self._released, max(self._released, self.reached + self._ahead)
         counts = (np.floor(self._released * share) - np.floor(before * share)).astype(np.int64)
         times = np.concatenate([start + (until - start) * (np.arange(n) + 0.5) / n for n in counts.tolist()])
         task = np.repeat(self._mine, counts).astype(np.int32)

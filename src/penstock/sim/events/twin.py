@@ -68,24 +68,26 @@ class Twin:
     def maximum_tps(
         self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
     ) -> float:
-        """Return the most source tuples a second that a placement lets through, over all sources.
+        """Return the most source tuples per second that a placement carries, every source task emitting its share.
 
-        It is what ends in a run that is offered twice what an even split could carry, once back-pressure has settled:
-        as many tuples end as are given, and as many as in the span before. Senders that may choose then go round what
-        is slow, and sources that are not held up give more than others. Infinite where nothing is a limit.
+        The sources have tuples without end, and none gets further ahead than the others, so that what is offered in
+        the ratio of the application's rates is carried in this ratio. Spans double until back-pressure has settled: as
+        many tuples end as in the span before, and as many as the source emits that is held back most. Senders that may
+        choose then avoid what is slow. Infinite if nothing is a limit.
         """
         even = self._even_tps(slots, seed, routes)
         if not np.isfinite(even):
             return float("inf")
         run = self.start(slots, rates=self._shared(even), seed=seed, routes=routes)
         supply = run.saturate(OVERLOAD * SPAN_TUPLES)
-        length, before = SPAN_TUPLES / even, 0.0
+        length, before, reached = SPAN_TUPLES / even, 0.0, 0.0
         for _ in range(SPANS):
             span = run.advance(length)
-            settled = abs(span.throughput_tps - before) <= STEADY * before
-            if settled and supply.held_up and abs(span.emitted - span.completed) <= STEADY * span.completed:
+            given = (supply.reached - reached) / length
+            settled = all(abs(span.throughput_tps - one) <= STEADY * one for one in (before, given))
+            if settled and supply.held_up:
                 break
-            length, before = 2 * length, span.throughput_tps
+            length, before, reached = 2 * length, span.throughput_tps, supply.reached
         return span.throughput_tps
 
     def _even_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
