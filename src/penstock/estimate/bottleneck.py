@@ -154,10 +154,13 @@ def bottleneck_rates(net: RateNet, placed: NDArray[np.int32], cpu: bool = True) 
 
     Without `cpu` only other resources and the network count. A placement with a hop that has no way gets 0.
     """
-    rates = np.empty(len(placed))
+    rates, gain, local = np.empty(len(placed)), net.gain, net.local.any()
     for row in range(len(placed)):
-        gain = placed_gain(net, placed[row])
-        rate = min(_cpu_rate(net, placed[row], gain) if cpu else np.inf, _resource_rate(net, placed[row], gain))
+        if local:
+            gain = placed_gain(net, placed[row])
+        rate = _cpu_rate(net, placed[row], gain) if cpu else np.inf
+        if net.capacity.shape[1] > 0:
+            rate = min(rate, _resource_rate(net, placed[row], gain))
         if net.routed:
             rate = min(rate, _link_rate(net, placed[row], gain))
         elif net.carded:

@@ -1,0 +1,275 @@
+"""What random placements carry: the estimate, the twin at saturation, and the bounds of both.
+
+500 random graphs (forks, joins, keyed, forward, global, copied and local streams, one or two sources of several tasks)
+on random clusters, a third each without network limits, with network cards, with routed links; a random placement
+each. Beside the estimate stand the linear program that may split shuffled streams as it likes, and the *lanes*: the
+equilibrium of credits that the twin settles in, computed slowly. `python -m benchmarks.saturation 50` takes the first
+50. Buffers are an eighth of the runtime's, so that queues fill sooner; what is carried does not depend on them.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from benchmarks.lanes import LaneTable, settled_rate
+from penstock.estimate.evaluator import Evaluator
+from penstock.model.cluster import NEAR, Cluster, Distances, Link, Machine
+from penstock.model.costs import Costs
+from penstock.model.placement import Hop, Placement
+from penstock.model.routes import BITS, route
+from penstock.model.topology import Application, Component, Grouping, Kind, Stream
+from penstock.sim.events import Twin, system, twin
+
+GRAPHS = 500
+WINDOW, FULL, SPAN = 128, 512, 2_000  # tuples: of a channel, of an out-queue, of the first span that is looked at
+CHOSEN = (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)  # the sender chooses the receiver
+GROUPINGS = (
+    *[Grouping.SHUFFLE] * 5,
+    *[Grouping.FIELDS] * 2,
+    Grouping.LOCAL_OR_SHUFFLE,
+    Grouping.FORWARD,
+    Grouping.GLOBAL,
+    Grouping.ALL,
+    Grouping.DIRECT,
+)
+
+
+class Case(NamedTuple):
+    """A placement of a random application on a random cluster."""
+
+    evaluator: Evaluator
+    placement: Placement
+
+    @property
+    def twin_tps(self) -> float:
+        """What the twin carries at saturation."""
+        small = mock.patch.object(system, "FULL", FULL), mock.patch.object(twin, "SPAN_TUPLES", SPAN)
+        with small[0], small[1]:
+            made = Twin(self.application, self.evaluator.cluster, Costs(window=WINDOW))
+            return made.maximum_tps(self.placement.slots, routes=self.placement.routes)
+
+    @property
+    def application(self) -> Application:
+        """What is placed."""
+        assert isinstance(self.evaluator.topology, Application)
+        return self.evaluator.topology
+
+    @property
+    def estimate_tps(self) -> float:
+        """What planning says."""
+        return self.evaluator.evaluate(self.placement).throughput_tps
+
+
+def case(seed: int) -> Case:
+    """Draw a case; the same seed gives the same one."""
+    rng = np.random.default_rng([14, seed])
+    application = _application(rng)
+    cluster = _cluster(rng, ("mesh", "cards", "links")[seed % 3])
+    slots = tuple(int(slot) for slot in rng.integers(0, cluster.slot_count, application.task_count))
+    evaluator = Evaluator(application, cluster)
+    routes = route(evaluator.tasks, evaluator.slots, evaluator.links, slots) if cluster.routed else {}
+    assert not isinstance(routes, Hop), "every machine is reached from every other"
+    return Case(evaluator, Placement(slots, dict(routes)))
+
+
+def _application(rng: np.random.Generator) -> Application:
+    sources, operators, sinks = int(rng.choice([1, 1, 2])), int(rng.integers(1, 5)), int(rng.choice([1, 1, 2]))
+    kinds = [Kind.SOURCE] * sources + [Kind.OPERATOR] * operators + [Kind.SINK] * sinks
+    components = [
+        Component(
+            name=f"c{number}",
+            kind=kind,
+            parallelism=int(rng.integers(1, 5)),
+            cpu=float(10 ** rng.uniform(-4, -2.3)) * (0.3 if kind is Kind.SOURCE else 1.0),
+        )
+        for number, kind in enumerate(kinds)
+    ]
+    pairs: set[tuple[int, int]] = set()
+    senders = [number for number, kind in enumerate(kinds) if kind is not Kind.SINK]
+    receivers = [number for number, kind in enumerate(kinds) if kind is not Kind.SOURCE]
+    for receiver in receivers:
+        for _ in range(int(rng.choice([1, 1, 1, 2]))):
+            pairs.add((int(rng.choice([s for s in senders if s < receiver])), receiver))
+    for sender in senders:
+        if not any(source == sender for source, _ in pairs):
+            pairs.add((sender, int(rng.choice([r for r in receivers if r > sender]))))
+    streams = []
+    for source, target in sorted(pairs):
+        grouping = GROUPINGS[rng.integers(len(GROUPINGS))]
+        if grouping is Grouping.FORWARD and components[source].parallelism != components[target].parallelism:
+            grouping = Grouping.SHUFFLE
+        selectivity, tuple_bytes = float(rng.choice([0.5, 1, 1, 1, 2])), float(10 ** rng.uniform(1.5, 3.5))
+        streams.append(
+            Stream(
+                source=f"c{source}",
+                target=f"c{target}",
+                grouping=grouping,
+                selectivity=selectivity,
+                tuple_bytes=tuple_bytes,
+            )
+        )
+    rates = {f"c{number}": float(rng.uniform(10, 100)) for number in range(sources)} if rng.random() < 0.3 else {}
+    return Application(name="graph", components=tuple(components), streams=tuple(streams), rate_tps=rates)
+
+
+def _cluster(rng: np.random.Generator, network: str) -> Cluster:
+    count, machines = int(rng.integers(2, 6)), []
+    for number in range(count):
+        slots = int(rng.integers(1, 5))
+        machines.append(
+            Machine(
+                name=f"m{number}",
+                cores=int(rng.integers(1, 5)),
+                speed=float(rng.uniform(0.5, 2)),
+                slots=slots,
+                processes=int(rng.integers(1, slots + 1)),
+                network_mbps=float(10 ** rng.uniform(0, 1.5)) if network == "cards" else None,
+            )
+        )
+    links: tuple[Link, ...] = ()
+    if network == "links":
+        ends = {(int(rng.integers(0, number)), number) for number in range(1, count)}
+        for _ in range(int(rng.integers(0, 3))):
+            a, b = sorted(rng.choice(count, 2, replace=False).tolist())
+            ends.add((a, b))
+        links = tuple(
+            Link(
+                source=f"m{a}",
+                target=f"m{b}",
+                bandwidth_mbps=float(10 ** rng.uniform(0.3, 1.7)),
+                latency_ms=float(rng.uniform(0.1, 2)),
+            )
+            for a, b in sorted(ends)
+        )
+    distances = NEAR if links else Distances()
+    return Cluster(name=network, machines=tuple(machines), links=links, distances=distances)
+
+
+def lanes(one: Case) -> LaneTable:
+    """List the lanes of a placement: from which task to which, of which queue, over which elements."""
+    evaluator, placed = one.evaluator, np.asarray(one.placement.slots)
+    tasks, edges, slots = evaluator.tasks, evaluator.edges, evaluator.slots
+    machine, process = slots.machine[placed], slots.process[placed]
+    flows = {flow.stream: flow for flow in tasks.flows}
+    queue_task, queue_first, chosen, amount, used, share, uses = [], [0], [], [], [], [], []
+    for task in range(tasks.number):
+        mine = np.arange(edges.start[task], edges.start[task + 1])
+        for stream in dict.fromkeys(edges.stream[mine].tolist()):
+            own = mine[edges.stream[mine] == stream]
+            total = float(edges.share[own].sum())
+            near = own[process[edges.target[own]] == process[task]]
+            own = near if flows[stream].local and len(near) else own
+            queue_task.append(task)
+            chosen.append(flows[stream].grouping in CHOSEN)
+            amount.append(total)
+            used += own.tolist()
+            share += [total / len(own)] * len(own)
+            queue_first.append(len(used))
+    network = _network(one)
+    for edge in used:
+        here, there = int(machine[edges.source[edge]]), int(machine[edges.target[edge]])
+        uses.append(network.used(Hop(int(edges.stream[edge]), here, there)))
+    return LaneTable(
+        cpu=tasks.cpu,
+        share_of_source=np.where(tasks.source, tasks.gain, 0.0),
+        slot=placed,
+        queues=np.searchsorted(queue_task, np.arange(tasks.number + 1)),
+        lanes=np.array(queue_first),
+        chosen=np.array(chosen),
+        amount=np.array(amount),
+        target=edges.target[used].astype(np.int64),
+        share=np.array(share),
+        bits=edges.tuple_bytes[used] * BITS,
+        uses=uses,
+        network=network.capacity,
+        slot_cpu=slots.cpu,
+        slot_machine=slots.machine.astype(np.int64),
+        machine_cpu=slots.machine_cpu,
+    )
+
+
+class _Network(NamedTuple):
+    """What limits the network of a case."""
+
+    capacity: NDArray[np.float64]  # bits a second
+    used: Callable[[Hop], list[int]]  # by a hop
+
+
+def _network(one: Case) -> _Network:
+    cluster, slots = one.evaluator.cluster, one.evaluator.slots
+    if cluster.routed:
+        routes = one.placement.routes
+        return _Network(
+            one.evaluator.links.bandwidth,
+            lambda hop: list(routes.get(hop, ())) if hop.source != hop.target else [],
+        )
+    count = slots.machines
+    return _Network(
+        slots.machine_network.ravel(),
+        lambda hop: [hop.source, count + hop.target] if hop.source != hop.target else [],
+    )
+
+
+def most_tps(one: Case) -> float:
+    """Return the most that any split of the streams whose senders choose could carry (a linear program)."""
+    table = lanes(one)
+    tasks, count = len(table.cpu), len(table.target)
+    size = tasks + count + 1  # rates of tasks, of lanes, of all sources
+    equal, rows, limits = [], [], []
+    for task in range(tasks):
+        for queue in range(table.queues[task], table.queues[task + 1]):
+            mine = np.arange(table.lanes[queue], table.lanes[queue + 1])
+            if table.chosen[queue]:
+                row = np.zeros(size)
+                row[tasks + mine], row[task] = 1.0, -table.amount[queue]
+                equal.append(row)
+            for lane in [] if table.chosen[queue] else mine:
+                row = np.zeros(size)
+                row[tasks + lane], row[task] = 1.0, -table.share[lane]
+                equal.append(row)
+        row = np.zeros(size)
+        row[task] = -1.0
+        row[tasks : tasks + count] = table.target == task
+        row[-1] = table.share_of_source[task]
+        equal.append(row)
+    for capacity, where in ((table.slot_cpu, table.slot), (table.machine_cpu, table.slot_machine[table.slot])):
+        for place in range(len(capacity)):
+            row = np.zeros(size)
+            row[:tasks] = np.where(where == place, table.cpu, 0.0)
+            rows.append(row)
+            limits.append(float(capacity[place]))
+    for element in np.flatnonzero(np.isfinite(table.network)):
+        row = np.zeros(size)
+        row[tasks : tasks + count] = [b * (element in u) for b, u in zip(table.bits, table.uses, strict=True)]
+        rows.append(row)
+        limits.append(float(table.network[element]))
+    cost = np.zeros(size)
+    cost[-1] = -1.0
+    solved = linprog(cost, np.array(rows), limits, np.array(equal), np.zeros(len(equal)), method="highs")
+    assert solved.status == 0, solved.message
+    return -float(solved.fun or 0.0)
+
+
+def main() -> None:
+    number = int(sys.argv[-1]) if sys.argv[-1].isdigit() else GRAPHS
+    found = []
+    for seed in range(number):
+        one = case(seed)
+        found.append((one.estimate_tps, settled_rate(lanes(one)), most_tps(one), one.twin_tps))
+    estimate, settled, most, carried = np.array(found).T
+    print(f"{number} graphs; relative to the twin's maximum")
+    for name, rates in (("estimate", estimate), ("lanes", settled), ("linear program", most)):
+        ratio = rates / carried
+        low, middle, high = np.percentile(ratio, (1, 50, 99))
+        near = [float(np.mean(np.abs(ratio - 1) <= apart)) for apart in (0.02, 0.1)]
+        print(f"{name:15} within 2 % {near[0]:.1%}, within 10 % {near[1]:.1%}, ", end="")
+        print(f"least {ratio.min():.2f}, 1 % {low:.2f}, median {middle:.3f}, 99 % {high:.2f}, most {ratio.max():.2f}")
+
+
+if __name__ == "__main__":
+    main()
