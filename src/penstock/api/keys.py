@@ -66,13 +66,13 @@ def owner(group: int, tasks: int) -> int:
     return group * tasks // KEY_GROUPS
 
 
-def extractor(keys: tuple[Key, ...]) -> Callable[[Any], Hashable] | None:
-    """Return the function that takes the key from a value; None where the whole value is the key."""
+def extractor(keys: tuple[Key, ...], kind: Any = Any) -> Callable[[Any], Hashable] | None:
+    """Return the function that takes the key from a value of a type; None where the whole value is the key."""
     if not keys or (len(keys) == 1 and isinstance(keys[0], Named) and keys[0].key is None):
         return None
     if len(keys) == 1:
-        return _part(keys[0])
-    parts = [_part(key) for key in keys]
+        return _part(keys[0], kind)
+    parts = [_part(key, kind) for key in keys]
     return lambda value: tuple([part(value) for part in parts])
 
 
@@ -128,13 +128,14 @@ def _nested(value: Any, name: str, error: Exception) -> Hashable:
     raise UnknownName("key", f"the tuple has no field {name!r}; {has}") from error
 
 
-def _part(key: Key) -> Callable[[Any], Hashable]:
+def _part(key: Key, kind: Any = Any) -> Callable[[Any], Hashable]:
     if isinstance(key, str):
-        return _field(key)
+        known = isinstance(kind, type) and not is_typeddict(kind) and key in (field_names(kind) or ())
+        return attrgetter(key) if known else _field(key)  # the first for speed
     if isinstance(key, int):
         return itemgetter(key)
     if isinstance(key, Named) and key.key is not None:
-        return _part(key.key)
+        return _part(key.key, kind)
     return key
 
 

@@ -38,7 +38,7 @@ class Layout:
             StreamFacts(number, stream.label, outlet, stream.source, stream.target, self._codec(stream.label, outlet))
             for number, (stream, (outlet, _)) in enumerate(zip(self.application.streams, flow.inputs(), strict=True))
         ]
-        self.keys = [extractor(stream.outlet.keys) for stream in self.streams]
+        self.keys = [extractor(stream.outlet.keys, flow.stream_type(stream.outlet)) for stream in self.streams]
         self._ways: dict[tuple[int, int], list[tuple[int, int]]] = {}  # kept as they are asked for often
 
     def _codec(self, label: str, outlet: Outlet) -> Codec:
