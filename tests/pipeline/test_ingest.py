@@ -48,6 +48,14 @@ BAD: dict[str, tuple[str, Row, Row]] = {
     "queue is negative": ("task", TASK, {"queue": -1}),
     "bytes is negative": ("hop", HOP, {"bytes": -5}),
     "interval is negative": ("task", TASK, {"interval": -1.0}),
+    "due is too large": ("root", ROOT, {"due": -1e300}),
+    "at is too large": ("task", TASK, {"at": 1e12}),
+    "drift is too large": ("clock", {"offset": 1.0, "drift": 1e308}, {}),
+    "processed is too large": ("task", TASK, {"processed": 2**63 - 1}),
+    "given is negative": ("task", TASK, {"given": -(2**63)}),
+    "incarnation is negative": ("task", TASK, {"incarnation": -(2**63)}),
+    "bytes is too large": ("hop", HOP, {"bytes": 2**62}),
+    "interval is too short": ("task", TASK, {"interval": 1e-320}),
 }
 
 

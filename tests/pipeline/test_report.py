@@ -1,5 +1,6 @@
 """The report's figures against the truth of a synthetic run, summed up by numpy."""
 
+import math
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import PenstockError
+from penstock.model.telemetry import RecordKind
 from penstock.pipeline.report import run_report
 from penstock.pipeline.reported import Report
 from tests.pipeline.synthetic import CHANGE_S, FIRST_S, LAGS_S, RATE_TPS, SLOW, TASKS, Row, Synthetic, write_records
@@ -164,3 +166,26 @@ def test_runs_that_share_a_folder_are_told_apart(spark: SparkSession, tmp_path: 
     (tmp_path / "run.json").write_text('{"run": "r2", "telemetry": "shared"}')
     found = run_report(spark, tmp_path)
     assert (found.run, found.sampled) == ("r2", len(truth.roots))
+
+
+WILD = (1e308, -1e308, 1e300, 5e-324, 4e9, -4e9, 0.5, 0.0, math.nan, math.inf, -math.inf)
+WILD_COUNTS = (2**63 - 1, -(2**63), 10**12, 0, -1)
+
+
+def test_wild_telemetry_is_reported_on(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
+    """One record of each kind with each of its numbers wild: whatever passes ingest must not break a report."""
+    telemetry = tmp_path / "telemetry"
+    telemetry.mkdir()
+    rows = list(truth.records)
+    for kind in RecordKind:
+        example = next((row for row in truth.records if row["kind"] == kind), None)
+        for name, value in (example or {}).items():
+            if isinstance(value, float):
+                rows += [{**example, name: wild} for wild in WILD]  # type: ignore[dict-item]
+            elif isinstance(value, int) and not isinstance(value, bool):
+                rows += [{**example, name: wild} for wild in WILD_COUNTS]  # type: ignore[dict-item]
+    write_records(telemetry / "all.parquet", rows)
+    found = run_report(spark, telemetry)
+    assert found.records > 0
+    assert len(found.quarantine) > 20
+    assert len(found.timeline) < 100_000

@@ -31,6 +31,16 @@ NOT_NEGATIVE = (
     "capacity_cpu", "capacity_mb", "error",
 )  # fmt: skip
 
+FARTHEST = 4e9
+"""The largest time, duration or amount of a sound record: beyond a century, and a sum of many still is a number."""
+
+COUNTS = ("epoch", "incarnation", "source_incarnation", "bytes", "processed", "given", "queue", "waiting_out")
+MOST = 10**12
+"""The largest count of a sound record: many of them can be added up."""
+
+FASTEST = 0.5  # s a second that a clock drifts: clocks that are worse are none
+SHORTEST_S = 1e-9  # of an interval, by which amounts are divided
+
 ORIGIN = ("file", "path", "row", "written")
 """Where a record came from: beside the columns of a record, until it has been judged."""
 
@@ -131,7 +141,7 @@ def reason() -> Column:
         ("run = ''", "'run is empty'"),
         *(
             (condition, f"'{text}'")
-            for condition, text in (*_missing(), *_not_finite(), *_out_of_order(), *_negative())
+            for condition, text in (*_missing(), *_not_finite(), *_out_of_order(), *_negative(), *_wild())
         ),
     ]
     # One text to parse is built far faster than a hundred columns by calls. Nearly all records are sound, and told to
@@ -152,11 +162,12 @@ def _sound() -> str:
         for kind, names in REQUIRED.items()
     )
     floats = [column.name for column in arrow_schema() if column.type == pa.float64()]
-    finite = " + ".join(f"coalesce({name}, 0D) * 0D" for name in floats)  # what is not finite makes it not a number
-    least = f"coalesce(least({', '.join(NOT_NEGATIVE)}), 0D)"
+    largest = f"greatest({', '.join(f'abs({name})' for name in floats)})"  # what is not a number is greater than all
+    least = f"coalesce(least({', '.join((*NOT_NEGATIVE, *COUNTS))}), 0D)"
     return (
         f"{always} and version between 1 and {VERSION} and run != '' and case kind {kinds} else false end "
-        f"and {finite} = 0D and {least} >= 0D"
+        f"and {largest} <= {FARTHEST:.0f}D and {least} >= 0D and greatest({', '.join(COUNTS)}) <= {MOST} "
+        f"and coalesce(interval, 1D) >= {SHORTEST_S:.12f}D and abs(coalesce(drift, 0D)) <= {FASTEST}D"
     )
 
 
@@ -183,7 +194,18 @@ def _out_of_order() -> Iterator[tuple[str, str]]:
 
 
 def _negative() -> Iterator[tuple[str, str]]:
-    return ((f"{name} < 0", f"{name} is negative") for name in NOT_NEGATIVE)
+    return ((f"{name} < 0", f"{name} is negative") for name in dict.fromkeys((*NOT_NEGATIVE, *COUNTS)))
+
+
+def _wild() -> Iterator[tuple[str, str]]:
+    """Give numbers that cannot be measured: sums, rates and dates of them are beyond a computer's numbers."""
+    for column in arrow_schema():
+        if column.type == pa.float64():
+            yield f"abs({column.name}) > {FARTHEST:.0f}D", f"{column.name} is too large"
+    for name in COUNTS:
+        yield f"{name} > {MOST}", f"{name} is too large"
+    yield f"abs(drift) > {FASTEST}D", "drift is too large"
+    yield f"interval < {SHORTEST_S:.12f}D", "interval is too short"
 
 
 def _problem(path: Path) -> str | None:

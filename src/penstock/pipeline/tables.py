@@ -172,7 +172,7 @@ def _lower_median(values: Column) -> Column:
 
 
 def _second(time: str, start: float) -> Column:
-    return sf.floor(sf.col(time) - start).cast("int")
+    return sf.floor(sf.col(time) - start)
 
 
 def _clipped(column: str) -> Column:
