@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -11,12 +11,11 @@ from rich.text import Text
 from penstock.cli.drawing import draw, facts
 from penstock.cli.drawing.canvas import Canvas, crop
 from penstock.cli.drawing.cluster import slot_cells
-from penstock.cli.drawing.layers import arrange, crossings, layer
+from penstock.cli.drawing.layers import Segment, arrange, layer
 from penstock.cli.drawing.network import node_kinds
 from penstock.cli.drawing.plan import task_labels
 from penstock.cli.drawing.topology import Sketch, card, seat, stream_label
 from penstock.cli.svg import svg
-from penstock.cli.svg.layout import lay_out
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, PlannedRoute, to_plan
@@ -443,22 +442,6 @@ def test_svg_escapes_names_and_needs_nothing_from_elsewhere() -> None:
     assert b"href" not in drawing
 
 
-@pytest.mark.parametrize("name", [name for name in CLUSTERS if cluster(name).routed])
-def test_nodes_of_a_network_do_not_overlap(name: str) -> None:
-    at = list(lay_out(cluster(name), 80.0, 30.0).values())
-    for place, (x, y) in enumerate(at):
-        assert all(abs(x - other_x) >= 80 or abs(y - other_y) >= 30 for other_x, other_y in at[place + 1 :])
-
-
-def test_a_tree_of_machines_stands_in_levels() -> None:
-    names = ["root", "left", "right", "leaf-1", "leaf-2", "leaf-3"]
-    parents = {"left": "root", "right": "root", "leaf-1": "left", "leaf-2": "left", "leaf-3": "right"}
-    links = tuple(Link(source=child, target=parent, bandwidth_mbps=1) for child, parent in parents.items())
-    at = lay_out(Cluster(name="tree", machines=tuple(Machine(name=name) for name in names), links=links), 80.0, 30.0)
-    assert at["root"][1] < at["left"][1] == at["right"][1] < at["leaf-1"][1] == at["leaf-3"][1]
-    assert at["leaf-1"][0] < at["leaf-2"][0] < at["leaf-3"][0]
-
-
 def test_lines_of_different_owners_cross_and_those_of_one_join() -> None:
     canvas = Canvas()
     canvas.line((1, 0), (1, 4), owner=1)
@@ -497,3 +480,14 @@ def test_layers_never_cross_more_than_as_listed(seed: int) -> None:
     layering = layer(random_application(seed))
     as_listed = [sorted(listed) for listed in layering.layers]
     assert crossings(layering.segments, layering.layers) <= crossings(layering.segments, as_listed)
+
+
+def crossings(segments: Sequence[Segment], layers: Sequence[Sequence[int]]) -> int:
+    """Count the pairs of segments that cross when the layers are in this order."""
+    place = {vertex: number for listed in layers for number, vertex in enumerate(listed)}
+    layer_of = {vertex: number for number, listed in enumerate(layers) for vertex in listed}
+    return sum(
+        layer_of[one.source] == layer_of[other.source]
+        and (place[one.source] - place[other.source]) * (place[one.target] - place[other.target]) < 0
+        for one, other in combinations(segments, 2)
+    )

@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.app import app
 from penstock.cli.booking import BOOK, BookOption
-from penstock.cli.inputs import JsonOption
+from penstock.cli.inputs import JsonOption, refuse_svg
 
 if TYPE_CHECKING:
     from penstock.control.book import Usage
@@ -43,10 +43,8 @@ def book(
     from penstock.cli.output import console, print_json
     from penstock.control.book import usage
     from penstock.control.operating.state import read_state
-    from penstock.model.errors import FileProblem
 
-    if svg is not None and svg.suffix.lower() != ".svg":
-        raise FileProblem(f"{svg}: expected a name that ends in .svg; rename it")
+    refuse_svg(svg)
     found = load_book(path)
     used, state = usage(found), read_state(path)
     if svg is not None:

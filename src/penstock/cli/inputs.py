@@ -251,6 +251,14 @@ def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
             raise FileProblem(f"{path}: cannot be written, {path.parent} is not a folder; choose another place")
 
 
+def refuse_svg(path: Path | None) -> None:
+    """Refuse the name of a drawing that does not end in .svg."""
+    from penstock.model.errors import FileProblem
+
+    if path is not None and path.suffix.lower() != ".svg":
+        raise FileProblem(f"{path}: expected a name that ends in .svg; rename it")
+
+
 def refuse_master(master: str | None) -> None:
     """Refuse a Spark master that is no URL of one, before Spark is started for nothing."""
     from penstock.model.errors import InvalidInput

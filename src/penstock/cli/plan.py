@@ -22,6 +22,7 @@ from penstock.cli.inputs import (
     objective_names,
     policy_names,
     refuse_outputs,
+    refuse_svg,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ EXAMPLES = """Examples:
 
   penstock plan my-app.toml my-cluster.toml --policy r-storm --policy local-search:seconds=2 --explain
 
-  penstock plan word-count li-10 --policy all --objective delay --save plan.toml --plot plan.png
+  penstock plan word-count li-10 --policy all --objective delay --save plan.toml --plot plan.png --svg best.svg
 
   penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz --rate 2000
 
@@ -96,6 +97,7 @@ def plan(
     sending: SendingOption = None,
     slot_ms: SlotOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison (.png, .svg, .pdf).")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw the best placement on the cluster (.svg).")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask policies where the tasks of an application should run on a cluster, and compare what each would give.
@@ -113,6 +115,8 @@ def plan(
 
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
+    refuse_outputs(None, svg, application, cluster)
+    refuse_svg(svg)
     wanted, machines = both(application, cluster, chosen_parameters(parameter, parameters))
     goal, power = chosen_objective(objective), power_of(energy)
     latency = latency_of(wanted, machines, model, rate, tables, run)
@@ -130,11 +134,13 @@ def plan(
         from penstock.cli.plots import plot_decisions
 
         plot_decisions(planner, decisions, plot)
+    if svg is not None and best is not None:
+        _draw(planner, best, svg)
     if as_json:
         _print_json(planner, decisions, best, explain, tuples, power)
     else:
         _print(planner, decisions, best, explain, power)
-        _print_files(best, save, plot, tuples, planner)
+        _print_files(best, save, (plot, svg if best is not None else None), tuples, planner)
     if best is None:
         raise typer.Exit(1)
 
@@ -309,8 +315,22 @@ def _utilisation(planner: "Planner", decision: "Decision") -> tuple[float, dict[
     return rate, {name: share for name, share in sorted(named.items(), key=lambda pair: -pair[1]) if share > 0}
 
 
+def _draw(planner: "Planner", best: "Decision", path: Path) -> None:
+    """Draw a decision's placement, with how busy it makes everything."""
+    from penstock.cli.planned_load import planned_load
+    from penstock.cli.svg import plan_svg
+    from penstock.model.files import write_whole
+
+    made = planner.plan(best)
+    write_whole(path, plan_svg(made, planned_load(made, planner.topology, planner.cluster)))
+
+
 def _print_files(
-    best: "Decision | None", save: Path | None, plot: Path | None, tuples: "TuplePolicies", planner: "Planner"
+    best: "Decision | None",
+    save: Path | None,
+    drawn: Sequence[Path | None],
+    tuples: "TuplePolicies",
+    planner: "Planner",
 ) -> None:
     from penstock.cli.output import console
     from penstock.cli.words import policies_in_words
@@ -322,8 +342,9 @@ def _print_files(
         console.print(saved if best is not None else f"nothing saved as {save}: no placement", soft_wrap=True)
         if note := kept_note(tuples, planner.topology):
             console.print(note, style="dim", markup=False, soft_wrap=True)
-    if plot is not None:
-        console.print(f"drew {plot}")
+    for path in drawn:
+        if path is not None:
+            console.print(f"drew {path}", soft_wrap=True)
 
 
 def _print_json(

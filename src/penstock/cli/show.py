@@ -17,11 +17,13 @@ from penstock.cli.inputs import (
     cluster_names,
     is_file,
     is_network,
+    refuse_svg,
 )
 from penstock.cli.inputs import cluster as find_cluster
 
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
+    from penstock.cli.planned_load import PlannedLoad
     from penstock.model.cluster import Cluster
     from penstock.model.plan import Plan
     from penstock.model.topology import Application
@@ -33,6 +35,8 @@ EXAMPLES = """Examples:
   penstock show hetero:machines=6,seed=1
 
   penstock show plan.toml --svg plan.svg
+
+  penstock show plan.toml --application my-app.toml --cluster my-cluster.toml
 """
 
 
@@ -53,12 +57,19 @@ def show(
     parameter: SetOption = None,
     parameters: ParametersOption = None,
     svg: Annotated[Path | None, typer.Option(help="Draw it into this file, as SVG, instead.")] = None,
+    application: Annotated[
+        str | None, typer.Option(help="The application of a plan; default: the built-in one of that name.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="The cluster of a plan; default: the built-in one of that name.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw an application, a cluster or a plan; without one, list those that are built in.
 
     A component's ×8 says that it has 8 tasks. A stream's ×10 says that it carries
-    10 tuples for each one that its source processes.
+    10 tuples for each one that its source processes. With its application and cluster,
+    a plan shows free slots, how busy machines and links are, and the bottleneck.
     """
     from penstock.cli.flows import with_parameters
     from penstock.cli.output import console, print_json, terminal_width
@@ -69,15 +80,13 @@ def show(
     given = chosen_parameters(parameter, parameters)
     flow = _own_flow(thing, given)
     found = _find(with_parameters(thing, given)) if flow is None else flow.application
-    if svg is not None and svg.suffix.lower() != ".svg":
-        from penstock.model.errors import FileProblem
-
-        raise FileProblem(f"{svg}: expected a name that ends in .svg; rename it")
+    refuse_svg(svg)
+    load = _load(found, application, cluster)
     if svg is not None:
         from penstock.cli.svg import svg as draw_svg
         from penstock.model.files import write_whole
 
-        write_whole(svg, draw_svg(found))
+        write_whole(svg, draw_svg(found, load))
     if as_json:
         from penstock.cli.drawing import facts
 
@@ -87,7 +96,7 @@ def show(
     else:
         from penstock.cli.drawing import draw
 
-        for line in draw(found, terminal_width()):
+        for line in draw(found, terminal_width(), load):
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
         if flow is not None:
             from penstock.cli.given import promise
@@ -130,6 +139,27 @@ def _checked(file: str) -> "Application | Cluster | Plan":
     if isinstance(found, Plan):
         check_policies_in(found, file)
     return found
+
+
+def _load(thing: "Application | Cluster | Plan", application: str | None, cluster: str | None) -> "PlannedLoad | None":
+    """Return how busy everything is under a plan, where its application and cluster are known."""
+    from penstock.cli.inputs import both
+    from penstock.model.errors import InvalidInput
+    from penstock.model.plan import Plan
+
+    given = {"application": application, "cluster": cluster}
+    for name, text in given.items():
+        if text is not None and not isinstance(thing, Plan):
+            raise InvalidInput(name, f"expected none for what is not a plan, got {text!r}; remove --{name}")
+        if text is None and any(given.values()):
+            raise InvalidInput(name, f"expected both --application and --cluster, got one; add --{name}")
+    if not isinstance(thing, Plan):
+        return None
+    from penstock.cli.planned_load import load_of_built_in, planned_load
+
+    if application is None or cluster is None:
+        return load_of_built_in(thing)
+    return planned_load(thing, *both(application, cluster))
 
 
 def _kind(thing: "Application | Cluster | Plan") -> str:

@@ -63,6 +63,11 @@ def bandwidth(mbps: float) -> str:
     return f"{mbps:.3g} Mbit/s" if mbps < 1000 else f"{mbps / 1000:.3g} Gbit/s"
 
 
+def fails(probability: float) -> str:
+    """Write how often something fails; nothing for what never does."""
+    return f"fails {100 * probability:.3g} %" if probability else ""
+
+
 def card(sends_mbps: float, receives_mbps: float) -> str:
     """Write what a network card sends, and what it receives where that differs."""
     differs = sends_mbps != receives_mbps

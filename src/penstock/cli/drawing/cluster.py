@@ -14,7 +14,7 @@ from penstock.cli.drawing.canvas import clean, crop, pad, wrapped
 from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process_sizes
 from penstock.cli.drawing.network import draw_network
 from penstock.cli.output import number, size
-from penstock.cli.words import between, card, plural, span
+from penstock.cli.words import between, card, fails, plural, span
 from penstock.model.cluster import Cluster, Machine
 
 MANY = 24  # machines; more are drawn as groups of equal ones
@@ -59,6 +59,8 @@ def draw_cluster(cluster: Cluster, width: int) -> list[Text]:
     most = max(row.cpu for row in rows)
     for title, members in groups:
         lines += framed([_row(row, columns, most) for row in members], title, width)
+    if not columns.rest:
+        lines += wrapped([f"{row.name}: {row.rest}" for row in rows if row.rest], width, style="")
     if cluster.routed:
         lines += [Text(), *draw_network(cluster, width)]
     return [*lines, Text(), *wrapped(facts_in_words(cluster), width)]
@@ -146,7 +148,7 @@ def _columns(rows: Sequence[Row], width: int) -> Columns:
     free = width - name - cores - memory - cpu - 2 * (5 if rest else 4) - 1
     cells = max(len("slots"), *(cell_len(row.cells) for row in rows))
     slots = cells if cells + LEAST_BAR <= free else max(cell_len(row.slots) for row in rows)
-    rest = min(rest, max(free - slots - LEAST_BAR, 0))
+    rest = rest if rest <= free - slots - LEAST_BAR else 0  # whole, or below the machines
     bar = min(max(free - slots - rest, LEAST_BAR), WIDEST_BAR)
     return Columns(name, cores, memory, bar, cpu, max(slots, min(len(HEADINGS[4]), free - bar - rest)), rest)
 
@@ -175,7 +177,7 @@ def _rest(machine: Machine, framed_as: str | None) -> str:
     parts += [card(*machine.card_mbps)] if machine.card_mbps else []
     parts += [f"{size(machine.slot_memory_mb * 1e6)} a slot"] if machine.slot_memory_mb else []
     parts += [f"{name} {amount:.3g}" for name, amount in machine.resources.items()]
-    parts += [f"fails {machine.failure_probability:.3g}"] if machine.failure_probability else []
+    parts += [fails(machine.failure_probability)] if machine.failure_probability else []
     return ", ".join(parts)
 
 

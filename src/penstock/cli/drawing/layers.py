@@ -1,18 +1,17 @@
 """A topology in layers, for drawings: upstream before downstream, few crossings, everything near what it is joined to.
 
-The method is that of Sugiyama, Tagawa and Toda (1981): every component gets a layer, a stream that skips layers bends
-in each of them, the order within layers is improved by barycentres, and positions are the nearest to the neighbours'
-that keep the order (isotonic regression).
+The layers, the order within them and the positions are those of grandalf: Sugiyama, Tagawa and Toda (1981) with the
+coordinates of Brandes and Köpf (2001). A stream that skips layers bends in each of them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from penstock.model.topology import Kind, Topology
+from penstock.model.topology import Topology
 
 SWEEPS = 8
 
@@ -32,6 +31,7 @@ class Layering:
     components: int
     layers: tuple[tuple[int, ...], ...]
     routes: tuple[tuple[int, ...], ...]  # per stream: its vertices from source to target
+    parts: tuple[tuple[Any, dict[int, Any]], ...]  # grandalf's layouts, one a connected part, and their vertices
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -46,117 +46,40 @@ class Layering:
 
 def layer(topology: Topology) -> Layering:
     """Arrange a topology in layers."""
-    depth = _depths(topology)
-    layers: list[list[int]] = [[] for _ in range(max(depth) + 1)]
-    for component in topology.order:
-        layers[depth[component]].append(component)
-    routes: list[tuple[int, ...]] = []
-    vertices = len(depth)
-    for stream in topology.streams:
-        source, target = topology.index[stream.source], topology.index[stream.target]
-        bends = range(vertices, vertices + depth[target] - depth[source] - 1)
-        for bend, skipped in zip(bends, range(depth[source] + 1, depth[target]), strict=True):
-            layers[skipped].append(bend)
-        routes.append((source, *bends, target))
-        vertices += len(bends)
-    unordered = Layering(len(depth), tuple(tuple(listed) for listed in layers), tuple(routes))
-    return Layering(len(depth), _with_few_crossings(unordered), tuple(routes))
+    from grandalf.graphs import Edge, Graph, Vertex
+    from grandalf.layouts import SugiyamaLayout, VertexViewer
+
+    vertices = [Vertex(position) for position in range(len(topology.components))]
+    for vertex in vertices:
+        vertex.view = VertexViewer()
+    ends = [(topology.index[stream.source], topology.index[stream.target]) for stream in topology.streams]
+    edges = [Edge(vertices[source], vertices[target]) for source, target in ends]
+    number: dict[Any, int] = {vertex: position for position, vertex in enumerate(vertices)}
+    routes: dict[Any, tuple[int, ...]] = dict(zip(edges, ends, strict=True))
+    layouts = []
+    for part in Graph(vertices, edges).C:
+        layout = SugiyamaLayout(part)
+        layout.init_all(optimize=True)
+        layout.draw(SWEEPS)
+        for edge, bends in layout.ctrls.items():
+            route = [bends[rank] for rank in sorted(bends)]
+            routes[edge] = tuple(number.setdefault(vertex, len(number)) for vertex in route)
+        layouts.append(layout)
+    ranks = zip_longest(*(layout.layers for layout in layouts), fillvalue=())
+    layers = tuple(tuple(number[vertex] for layers in rank for vertex in layers) for rank in ranks)
+    parts = tuple((layout, {number[v]: v for rank in layout.layers for v in rank}) for layout in layouts)
+    return Layering(len(vertices), layers, tuple(routes[edge] for edge in edges), parts)
 
 
 def arrange(layering: Layering, sizes: Sequence[int], apart: int) -> list[int]:
-    """Return where every vertex starts across its layer, from 0: without overlaps, near what it is joined to.
-
-    The fullest layer is packed; the layers beside it follow it outwards, every vertex centred on its neighbours.
-    """
-    layers = layering.layers
-    extent = [sum(sizes[v] for v in listed) + apart * (len(listed) - 1) for listed in layers]
-    fullest = extent.index(max(extent))
-    start: dict[int, float] = {}
-    for reach in sorted(range(len(layers)), key=lambda number: abs(number - fullest)):
-        centres = {v: start[v] + sizes[v] / 2 for v in start}
-        wanted: list[float | None] = []
-        for vertex in layers[reach]:
-            near = [centres[other] for other in _joined(layering, vertex) if other in centres]
-            wanted.append(sum(near) / len(near) - sizes[vertex] / 2 if near else None)
-        start.update(zip(layers[reach], _spread(wanted, [sizes[v] for v in layers[reach]], apart), strict=True))
-    lowest = min(start.values())
-    return [floor(start[vertex] - lowest + 0.5) for vertex in range(layering.vertices)]
-
-
-def _depths(topology: Topology) -> list[int]:
-    """Return the layer of every component: the longest way from a source; a source stands just before its targets."""
-    depth = [0] * len(topology.components)
-    for component in topology.order:
-        for stream in topology.streams:
-            if topology.index[stream.source] == component:
-                target = topology.index[stream.target]
-                depth[target] = max(depth[target], depth[component] + 1)
-    for position, described in enumerate(topology.components):
-        if described.kind is Kind.SOURCE:
-            depth[position] = min(
-                depth[topology.index[s.target]] for s in topology.streams if s.source == described.name
-            )
-            depth[position] -= 1
-    return depth
-
-
-def _joined(layering: Layering, vertex: int) -> list[int]:
-    return [s.target if s.source == vertex else s.source for s in layering.segments if vertex in (s.source, s.target)]
-
-
-def _with_few_crossings(layering: Layering) -> tuple[tuple[int, ...], ...]:
-    layers = [list(listed) for listed in layering.layers]
-    before: dict[int, list[int]] = {}
-    after: dict[int, list[int]] = {}
-    for segment in layering.segments:
-        before.setdefault(segment.target, []).append(segment.source)
-        after.setdefault(segment.source, []).append(segment.target)
-    best, fewest = [list(listed) for listed in layers], crossings(layering.segments, layers)
-    for sweep in range(SWEEPS):
-        forwards = sweep % 2 == 0
-        neighbours = before if forwards else after
-        for listed in layers if forwards else reversed(layers):
-            place = {vertex: number for others in layers for number, vertex in enumerate(others)}
-            weight = {
-                vertex: sum(place[n] for n in neighbours[vertex]) / len(neighbours[vertex])
-                if vertex in neighbours
-                else place[vertex]
-                for vertex in listed
-            }
-            listed.sort(key=weight.__getitem__)
-        found = crossings(layering.segments, layers)
-        if found < fewest:
-            best, fewest = [list(listed) for listed in layers], found
-    return tuple(tuple(listed) for listed in best)
-
-
-def crossings(segments: Sequence[Segment], layers: Sequence[Sequence[int]]) -> int:
-    """Count the pairs of segments that cross when the layers are in this order."""
-    place = {vertex: number for listed in layers for number, vertex in enumerate(listed)}
-    layer_of = {vertex: number for number, listed in enumerate(layers) for vertex in listed}
-    gaps: dict[int, list[tuple[int, int]]] = {}
-    for segment in segments:
-        gaps.setdefault(layer_of[segment.source], []).append((place[segment.source], place[segment.target]))
-    return sum(
-        (a - c) * (b - d) < 0
-        for ends in gaps.values()
-        for number, (a, b) in enumerate(ends)
-        for c, d in ends[number + 1 :]
-    )
-
-
-def _spread(wanted: Sequence[float | None], sizes: Sequence[int], apart: int) -> list[float]:
-    """Return starts in order, at least `apart` from end to start, nearest to the wanted ones (pooled neighbours)."""
-    offsets = [0.0]
-    for size in sizes:
-        offsets.append(offsets[-1] + size + apart)
-    blocks: list[tuple[float, int]] = []  # mean of what its members want, less their offsets; how many
-    for number, start in enumerate(wanted):
-        value = start - offsets[number] if start is not None else blocks[-1][0] if blocks else 0.0
-        count = 1
-        while blocks and blocks[-1][0] > value:
-            earlier, members = blocks.pop()
-            value, count = (earlier * members + value * count) / (members + count), members + count
-        blocks.append((value, count))
-    flat = [value for value, count in blocks for _ in range(count)]
-    return [value + offset for value, offset in zip(flat, offsets, strict=False)]
+    """Return where every vertex starts across its layer, from 0: without overlaps, near what it is joined to."""
+    start: dict[int, int] = {}
+    for layout, vertices in layering.parts:
+        layout.xspace = apart
+        for number, vertex in vertices.items():
+            vertex.view.w = sizes[number]
+        layout.setxy()
+        begins = {number: vertex.view.xy[0] - sizes[number] / 2 for number, vertex in vertices.items()}
+        shift = max((start[number] + sizes[number] for number in start), default=-apart) + apart - min(begins.values())
+        start |= {number: floor(begin + shift + 0.5) for number, begin in begins.items()}
+    return [start[vertex] for vertex in range(layering.vertices)]

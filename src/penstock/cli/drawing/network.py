@@ -14,7 +14,7 @@ from rich.text import Text
 
 from penstock.cli.drawing.canvas import crop, pad
 from penstock.cli.drawing.facts import degrees
-from penstock.cli.words import bandwidth, plural, span
+from penstock.cli.words import bandwidth, between, fails, plural, span
 from penstock.model.cluster import Cluster, Link
 
 SMALL = 16  # nodes that a matrix has room for
@@ -98,19 +98,26 @@ def _matrix_lines(
 
 
 def _list(cluster: Cluster, width: int) -> list[Text]:
-    """Return the links with bandwidth and latency, in as many columns as fit."""
-    source = max(min(cell_len(link.source), NAME_CELLS) for link in cluster.links)
-    target = max(min(cell_len(link.target), NAME_CELLS) for link in cluster.links)
+    """Return the links with bandwidth, latency and failure probability, in as many columns as fit."""
     speed = max(len(bandwidth(link.bandwidth_mbps)) for link in cluster.links)
+    facts = [
+        "  ".join(
+            filter(None, (bandwidth(link.bandwidth_mbps).rjust(speed), _latency(link), fails(link.failure_probability)))
+        )
+        for link in cluster.links
+    ]
+    room = max(min(NAME_CELLS, (width - max(map(cell_len, facts)) - 6) // 2), 3)  # names are cropped, figures are not
+    source = max(min(cell_len(link.source), room) for link in cluster.links)
+    target = max(min(cell_len(link.target), room) for link in cluster.links)
     entries = []
-    for link in cluster.links:
+    for link, words in zip(cluster.links, facts, strict=True):
         arrow = "─►" if link.directed else "──"
-        entry = Text(pad(link.source, source) + f" {arrow} " + pad(link.target, target))
-        entry.append("  " + bandwidth(link.bandwidth_mbps).rjust(speed) + f"  {link.latency_ms:.3g} ms")
-        if link.failure_probability:
-            entry.append(f"  fails {link.failure_probability:.3g}")
-        entries.append(entry)
+        entries.append(Text(f"{pad(link.source, source)} {arrow} {pad(link.target, target)}  {words}"))
     return in_columns(entries, width)
+
+
+def _latency(link: Link) -> str:
+    return f"{link.latency_ms:.3g} ms"
 
 
 def in_columns(entries: Sequence[Text], width: int) -> list[Text]:
@@ -168,7 +175,10 @@ def _bundle(ends: tuple[int, int], links: Sequence[Link], members: Mapping[int, 
     latencies = sorted({link.latency_ms for link in links})
     line.append(f"  {slow}" if slow == fast else f"  {slow} to {fast}")
     first, last = f"{latencies[0]:.3g}", f"{latencies[-1]:.3g}"
-    return line.append(f", {first} ms" if first == last else f", {first} to {last} ms")
+    line.append(f", {first} ms" if first == last else f", {first} to {last} ms")
+    often = sorted({link.failure_probability for link in links})
+    words = between([fails(probability) or "never fails" for probability in often])
+    return line.append(f", {words}") if often[-1] else line
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -1,6 +1,7 @@
 """A plan on a terminal: machines as rows, slots as cells, in them the tasks, a colour a component.
 
-A plan knows the slots that it uses and no others, so those are what is drawn.
+With the load of a plan, free slots are counted, idle machines listed, and links or traffic drawn with how busy they
+are. Without it, a plan knows the slots that it uses and no others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,42 +9,40 @@ from collections.abc import Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
+from penstock.cli.colours import component_colours
 from penstock.cli.drawing.canvas import clean, crop, wrapped
 from penstock.cli.drawing.facts import expected_in_words, facts_in_words
-from penstock.cli.words import policies_in_words
+from penstock.cli.drawing.network import in_columns
+from penstock.cli.drawing.usage import draw_bars
+from penstock.cli.output import number
+from penstock.cli.planned_load import PlannedLoad
+from penstock.cli.words import bandwidth, policies_in_words
 from penstock.model.plan import Plan
 
-COLOURS = (
-    "cyan",
-    "green",
-    "magenta",
-    "yellow",
-    "blue",
-    "red",
-    "bright_cyan",
-    "bright_green",
-    "bright_magenta",
-    "bright_yellow",
-    "bright_blue",
-    "bright_red",
-)
 FRAME = "bright_black"
+SQUARES = 8  # free slots that are drawn
 WIDEST_CELL = 40
-ROUTES = 20  # listed; more are counted
+ROUTES = 20  # listed, as are pairs of machines; more are counted
 
 Cell = list[Text]
 
 
-def draw_plan(plan: Plan, width: int) -> list[Text]:
+def draw_plan(plan: Plan, width: int, load: PlannedLoad | None = None) -> list[Text]:
     """Return the drawing, line by line, none wider than `width` cells."""
     title = Text(crop(f"{plan.application} on {plan.cluster}", width), style="bold")
     lines = [title, *wrapped([f"by {plan.policy}", f"for {plan.objective}", f"seed {plan.seed}"], width)]
     lines += [*(wrapped(policies, width) if (policies := policies_in_words(plan.tuples)) else []), Text()]
-    lines += _grid(plan, width)
+    lines += _grid(plan, width, load)
+    if load is not None:
+        lines += _network(load, width)
     if plan.routes:
         lines += [Text(), *_routes(plan, width)]
     lines += [Text(), *wrapped(facts_in_words(plan), width)]
-    return [*lines, *wrapped(expected_in_words(plan), width, style="bold")]
+    lines += wrapped(expected_in_words(plan), width, style="bold")
+    if load is None:
+        return lines
+    at = f"shares are at {number(load.rate_tps)} source tuples/s"
+    return [*lines, *wrapped([f"bottleneck: {load.limit_in_words}"], width, style="bold red"), *wrapped([at], width)]
 
 
 def tasks_by_slot(plan: Plan) -> dict[str, dict[str, dict[str, list[int]]]]:
@@ -90,8 +89,8 @@ def task_labels(component: str, numbers: Sequence[int], room: int) -> list[str]:
     return [crop(f"{name}[{line}]", room) for line in lines]
 
 
-def _grid(plan: Plan, width: int) -> list[Text]:
-    colours = dict(zip(plan.tasks, COLOURS * (len(plan.tasks) // len(COLOURS) + 1), strict=False))
+def _grid(plan: Plan, width: int, load: PlannedLoad | None) -> list[Text]:
+    colours = {name: f"black on {colour}" for name, colour in component_colours(plan.tasks).items()}
     machines = tasks_by_slot(plan)
     if not machines:
         return [Text("no tasks", style="dim")]
@@ -101,16 +100,53 @@ def _grid(plan: Plan, width: int) -> list[Text]:
     labels = [label for tasks in filled for item in tasks.items() for label in task_labels(*item, room)]
     inside = max(map(cell_len, labels)) + number + 3
     columns = min(max((width - 1) // (inside + 1), 1), max(len(slots) for slots in machines.values()))
-    names = max(cell_len(crop(name, width - 6)) for name in machines)
+    titles = {name: _title(name, slots, load) for name, slots in machines.items()}
+    names = max(cell_len(crop(title, width - 6)) for title in titles.values())
     inside = max(inside, -(-(names + 4) // columns) - 1)  # the name stands in the upper edge
     lines: list[Text] = []
     for name, slots in machines.items():
         cells = [_cell(slot, tasks, colours, inside) for slot, tasks in slots.items()]
         for band in range(0, len(cells), columns):
-            title = f" {crop(name, columns * (inside + 1) - 4)} " if band == 0 else ""
+            title = f" {crop(titles[name], columns * (inside + 1) - 4)} " if band == 0 else ""
             lines.append(_edge("├┼┤" if lines else "╭┬╮", title, inside, columns))
             lines += _band(cells[band : band + columns], inside, columns)
     return [*lines, _edge("╰┴╯", "", inside, columns)]
+
+
+def _title(name: str, slots: Mapping[str, object], load: PlannedLoad | None) -> str:
+    """Return what stands in the upper edge of a machine: its name, how busy it is, its free slots."""
+    if load is None:
+        return name
+    free = load.cluster.machines[load.cluster.machine_index[name]].slots - len(slots)
+    parts = [
+        name,
+        f"cpu {load.share('machine', name):.0%}",
+        *([f"{'□' * min(free, SQUARES)} {free} free"] if free else []),
+    ]
+    return " · ".join([*parts, *(["bottleneck"] if load.limiting_machine == name else [])])
+
+
+def _network(load: PlannedLoad, width: int) -> list[Text]:
+    """Return the idle machines, and the links or the traffic between machines, with how busy they are."""
+    used = {name for kind, name in load.shares if kind == "link"}
+    links = {link.label: bandwidth(link.bandwidth_mbps) for link in load.cluster.links if link.label in used}
+    if links:
+        return [
+            Text(),
+            Text("links", style="dim"),
+            *draw_bars(links, {name: load.share("link", name) for name in links}, width),
+        ]
+    busiest = sorted(load.traffic.items(), key=lambda item: -sum(item[1].values()))
+    entries = [Text(f"  {a} ── {b}  {bandwidth(sum(by.values()))}") for (a, b), by in busiest[:ROUTES]]
+    if not entries:
+        return []
+    more = [Text(f"  … {len(busiest) - ROUTES} more", style="dim")] if len(busiest) > ROUTES else []
+    return [
+        Text(),
+        Text("traffic between machines, both directions together", style="dim"),
+        *in_columns(entries, width),
+        *more,
+    ]
 
 
 def _edge(corners: str, title: str, inside: int, columns: int) -> Text:

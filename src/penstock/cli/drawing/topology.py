@@ -13,13 +13,13 @@ from itertools import permutations
 from rich.cells import cell_len
 from rich.text import Text
 
+from penstock.cli.colours import component_colours
 from penstock.cli.drawing.canvas import Canvas, crop, wrapped
 from penstock.cli.drawing.facts import facts_in_words
 from penstock.cli.drawing.layers import Layering, Segment, arrange, layer
 from penstock.cli.output import duration, size
-from penstock.model.topology import Component, Kind, Stream, Topology
+from penstock.model.topology import Component, Stream, Topology
 
-STYLES = {Kind.SOURCE: "green", Kind.OPERATOR: "cyan", Kind.SINK: "magenta"}
 LINE = "bright_black"
 DRAWN = 60  # components; a drawing of more would be no help to anybody
 NAME_CELLS = 28  # longer names are cropped
@@ -54,7 +54,13 @@ def _drawings(topology: Topology, width: int) -> Iterator[list[Text]]:
         cards = [card(component, narrow) for component in topology.components]
         sketch = Sketch(layering, cards, labels, down)
         if sketch.settle() and sketch.width <= width:
-            yield sketch.paint([STYLES[component.kind] for component in topology.components])
+            yield sketch.paint(list(_styles(topology).values()))
+
+
+def _styles(topology: Topology) -> dict[str, str]:
+    """Return the style of every component's name, in the order of the components."""
+    colours = component_colours(topology.index)
+    return {component.name: f"bold black on {colours[component.name]}" for component in topology.components}
 
 
 def card(component: Component, narrow: bool) -> list[str]:
@@ -258,15 +264,14 @@ class Sketch:
         number = self._layer_of(vertex)
         row, column = self._cell(self.layer_at[number], self.starts[vertex])
         height, width = self._cell(self.layer_size[number], self.sizes[vertex])
-        canvas.box(row, column, height, width, style)
+        canvas.box(row, column, height, width, "")
         lines = self.cards[vertex]
         first = row + 1 + (height - 2 - len(lines)) // 2
         for line_number, line in enumerate(lines):
-            emphasis = f"bold {style}" if line_number == 0 else "" if line_number > 1 else style
-            canvas.write(first + line_number, column + 2, line, emphasis)
+            canvas.write(first + line_number, column + 2, line, style if line_number == 0 else "")
         if self._out_of(vertex):
             exit_cell = self._cell(self.layer_at[number] + self.layer_size[number] - 1, self.exits[vertex])
-            canvas.write(*exit_cell, "┬" if self.down else "├", style)
+            canvas.write(*exit_cell, "┬" if self.down else "├")
 
     def _paint_end(self, canvas: Canvas, segment: Segment) -> None:
         """Draw the head of an arrow and the stream's label, where a stream arrives at a component."""
@@ -316,10 +321,11 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 def _listing(topology: Topology, width: int) -> list[Text]:
     """Return the components one below the other, each with the streams that leave it."""
     lines: list[Text] = []
+    styles = _styles(topology)
     for position in topology.order:
         component = topology.components[position]
         name, kind, *rest = card(component, narrow=False)
-        text = Text().append(crop(name, width), f"bold {STYLES[component.kind]}")
+        text = Text().append(crop(name, width), styles[component.name])
         room = width - cell_len(text.plain) - 2
         lines.append(text.append("  " + crop("  ".join([kind, *rest]), room)) if room > 3 else text)
         leaving = [stream for stream in topology.streams if stream.source == component.name]

@@ -7,9 +7,11 @@ from rich.text import Text
 
 from penstock.cli.drawing.canvas import pad
 from penstock.cli.drawing.network import in_columns
-from penstock.cli.svg.fullness import Fullness
 from penstock.cli.words import bandwidth
 from penstock.model.cluster import Cluster
+
+Fullness = Mapping[str, float | None]
+"""By element, the share that is in use; None where it has failed."""
 
 BAR = 10  # cells
 BESIDE = 40  # cells that a line has beside the name
@@ -20,14 +22,15 @@ FULL, HIGH = 0.999, 0.8  # from which on they are red, and yellow
 def draw_usage(cluster: Cluster, used: Fullness, width: int) -> list[Text]:
     """Return the drawing, line by line, none wider than `width` cells."""
     machines = {machine.name: f"{machine.cores} × {machine.speed:.3g}" for machine in cluster.machines}
-    lines = [Text("machines", style="dim"), *_bars(machines, used, width)]
+    lines = [Text("machines", style="dim"), *draw_bars(machines, used, width)]
     if cluster.routed:
         links = {link.label: bandwidth(link.bandwidth_mbps) for link in cluster.links}
-        lines += [Text("links", style="dim"), *_bars(links, used, width)]
+        lines += [Text("links", style="dim"), *draw_bars(links, used, width)]
     return lines
 
 
-def _bars(elements: Mapping[str, str], used: Fullness, width: int) -> list[Text]:
+def draw_bars(elements: Mapping[str, str], used: Fullness, width: int) -> list[Text]:
+    """Return a bar for every element, with what each is like; of many, for the fullest."""
     names = sorted(elements, key=lambda name: -_amount(used.get(name)))[:MOST] if len(elements) > MOST else elements
     longest = max(min(cell_len(name), max(12, width - BESIDE)) for name in names)  # whole, to be copied
     widest = max(len(elements[name]) for name in names)

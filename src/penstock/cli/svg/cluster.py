@@ -3,10 +3,11 @@
 from collections.abc import Collection
 
 from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process_sizes
+from penstock.cli.drawing.usage import Fullness
 from penstock.cli.output import number, size
 from penstock.cli.svg.elements import FAINT, INK, MARGIN, MUTED, PAPER, Page, shortened, text_width, widest
-from penstock.cli.svg.fullness import Fullness, draw_legend, in_use, paint
-from penstock.cli.svg.network import DETAILED, MACHINE, draw_network, machine_tip
+from penstock.cli.svg.fullness import draw_legend, in_use, paint
+from penstock.cli.svg.network import DETAILED, LABELLED, MACHINE, common_words, draw_network, machine_tip
 from penstock.model.cluster import Cluster, Machine
 
 TOP = 64  # the title's room
@@ -34,6 +35,10 @@ def cluster_svg(cluster: Cluster, used: Fullness | None = None, needed: Collecti
     if used is not None:
         bottom = draw_legend(page, MARGIN, bottom + 18)
     scale = ["the wider a line, the higher its bandwidth (by the square root)"] if cluster.routed else []
+    if cluster.routed and (alike := common_words(cluster)):
+        scale.append(f"every link: {', '.join(alike)}")
+    if len(cluster.links) > LABELLED:
+        scale.append("a pointer shows what a link is like")
     if cluster.routed and used is not None and len(cluster.node_index) > DETAILED:
         scale.append("names are those of all that paths need and of what has failed; a pointer shows the others")
     page.facts(bottom + 36, [*facts_in_words(cluster), *scale])

@@ -5,6 +5,8 @@ the wide side, since the reader's font is not known.
 """
 
 from collections.abc import Sequence
+from math import hypot
+from typing import Any
 from xml.etree import ElementTree as Tree
 
 from rich.cells import cell_len
@@ -15,6 +17,7 @@ INK, MUTED, FAINT, PAPER = "#1f2933", "#616e7c", "#cbd2d9", "#ffffff"
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 MARGIN = 24
 LEAST_WIDTH = 620  # of lines of text
+ARROW = 10  # the length of an arrow's head
 LINE_HEIGHT = 1.4  # of the font's size
 
 
@@ -37,6 +40,8 @@ class Page:
         *,
         fill: str = PAPER,
         stroke: str = "none",
+        stroke_width: float = 1,
+        dashed: bool = False,
         round_by: float = 6,
         tip: str = "",
         kind: str = "",
@@ -44,7 +49,8 @@ class Page:
         """Put a rectangle on the page."""
         self._reach(x + width, y + height)
         place = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), "rx": _n(round_by)}
-        self._add("rect", {**place, "fill": fill, "stroke": stroke}, tip, kind)
+        how = {"fill": fill, "stroke": stroke} | ({"stroke-width": _n(stroke_width)} if stroke_width != 1 else {})
+        self._add("rect", {**place, **how, **({"stroke-dasharray": "3 2"} if dashed else {})}, tip, kind)
 
     def text(
         self,
@@ -80,12 +86,22 @@ class Page:
         kind: str = "",
     ) -> None:
         """Put a line on the page, along an SVG path."""
-        attributes = {"d": way, "fill": "none", "stroke": stroke, "stroke-width": _n(width)}
+        attributes = {"d": way, "fill": "none", "stroke": stroke, "stroke-width": _n(width), "stroke-linejoin": "round"}
         if arrow:
             attributes["marker-end"] = f"url(#{self._arrow_head(stroke)})"
         if dashed:
             attributes["stroke-dasharray"] = "4 4"
         self._add("path", attributes, tip, kind)
+
+    def line(self, points: Sequence[Sequence[float]], *, width: float, arrow: bool = False, **how: Any) -> None:
+        """Put a line on the page from point to point; an arrow's head ends where the line does."""
+        (*_, (x1, y1), (x2, y2)) = points
+        cut = min(ARROW / (hypot(x2 - x1, y2 - y1) or 1.0), 0.9) if arrow else 0.0
+        shown = [*points[:-1], (x2 - cut * (x2 - x1), y2 - cut * (y2 - y1))]
+        for x, y in points:
+            self._reach(x, y)
+        way = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in shown)
+        self.path(way, width=width, arrow=arrow, **how)
 
     def facts(self, y: float, parts: Sequence[str], points: float = 12) -> float:
         """Put facts joined by dots on lines no wider than the page so far; return where the next line would stand."""

@@ -1,11 +1,7 @@
 """The colours of what is in use: from pale for little to red for all of it, grey for what has failed."""
 
-from collections.abc import Mapping
-
+from penstock.cli.drawing.usage import Fullness
 from penstock.cli.svg.elements import MUTED, Page, text_width
-
-Fullness = Mapping[str, float | None]
-"""By element, the share that is in use; None where it has failed."""
 
 FAILED = "#c4c9cf"
 STEPS = (  # from a share on
@@ -22,7 +18,12 @@ def paint(element: str, used: Fullness | None, otherwise: str) -> str:
     if used is None:
         return otherwise
     share = used.get(element, 0.0)
-    return FAILED if share is None else [colour for least, colour, _ in STEPS if share >= least][-1]
+    return FAILED if share is None else step(share)
+
+
+def step(share: float) -> str:
+    """Return the colour of a share in use."""
+    return [colour for least, colour, _ in STEPS if share >= least][-1]
 
 
 def has_failed(element: str, used: Fullness | None) -> bool:
@@ -44,10 +45,10 @@ def in_use(element: str, used: Fullness | None) -> str:
     return f"; {words}" if words else ""
 
 
-def draw_legend(page: Page, left: float, top: float) -> float:
+def draw_legend(page: Page, left: float, top: float, failed: bool = True) -> float:
     """Put what the colours mean on the page; return where that ends."""
     x = left
-    for colour, words in [*((colour, words) for _, colour, words in STEPS), (FAILED, "failed")]:
+    for colour, words in [*((colour, words) for _, colour, words in STEPS), *([(FAILED, "failed")] if failed else [])]:
         page.rectangle(x, top, 14, 14, fill=colour, stroke=MUTED, round_by=3)
         page.text(x + 20, top + 11, words, points=11, colour=MUTED)
         x += 34 + text_width(words, 11)

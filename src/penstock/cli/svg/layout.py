@@ -1,120 +1,154 @@
-"""Where the nodes of a network stand in a drawing: by shape where it has one, else by forces.
+"""Where the nodes of a diagram stand: by stress (Kamada and Kawai 1989, networkx), in layers (grandalf), on a circle.
 
-A line is drawn as a row, a star around its hub, a tree or a switch fabric in levels, anything else that is small on a
-circle. The rest is left to springs along links and repulsion between all nodes (Fruchterman and Reingold 1991), from
-a fixed start, so that the same network always looks the same.
+Several layouts are made, the one by stress at several angles; that with the fewest links under nodes, crossings and
+wasted room is kept. All start from fixed positions, so that the same diagram always looks the same.
 """
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from math import cos, pi, sin, sqrt
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from penstock.model.cluster import Cluster
-from penstock.model.taskgraph import Floats
+from penstock.cli.svg.geometry import boxes_around, crossings, hits, overlapping
+from penstock.model.taskgraph import Floats, Ints
 
-Point = tuple[float, float]
-Neighbours = Mapping[str, dict[str, None]]  # in the order of the links
-
-SMALL = 16  # nodes for a circle
-STEPS = 300
-FORCED = 400  # nodes; forces between more would take long, they go on a circle
-
-
-def lay_out(cluster: Cluster, width: float, height: float) -> dict[str, Point]:
-    """Return the middle of every node, the nodes being `width` by `height`; no two overlap."""
-    joined: dict[str, dict[str, None]] = {name: {} for name in cluster.node_index}
-    for link in cluster.links:
-        joined[link.source][link.target] = None
-        joined[link.target][link.source] = None
-    edges = sum(len(others) for others in joined.values()) // 2
-    most = max(len(others) for others in joined.values())
-    tree = edges == len(joined) - 1 and len(_distances(joined, [next(iter(joined))])) == len(joined)
-    if tree and most <= 2 and len(joined) <= SMALL:
-        return _row(joined, width)
-    if tree and most == len(joined) - 1 and len(joined) <= SMALL:
-        hub = max(joined, key=lambda name: len(joined[name]))
-        return {**_circle([name for name in joined if name != hub], width, height), hub: (0.0, 0.0)}
-    if tree and not cluster.switches:
-        root = min(joined, key=lambda name: max(_distances(joined, [name]).values()))
-        depths = _distances(joined, [root])
-        return _in_rows(depths, joined, width, height)
-    heights = _distances(joined, cluster.machine_index)
-    level = any(heights.get(a) == heights.get(b) for a, others in joined.items() for b in others)
-    if cluster.switches and len(heights) == len(joined) and not level:
-        rows = _in_rows(heights, joined, width, height)
-        return {name: (x, -y) for name, (x, y) in rows.items()}
-    if len(joined) <= SMALL or len(joined) > FORCED:
-        return _circle(list(joined), width, height)
-    return _by_forces(joined, width, height)
+GAP = 36.0  # between two nodes, at least
+BY_STRESS = 300  # nodes; for more, springs are faster
+BY_SPRINGS = 2000  # nodes; more stand on a circle
+TURNED = 80  # nodes; of more, one angle is tried
+ANGLES = np.pi * np.arange(12) / 12
+CIRCLE = 16  # nodes that a circle is tried for
+PUSHES = 200
+PAGE = 1.5  # width by height of a page that drawings should fit
 
 
-def _distances(joined: Neighbours, start: Iterable[str]) -> dict[str, int]:
-    """Return how many links every node is from the nearest of some nodes."""
-    found = dict.fromkeys(start, 0)
-    waiting = deque(found)
-    while waiting:
-        node = waiting.popleft()
-        for other in joined[node]:
-            if other not in found:
-                found[other] = found[node] + 1
-                waiting.append(other)
-    return found
+def lay_out(sizes: Floats, ends: Ints, tops: Sequence[int], apart: Floats) -> Floats:
+    """Return the centres [N, 2] of connected nodes of `sizes` [N, 2], joined by links `ends` [L, 2]; none overlap.
+
+    `tops` are nodes for the first layer of a layout in layers; `apart` [2] is the room that a link's label needs.
+    """
+    if len(sizes) == 1:
+        return np.zeros((1, 2))
+    found = [_without_overlaps(centres, sizes) for centres in _candidates(sizes, ends, tops, apart)]
+    return min(found, key=lambda centres: _cost(centres, sizes, ends))
 
 
-def _row(joined: Neighbours, width: float) -> dict[str, Point]:
-    end = next(name for name, others in joined.items() if len(others) <= 1)
-    return {name: (place * (width + 90), 0.0) for name, place in _distances(joined, [end]).items()}
+def _candidates(sizes: Floats, ends: Ints, tops: Sequence[int], apart: Floats) -> Iterator[Floats]:
+    import networkx as nx
+
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(sizes)))
+    length = np.hypot(*sizes.T)[ends].mean(axis=1) + 0.6 * apart[0] + GAP
+    graph.add_weighted_edges_from((int(a), int(b), float(d)) for (a, b), d in zip(ends, length, strict=True))
+    if len(sizes) > BY_SPRINGS:
+        yield _points(nx.circular_layout(graph)) * len(sizes) * float(sizes.max()) / 3
+        return
+    if len(sizes) > BY_STRESS:
+        yield _points(nx.spring_layout(graph, seed=0, weight=None)) * float(np.sqrt(len(sizes)) * length.mean())
+        return
+    flat = by_stress(graph)
+    if len(ends) == len(sizes) - 1 and max(dict(graph.degree).values()) <= 2:
+        yield flat  # a chain is a row, however long
+        return
+    for angle in ANGLES if len(sizes) <= TURNED else ANGLES[:1]:
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        yield flat @ turn.T
+    if len(sizes) <= CIRCLE:
+        yield _points(nx.circular_layout(graph)) * float(length.mean()) * len(sizes) / 6
+    if len(sizes) <= TURNED:
+        ways = _downwards(graph, tops)
+        for room in (2 * GAP, 5 * GAP):
+            yield in_layers(sizes, ways, GAP, float(apart[1]) + room)
+            yield in_layers(sizes[:, ::-1], ways, GAP, float(apart[0]) + room)[:, ::-1]
 
 
-def _circle(names: Sequence[str], width: float, height: float) -> dict[str, Point]:
-    step = 2 * pi / len(names)
-    reach = max(sqrt(width**2 + height**2) * 1.3 / step, 1.6 * width)
-    return {name: (1.25 * reach * sin(place * step), -reach * cos(place * step)) for place, name in enumerate(names)}
+def by_stress(graph: Any) -> Floats:
+    """Return centres whose distances are near the lengths of the shortest ways; the longer axis lies level."""
+    import networkx as nx
+
+    lengths = dict(nx.all_pairs_dijkstra_path_length(graph))
+    wanted = np.array([[lengths[a][b] for b in graph] for a in graph])
+    start = _scaled_down(wanted)
+    found = _points(nx.kamada_kawai_layout(graph, dist=lengths, pos=dict(enumerate(start))))
+    found -= found.mean(axis=0)
+    distance = np.hypot(*(found[:, None, :] - found[None, :, :]).transpose(2, 0, 1))
+    found *= (wanted * distance).sum() / max((distance**2).sum(), 1e-12)
+    _, axes = np.linalg.eigh(found.T @ found)
+    level: Floats = found @ axes[:, ::-1]
+    return level
 
 
-def _in_rows(rank: Mapping[str, int], joined: Neighbours, width: float, height: float) -> dict[str, Point]:
-    """Return rows of nodes by rank, each row in the order of what its nodes are joined to in the row before."""
-    rows = [[name for name in rank if rank[name] == number] for number in range(max(rank.values()) + 1)]
-    for before, row in pairwise(rows):
-        place = {name: number for number, name in enumerate(before)}
-        middle = {name: float(np.mean([place[other] for other in joined[name] if other in place])) for name in row}
-        row.sort(key=middle.__getitem__)
-    across = max(len(row) for row in rows) * (width + 16)
-    down = max(height + 70, across / 9)
-    return {
-        name: ((number + 0.5) / len(row) * across, place * down)
-        for place, row in enumerate(rows)
-        for number, name in enumerate(row)
-    }
+def _scaled_down(wanted: Floats) -> Floats:
+    """Return points in the plane by classical scaling (Torgerson 1952), exact for a chain; no two are the same."""
+    centring = np.eye(len(wanted)) - 1 / len(wanted)
+    values, vectors = np.linalg.eigh(-0.5 * centring @ wanted**2 @ centring)
+    points: Floats = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0.0))
+    _, alike = np.unique(points.round(3), axis=0, return_inverse=True)
+    for group in np.flatnonzero(np.bincount(alike.ravel()) > 1):
+        members = np.flatnonzero(alike.ravel() == group)
+        angle = 2 * np.pi * np.arange(len(members)) / len(members)
+        points[members] += np.column_stack([np.cos(angle), np.sin(angle)])
+    return points
 
 
-def _by_forces(joined: Neighbours, width: float, height: float) -> dict[str, Point]:
-    names = list(joined)
-    number = {name: place for place, name in enumerate(names)}
-    apart = 1.5 * max(width, 2 * height)
-    angle = 2 * pi * np.arange(len(names)) / len(names)
-    at = np.column_stack([np.cos(angle), np.sin(angle)]) * apart * sqrt(len(names)) / 2
-    springs = np.zeros((len(names), len(names)))
-    for name, others in joined.items():
-        springs[number[name], [number[other] for other in others]] = 1.0
-    for step in range(STEPS):
-        away = at[:, None, :] - at[None, :, :]
-        distance = np.maximum(np.sqrt((away**2).sum(axis=2)), 1.0)
-        force = apart**2 / distance - springs * distance**2 / apart
-        moved = (away / distance[:, :, None] * force[:, :, None]).sum(axis=1)
-        length = np.maximum(np.sqrt((moved**2).sum(axis=1, keepdims=True)), 1e-9)
-        at = at + moved / length * np.minimum(length, apart * (1 - step / STEPS))
-    at = _without_overlaps(at, width + 8, height + 8)
-    return {name: (float(at[place, 0]), float(at[place, 1])) for name, place in number.items()}
+def in_layers(sizes: Floats, ways: Sequence[tuple[int, int]], beside: float, below: float) -> Floats:
+    """Return centres in layers from top to bottom, every way leading downwards."""
+    from grandalf.graphs import Edge, Graph, Vertex
+    from grandalf.layouts import SugiyamaLayout, VertexViewer
+
+    vertices = [Vertex(number) for number in range(len(sizes))]
+    for vertex, (width, height) in zip(vertices, sizes.tolist(), strict=True):
+        vertex.view = VertexViewer(width, height)
+    whole = Graph(vertices, [Edge(vertices[a], vertices[b]) for a, b in ways])
+    for part in whole.C:
+        layout = SugiyamaLayout(part)
+        layout.xspace, layout.yspace = beside, below
+        layout.init_all(optimize=True)
+        layout.draw(6)
+    return np.array([vertex.view.xy for vertex in vertices])
 
 
-def _without_overlaps(at: Floats, width: float, height: float) -> Floats:
-    """Scale a layout up until no two nodes overlap."""
-    away = np.abs(at[:, None, :] - at[None, :, :])
-    upper = np.triu_indices(len(at), 1)
-    dx, dy = away[..., 0][upper], away[..., 1][upper]
-    needed = np.minimum(width / np.maximum(dx, 1e-6), height / np.maximum(dy, 1e-6))
-    return at * max(1.0, float(needed.max()))
+def _downwards(graph: Any, tops: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the links of a network, each from the end that is nearer to the top."""
+    import networkx as nx
+
+    depth = nx.multi_source_dijkstra_path_length(graph, set(tops) or set(nx.center(graph)), weight=None)
+    return [(a, b) if (depth[a], a) < (depth[b], b) else (b, a) for a, b in graph.edges]
+
+
+def _points(found: dict[int, Floats]) -> Floats:
+    return np.array([found[node] for node in range(len(found))])
+
+
+def _without_overlaps(centres: Floats, sizes: Floats) -> Floats:
+    """Push nodes apart that are too near; where that does not end, spread everything."""
+    at = centres.copy()
+    for push in range(4 * PUSHES):
+        boxes = boxes_around(at, sizes, GAP / 2)
+        near = np.triu(overlapping(boxes, boxes), 1)
+        if not near.any():
+            break
+        if push >= PUSHES:
+            at *= 1.05
+            continue
+        for a, b in np.argwhere(near):
+            off = at[b] - at[a]
+            missing = (sizes[a] + sizes[b]) / 2 + GAP - np.abs(off)
+            axis = int(np.argmin(missing))
+            if missing[axis] > 0:
+                move = (missing[axis] / 2 + 0.5) * (1 if off[axis] >= 0 else -1)
+                at[a, axis] -= move
+                at[b, axis] += move
+    return at
+
+
+def _cost(centres: Floats, sizes: Floats, ends: Ints) -> float:
+    """Return how bad a layout is: links under nodes and crossings per link, long links, wasted room."""
+    start, end = centres[ends[:, 0]], centres[ends[:, 1]]
+    under = hits(start, end, boxes_around(centres, sizes, GAP / 4))
+    under[np.arange(len(ends))[:, None], ends] = False
+    tangled = (8.0 * under.sum() + crossings(start, end)) / len(ends)
+    long = np.hypot(*(end - start).T).mean() / np.hypot(*sizes.T).mean()
+    across, down = np.ptp(centres, axis=0) + sizes.mean(axis=0)
+    page = max(across, down * PAGE) ** 2 / PAGE
+    return float(4 * tangled + long + np.sqrt(page / sizes.prod(axis=1).sum()))

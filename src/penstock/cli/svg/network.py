@@ -4,27 +4,34 @@ Where it is large and only some of it is in use, that is what matters: everythin
 name a pointer shows, and names are written where they hide nothing.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from math import hypot, sqrt
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import sqrt
 
+import numpy as np
+
+from penstock.cli.drawing.usage import Fullness
 from penstock.cli.output import size
+from penstock.cli.svg.diagram import Diagram, Node, arrange
+from penstock.cli.svg.diagram import Link as Line
 from penstock.cli.svg.elements import INK, MUTED, Page, shortened, text_width, widest
-from penstock.cli.svg.fullness import FAILED, Fullness, has_failed, in_use, paint, words_of
-from penstock.cli.svg.layout import Point, lay_out
-from penstock.cli.words import bandwidth, card, plural
+from penstock.cli.svg.fullness import FAILED, has_failed, in_use, paint, words_of
+from penstock.cli.words import bandwidth, card, fails, plural
 from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.taskgraph import Floats
 
+Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, top, width, height
 
 MACHINE, SWITCH = ("#e6f1fb", "#2f76b5"), ("#fff4d9", "#b7791f")  # fill, edge
 LINK = "#a3aebb"
-DETAILED = 24  # nodes; of more, only the names are written
-LABELLED = 24  # links; of more, only a pointer shows the bandwidth
+DETAILED = 24  # nodes; of more, only names and failure probabilities are written
+LABELLED = 150  # links; of more, only a pointer shows what they are like
+WIDTH = 1080.0  # that separate parts of a network share
 NAME_WIDTH, CROWDED_NAME = 150, 110
 THINNEST, THICKEST = 1.0, 7.0  # lines; where there are many, the thickest are thinner
-CROWDED = (8.0, 8.0)  # of a dot in a large network; the layout keeps as much again between two
-DOT, LINE = 12.0, 13.0  # what is drawn for it, and the height of a line of text
-ASIDE = 18  # how far a directed link keeps from the straight line, for its counterpart
+DOT, LINE = 12.0, 13.0  # a node of a large network, and the height of a line of text
+UNDER = 8.0  # of a line that a node hides
+SMALL = 9  # points of a label
 
 
 def draw_network(
@@ -39,43 +46,101 @@ def draw_network(
 
     `needed` are elements that somebody has a use for though they may be idle, such as relays.
     """
-    detailed = len(cluster.node_index) <= DETAILED
-    if not detailed and used is not None:
+    if len(cluster.node_index) > DETAILED and used is not None:
         return _draw_crowd(page, cluster, left, top, used, needed)
-    width, height = _node_size(cluster, detailed)
-    at = _places(cluster, (width, height), left, top)
-    labelled = len(cluster.links) <= min(LABELLED, 2 * len(at))
+    detailed = len(cluster.node_index) <= DETAILED
+    labels = link_labels(cluster, lambda link: words_of(link.label, used))
+    words = {machine.name: machine_words(machine, detailed, used) for machine in cluster.machines}
+    nodes = [node_of(cluster, name, words.get(name, ())) for name in cluster.node_index]
+    diagram = arrange(nodes, lines_of(cluster, labels), left, top, WIDTH)
+    for link, line in zip(cluster.links, diagram.lines, strict=True):
+        draw_link(page, cluster, link, line, used)
+    draw_labels(page, diagram, labels)
+    for node, box in zip(nodes, diagram.boxes.tolist(), strict=True):
+        if node.name in words:
+            machine = cluster.machines[cluster.machine_index[node.name]]
+            _draw_machine(page, machine, box, words[node.name], used)
+        else:
+            draw_switch(page, node.name, box, used)
+    return float(diagram.extent[3])
+
+
+def link_labels(cluster: Cluster, state: Callable[[Link], str]) -> list[list[str]]:
+    """Return the lines of every link's label: how full it is, then what not all links have in common."""
+    if len(cluster.links) > LABELLED:
+        return [[]] * len(cluster.links)
+    alike = common_words(cluster)
+    labels = []
     for link in cluster.links:
-        _draw_link(page, cluster, link, at, used)
-    if labelled:
-        for link in cluster.links:
-            _draw_label(page, words_of(link.label, used) or bandwidth(link.bandwidth_mbps), _label_place(link, at))
-    for machine in cluster.machines:
-        _draw_machine(page, machine, at[machine.name], (width, height), detailed, used)
-    for switch in cluster.switches:
-        _draw_switch(page, switch, at[switch], width, 22 if detailed else height, used)
-    return max(y for _, y in at.values()) + height / 2
+        first, rest = [words for words in (state(link), _bandwidth(link)) if words and words not in alike], []
+        rest = [words for words in (_latency(link), fails(link.failure_probability)) if words and words not in alike]
+        labels.append([line for line in (" of ".join(first), ", ".join(rest)) if line])
+    return labels
 
 
-def _places(cluster: Cluster, room: tuple[float, float], left: float, top: float) -> dict[str, Point]:
-    """Return the middle of every node on the page, where each needs so much room."""
-    at, (width, height) = lay_out(cluster, *room), room
-    x0, y0 = min(x for x, _ in at.values()) - width / 2, min(y for _, y in at.values()) - height / 2
-    return {name: (x - x0 + left, y - y0 + top) for name, (x, y) in at.items()}
+def common_words(cluster: Cluster) -> list[str]:
+    """Return what all links have in common: bandwidth, latency, failure probability."""
+    kinds = [{describe(link) for link in cluster.links} for describe in (_bandwidth, _latency, _fails)]
+    return [words for kind in kinds if len(kind) == 1 for words in kind if words]
+
+
+def _bandwidth(link: Link) -> str:
+    return bandwidth(link.bandwidth_mbps)
+
+
+def _latency(link: Link) -> str:
+    return f"{link.latency_ms:.3g} ms"
+
+
+def _fails(link: Link) -> str:
+    return fails(link.failure_probability)
+
+
+def lines_of(cluster: Cluster, labels: Sequence[Sequence[str]]) -> list[Line]:
+    """Return the links as lines of a diagram, with the room that their labels need."""
+    node = cluster.node_index
+    return [
+        Line(node[link.source], node[link.target], *((widest(words, SMALL) + 4, LINE * len(words)) if words else ()))
+        for link, words in zip(cluster.links, labels, strict=True)
+    ]
+
+
+def node_of(cluster: Cluster, name: str, words: Sequence[str]) -> Node:
+    """Return a machine with some words in it, or a switch, as a node of a diagram."""
+    if name not in cluster.machine_index:
+        return Node(name, min(text_width(name, 10), NAME_WIDTH) + 18, 22.0, top=_is_top(cluster, name))
+    longest = max(widest(words[1:], 10), text_width(words[0], 12, bold=True))
+    return Node(name, min(longest, NAME_WIDTH) + 16, 12 + 13.5 * len(words))
+
+
+def _is_top(cluster: Cluster, name: str) -> bool:
+    """Return whether a switch is one of those that are farthest from all machines."""
+    depth = dict.fromkeys(cluster.machine_index, 0)
+    row = list(depth)
+    while row:
+        joined = {(a, b) for link in cluster.links for a, b in ((link.source, link.target), (link.target, link.source))}
+        row = sorted({b for a, b in joined if a in row and b not in depth})
+        depth |= dict.fromkeys(row, max(depth.values()) + 1)
+    return depth.get(name) == max(depth.values())
 
 
 def _draw_crowd(
     page: Page, cluster: Cluster, left: float, top: float, used: Fullness, needed: Collection[str]
 ) -> float:
     """Put a large network on the page: dots and lines, and the names of what is in use, needed or has failed."""
-    at = _places(cluster, CROWDED, left + CROWDED_NAME / 2, top)
+    nodes = [Node(name, DOT, DOT) for name in cluster.node_index]
+    diagram = arrange(nodes, lines_of(cluster, [[]] * len(cluster.links)), left + CROWDED_NAME / 2, top, WIDTH)
+    at = {
+        node.name: ((x0 + x1) / 2, (y0 + y1) / 2) for node, (x0, y0, x1, y1) in zip(nodes, diagram.boxes, strict=True)
+    }
 
     def amount(name: str) -> float:
         share = used.get(name, 0.0)
         return 2.0 if share is None else share  # what has failed comes before what is full
 
-    for link in sorted(cluster.links, key=lambda one: amount(one.label)):  # what is in use on top
-        _draw_link(page, cluster, link, at, used, directions=amount(link.label) > 0)
+    drawn = zip(cluster.links, diagram.lines, strict=True)
+    for link, line in sorted(drawn, key=lambda one: amount(one[0].label)):  # what is in use on top
+        draw_link(page, cluster, link, line, used, directions=amount(link.label) > 0)
     for machine in cluster.machines:
         tip = machine_tip(machine) + in_use(machine.name, used)
         _draw_dot(page, at[machine.name], (paint(machine.name, used, MACHINE[0]), MACHINE[1]), tip, "machine")
@@ -84,7 +149,7 @@ def _draw_crowd(
         _draw_dot(page, at[switch], (fill, SWITCH[1]), tip, "switch")
     busy = sorted((name for name in at if amount(name) > 0 or name in needed), key=lambda name: -amount(name))
     _draw_names(page, busy, at)
-    return max(y for _, y in at.values()) + CROWDED[1]
+    return float(diagram.extent[3])
 
 
 def _draw_dot(page: Page, at: Point, colours: tuple[str, str], tip: str, kind: str) -> None:
@@ -113,28 +178,23 @@ def _overlap(one: Box, other: Box) -> bool:
     return across and one[1] < other[1] + other[3] and other[1] < one[1] + one[3]
 
 
-def _without_middle(words: str, points: float, width: float) -> str:
+def _without_middle(words: str, points: float, width: float, bold: bool = False) -> str:
     """Return a text that fits into a width, its middle left out where it must be: names often differ at their ends."""
-    most = int(width / text_width("n", points))
+    most = int(width / text_width("n", points, bold))
     if len(words) <= most:
         return words
     kept = (most - 1) // 2
     return f"{words[: most - 1 - kept]}…{words[-kept:]}"
 
 
-def _node_size(cluster: Cluster, detailed: bool) -> tuple[float, float]:
-    if detailed:
-        words = [line for machine in cluster.machines for line in _words(machine)]
-        longest = max(widest(words, 10), widest(list(cluster.node_index), 12, bold=True))
-        return min(longest, NAME_WIDTH) + 16, 52.0
-    return min(widest(list(cluster.node_index), 10), 90.0) + 10, 20.0
-
-
-def _words(machine: Machine) -> list[str]:
-    return [
+def machine_words(machine: Machine, detailed: bool, used: Fullness | None) -> list[str]:
+    """Return what a machine's box says: its name, what it has, how full it is, how often it fails."""
+    slots = plural(machine.slots, "slot") + (f" in {machine.processes}" if machine.processes > 1 else "")
+    has = [
         f"{machine.cores} × {machine.speed:.3g}, {size(machine.memory_mb * 1e6)}",
-        plural(machine.slots, "slot") + (f" in {machine.processes}" if machine.processes > 1 else ""),
+        words_of(machine.name, used) or slots,
     ]
+    return [machine.name, *(has if detailed else []), *filter(None, [fails(machine.failure_probability)])]
 
 
 def machine_tip(machine: Machine) -> str:
@@ -145,33 +205,38 @@ def machine_tip(machine: Machine) -> str:
         f"{plural(machine.slots, 'slot')} in {plural(machine.processes, 'process', 'processes')}",
     ]
     parts += [f"network card {card(*machine.card_mbps)}"] if machine.card_mbps else []
-    parts += [f"{name} {amount:.3g} a second" for name, amount in machine.resources.items()]
-    parts += [f"fails with probability {machine.failure_probability:.3g}"] if machine.failure_probability else []
+    parts += [f"{name} {amount:.3g} per second" for name, amount in machine.resources.items()]
+    parts += [fails(machine.failure_probability)] if machine.failure_probability else []
     where = f" on host {machine.host}" if machine.host else ""
     return f"{machine.name}{where}: {', '.join(parts)}"
 
 
+def link_tip(link: Link) -> str:
+    """Return what a pointer over a link shows."""
+    parts = [_bandwidth(link), _latency(link), *filter(None, [_fails(link)])]
+    return f"{link.label}: {', '.join(parts)}"
+
+
 def _draw_machine(
-    page: Page, machine: Machine, at: Point, room: tuple[float, float], detailed: bool, used: Fullness | None
+    page: Page, machine: Machine, box: Sequence[float], words: Sequence[str], used: Fullness | None
 ) -> None:
-    (x, y), (width, height), edge = at, room, MACHINE[1]
+    left, top, right, bottom = box
     fill, tip = paint(machine.name, used, MACHINE[0]), machine_tip(machine) + in_use(machine.name, used)
-    page.rectangle(x - width / 2, y - height / 2, width, height, fill=fill, stroke=edge, tip=tip, kind="machine")
-    if not detailed:
-        page.text(x, y + 4, _without_middle(machine.name, 10, width - 8), points=10, anchor="middle")
-        return
-    page.text(x, y - 9, shortened(machine.name, 12, width - 8, bold=True), bold=True, anchor="middle")
-    words = _words(machine)
-    lines = [words[0], words_of(machine.name, used) or words[1]]
-    for place, line in enumerate(lines):
-        page.text(x, y + 6 + 13 * place, line, points=10, anchor="middle", colour=MUTED)
+    page.rectangle(left, top, right - left, bottom - top, fill=fill, stroke=MACHINE[1], tip=tip, kind="machine")
+    x = (left + right) / 2
+    page.text(x, top + 17, _without_middle(words[0], 12, right - left - 8, bold=True), bold=True, anchor="middle")
+    for place, line in enumerate(words[1:], 1):
+        shown = shortened(line, 10, right - left - 8)
+        page.text(x, top + 17 + 13.5 * place, shown, points=10, anchor="middle", colour=MUTED)
 
 
-def _draw_switch(page: Page, name: str, at: Point, width: float, height: float, used: Fullness | None) -> None:
-    (x, y), (fill, tip) = at, _switch(name, used)
-    place = (x - width / 2, y - height / 2, width, height)
-    page.rectangle(*place, fill=fill, stroke=SWITCH[1], round_by=height / 2, tip=tip, kind="switch")
-    page.text(x, y + 4, _without_middle(name, 10, width - 8), points=10, anchor="middle", colour=INK)
+def draw_switch(page: Page, name: str, box: Sequence[float], used: Fullness | None) -> None:
+    """Put a switch on the page."""
+    (left, top, right, bottom), (fill, tip) = box, _switch(name, used)
+    place = (left, top, right - left, bottom - top)
+    page.rectangle(*place, fill=fill, stroke=SWITCH[1], round_by=(bottom - top) / 2, tip=tip, kind="switch")
+    words = _without_middle(name, 10, right - left - 8)
+    page.text((left + right) / 2, (top + bottom) / 2 + 4, words, points=10, anchor="middle", colour=INK)
 
 
 def _switch(name: str, used: Fullness | None) -> tuple[str, str]:
@@ -179,61 +244,47 @@ def _switch(name: str, used: Fullness | None) -> tuple[str, str]:
     return (FAILED, f"{name}: switch; failed") if has_failed(name, used) else (SWITCH[0], f"{name}: switch")
 
 
-def _draw_link(
+def draw_link(
     page: Page,
     cluster: Cluster,
     link: Link,
-    at: dict[str, Point],
+    line: Floats,
     used: Fullness | None,
     directions: bool = True,
+    more: str = "",
 ) -> None:
+    """Put a link on the page, as wide as its bandwidth allows; `more` is what a pointer shows besides what it is."""
     most = max(other.bandwidth_mbps for other in cluster.links)
     share = link.bandwidth_mbps / most if most else 0.0
-    (x1, y1), (x2, y2) = at[link.source], at[link.target]
-    tip = f"{link.label}: {bandwidth(link.bandwidth_mbps)}, {link.latency_ms:.3g} ms"
-    if link.failure_probability:
-        tip += f", fails with probability {link.failure_probability:.3g}"
-    tip += in_use(link.label, used)
-    if link.directed:
-        mx, my = _aside(link, at)
-        way = f"M{x1:.1f},{y1:.1f} Q{mx:.1f},{my:.1f} {x2:.1f},{y2:.1f}"
-    else:
-        way = f"M{x1:.1f},{y1:.1f} L{x2:.1f},{y2:.1f}"
     thickest = max(THICKEST - len(cluster.links) / 12, 3 * THINNEST)
-    thick = THINNEST + (thickest - THINNEST) * sqrt(share)
-    dashed = share == 0 or has_failed(link.label, used)
-    page.path(way, stroke=paint(link.label, used, LINK), width=thick, dashed=dashed, tip=tip, kind="link")
-    if link.directed and directions:
-        _draw_direction(page, link, at)
-
-
-def _draw_label(page: Page, words: str, at: Point) -> None:
-    width = text_width(words, 10) + 4
-    page.rectangle(at[0] - width / 2, at[1] - 7, width, 14, round_by=3)
-    page.text(at[0], at[1] + 4, words, points=10, anchor="middle", colour=MUTED)
-
-
-def _aside(link: Link, at: dict[str, Point]) -> Point:
-    """Return a point beside the middle of a directed link, to its right: its counterpart bends the other way."""
-    (x1, y1), (x2, y2) = at[link.source], at[link.target]
-    length = hypot(x2 - x1, y2 - y1) or 1.0
-    return (x1 + x2) / 2 - (y2 - y1) / length * 2 * ASIDE, (y1 + y2) / 2 + (x2 - x1) / length * 2 * ASIDE
-
-
-def _draw_direction(page: Page, link: Link, at: dict[str, Point]) -> None:
-    """Put an arrow on the middle of a directed link, where no node hides it."""
-    (x1, y1), (x2, y2) = at[link.source], at[link.target]
-    mx, my = _label_place(link, at)
-    length = hypot(x2 - x1, y2 - y1) or 1.0
-    dx, dy = (x2 - x1) / length, (y2 - y1) / length
-    page.path(
-        f"M{mx - 6 * dx:.1f},{my - 6 * dy:.1f} l{dx:.2f},{dy:.2f}", stroke=LINK, width=1, arrow=True, kind="direction"
+    page.line(
+        into_nodes(line, both=not link.directed).tolist(),
+        stroke=paint(link.label, used, LINK),
+        width=THINNEST + (thickest - THINNEST) * sqrt(share),
+        arrow=link.directed and directions,
+        dashed=share == 0 or has_failed(link.label, used),
+        tip=link_tip(link) + in_use(link.label, used) + more,
+        kind="link",
     )
 
 
-def _label_place(link: Link, at: dict[str, Point]) -> Point:
-    (x1, y1), (x2, y2) = at[link.source], at[link.target]
-    if not link.directed:
-        return (x1 + x2) / 2, (y1 + y2) / 2
-    mx, my = _aside(link, at)
-    return (x1 + 2 * mx + x2) / 4, (y1 + 2 * my + y2) / 4
+def into_nodes(line: Floats, both: bool = True) -> Floats:
+    """Return a line that goes on a little below the nodes that it joins, for their corners are round."""
+    longer = line.copy()
+    for end, before in ((0, 1), (-1, -2)) if both else ((0, 1),):
+        way = line[end] - line[before]
+        longer[end] += way * UNDER / max(float(np.hypot(*way)), 1.0)
+    return longer
+
+
+def draw_labels(page: Page, diagram: Diagram, labels: Sequence[Sequence[str]], alarm: str = INK) -> None:
+    """Put the labels of links on the page; what is said of the bottleneck, in the colour of an alarm."""
+    for words, box in zip(labels, diagram.labels, strict=True):
+        if box is None:
+            continue
+        left, top, right, bottom = box.tolist()
+        page.rectangle(left, top, right - left, bottom - top, round_by=3, kind="label")
+        for place, line in enumerate(words):
+            y = top + LINE * place + LINE - 3.5
+            colour = alarm if words[0] == "bottleneck" else INK
+            page.text((left + right) / 2, y, line, points=SMALL, anchor="middle", colour=colour)

@@ -4,19 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from penstock.cli.colours import component_colours
 from penstock.cli.drawing.facts import facts_in_words, stream_bytes
 from penstock.cli.drawing.layers import Layering, arrange, layer
 from penstock.cli.drawing.topology import stream_label
 from penstock.cli.output import duration, size
-from penstock.cli.svg.elements import INK, MARGIN, MUTED, Page, shortened, text_width, widest
+from penstock.cli.svg.elements import INK, MARGIN, Page, shortened, text_width, widest
 from penstock.cli.words import plural
 from penstock.model.topology import Component, Kind, Stream, Topology
 
-COLOURS = {  # fill, edge
-    Kind.SOURCE: ("#e3f5e8", "#2f9e5b"),
-    Kind.OPERATOR: ("#e6f1fb", "#2f76b5"),
-    Kind.SINK: ("#f8e9f5", "#a6479a"),
-}
+EDGES = {Kind.SOURCE: "#2f9e5b", Kind.OPERATOR: "#52606d", Kind.SINK: "#a6479a"}
 STREAM = "#8794a3"
 TOP = 64  # the title's room
 APART = 28  # between boxes of one layer
@@ -50,6 +47,11 @@ class Picture:
     def layering(self) -> Layering:
         """The topology in layers."""
         return layer(self.topology)
+
+    @cached_property
+    def colours(self) -> dict[str, str]:
+        """The colour of every component."""
+        return component_colours(self.topology.index)
 
     @cached_property
     def heights(self) -> list[int]:
@@ -109,7 +111,7 @@ class Picture:
 
     def draw_component(self, page: Page, position: int, component: Component) -> None:
         """Put a component's box on the page."""
-        fill, edge = COLOURS[component.kind]
+        fill, edge = self.colours[component.name], EDGES[component.kind]
         left, width = self.columns[self._layer_of(position)]
         top = self.tops[position]
         page.rectangle(
@@ -119,7 +121,7 @@ class Picture:
         y = self._middle(position) - (len(rest) * 15) / 2 + 4
         page.text(left + 12, y, name, bold=True, colour=INK)
         for place, words in enumerate(rest, 1):
-            page.text(left + 12, y + 16 * place, words, points=11, colour=edge if place == 1 else MUTED)
+            page.text(left + 12, y + 16 * place, words, points=11, colour=INK)
 
     def draw_stream(self, page: Page, which: int, stream: Stream) -> None:
         """Put a stream's curve, its arrow and its label on the page."""
