@@ -16,7 +16,7 @@ from penstock.cli.drawing.network import in_columns
 from penstock.cli.drawing.usage import draw_bars
 from penstock.cli.output import number
 from penstock.cli.planned_load import PlannedLoad
-from penstock.cli.words import bandwidth, policies_in_words
+from penstock.cli.words import bandwidth, plural, policies_in_words, span
 from penstock.model.plan import Plan
 
 FRAME = "bright_black"
@@ -34,7 +34,8 @@ def draw_plan(plan: Plan, width: int, load: PlannedLoad | None = None) -> list[T
     lines += [*(wrapped(policies, width) if (policies := policies_in_words(plan.tuples)) else []), Text()]
     lines += _grid(plan, width, load)
     if load is not None:
-        lines += _network(load, width)
+        used = tasks_by_slot(plan)
+        lines += _network(load, [m.name for m in load.cluster.machines if m.name not in used], width)
     if plan.routes:
         lines += [Text(), *_routes(plan, width)]
     lines += [Text(), *wrapped(facts_in_words(plan), width)]
@@ -126,27 +127,22 @@ def _title(name: str, slots: Mapping[str, object], load: PlannedLoad | None) -> 
     return " · ".join([*parts, *(["bottleneck"] if load.limiting_machine == name else [])])
 
 
-def _network(load: PlannedLoad, width: int) -> list[Text]:
+def _network(load: PlannedLoad, idle: Sequence[str], width: int) -> list[Text]:
     """Return the idle machines, and the links or the traffic between machines, with how busy they are."""
-    used = {name for kind, name in load.shares if kind == "link"}
-    links = {link.label: bandwidth(link.bandwidth_mbps) for link in load.cluster.links if link.label in used}
-    if links:
-        return [
-            Text(),
-            Text("links", style="dim"),
-            *draw_bars(links, {name: load.share("link", name) for name in links}, width),
-        ]
+    free = sum(load.cluster.machines[load.cluster.machine_index[name]].slots for name in idle)
+    lines = wrapped([f"idle: {span(idle)}", plural(free, "free slot")], width, style="") if idle else []
+    links = {link.label: bandwidth(link.bandwidth_mbps) for link in load.cluster.links}
+    shares = {name: load.share("link", name) for name in links if ("link", name) in load.shares}
+    if shares:
+        bars = draw_bars({name: links[name] for name in shares}, shares, width)
+        return [*lines, Text(), Text("links", style="dim"), *bars]
     busiest = sorted(load.traffic.items(), key=lambda item: -sum(item[1].values()))
     entries = [Text(f"  {a} ── {b}  {bandwidth(sum(by.values()))}") for (a, b), by in busiest[:ROUTES]]
     if not entries:
-        return []
+        return lines
+    heading = Text(crop("traffic between machines, both directions together", width), style="dim")
     more = [Text(f"  … {len(busiest) - ROUTES} more", style="dim")] if len(busiest) > ROUTES else []
-    return [
-        Text(),
-        Text("traffic between machines, both directions together", style="dim"),
-        *in_columns(entries, width),
-        *more,
-    ]
+    return [*lines, Text(), heading, *in_columns(entries, width), *more]
 
 
 def _edge(corners: str, title: str, inside: int, columns: int) -> Text:
