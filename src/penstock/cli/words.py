@@ -63,6 +63,11 @@ def bandwidth(mbps: float) -> str:
     return f"{mbps:.3g} Mbit/s" if mbps < 1000 else f"{mbps / 1000:.3g} Gbit/s"
 
 
+def percent(share: float) -> str:
+    """Write a share; one that is small is not written as none."""
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
 def fails(probability: float) -> str:
     """Write how often something fails; nothing for what never does."""
     return f"fails {100 * probability:.3g} %" if probability else ""

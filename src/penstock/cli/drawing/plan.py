@@ -16,7 +16,7 @@ from penstock.cli.drawing.network import in_columns
 from penstock.cli.drawing.usage import draw_bars
 from penstock.cli.output import number
 from penstock.cli.planned_load import PlannedLoad
-from penstock.cli.words import bandwidth, plural, policies_in_words, span
+from penstock.cli.words import bandwidth, percent, plural, policies_in_words, span
 from penstock.model.plan import Plan
 
 FRAME = "bright_black"
@@ -121,7 +121,7 @@ def _title(name: str, slots: Mapping[str, object], load: PlannedLoad | None) -> 
     free = load.cluster.machines[load.cluster.machine_index[name]].slots - len(slots)
     parts = [
         name,
-        f"cpu {load.share('machine', name):.0%}",
+        f"cpu {percent(load.share('machine', name))}",
         *([f"{'□' * min(free, SQUARES)} {free} free"] if free else []),
     ]
     return " · ".join([*parts, *(["bottleneck"] if load.limiting_machine == name else [])])

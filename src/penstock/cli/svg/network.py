@@ -51,7 +51,8 @@ def draw_network(
     detailed = len(cluster.node_index) <= DETAILED
     labels = link_labels(cluster, lambda link: words_of(link.label, used))
     words = {machine.name: machine_words(machine, detailed, used) for machine in cluster.machines}
-    nodes = [node_of(cluster, name, words.get(name, ())) for name in cluster.node_index]
+    tops = top_switches(cluster)
+    nodes = [node_of(cluster, name, words.get(name, ()), tops) for name in cluster.node_index]
     diagram = arrange(nodes, lines_of(cluster, labels), left, top, WIDTH)
     for link, line in zip(cluster.links, diagram.lines, strict=True):
         draw_link(page, cluster, link, line, used)
@@ -72,7 +73,7 @@ def link_labels(cluster: Cluster, state: Callable[[Link], str]) -> list[list[str
     alike = common_words(cluster)
     labels = []
     for link in cluster.links:
-        first, rest = [words for words in (state(link), _bandwidth(link)) if words and words not in alike], []
+        first = [words for words in (state(link), _bandwidth(link)) if words and words not in alike]
         rest = [words for words in (_latency(link), fails(link.failure_probability)) if words and words not in alike]
         labels.append([line for line in (" of ".join(first), ", ".join(rest)) if line])
     return labels
@@ -105,23 +106,25 @@ def lines_of(cluster: Cluster, labels: Sequence[Sequence[str]]) -> list[Line]:
     ]
 
 
-def node_of(cluster: Cluster, name: str, words: Sequence[str]) -> Node:
-    """Return a machine with some words in it, or a switch, as a node of a diagram."""
+def node_of(cluster: Cluster, name: str, words: Sequence[str], tops: Collection[str] = ()) -> Node:
+    """Return a machine with some words in it, or a switch, as a node of a diagram; `tops` go into the first layer."""
     if name not in cluster.machine_index:
-        return Node(name, min(text_width(name, 10), NAME_WIDTH) + 18, 22.0, top=_is_top(cluster, name))
+        return Node(name, min(text_width(name, 10), NAME_WIDTH) + 18, 22.0, top=name in tops)
     longest = max(widest(words[1:], 10), text_width(words[0], 12, bold=True))
     return Node(name, min(longest, NAME_WIDTH) + 16, 12 + 13.5 * len(words))
 
 
-def _is_top(cluster: Cluster, name: str) -> bool:
-    """Return whether a switch is one of those that are farthest from all machines."""
-    depth = dict.fromkeys(cluster.machine_index, 0)
-    row = list(depth)
-    while row:
-        joined = {(a, b) for link in cluster.links for a, b in ((link.source, link.target), (link.target, link.source))}
-        row = sorted({b for a, b in joined if a in row and b not in depth})
-        depth |= dict.fromkeys(row, max(depth.values()) + 1)
-    return depth.get(name) == max(depth.values())
+def top_switches(cluster: Cluster) -> list[str]:
+    """Return the switches that are farthest from all machines, such as the core of a tree."""
+    joined: dict[str, set[str]] = {name: set() for name in cluster.node_index}
+    for link in cluster.links:
+        joined[link.source].add(link.target)
+        joined[link.target].add(link.source)
+    seen, row = set(cluster.machine_index), list(cluster.machine_index)
+    while further := sorted({other for name in row for other in joined[name]} - seen):
+        row = further
+        seen |= set(row)
+    return [name for name in row if name in cluster.switches]
 
 
 def _draw_crowd(

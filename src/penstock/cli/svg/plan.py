@@ -31,8 +31,9 @@ from penstock.cli.svg.network import (
     link_tip,
     machine_tip,
     node_of,
+    top_switches,
 )
-from penstock.cli.words import bandwidth, fails, plural
+from penstock.cli.words import bandwidth, fails, percent, plural
 from penstock.model.cluster import Machine
 from penstock.model.plan import Plan
 
@@ -108,15 +109,15 @@ class Card:
             return []
         load, m = self.load, self.machine
         lines = [
-            (f"{m.cores} × {m.speed:.3g}, cpu {load.share('machine', m.name):.0%}", load.limits("machine", m.name))
+            (f"{m.cores} × {m.speed:.3g}, cpu {percent(load.share('machine', m.name))}", load.limits("machine", m.name))
         ]
         if m.card_mbps:
             ways = [(way, f"{m.name} ({way})") for way in ("out", "in")]
-            words = ", ".join(f"{way} {load.share('network', name):.0%}" for way, name in ways)
+            words = ", ".join(f"{way} {percent(load.share('network', name))}" for way, name in ways)
             lines.append((words, any(load.limits("network", name) for _, name in ways)))
         for kind, name in load.shares:
             if name == m.name and kind != "machine":
-                lines.append((f"{kind} {load.share(kind, name):.0%}", load.limits(kind, name)))
+                lines.append((f"{kind} {percent(load.share(kind, name))}", load.limits(kind, name)))
         lines += [(words, False) for words in [fails(m.failure_probability)] if words]
         return lines
 
@@ -206,7 +207,7 @@ class Card:
         how = {"stroke": LIMIT, "stroke_width": 2.5} if limits else {"stroke": FAINT}
         page.rectangle(*place, tip=f"slot {name}", kind="slot", **how)
         busy = self.load.shares.get(("slot", name)) if self.load is not None else None
-        words = slot if busy is None else f"{slot}: {busy:.0%}"
+        words = slot if busy is None else f"{slot}: {percent(busy)}"
         page.text(x + GAP + 2, y + 10, words, points=SMALL, colour=LIMIT if limits else MUTED, bold=limits)
         if busy is not None:
             page.rectangle(
@@ -274,6 +275,8 @@ class PlanPicture:
             notes.append("lines: traffic between machines, in both directions together")
             if len(self.load.traffic) > PAIRS:
                 notes.append(f"the busiest {PAIRS} of {plural(len(self.load.traffic), 'pair')} of machines")
+            if len(self.pairs) > LABELLED:
+                notes.append(f"the busiest {LABELLED} have labels; a pointer shows the others")
         idle = {m.name for m in cluster.machines} - {card.name for card in self.cards}
         if idle:
             slots = sum(m.slots for m in cluster.machines if m.name in idle)
@@ -288,7 +291,8 @@ class PlanPicture:
         nodes = [card.node for card in self.cards]
         if self.load is not None and self.load.cluster.routed:
             cluster = self.load.cluster
-            nodes += [node_of(cluster, switch, ()) for switch in cluster.switches]
+            tops = top_switches(cluster)
+            nodes += [node_of(cluster, switch, (), tops) for switch in cluster.switches]
             diagram = self._draw_links(page, nodes, left, top)
             for switch, box in zip(cluster.switches, diagram.boxes[len(self.cards) :].tolist(), strict=True):
                 draw_switch(page, switch, box, None)
@@ -306,7 +310,7 @@ class PlanPicture:
         labels = [
             words if link.label in share else []
             for link, words in zip(
-                links, link_labels(load.cluster, lambda one: f"{share.get(one.label, 0.0):.0%}"), strict=True
+                links, link_labels(load.cluster, lambda one: percent(share.get(one.label, 0.0))), strict=True
             )
         ]
         labels = [
@@ -330,7 +334,9 @@ class PlanPicture:
                 stroke=LIMIT if limits else step(share[link.label]) if busy else FAINT,
                 width=THINNEST + (THICKEST - THINNEST) * sqrt(part) if busy else THINNEST,
                 arrow=link.directed,
-                tip="; ".join([link_tip(link), f"{share.get(link.label, 0.0):.0%} used", *carried.get(link.label, ())]),
+                tip="; ".join(
+                    [link_tip(link), f"{percent(share.get(link.label, 0.0))} used", *carried.get(link.label, ())]
+                ),
                 kind="link",
             )
         draw_labels(page, diagram, labels, LIMIT)
