@@ -393,3 +393,16 @@ def test_a_network_in_repetitas_format_is_a_cluster(penstock: Penstock, tmp_path
     refused = penstock("show", network)
     assert refused.code == 2
     assert refused.err.count("\n") == 1
+
+
+def test_draws_the_best_placement_on_its_cluster(penstock: Penstock, tmp_path: Path) -> None:
+    drawing = tmp_path / "best.svg"
+    ran = penstock("plan", "word-count", "star-8", "--policy", "round-robin", "--svg", drawing)
+    assert ran.code == 0, ran.err
+    assert f"drew {drawing}" in ran.out
+    drawn = drawing.read_text()
+    assert "word-count on star-8" in drawn
+    assert "bottleneck: " in drawn
+    assert drawn.count('class="task"') == 30
+    assert drawn.count('class="link"') == 8
+    assert "ends in .svg" in penstock("plan", "word-count", "star-8", "--svg", tmp_path / "best.png").err

@@ -104,6 +104,28 @@ def test_svg_goes_into_the_file_and_only_there(penstock: Run, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["drawing.svg"]
 
 
+def test_a_plan_shows_its_load_when_its_application_and_cluster_are_named(
+    penstock: Run, tmp_path: Path, plan: Plan
+) -> None:
+    renamed = msgspec.structs.replace(cluster("li-10"), name="ours")
+    ours = to_plan(application("word-count"), renamed, Placement(tuple(range(30))), policy="by-hand", objective="delay")
+    for name, thing in (("plan", ours), ("cluster", renamed), ("other", cluster("star-8"))):
+        save(thing, tmp_path / f"{name}.toml")
+    alone = penstock("show", tmp_path / "plan.toml")
+    assert "bottleneck" not in alone.out
+    both = ("--application", "word-count", "--cluster", tmp_path / "cluster.toml")
+    ran = penstock("show", tmp_path / "plan.toml", *both)
+    assert ran.code == 0, ran.err
+    assert "bottleneck: " in ran.out
+    assert "idle: m3 … m9 · 70 free slots" in ran.out
+    assert penstock("show", tmp_path / "plan.toml", *both, "--svg", tmp_path / "plan.svg").code == 0
+    assert 'class="free"' in (tmp_path / "plan.svg").read_text()
+    wrong = ("--application", "word-count", "--cluster", tmp_path / "other.toml")
+    assert "the plan is for 'ours'" in refused(penstock("show", tmp_path / "plan.toml", *wrong))
+    assert "add --cluster" in refused(penstock("show", tmp_path / "plan.toml", *both[:2]))
+    assert "remove --application" in refused(penstock("show", "li-10", *both))
+
+
 def test_svg_and_json_together_print_only_json(penstock: Run, tmp_path: Path) -> None:
     ran = penstock("show", "li-10", "--json", "--svg", tmp_path / "drawing.svg")
     assert json.loads(ran.out)["facts"]["machines"] == 10
