@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -202,13 +203,17 @@ def _launch(flow: Dataflow, begun: Begun, stack: ExitStack, listener: "socket.so
     info, setup, emulate = begun.info, begun.setup, begun.emulate
     refuse_share(setup.share, emulate, setup.master or "local")
     workers = len(emulate.machines) if emulate is not None else setup.slots or os.cpu_count() or 1
+    completing = partial(completion, flow.application, objective=setup.objective)
     say("starting Spark")
-    spark = open_session(stack, flow.name, setup.master, workers, info.path / "spark")
-    refuse_share(setup.share, emulate, str(spark.sparkContext.master))
-    say("looking for executors")
-    executors = need_cores(spark, workers if emulate or setup.slots or is_local(spark) else 1)
-    cluster = begun.cluster or discover(executors, is_local(spark), setup.slots)
-    complete = completion(flow.application, cluster, setup.objective)
+    with ThreadPoolExecutor(1, "penstock planning") as beside:  # Java takes seconds, and so may loading kernels
+        early = None if begun.cluster is None else beside.submit(completing, begun.cluster)
+        spark = open_session(stack, flow.name, setup.master, workers, info.path / "spark")
+        refuse_share(setup.share, emulate, str(spark.sparkContext.master))
+        say("looking for executors")
+        executors = need_cores(spark, workers if emulate or setup.slots or is_local(spark) else 1)
+        cluster = begun.cluster or discover(executors, is_local(spark), setup.slots)
+        say("preparing for the loss of machines")
+        complete = completing(cluster) if early is None else early.result()
     placed = places(cluster, executors, emulated=emulate is not None)
     stack.enter_context(hold(spark, [executor for _, executor in placed]))
     return launch(
@@ -234,7 +239,6 @@ def _terms(info: "RunInfo", setup: "Setup", found: "Resumption | None") -> dict[
     terms: dict[str, Any] = {"sample_tps": setup.sample_tps, "in_flight": setup.in_flight or 0, "seed": setup.seed}
     terms |= {} if setup.window is None else {"window": setup.window}
     terms |= {"limits": setup.limits, "share": setup.share or "", "umask": setup.umask}
-    terms |= {"limits": setup.limits, "share": setup.share or ""}
     terms |= {"restarts": setup.restarts, "restart_window_s": setup.restart_window_s}
     terms |= {"checkpoint_s": setup.checkpoint_s, "checkpoints": str(info.checkpoints_path.absolute())}
     return terms if found is None else terms | {"resumed": found.manifest, "epoch": found.epoch}
