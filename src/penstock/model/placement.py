@@ -63,6 +63,7 @@ class Infeasible:
     available: float
     task: int | None = None
     placed: Mapping[int, int] = field(default_factory=dict)  # task -> slot, when the policy gave up
+    proven: bool = False  # whether no placement exists; otherwise another policy may find one
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "constraint", member("constraint", Constraint, self.constraint))

@@ -37,7 +37,7 @@ class CloudOnly:
             able = view.machines_with_resources(task)
             machine = cloud if able[cloud] or not able.any() else int(np.argmax(np.where(able, power, -1.0)))
             if not draft.machines_with_room(task)[machine]:
-                return draft.stuck(task, machine)
+                return draft.refusal(task, machine)
             draft.put_on(task, machine)
         return draft.done()
 

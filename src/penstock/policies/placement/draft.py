@@ -89,15 +89,29 @@ class Draft:
             load = np.where(self.slot_free_mb[first:last] >= self.view.tasks.memory_mb[task], load, np.inf)
         self.put(task, first + int(np.argmin(load)))
 
-    def put_pinned(self) -> Infeasible | None:
-        """Place the pinned tasks on their machines while these are empty; return the refusal where one has no room."""
+    def put_pinned(self) -> Placement | Infeasible | None:
+        """Place the pinned tasks on their machines while these are empty; return what `stuck` does if one has no room."""
+        task = self.first_pinned_stuck()
+        return None if task is None else self.stuck(task)
+
+    def first_pinned_stuck(self) -> int | None:
+        """Place the pinned tasks on their machines; return the first that has no room, if any."""
         for task in np.flatnonzero(self.view.pins >= 0).tolist():
             if not self.machines_with_room(task).any():
-                return self.stuck(task)
+                return int(task)
             self.put_on(task, int(self.view.pins[task]))
         return None
 
-    def stuck(self, task: int, only: int | None = None) -> Infeasible:
+    def stuck(self, task: int) -> Placement | Infeasible:
+        """Return how all tasks fit if some that have their place are rearranged for one that no slot has room for.
+
+        If that is impossible, or nothing is found, return the refusal.
+        """
+        from penstock.policies.placement.rearrangement import rearranged  # most drafts never need it
+
+        return rearranged(self.view, self.slot, self.refusal(task))
+
+    def refusal(self, task: int, only: int | None = None) -> Infeasible:
         """Return the refusal for a task that no slot has room for: none at all, or none of the machine `only`."""
         view = self.view
         name, needed = task_names(view.topology)[task], float(view.tasks.memory_mb[task])
@@ -147,6 +161,7 @@ class Draft:
             "add it to the resources of a machine",
             needed=float(tasks.needs[task].max()),
             available=0.0,
+            proven=where.startswith("no machine") or self.view.pins[task] >= 0,
         )
 
     def done(self, gap: float | None = None, note: str = "") -> Placement | Infeasible:

@@ -78,7 +78,7 @@ def _put_component(draft: Draft, component: int, tasks: list[int], turn: Ints) -
 def _crowded(draft: Draft, component: int, task: int, room: Bools, taken: Bools) -> Infeasible:
     """Return the refusal for a task without a slot: no memory anywhere, or only beside a task of its component."""
     if not room.any():
-        return draft.stuck(task)
+        return draft.refusal(task)
     slots = int(taken.sum())
     return _no_slot(draft.view, component, slots, f"beside the other tasks only {slots} have room for one")
 

@@ -45,8 +45,8 @@ def _assigned(view: PlacementView, order: Sequence[int], ties: Ties, together: b
     return complete(view, slots) if unrouted or () in routes.values() else Placement(tuple(slots), routes)
 
 
-def _stuck(view: PlacementView, found: Assigned) -> Infeasible:
-    """Return the refusal for the task that has no room."""
+def _stuck(view: PlacementView, found: Assigned) -> Placement | Infeasible:
+    """Return what becomes of the task that has no room."""
     draft = Draft(view)
     for task in np.flatnonzero(found.slot >= 0).tolist():
         draft.put(task, int(found.slot[task]))

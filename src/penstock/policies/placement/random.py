@@ -35,6 +35,6 @@ class Random:
             fits = draft.slots_with_room(task)
             room = np.flatnonzero(fits & among if view.pins[task] < 0 else fits)
             if not len(room):
-                return draft.stuck(task)
+                return draft.stuck(task) if self.machines is None else draft.refusal(task)
             draft.put(task, int(room[rng.integers(len(room))]))
         return draft.done()

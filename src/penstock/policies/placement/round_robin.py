@@ -50,16 +50,22 @@ def interleave(group: Ints, turn: Ints | None = None) -> Ints:
 
 def deal(view: PlacementView, turn: Ints) -> Placement | Infeasible:
     """Give every free task the next slot in turn that has room for it; pinned tasks take no turn."""
+    draft, stuck = deal_out(view, turn)
+    return draft.done() if stuck is None else draft.stuck(stuck)
+
+
+def deal_out(view: PlacementView, turn: Ints) -> tuple[Draft, int | None]:
+    """Deal as long as there is room; return what is placed, and the first task that has none."""
     draft = Draft(view)
-    if (refusal := draft.put_pinned()) is not None:
-        return refusal
+    if (stuck := draft.first_pinned_stuck()) is not None:
+        return draft, stuck
     next_turn = 0
     for task in np.flatnonzero(view.pins < 0).tolist():
         ahead = np.roll(turn, -next_turn)
         room = draft.slots_with_room(task)[ahead]
         if not room.any():
-            return draft.stuck(task)
+            return draft, int(task)
         skipped = int(np.argmax(room))
         draft.put(task, int(ahead[skipped]))
         next_turn = (next_turn + skipped + 1) % len(turn)
-    return draft.done()
+    return draft, None

@@ -14,25 +14,30 @@ from penstock.model.placement import Infeasible, Placement
 from penstock.model.taskgraph import Bools, Floats
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
-from penstock.policies.placement.round_robin import deal, interleave
+from penstock.policies.placement.round_robin import deal_out, interleave
 
 Preference = Callable[[Draft, int], Floats]
 """From a draft and a task to how little each slot is wanted for it: [S]."""
 
 
 def starts(view: PlacementView, rng: np.random.Generator) -> NDArray[np.int32] | Infeasible:
-    """Return placements that respect pins and memory, [N, T], or the refusal of packing where none was found.
+    """Return placements that respect pins and memory, [N, T]; if none is found easily, packing rearranged, or why not.
 
     Routes are not looked at.
     """
-    dealt = deal(view, interleave(view.slots.machine))
+    dealt, stuck = deal_out(view, interleave(view.slots.machine))
     drafts = [balanced(view), gathered(view), scattered(view, rng), packed(view)]
-    made = [np.array(dealt.slots, dtype=np.int32)] if isinstance(dealt, Placement) else []
+    made = [dealt.slot] if stuck is None and isinstance(dealt.done(), Placement) else []
     made += [draft.slot for draft in drafts if isinstance(draft, Draft)]
     if not made:
+        from penstock.policies.placement.rearrangement import fitting  # needs packing itself
+
         refusal = drafts[-1]
         assert isinstance(refusal, Infeasible)
-        return refusal
+        kept = np.full(view.tasks.number, -1, dtype=np.int32)
+        kept[list(refusal.placed)] = list(refusal.placed.values())
+        found = fitting(view, kept, refusal)
+        return found if isinstance(found, Infeasible) else found[None, :].astype(np.int32)
     return np.unique(np.array(made, dtype=np.int32), axis=0)
 
 
@@ -82,6 +87,6 @@ def _fill(view: PlacementView, order: Floats, unwanted: Preference) -> Draft | I
     for task in np.lexsort((order, view.pins < 0)).tolist():
         fits: Bools = draft.slots_with_room(task)
         if not fits.any():
-            return draft.stuck(task)
+            return draft.refusal(task)
         draft.put(task, int(np.argmin(np.where(fits, unwanted(draft, task), np.inf))))
     return draft

@@ -43,7 +43,7 @@ class THeron:
         for task in busiest_first(view).tolist():
             room: Bools = np.logical_or.reduceat(draft.slots_with_room(task), first[:-1])
             if not room.any():
-                return draft.stuck(task)
+                return draft.stuck(task) if self.capacity is None else draft.refusal(task)
             if self.capacity is not None and tasks_in[room].min() >= limit:
                 return _full(view, task, limit)
             pull = np.where(below(limit, tasks_in, room), affinity.pull(task), -1.0)

@@ -7,6 +7,7 @@ element works `most` seconds for a source tuple, the longest that is acceptable;
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.model.placement import MEMORY_SLACK
 from penstock.model.taskgraph import Floats, Ints
@@ -23,10 +24,13 @@ ROUNDING = 1e-9  # relative
 class Assignment:
     """The counts of every group in every bin, within memory and pins; its methods add further demands.
 
-    `most` is the highest stress that is acceptable, infinite where stress does not matter.
+    `most` is the highest stress that is acceptable, infinite where stress does not matter. `ordered`: a machine's slots
+    may change places, so only one order of them is looked at.
     """
 
-    def __init__(self, view: PlacementView, groups: tuple[Group, ...], by_slot: bool, most: float = np.inf) -> None:
+    def __init__(
+        self, view: PlacementView, groups: tuple[Group, ...], by_slot: bool, most: float = np.inf, ordered: bool = True
+    ) -> None:
         self.view, self.groups, self.most = view, groups, most
         self.program = Program()
         self._by_slot = by_slot
@@ -39,7 +43,7 @@ class Assignment:
             self.program.row(everywhere, len(group.tasks), len(group.tasks))
         self._limit_memory()
         self._keep_apart()
-        if by_slot:
+        if by_slot and ordered:
             self._order_slots()
 
     def on(self, group: int, machine: int, factor: float = 1.0) -> Terms:
@@ -88,9 +92,19 @@ class Assignment:
         if terms:
             self.program.row([*terms, (stress, -1.0)], high=0.0)
 
+    def reward(self, group: int, place: int, count: int) -> None:
+        """Lower the cost by one for each task of a group in a bin, up to so many."""
+        staying = int(self.program.columns([count])[0])
+        self.program.row([(staying, 1.0), (int(self._counts[group, place]), -1.0)], high=0.0)
+        self.program.cost(staying, -1.0)
+
+    def counts(self, values: Floats) -> NDArray[np.int64]:
+        """Return how many tasks of each group are in each bin, given the values of all columns: [G, B]."""
+        return np.rint(values[self._counts]).astype(np.int64)
+
     def slots(self, values: Floats) -> Ints | None:
         """Return the slot of every task [T], given the values of all columns; None if memory does not quite fit."""
-        counts = np.rint(values[self._counts]).astype(np.int64)
+        counts = self.counts(values)
         draft = Draft(self.view)
         for number, group in enumerate(self.groups):
             for task, place in zip(group.tasks, np.repeat(np.arange(counts.shape[1]), counts[number]), strict=True):

@@ -84,10 +84,12 @@ class Program:
         """Add a term to what is minimised."""
         self._cost[column] = self._cost.get(column, 0.0) + factor
 
-    def solve(self, seconds: float) -> Solution:
-        """Look for the least cost until it is proven or time is up."""
+    def solve(self, seconds: float, nodes: int | None = None) -> Solution:
+        """Look for the least cost until it is proven, or time or so many nodes of the search tree are up."""
         if seconds <= 0:
             return Solution(Outcome.STOPPED, None, -np.inf)
+        limits = {} if nodes is None else {"node_limit": nodes}
+        limits |= {"time_limit": seconds} if np.isfinite(seconds) else {}
         cost = np.zeros(self.size)
         cost[list(self._cost)] = list(self._cost.values())
         where = (np.array(self._rows, dtype=np.int32), np.array(self._columns, dtype=np.int32))
@@ -98,7 +100,7 @@ class Program:
                 integrality=np.concatenate(self._whole).astype(np.int32),
                 bounds=Bounds(np.zeros(self.size), np.concatenate(self._upper)),
                 constraints=LinearConstraint(factors, np.array(self._low), np.array(self._high)),
-                options={"time_limit": seconds, "mip_rel_gap": 0.0},
+                options={"mip_rel_gap": 0.0} | limits,
             )
         outcome = {0: Outcome.OPTIMAL, 2: Outcome.INFEASIBLE}.get(found.status, Outcome.STOPPED)
         bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)

@@ -15,7 +15,7 @@ def without_room(view: PlacementView) -> Infeasible | None:
     empty = Draft(view)
     for task in range(view.tasks.number):
         if not empty.slots_with_room(task).any():
-            return empty.stuck(task)
+            return replace(empty.refusal(task), proven=True)
     return _memory_in_all(view)
 
 
@@ -23,13 +23,15 @@ def unpackable(view: PlacementView) -> Infeasible:
     """Return the refusal for tasks that have been proven not to fit together: how far packing them comes."""
     stuck = packed(view)
     if isinstance(stuck, Infeasible):
-        return replace(stuck, reason=f"no arrangement fits all tasks: largest first, {stuck.reason}")
+        reason = f"no arrangement fits all tasks: largest first, {stuck.reason}"
+        return replace(stuck, reason=reason, proven=True)
     return Infeasible(
         constraint=Constraint.RESOURCE,
         reason="no arrangement fits the memory and has every task where the resources that it needs are; "
         "add memory to the machines that have them",
         needed=1.0,
         available=0.0,
+        proven=True,
     )
 
 
@@ -40,6 +42,7 @@ def unroutable() -> Infeasible:
         reason="in every arrangement that fits, some stream has no way over links with bandwidth; add links",
         needed=1.0,
         available=0.0,
+        proven=True,
     )
 
 
@@ -95,4 +98,5 @@ def _short_of_memory(who: str, needed: float, available: float) -> Infeasible:
         "add memory or machines, or lower the components' memory_mb",
         needed=needed,
         available=available,
+        proven=True,
     )

@@ -1,0 +1,236 @@
+"""A placement of all tasks near one that got stuck: few tasks move, the others keep the place they had.
+
+Any rule that places one task after another can leave its memory in pieces that are too small for the last ones. So
+the tasks that are left go where they exceed memory least, the largest first, and tasks move or change places as long
+as that lowers the excess. If some is left, a mixed-integer program looks for the arrangement that moves the fewest
+tasks, or proves that none fits; tasks that must be kept apart are left to it at once. Nothing here depends on the clock: the program's effort is limited by its nodes.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible, Placement
+from penstock.model.taskgraph import Bools, Floats, Ints
+from penstock.policies.api import PlacementView
+from penstock.policies.placement.draft import Draft, complete
+from penstock.policies.placement.exact import refusal
+from penstock.policies.placement.exact.alike import group_tasks
+from penstock.policies.placement.exact.assignment import Assignment
+from penstock.policies.placement.exact.program import Outcome, TooLarge
+
+NODES = 1000  # of the program's search tree
+COLUMNS = 20_000  # that a program may have: larger ones take too long
+STEPS = 4  # changes for every task, after which the search for less excess ends
+
+
+def rearranged(view: PlacementView, kept: Ints, stuck: Infeasible) -> Placement | Infeasible:
+    """Return a placement of all tasks near `kept` [T], in which tasks without a slot are -1, or why there is none.
+
+    `stuck` is why the policy could not go on.
+    """
+    slots = fitting(view, kept, stuck)
+    if isinstance(slots, Infeasible):
+        return slots
+    moved = int(((kept >= 0) & (kept != slots)).sum())
+    return complete(view, slots.tolist(), note=f"{moved} of {len(kept)} tasks rearranged to fit into memory")
+
+
+def fitting(view: PlacementView, kept: Ints, stuck: Infeasible) -> Ints | Infeasible:
+    """Return slots for all tasks as `rearranged` does, without a look at routes."""
+    if stuck.constraint not in (Constraint.MEMORY, Constraint.ANTI_AFFINITY):
+        return stuck
+    if (short := refusal.without_room(view)) is not None:
+        return short
+    slots = _settled(view, kept) if view.conflicts is None else None
+    if slots is None:
+        slots, impossible = _program(view, kept)
+        if impossible and stuck.constraint is Constraint.MEMORY:
+            return refusal.unpackable(view)
+        if impossible:
+            return replace(stuck, reason=f"no arrangement keeps all tasks apart: {stuck.reason}", proven=True)
+    if slots is None:
+        problem, _, remedy = stuck.reason.partition("; ")
+        reason = f"no placement was found, nor proven impossible: {problem}; try local-search or optimal, or {remedy}"
+        return replace(stuck, reason=reason)
+    return slots
+
+
+def _settled(view: PlacementView, kept: Ints) -> Ints | None:
+    """Return where hill climbing puts all tasks; None if some memory is still exceeded."""
+    packing = _Packing(view, kept)
+    memory = view.tasks.memory_mb
+    for task in sorted(np.flatnonzero(kept < 0).tolist(), key=lambda task: -memory[task]):
+        packing.add(task)
+        packing.relieve()
+    return packing.slot if packing.fits() else None
+
+
+class _Packing:
+    """Who is where, and what memory slots and machines have in use: they may exceed what there is."""
+
+    def __init__(self, view: PlacementView, kept: Ints) -> None:
+        self._view, self._slots, self._memory = view, view.slots, view.tasks.memory_mb
+        self.slot = kept.astype(np.int32)
+        self._in_slot, self._on_machine = self._in_use()
+        self._slot_limit = view.slots.memory_mb * (1 + MEMORY_SLACK)
+        self._machine_limit = view.slots.machine_memory_mb * (1 + MEMORY_SLACK)
+        placed = kept >= 0
+        self._load = np.bincount(kept[placed], view.work[placed], view.slots.number)
+        self._able = np.array([view.machines_with_resources(task) for task in range(view.tasks.number)])  # [T, M]
+        free = view.pins < 0
+        self._able[~free] &= np.arange(view.slots.machines) == view.pins[~free, None]
+
+    def _in_use(self) -> tuple[Floats, Floats]:
+        placed = self.slot >= 0
+        where, memory = self.slot[placed], self._memory[placed]
+        in_slot = np.bincount(where, memory, self._slots.number)
+        return in_slot, np.bincount(self._slots.machine[where], memory, self._slots.machines)
+
+    def fits(self) -> bool:
+        """Return whether all tasks have a slot and no memory is exceeded, added up again."""
+        in_slot, on_machine = self._in_use()
+        within = (in_slot <= self._slot_limit).all() and (on_machine <= self._machine_limit).all()
+        return bool((self.slot >= 0).all() and within)
+
+    def add(self, task: int) -> None:
+        """Put a task where it exceeds memory least, and of such slots in the least loaded one for its speed."""
+        excess = self._added(task, np.arange(self._slots.number))
+        load = (self._load + self._view.work[task]) / self._slots.cpu
+        self._put(task, int(np.lexsort((load, excess))[0]))
+
+    def relieve(self) -> None:
+        """Move single tasks off what is exceeded, or let pairs change places, as long as that lowers the excess."""
+        for _ in range(STEPS * len(self.slot)):
+            best: tuple[float, float, int, int, int] | None = None
+            for task in self._crowded():
+                for change in (self._best_move(task), self._best_swap(task)):
+                    if change is not None and (best is None or change < best):
+                        best = change
+            if best is None:
+                return
+            _, _, task, slot, other = best
+            here = int(self.slot[task])
+            self._take(task)
+            if other >= 0:
+                self._take(other)
+                self._put(other, here)
+            self._put(task, slot)
+
+    def _crowded(self) -> list[int]:
+        """Return the tasks in slots and on machines whose memory is exceeded."""
+        over = self._in_slot > self._slot_limit
+        over |= (self._on_machine > self._machine_limit)[self._slots.machine]
+        return np.flatnonzero((self.slot >= 0) & over[self.slot]).tolist()
+
+    def _best_move(self, task: int) -> tuple[float, float, int, int, int] | None:
+        """Return the move of a task that lowers the excess most: the change, what moves, task, slot, no partner."""
+        here, memory = int(self.slot[task]), float(self._memory[task])
+        left = self._without(here, memory)
+        excess = self._added(task, np.arange(self._slots.number)) + left
+        machine = self._slots.machine
+        beside = machine == machine[here]  # what stays on its machine changes only the excess of slots
+        excess[beside] = self._within(task, here)[beside]
+        slot = int(np.argmin(excess))
+        return (float(excess[slot]), memory, task, slot, -1) if excess[slot] < -1e-6 else None
+
+    def _best_swap(self, task: int) -> tuple[float, float, int, int, int] | None:
+        """Return the exchange with another task that lowers the excess most: as for a move, with the partner."""
+        machine, here = self._slots.machine, int(self.slot[task])
+        there = self.slot
+        more = self._memory[task] - self._memory  # that their slots get
+        change = self._over(there, more, self._in_slot, self._slot_limit)
+        change += self._over(np.full_like(there, here), -more, self._in_slot, self._slot_limit)
+        across = self._over(machine[there], more, self._on_machine, self._machine_limit)
+        across += self._over(np.full_like(there, machine[here]), -more, self._on_machine, self._machine_limit)
+        change += np.where(machine[there] != machine[here], across, 0.0)
+        may: Bools = (there >= 0) & (there != here) & self._able[task, machine[there]] & self._able[:, machine[here]]
+        change = np.where(may, change, np.inf)
+        other = int(np.argmin(change))
+        moved = float(self._memory[task] + self._memory[other])
+        return (float(change[other]), moved, task, int(there[other]), other) if change[other] < -1e-6 else None
+
+    def _added(self, task: int, slots: Ints) -> Floats:
+        """Return by how much the excess grows with a task in each slot; infinite where it may not be. [S]"""
+        memory, machine = np.full(len(slots), self._memory[task]), self._slots.machine
+        grown = self._over(slots, memory, self._in_slot, self._slot_limit)
+        grown += self._over(machine[slots], memory, self._on_machine, self._machine_limit)
+        return np.where(self._able[task, machine[slots]], grown, np.inf)
+
+    def _without(self, slot: int, memory: float) -> float:
+        """Return by how much the excess changes without so much memory in a slot."""
+        at, less = np.array([slot]), np.array([-memory])
+        slots = self._over(at, less, self._in_slot, self._slot_limit)
+        return float((slots + self._over(self._slots.machine[at], less, self._on_machine, self._machine_limit))[0])
+
+    def _within(self, task: int, here: int) -> Floats:
+        """Return by how much the excess changes with a task in each slot of its own machine. [S]"""
+        every = np.arange(self._slots.number)
+        memory = np.full(len(every), self._memory[task])
+        change = self._over(every, memory, self._in_slot, self._slot_limit)
+        change += self._over(np.array([here]), -memory[:1], self._in_slot, self._slot_limit)[0]
+        change[here] = 0.0
+        return change
+
+    def _over(self, where: Ints, more: Floats, used: Floats, limit: Floats) -> Floats:
+        """Return by how much the excess of places changes when they get more."""
+        over = used[where] - limit[where]
+        change: Floats = np.maximum(over + more, 0.0) - np.maximum(over, 0.0)
+        return change
+
+    def _put(self, task: int, slot: int) -> None:
+        self.slot[task] = slot
+        self._count(task, slot, 1.0)
+
+    def _take(self, task: int) -> None:
+        self._count(task, int(self.slot[task]), -1.0)
+        self.slot[task] = -1
+
+    def _count(self, task: int, slot: int, sign: float) -> None:
+        self._in_slot[slot] += sign * self._memory[task]
+        self._on_machine[self._slots.machine[slot]] += sign * self._memory[task]
+        self._load[slot] += sign * self._view.work[task]
+
+
+def _program(view: PlacementView, kept: Ints) -> tuple[Ints | None, bool]:
+    """Return the arrangement that moves the fewest tasks, None if none was found, and whether none exists."""
+    by_slot = bool(np.isfinite(view.slots.memory_mb).any())
+    groups = group_tasks(view, wired=False)
+    bins = view.slots.number if by_slot else view.slots.machines
+    if 2 * len(groups) * bins > COLUMNS:
+        return None, False
+    try:
+        assignment = Assignment(view, groups, by_slot, ordered=False)
+        placed = np.where(kept >= 0, kept if by_slot else view.slots.machine[kept], -1)
+        for number, group in enumerate(groups):
+            there = placed[list(group.tasks)]
+            for place, count in zip(*np.unique(there[there >= 0], return_counts=True), strict=True):
+                assignment.reward(number, int(place), int(count))
+        solution = assignment.program.solve(np.inf, NODES)
+    except TooLarge:
+        return None, False
+    if solution.values is None:
+        return None, solution.outcome is Outcome.INFEASIBLE
+    return _slots(view, kept, placed, assignment.counts(solution.values), by_slot), False
+
+
+def _slots(view: PlacementView, kept: Ints, placed: Ints, counts: Ints, by_slot: bool) -> Ints | None:
+    """Return the slot of every task, given how many of each group [G] are in each bin [B]; those that can stay do."""
+    draft, moving = Draft(view), []
+    for number, group in enumerate(group_tasks(view, wired=False)):
+        left = counts[number].copy()
+        away = []
+        for task in group.tasks:
+            if placed[task] >= 0 and left[placed[task]] > 0:
+                left[placed[task]] -= 1
+                draft.put(task, int(kept[task]))
+            else:
+                away.append(task)
+        moving += list(zip(away, np.repeat(np.arange(len(left)), left).tolist(), strict=True))
+    for task, place in moving:
+        if by_slot:
+            draft.put(task, place)
+        else:
+            draft.put_on(task, place)
+    fits = min(draft.slot_free_mb.min(), draft.machine_free_mb.min()) >= 0
+    return draft.slot if fits else None
