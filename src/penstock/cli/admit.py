@@ -273,7 +273,8 @@ def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bo
     booking = result.booking
     would = "would be admitted" if dry_run else "admitted"
     console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {promise(booking)}, paths by {booking.policy}")
-    console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}")
+    enough = ", all that it offers" if booking.sated else ""
+    console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}{enough}")
     asked = "" if booking.availability is None else f", asked for {share(booking.availability)}"
     what = "the rate" if booking.guaranteed else "one of them" if len(booking.paths) > 1 else "it"
     often = share(booking.achieved_availability)
@@ -319,6 +320,7 @@ def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
         "application": booking.name,
         "promise": booking.kind,
         "rate_tps": booking.rate_tps,
+        "demand_tps": booking.demand_tps,
         "availability": booking.achieved_availability,
         "availability_at_most": booking.achieved_availability if result.at_most is None else result.at_most,
         "estimated": result.at_most is not None,

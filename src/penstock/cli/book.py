@@ -172,6 +172,7 @@ def _booking(booking: "Booking", book: "Book") -> Mapping[str, Any]:
         "promise": booking.kind,
         "priority": None if booking.guaranteed else booking.priority,
         "wanted_tps": booking.wanted_tps,
+        "demand_tps": booking.demand_tps,
         "rate_tps": booking.rate_tps,
         "availability": booking.availability,
         "achieved_availability": booking.achieved_availability,

@@ -98,7 +98,8 @@ def promise(booking: "Booking") -> str:
     from penstock.cli.output import number
 
     if booking.wanted_tps is None:
-        return f"best effort, priority {booking.priority:g}"
+        offered = "" if booking.demand_tps is None else f", offers {number(booking.demand_tps)}/s"
+        return f"best effort, priority {booking.priority:g}{offered}"
     return f"guaranteed {number(booking.wanted_tps)}/s"
 
 

@@ -84,6 +84,16 @@ class Booking(Entity, frozen=True):
         return self.application.guaranteed_tps
 
     @property
+    def demand_tps(self) -> float | None:
+        """The rate that it offers, beyond which a share is of no use to it; None: guaranteed, or not stated."""
+        return None if self.guaranteed else self.application.offered_tps
+
+    @property
+    def sated(self) -> bool:
+        """Whether its paths carry all that it offers, now: it leaves the rest of its share to others."""
+        return self.demand_tps is not None and self.rate_tps >= self.demand_tps * (1 - SAME)
+
+    @property
     def availability(self) -> float | None:
         """The share of the time for which it asked to be served, where it did."""
         return self.application.availability

@@ -3,7 +3,8 @@
 Guaranteed paths come first, in the order in which they were let in, those that work before those that do not: where a
 capacity has fallen so far that it does not suffice for all of them, the last to come gives way. What is kept for a path
 that does not work stays kept from best-effort ones, as its elements may return at any time. The rest is shared by
-best-effort paths that work (SPARCLE, eq. (4)).
+best-effort paths that work (SPARCLE, eq. (4)). An application gets no more than it offers, if it states that: its
+demand is one more capacity, which all of its paths use and nobody else, so that what it leaves goes to the others.
 
 An availability is one of the long run: it counts every failure by its probability, also one that is there now, and what
 each path could have if everything worked. So it changes with capacities, and with what guaranteed applications take of
@@ -181,16 +182,22 @@ def _fair(book: Book, left: Mapping[str, Mapping[str, float]]) -> tuple[dict[Pat
         return rates, {}
     rows = sorted({(element, kind) for _, path in working for element, kinds in path.load.items() for kind in kinds})
     number = {row: position for position, row in enumerate(rows)}
-    load = np.zeros((len(rows) + len(working), len(working)))
-    capacity = np.array([left[element][kind] for element, kind in rows] + [1.0] * len(working))
+    names = [booking.name for booking in book.bookings if not booking.guaranteed]
+    owner = np.array([names.index(name) for (name, _), _ in working], dtype=np.int32)
+    demand = {number: book[name].demand_tps for number, name in enumerate(names) if number in owner}
+    wanted = [(number, tps) for number, tps in demand.items() if tps is not None]
+    load = np.zeros((len(rows) + len(working) + len(wanted), len(working)))
+    capacity = np.array(
+        [left[element][kind] for element, kind in rows] + [1.0] * len(working) + [tps for _, tps in wanted]
+    )
+    for row, (application, _) in enumerate(wanted, len(rows) + len(working)):
+        load[row] = owner == application
     for column, (_, path) in enumerate(working):
         for element, kinds in path.load.items():
             for kind, amount in kinds.items():
                 load[number[element, kind], column] = amount
         # A path's slots limit it alone: one row, by the slowest of them.
         load[len(rows) + column, column] = 1.0 / min([np.inf, *_slot_rates(book, path)])
-    names = [booking.name for booking in book.bookings if not booking.guaranteed]
-    owner = np.array([names.index(name) for (name, _), _ in working], dtype=np.int32)
     fair = fair_rates(load, capacity, owner, np.array([book[name].priority for name in names]))
     rates |= {key: float(rate) for (key, _), rate in zip(working, fair.paths, strict=True)}
     return rates, {row: float(price) for row, price in zip(rows, fair.prices, strict=False) if price > 0}
