@@ -17,7 +17,7 @@ from penstock.policies.tuples.routing import route, route_keyed
 from penstock.policies.tuples.sending import STATE as REMEMBERED
 from penstock.policies.tuples.sending import send
 from tests.interpreting import wholly_interpreted
-from tests.policies.tuples.tables import STATE, Tables, decide, drawn, tables
+from tests.policies.tuples.tables import STATE, Tables, decide, drawn, repeat, tables
 
 ROUTINGS = registry.names(PolicyKind.ROUTING)
 SENDINGS = registry.names(PolicyKind.SENDING)
@@ -117,6 +117,16 @@ def test_sends_all_that_lanes_and_limit_allow(spec: str) -> None:
     for number, given in enumerate(cases()):
         able = sum(given.able(queue) for queue in range(len(given.queues.waiting)))
         assert decide(spec, given).sent.sum() == min(given.limit, able), number
+
+
+@EVERY_FREE
+def test_streams_of_a_fork_share_a_limit_that_binds(spec: str) -> None:
+    # Scores above nothing: POTUS sends only what it must, (4), of which there is more than γ.
+    given = tables([2, 2], limit=4, waiting=10, arrived=10, backlog=100)
+    sent = repeat(spec, given, 60)
+    if spec != "potus:spread=none,v=10":  # holds all of it
+        assert sent.sum() == 60 * 4
+    assert sent[:, :2].sum() == sent[:, 2:].sum()
 
 
 @pytest.mark.parametrize("spec", NEAR_ONLY)

@@ -55,6 +55,7 @@ class Plain:
         self.out, self.ahead = lists(len(s.emits)), lists(len(s.emits))
         self.made, self.credit = defaultdict[int, float](float), defaultdict[int, float](float)
         self.queues = empty_queues(s.lanes)
+        self.first = [0] * s.tasks
         self.queues.turn[:] = self.turn
         self.lanes = idle_lanes(s.cost, s.onward, np.minimum(s.service[s.target], 1e9), s.senders)
 
@@ -112,7 +113,11 @@ class Plain:
             sent = np.zeros(len(s.target), dtype=np.int64)
             if not mixed and len(self.of(task)):
                 route(*self.rule, queues, lanes, self.of(task)[0], self.of(task)[-1] + 1, limit, self.rng, sent)
-            for queue in self.of(task):
+            order, short = list(self.of(task)), False
+            if mixed:
+                order = order[self.first[task] :] + order[: self.first[task]]
+            for queue in order:
+                short |= int(queues.waiting[queue]) > limit
                 amount = min(limit, int(queues.waiting[queue]))
                 if s.copies[queue]:
                     sent[s.lanes[queue] : s.lanes[queue + 1]] = amount
@@ -120,6 +125,8 @@ class Plain:
                     amount = route(*self.rule, queues, lanes, queue, queue + 1, limit, self.rng, sent)
                 limit -= amount
                 self.send(queue, sent)
+            if mixed and short:  # γ binds: the next stream is first in the next slot
+                self.first[task] = (self.first[task] + 1) % len(order)
         price = [sum(s.emits[queue] * queues.price[queue] for queue in self.of(task)) for task in range(s.tasks)]
         lanes.ahead[:] = [price[task] for task in s.target]
 

@@ -100,6 +100,8 @@ def test_turns_go_round_and_are_remembered(spec: str, wasteful: bool, queues: in
         left, expected = link.backlog.tolist(), [0] * queues
         for _ in range(link.budget):
             able = [turn] if wasteful else [(turn + step) % queues for step in range(queues)]
+            if not wasteful and not any(left):
+                break  # nobody has anything: the turn stays
             turn = next((queue for queue in able if left[queue] > 0), turn)
             if left[turn] > 0:
                 left[turn] -= 1
@@ -114,6 +116,14 @@ def test_turns_that_skip_empty_queues_serve_all_others_equally() -> None:
     for _ in range(300):
         sent += decided("round-robin", link, state)
     assert sent.tolist() == [100, 0, 100, 100]
+
+
+def test_idle_slots_take_nobodys_turn() -> None:
+    state, sent = np.zeros(STATE), np.zeros(2, dtype=np.int64)
+    for slot in range(100):  # every other slot is idle: were its turn taken, only one queue would ever be first
+        waiting = np.array([9, 9]) if slot % 2 == 0 else np.zeros(2, dtype=np.int64)
+        sent += decided("round-robin", Link(waiting, np.zeros(2), 1), state)
+    assert sent.tolist() == [25, 25]
 
 
 def test_random_takes_every_queue_that_is_not_empty_equally_often() -> None:

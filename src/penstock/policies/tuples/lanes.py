@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.model.kernel import lean
 from penstock.model.slotted import UNLIMITED, Longs
 from penstock.model.taskgraph import Floats
 
@@ -20,6 +21,9 @@ class Queues(NamedTuple):
     allowed: Longs  # [Q] those that may leave now, whatever waits
     arrived: Longs  # [Q] those of a source's that have actually arrived, and must leave: Q_rem(t, 0); 0 elsewhere
     turn: Longs  # [Q] the lane that is next in turn, from 0; state that decisions change
+    start: (
+        Longs  # [Q] of a task's first queue: which of its queues is served first, from 0; state that decisions change
+    )
     price: Floats  # [Q] what the next tuple would cost, by the decision's own measure; decisions set it
 
 
@@ -43,9 +47,22 @@ class Lanes(NamedTuple):
 def empty_queues(lanes: Longs) -> Queues:
     """Return queues with nothing in them, of lanes given as ranges."""
     queues = len(lanes) - 1
-    waiting, arrived, turn = (np.zeros(queues, dtype=np.int64) for _ in range(3))
+    waiting, arrived, turn, start = (np.zeros(queues, dtype=np.int64) for _ in range(4))
     allowed = np.full(queues, UNLIMITED, dtype=np.int64)
-    return Queues(lanes, waiting, allowed, arrived, turn, np.zeros(queues))
+    return Queues(lanes, waiting, allowed, arrived, turn, start, np.zeros(queues))
+
+
+@lean
+def queue_at(queues: Queues, first: int, last: int, place: int) -> int:
+    """Return the queue that has a place, from 0, in the order in which the queues of a task are served."""
+    return int(first + (queues.start[first] + place) % (last - first))
+
+
+@lean
+def rotate(queues: Queues, first: int, last: int) -> None:
+    """Let the next queue of a task be served first from now on, since what may leave was not enough for all."""
+    if last - first > 1:
+        queues.start[first] = (queues.start[first] + 1) % (last - first)
 
 
 def idle_lanes(cost: Floats, onward: Floats, speed: Floats, senders: Floats) -> Lanes:

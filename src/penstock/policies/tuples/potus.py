@@ -1,8 +1,8 @@
 """POTUS (Algorithm 1): send where l = V·U + Q_in − β·Q_out is least and below nothing, all to one, then to the next.
 
 Decisions on what the paper leaves open: ties at random; what a source must send (4) and no candidate took is spread
-over the downstream tasks by `spread`; where (4) exceeds γ, γ holds. `in_flight` takes the appendix's form of (8), in
-which a decision sees tuples on their way; (8) itself does not.
+over the downstream tasks by `spread`; where (4) exceeds γ, γ holds, and the streams of a task take turns to be first.
+`in_flight` takes the appendix's form of (8), in which a decision sees tuples on their way; (8) itself does not.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from penstock.model.taskgraph import Floats
 from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.in_turn import deal
 from penstock.policies.tuples.kinds import POTUS
-from penstock.policies.tuples.lanes import Lanes, Queues
+from penstock.policies.tuples.lanes import Lanes, Queues, queue_at, rotate
 from penstock.policies.tuples.shuffle import shuffle
 
 Spread = Literal["even", "random", "least", "none"]
@@ -79,12 +79,17 @@ def potus(
         count = min(left, _able(queues, owner) - _gone(queues, owner, sent), lanes.room[best])
         sent[best] += count
         left -= count
-    spread = int(settings[2])
-    for queue in range(first, last):
+    spread, short = int(settings[2]), False
+    for place in range(last - first):
+        queue = queue_at(queues, first, last, place)
         # (4), as far as (1) allows
-        rest = min(left, min(queues.arrived[queue], queues.allowed[queue]) - _gone(queues, queue, sent))
+        wanted = min(queues.arrived[queue], queues.allowed[queue]) - _gone(queues, queue, sent)
+        short |= wanted > left
+        rest = min(left, wanted)
         if rest > 0 and spread != _NONE:
             left -= _spread(spread, queues, lanes, queue, rest, rng, sent)
+    if short:
+        rotate(queues, first, last)
     return limit - left
 
 

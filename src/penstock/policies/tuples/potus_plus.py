@@ -19,7 +19,7 @@ from penstock.model.taskgraph import Floats
 from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.filling import fill
 from penstock.policies.tuples.kinds import POTUS_PLUS
-from penstock.policies.tuples.lanes import Lanes, Queues
+from penstock.policies.tuples.lanes import Lanes, Queues, queue_at, rotate
 
 EASE = 4.0
 """How many times over a slot's tuples are poured, so that only a part of a difference between queues is made up in a
@@ -68,17 +68,22 @@ def potus_plus(
     sent: Longs,
 ) -> int:
     """Decide for the queues `first` to `last` of one task; return how many tuples go."""
-    left = limit
-    for queue in range(first, last):
+    left, short = limit, False
+    for place in range(last - first):
+        queue = queue_at(queues, first, last, place)
         begin, end = queues.lanes[queue], queues.lanes[queue + 1]
         least = np.inf
         for lane in range(begin, end):
             lanes.score[lane] = _price(settings, lanes, lane)
             least = min(least, lanes.score[lane])
         queues.price[queue] = least
-        amount = min(left, queues.waiting[queue], queues.allowed[queue])
+        wanted = min(queues.waiting[queue], queues.allowed[queue])
+        short |= wanted > left
+        amount = min(left, wanted)
         if amount > 0:
             left -= fill(lanes, begin, end, amount, EASE * lanes.senders[begin], queues.turn[queue], sent)
+    if short:
+        rotate(queues, first, last)
     return limit - left
 
 

@@ -43,6 +43,8 @@ def in_turn(wasteful: bool, budget: int, backlog: Longs, state: Floats, allowed:
                 if backlog[queue] > allowed[queue]:
                     break
                 queue = 0 if queue + 1 == number else queue + 1
+            if backlog[queue] <= allowed[queue]:
+                break  # all are empty: the turn stays where it is
         if backlog[queue] > allowed[queue]:
             allowed[queue] += 1
             given += 1

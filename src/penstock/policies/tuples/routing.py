@@ -19,7 +19,7 @@ from penstock.policies.tuples.kinds import (
     POTUS,
     POTUS_PLUS,
 )
-from penstock.policies.tuples.lanes import Lanes, Queues
+from penstock.policies.tuples.lanes import Lanes, Queues, queue_at, rotate
 from penstock.policies.tuples.load_aware import load_aware
 from penstock.policies.tuples.potus import potus
 from penstock.policies.tuples.potus_plus import potus_plus, price_bound
@@ -62,11 +62,16 @@ def route_lean(
         return potus(settings, queues, lanes, first, last, limit, rng, sent)
     if kind == POTUS_PLUS:
         return potus_plus(settings, queues, lanes, first, last, limit, sent)
-    left = limit
-    for queue in range(first, last):
-        amount = min(left, queues.waiting[queue], queues.allowed[queue])
+    left, short = limit, False
+    for place in range(last - first):
+        queue = queue_at(queues, first, last, place)
+        wanted = min(queues.waiting[queue], queues.allowed[queue])
+        short |= wanted > left
+        amount = min(left, wanted)
         if amount > 0:
             left -= _route_queue(kind, settings, queues, lanes, queue, amount, rng, sent)
+    if short:
+        rotate(queues, first, last)
     return limit - left
 
 

@@ -8,7 +8,7 @@ from penstock.model.kernel import kernel, lean
 from penstock.model.slotted import Longs, System
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.kinds import FIELDS, FIFO, PARTIAL_KEY
-from penstock.policies.tuples.lanes import Lanes, Queues
+from penstock.policies.tuples.lanes import Lanes, Queues, queue_at, rotate
 from penstock.policies.tuples.routing import choose_keyed, route_lean, tell_price
 from penstock.policies.tuples.sending import send
 from penstock.sim.slotted.state import AFTER, HEAD, LANE, PENDING, ROOT, SINCE, SIZE, Counts, State, push, take
@@ -147,10 +147,14 @@ def _decide_mixed(
     sent: Longs,
 ) -> None:
     """Decide for a task some of whose streams leave a policy no choice."""
-    limit, by_key = system.limit[task], kind in (FIELDS, PARTIAL_KEY)
-    for queue in range(system.queues[task], system.queues[task + 1]):
+    limit, by_key, short = system.limit[task], kind in (FIELDS, PARTIAL_KEY), False
+    first, last = system.queues[task], system.queues[task + 1]
+    for place in range(last - first):
+        queue = queue_at(queues, first, last, place)
         begin, end = system.lanes[queue], system.lanes[queue + 1]
-        amount = min(limit, queues.waiting[queue], queues.allowed[queue])
+        wanted = min(queues.waiting[queue], queues.allowed[queue])
+        short |= wanted > limit
+        amount = min(limit, wanted)
         sent[begin:end] = 0
         if system.copies[queue] or system.keyed[queue]:
             tell_price(kind, settings, queues, lanes, queue, system.copies[queue])
@@ -166,6 +170,8 @@ def _decide_mixed(
             limit -= route_lean(kind, settings, queues, lanes, queue, queue + 1, limit, rng, sent)
             for lane in range(begin, end):
                 _send(system, state, lanes, counts, queue, lane, sent[lane], slot)
+    if short:
+        rotate(queues, first, last)
 
 
 @lean
