@@ -14,7 +14,7 @@ from penstock.model.taskgraph import Floats
 from penstock.policies.api import PlacementView
 from tests.policies.cases import answer
 from tests.shared_data import needs_shared
-from tests.sparcle_cases import build, instances
+from tests.sparcle_cases import build, hosts, instances
 
 BASELINES = {
     "t-storm": "t_storm",
@@ -58,6 +58,12 @@ def test_baselines_are_within_the_band_of_the_reference_answers(spec: str) -> No
     theirs = [i["baselines"][BASELINES[spec]]["rate"] / i["optimum_ii"]["rate"] for i in instances()]
     assert ours.max() <= 1 + 1e-6
     assert ours.mean() == pytest.approx(np.mean(theirs), abs=0.03)
+
+
+@needs_shared
+def test_t_storm_takes_the_hosts_of_the_reference_answers() -> None:
+    own = [hosts(view.cluster, answer("t-storm", view)) for view in views()]
+    assert own == [instance["baselines"]["t_storm"]["host"] for instance in instances()]
 
 
 @needs_shared

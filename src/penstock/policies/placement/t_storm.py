@@ -19,10 +19,10 @@ from penstock.policies.placement.draft import Draft
 
 @dataclass(frozen=True, slots=True)
 class TStorm:
-    """Put each task where it adds least traffic between machines; of equal machines on the one with fewest tasks.
+    """Put each task where it adds least traffic between machines; of equal machines on the one with fewest free tasks.
 
-    capacity: how many tasks a machine takes, those pinned to it not counted; none: the tasks divided by the machines,
-        rounded up. Where no machine below it has room, the least filled ones that have room take one more.
+    capacity: how many tasks a machine takes, those pinned to it not counted; none: the free tasks divided by the
+        machines, rounded up. Where no machine below it has room, the least filled ones that have room take one more.
     """
 
     capacity: Count | None = None
@@ -31,8 +31,8 @@ class TStorm:
         """Return the placement; `rng` is not used."""
         draft, affinity = Draft(view), Affinity(view)
         machines = view.slots.machines
-        limit = -(-view.tasks.number // machines) if self.capacity is None else self.capacity
-        tasks_on = np.zeros(machines, dtype=np.int32)
+        free = int((view.pins < 0).sum())
+        limit = max(1, -(-free // machines)) if self.capacity is None else self.capacity
         free_on = np.zeros(machines, dtype=np.int32)
         for task in busiest_first(view).tolist():
             room = draft.machines_with_room(task)
@@ -42,10 +42,9 @@ class TStorm:
             candidates = np.flatnonzero(room if pinned else below(limit, free_on, room))
             pull = affinity.pull(task)[candidates]
             equals = candidates[pull == pull.max()]
-            machine = int(equals[np.argmin(tasks_on[equals])])
+            machine = int(equals[np.argmin(free_on[equals])])
             draft.put_on(task, machine)
             affinity.put(task, machine)
-            tasks_on[machine] += 1
             free_on[machine] += not pinned
         return draft.done()
 
