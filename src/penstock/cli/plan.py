@@ -181,6 +181,7 @@ def _print(
     from penstock.cli.energy import assumptions, print_energy
     from penstock.cli.output import console, fitted, number
     from penstock.cli.predicted import print_cautions, print_paths, print_training
+    from penstock.model.placement import Infeasible
 
     topology, cluster = planner.topology, planner.cluster
     title = (
@@ -190,10 +191,12 @@ def _print(
     console.print(f"[bold]{title}[/]\n")
     console.print(fitted(_table(planner, decisions, best, power)))
     for decision in decisions:
-        reason = getattr(decision.result, "reason", "")
-        if reason:
-            console.print(f"[red]{decision.policy}[/]: no placement: {reason}", soft_wrap=True)
-        elif note := getattr(decision.result, "note", ""):
+        if isinstance(decision.result, Infeasible):
+            reason = decision.result.reason
+            found = planner.another(decision) if best is None else "" if decision.result.proven else best.policy
+            hint = f"; {found} finds one" if found else ""
+            console.print(f"[red]{decision.policy}[/]: no placement: {reason}{hint}", soft_wrap=True)
+        elif note := decision.result.note:
             console.print(f"[dim]{decision.policy}: {note}[/]", soft_wrap=True)
     if power is not None:
         console.print(assumptions(power), style="dim", soft_wrap=True)

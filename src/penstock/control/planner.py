@@ -15,7 +15,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError, member
 from penstock.model.instance import Instance
 from penstock.model.kernel import preparing
-from penstock.model.placement import Infeasible, Placement
+from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.plan import Plan, to_plan
 from penstock.model.topology import Application, Topology
 from penstock.policies.api import PlacementView
@@ -23,6 +23,10 @@ from penstock.policies.checks import violations
 from penstock.policies.registry import make
 
 REFERENCES = ("i-storm", "flink")  # what TATA's reward is relative to
+
+
+FINDERS = ("round-robin", "local-search")  # policies that are asked if another finds no placement
+ARRANGED = (Constraint.MEMORY, Constraint.SLOTS, Constraint.ANTI_AFFINITY)  # what another arrangement may satisfy
 
 
 class NoPlacement(PenstockError):
@@ -95,6 +99,14 @@ class Planner:
     def decide(self, policy: str) -> Decision:
         """Ask one policy, named as in the registry, with its parameters."""
         return self._decide(policy, self.view)
+
+    def another(self, decision: Decision) -> str:
+        """Return a policy that finds a placement if one found none without a proof that there is none; else nothing."""
+        refusal = decision.result
+        if isinstance(refusal, Placement) or refusal.proven or refusal.constraint not in ARRANGED:
+            return ""
+        own = decision.policy.partition(":")[0]
+        return next((name for name in FINDERS if name != own and self.decide(name).placed), "")
 
     def _decide(self, policy: str, view: PlacementView) -> Decision:
         chosen = make(policy)
@@ -229,5 +241,7 @@ def plan_by(
     decision = planner.decide(policy)
     if not decision.placed:
         reason = getattr(decision.result, "reason", "it gave none")
-        raise NoPlacement(f"policy: {policy} finds no placement on {cluster.name!r}: {reason}")
+        other = planner.another(decision)
+        hint = f"; {other} finds one" if other else ""
+        raise NoPlacement(f"policy: {policy} finds no placement on {cluster.name!r}: {reason}{hint}")
     return planner.plan(decision)

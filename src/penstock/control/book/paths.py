@@ -92,6 +92,8 @@ def next_path(request: Request, room: Room, described: Cluster) -> Found | Short
     decision = planner.decide(request.policy)
     if request.surest:
         decision = surest(planner, decision)
+    if other := planner.another(decision):
+        return Shortage(f"no placement was found by {request.policy}; {other} finds one")
     if isinstance(decision.result, Infeasible):
         return Shortage(decision.result.reason, refusal=decision.result, room=room)
     assert decision.evaluation is not None, "a placement has been evaluated"

@@ -90,7 +90,7 @@ class Draft:
         self.put(task, first + int(np.argmin(load)))
 
     def put_pinned(self) -> Placement | Infeasible | None:
-        """Place the pinned tasks on their machines while these are empty; return what `stuck` does if one has no room."""
+        """Place the pinned tasks on their empty machines; return what `stuck` does if one has no room."""
         task = self.first_pinned_stuck()
         return None if task is None else self.stuck(task)
 

@@ -3,7 +3,8 @@
 Any rule that places one task after another can leave its memory in pieces that are too small for the last ones. So
 the tasks that are left go where they exceed memory least, the largest first, and tasks move or change places as long
 as that lowers the excess. If some is left, a mixed-integer program looks for the arrangement that moves the fewest
-tasks, or proves that none fits; tasks that must be kept apart are left to it at once. Nothing here depends on the clock: the program's effort is limited by its nodes.
+tasks, or proves that none fits; tasks that must be kept apart are left to it at once. Nothing here depends on the
+clock: the program's effort is limited by its nodes.
 """
 
 from dataclasses import replace
