@@ -15,6 +15,7 @@ from penstock.policies.tuples.filling import FEW, fill
 from penstock.policies.tuples.lanes import Lanes
 from penstock.policies.tuples.potus_plus import EASE
 from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.workloads.potus import potus_setting
 from tests.interpreting import wholly_interpreted
 from tests.policies.tuples.tables import Tables, decide, repeat, tables
 
@@ -203,3 +204,19 @@ def test_has_the_least_cost_where_potus_takes_a_free_hop_to_a_dear_one(v: int) -
     assert run(system, f"potus:v={v}").cost == pytest.approx(15.0, abs=0.1)
     assert run(system, f"potus-plus:v={v}").cost == pytest.approx(bound.cost, abs=0.1)
     assert run(system, f"potus-plus:v={v},prices=false").cost == pytest.approx(bound.cost, abs=0.1)
+
+
+@pytest.mark.parametrize("fabric", ["fat-tree", "jellyfish"])
+def test_by_default_cost_counts_as_described(fabric: Any) -> None:
+    """On the paper's systems: most of the avoidable cost goes, and responses stay below those of Shuffle."""
+    setting = potus_setting(fabric, 1)
+    counts = np.random.default_rng(1).poisson(setting.rates[:, None], (len(setting.rates), 1200))
+    bound = communication_bound(setting.system, counts[:, 400:].mean(axis=1))
+    assert isinstance(bound, CommunicationBound)
+    found = {
+        spec: simulate(setting.system, Arrivals(counts), routing(spec), warm_up=400, seed=1)
+        for spec in ("shuffle", "potus-plus", "potus-plus:v=0")
+    }
+    above = {spec: outcome.cost - bound.cost for spec, outcome in found.items()}
+    assert above["potus-plus"] < 0.5 * min(above["shuffle"], above["potus-plus:v=0"])
+    assert found["potus-plus"].response < found["shuffle"].response

@@ -8,6 +8,7 @@ about `SCALE` where they bind: that makes both errors 1e-8 of the whole.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -88,8 +89,9 @@ class Program:
         """Look for the least cost until it is proven, or time or so many nodes of the search tree are up."""
         if seconds <= 0:
             return Solution(Outcome.STOPPED, None, -np.inf)
-        limits = {} if nodes is None else {"node_limit": nodes}
-        limits |= {"time_limit": seconds} if np.isfinite(seconds) else {}
+        options: Any = {"mip_rel_gap": 0.0}
+        options |= {} if nodes is None else {"node_limit": nodes}
+        options |= {"time_limit": seconds} if np.isfinite(seconds) else {}
         cost = np.zeros(self.size)
         cost[list(self._cost)] = list(self._cost.values())
         where = (np.array(self._rows, dtype=np.int32), np.array(self._columns, dtype=np.int32))
@@ -100,7 +102,7 @@ class Program:
                 integrality=np.concatenate(self._whole).astype(np.int32),
                 bounds=Bounds(np.zeros(self.size), np.concatenate(self._upper)),
                 constraints=LinearConstraint(factors, np.array(self._low), np.array(self._high)),
-                options={"mip_rel_gap": 0.0} | limits,
+                options=options,
             )
         outcome = {0: Outcome.OPTIMAL, 2: Outcome.INFEASIBLE}.get(found.status, Outcome.STOPPED)
         bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
