@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-import cvxpy
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -60,6 +61,7 @@ def test_a_demand_beyond_the_share_changes_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_rates_maximise_the_utility_under_all_demands(seed: int) -> None:
+    cvxpy: Any = import_module("cvxpy")  # untyped
     rng = np.random.default_rng(seed)
     book, number = Book(cluster=cluster(3)), int(rng.integers(3, 8))
     for one in range(number):

@@ -85,7 +85,7 @@ def can_be_placed(view: PlacementView) -> bool:
     low = np.concatenate([np.ones(tasks), np.full(slots + view.slots.machines, -np.inf)])
     high = np.concatenate([np.ones(tasks), view.slots.memory_mb, view.slots.machine_memory_mb])
     found = milp(
-        np.zeros(tasks * slots), integrality=np.ones(tasks * slots), bounds=Bounds(0, upper),
+        np.zeros(tasks * slots), integrality=np.ones(tasks * slots, dtype=np.int32), bounds=Bounds(0, upper),
         constraints=LinearConstraint(rows.tocsr(), low, high),
     )  # fmt: skip
     assert found.status in (0, 2)

@@ -62,7 +62,8 @@ def test_baselines_are_within_the_band_of_the_reference_answers(spec: str) -> No
 
 @needs_shared
 def test_t_storm_takes_the_hosts_of_the_reference_answers() -> None:
-    own = [hosts(view.cluster, answer("t-storm", view)) for view in views()]
+    found = [(view.cluster, answer("t-storm", view)) for view in views()]
+    own = [hosts(cluster, placement) for cluster, placement in found if isinstance(placement, Placement)]
     assert own == [instance["baselines"]["t_storm"]["host"] for instance in instances()]
 
 

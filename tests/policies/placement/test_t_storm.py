@@ -36,7 +36,12 @@ def test_brings_all_together_when_the_capacity_allows_it() -> None:
 
 def test_does_not_count_pinned_tasks_against_the_capacity() -> None:
     view = PlacementView(two_pipelines(pinned="m1"), equal_machines(4))
-    assert placed("t-storm", view) == [0, 2, 1, 1]  # one free task a machine, and c beside the pinned d
+    assert placed("t-storm", view) == [
+        0,
+        1,
+        2,
+        1,
+    ]  # one free task a machine: b is beside the pinned d, which does not count
 
 
 def test_takes_the_machine_with_fewest_tasks_among_equals_however_slow_it_is() -> None:

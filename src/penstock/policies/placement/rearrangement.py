@@ -10,9 +10,10 @@ clock: the program's effort is limited by its nodes.
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible, Placement
-from penstock.model.taskgraph import Bools, Floats, Ints
+from penstock.model.taskgraph import Bools, Floats, Ints, sum_by
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft, complete
 from penstock.policies.placement.exact import refusal
@@ -77,7 +78,7 @@ class _Packing:
         self._slot_limit = view.slots.memory_mb * (1 + MEMORY_SLACK)
         self._machine_limit = view.slots.machine_memory_mb * (1 + MEMORY_SLACK)
         placed = kept >= 0
-        self._load = np.bincount(kept[placed], view.work[placed], view.slots.number)
+        self._load = sum_by(kept[placed], view.work[placed], view.slots.number)
         self._able = np.array([view.machines_with_resources(task) for task in range(view.tasks.number)])  # [T, M]
         free = view.pins < 0
         self._able[~free] &= np.arange(view.slots.machines) == view.pins[~free, None]
@@ -85,8 +86,9 @@ class _Packing:
     def _in_use(self) -> tuple[Floats, Floats]:
         placed = self.slot >= 0
         where, memory = self.slot[placed], self._memory[placed]
-        in_slot = np.bincount(where, memory, self._slots.number)
-        return in_slot, np.bincount(self._slots.machine[where], memory, self._slots.machines)
+        return sum_by(where, memory, self._slots.number), sum_by(
+            self._slots.machine[where], memory, self._slots.machines
+        )
 
     def fits(self) -> bool:
         """Return whether all tasks have a slot and no memory is exceeded, added up again."""
@@ -96,7 +98,7 @@ class _Packing:
 
     def add(self, task: int) -> None:
         """Put a task where it exceeds memory least, and of such slots in the least loaded one for its speed."""
-        excess = self._added(task, np.arange(self._slots.number))
+        excess = self._added(task, np.arange(self._slots.number, dtype=np.int32))
         load = (self._load + self._view.work[task]) / self._slots.cpu
         self._put(task, int(np.lexsort((load, excess))[0]))
 
@@ -128,7 +130,7 @@ class _Packing:
         """Return the move of a task that lowers the excess most: the change, what moves, task, slot, no partner."""
         here, memory = int(self.slot[task]), float(self._memory[task])
         left = self._without(here, memory)
-        excess = self._added(task, np.arange(self._slots.number)) + left
+        excess = self._added(task, np.arange(self._slots.number, dtype=np.int32)) + left
         machine = self._slots.machine
         beside = machine == machine[here]  # what stays on its machine changes only the excess of slots
         excess[beside] = self._within(task, here)[beside]
@@ -160,16 +162,16 @@ class _Packing:
 
     def _without(self, slot: int, memory: float) -> float:
         """Return by how much the excess changes without so much memory in a slot."""
-        at, less = np.array([slot]), np.array([-memory])
+        at, less = np.array([slot], dtype=np.int32), np.array([-memory])
         slots = self._over(at, less, self._in_slot, self._slot_limit)
         return float((slots + self._over(self._slots.machine[at], less, self._on_machine, self._machine_limit))[0])
 
     def _within(self, task: int, here: int) -> Floats:
         """Return by how much the excess changes with a task in each slot of its own machine. [S]"""
-        every = np.arange(self._slots.number)
+        every = np.arange(self._slots.number, dtype=np.int32)
         memory = np.full(len(every), self._memory[task])
         change = self._over(every, memory, self._in_slot, self._slot_limit)
-        change += self._over(np.array([here]), -memory[:1], self._in_slot, self._slot_limit)[0]
+        change += self._over(np.array([here], dtype=np.int32), -memory[:1], self._in_slot, self._slot_limit)[0]
         change[here] = 0.0
         return change
 
@@ -215,7 +217,7 @@ def _program(view: PlacementView, kept: Ints) -> tuple[Ints | None, bool]:
     return _slots(view, kept, placed, assignment.counts(solution.values), by_slot), False
 
 
-def _slots(view: PlacementView, kept: Ints, placed: Ints, counts: Ints, by_slot: bool) -> Ints | None:
+def _slots(view: PlacementView, kept: Ints, placed: Ints, counts: NDArray[np.int64], by_slot: bool) -> Ints | None:
     """Return the slot of every task, given how many of each group [G] are in each bin [B]; those that can stay do."""
     draft, moving = Draft(view), []
     for number, group in enumerate(group_tasks(view, wired=False)):
