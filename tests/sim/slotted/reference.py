@@ -9,7 +9,7 @@ import numpy as np
 from penstock.model.slotted import Longs, System
 from penstock.policies.api import Rule
 from penstock.policies.tuples.lanes import empty_queues, idle_lanes
-from penstock.policies.tuples.routing import route
+from penstock.policies.tuples.routing import route, tell_price
 
 
 @dataclass
@@ -120,6 +120,7 @@ class Plain:
                 short |= int(queues.waiting[queue]) > limit
                 amount = min(limit, int(queues.waiting[queue]))
                 if s.copies[queue]:
+                    tell_price(*self.rule, queues, lanes, queue, True)
                     sent[s.lanes[queue] : s.lanes[queue + 1]] = amount
                 elif mixed:
                     amount = route(*self.rule, queues, lanes, queue, queue + 1, limit, self.rng, sent)

@@ -30,9 +30,9 @@ slot: what is known of them is a slot old, and most differences are noise that i
 class PotusPlus(RoutingPolicy):
     """Send every tuple where the cost to the sinks and the time to wait are least.
 
-    v: how many slots of waiting a unit of cost is worth; 0 ignores cost. On POTUS's systems 1 saves about four
-        fifths of the cost above the optimum and makes responses 3 to 6 % longer; 10 saves all and makes them half as
-        long again.
+    v: how many slots of waiting a unit of cost is worth; 0 ignores cost. On POTUS's fat-trees 1 saves about three
+        quarters of the cost above the optimum and makes responses 3 to 6 % longer; 10 saves all of it and makes them
+        half as long again.
     prices: whether the price of what follows is what the downstream tasks say of their queues; otherwise it is the
         least cost to the sinks, whatever the load.
     """
