@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.cluster import Cluster
-from penstock.model.kernel import kernel
+from penstock.model.kernel import kernel, part
 from penstock.model.placement import Placement
 from penstock.model.routes import BITS, card_bits, hop_bits, widest_path
 from penstock.model.slotgraph import MEGABIT, Links, Slots
@@ -113,7 +113,9 @@ class RateNet(NamedTuple):
     links: Links
     routed: bool
     carded: bool  # whether any network card may limit
+    prefers: bool  # whether any sender prefers receivers in its own process
     processes: int  # P
+    hosts: int
 
 
 def rate_net(tasks: Tasks, slots: Slots, links: Links, routed: bool) -> RateNet:
@@ -144,7 +146,9 @@ def rate_net(tasks: Tasks, slots: Slots, links: Links, routed: bool) -> RateNet:
         links=links,
         routed=routed,
         carded=bool(np.isfinite(slots.machine_network).any()) and not routed,
+        prefers=any(flow.local for flow in flows),
         processes=int(slots.process[-1]) + 1,
+        hosts=int(slots.host.max()) + 1,
     )
 
 
@@ -154,10 +158,9 @@ def bottleneck_rates(net: RateNet, placed: NDArray[np.int32], cpu: bool = True) 
 
     Without `cpu` only other resources and the network count. A placement with a hop that has no way gets 0.
     """
-    rates, gain, local = np.empty(len(placed)), net.gain, net.local.any()
+    rates = np.empty(len(placed))
     for row in range(len(placed)):
-        if local:
-            gain = placed_gain(net, placed[row])
+        gain = placed_gain(net, placed[row])
         rate = _cpu_rate(net, placed[row], gain) if cpu else np.inf
         if net.capacity.shape[1] > 0:
             rate = min(rate, _resource_rate(net, placed[row], gain))
@@ -174,27 +177,34 @@ def machine_traffic(net: RateNet, placed: NDArray[np.int32]) -> Floats:
     """Return the bits a source tuple between machines of many placements, `placed` being [B, T]."""
     crossing = np.empty(len(placed))
     for row in range(len(placed)):
-        crossing[row] = _card_loads(net, placed[row], placed_gain(net, placed[row]))[0].sum()
+        sent = _card_loads(net, placed[row], placed_gain(net, placed[row]))[0]
+        crossing[row] = 0.0
+        for machine in range(len(sent)):
+            crossing[row] += sent[machine]
     return crossing
 
 
 @kernel
 def placed_gain(net: RateNet, placed: NDArray[np.int32]) -> Floats:
     """Return what every task processes a source tuple in a placement: local streams do not spread evenly."""
-    if not net.local.any():
+    if not net.prefers:
         return net.gain
-    gain = np.where(net.source, net.gain, 0.0)
+    gain = np.zeros(len(net.gain))
+    for task in range(len(gain)):
+        gain[task] = net.gain[task] if net.source[task] else 0.0
     listeners, near = np.zeros(net.processes), np.zeros(net.processes)
     for flow in net.order:
         first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
         to, to_end = net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]
         if net.heard[flow] == FORWARD:
-            gain[to:to_end] += gain[first:end] * net.share[flow]
+            for task in range(first, end):
+                gain[to + task - first] += gain[task] * net.share[flow]
         elif net.heard[flow] == GLOBAL:
-            gain[to] += gain[first:end].sum() * net.share[flow]
+            for task in range(first, end):
+                gain[to] += gain[task] * net.share[flow]
         else:
             _count_near(net, placed, flow, listeners)
-            near[:] = 0.0
+            clear(near)
             far = 0.0
             for task in range(first, end):
                 process = net.slot_process[placed[task]]
@@ -207,10 +217,17 @@ def placed_gain(net: RateNet, placed: NDArray[np.int32]) -> Floats:
     return gain
 
 
+@part
+def clear(amounts: Floats) -> None:
+    """Set all to 0; a slice would take a second longer to compile."""
+    for number in range(len(amounts)):
+        amounts[number] = 0.0
+
+
 @kernel
 def _count_near(net: RateNet, placed: NDArray[np.int32], flow: int, listeners: Floats) -> None:
     """Set how many receivers of a local stream there are in every process; of another stream none."""
-    listeners[:] = 0.0
+    clear(listeners)
     if net.local[flow]:
         for task in range(net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]):
             listeners[net.slot_process[placed[task]]] += 1.0
@@ -290,8 +307,8 @@ def _by_machine(
     near: Floats,
 ) -> float:
     """Set what senders spread and how many receivers there are on every machine; return what all spread."""
-    tuples[:] = 0.0
-    listeners[:] = 0.0
+    clear(tuples)
+    clear(listeners)
     total = 0.0
     to = net.first[net.flow_target[flow]]
     _count_near(net, placed, flow, near)
@@ -313,7 +330,8 @@ def _link_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
     for flow in range(len(net.bits)):
         first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
         to, to_end = net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]
-        pairs[:] = 0.0
+        for here in range(machines):
+            clear(pairs[here])
         if net.heard[flow] == FORWARD:
             for task in range(first, end):
                 pairs[net.slot_machine[placed[task]], net.slot_machine[placed[to + task - first]]] += gain[task]
@@ -345,11 +363,11 @@ def mean_delays(net: RateNet, placed: NDArray[np.int32]) -> Floats:  # noqa: C90
     delay_ms, process, host = net.delay_ms, net.slot_process, net.slot_host
     by_host, by_process, by_slot = delay_ms[3] - delay_ms[2], delay_ms[2] - delay_ms[1], delay_ms[1] - delay_ms[0]
     found, delay = np.zeros(len(placed)), np.zeros(len(net.cpu))
-    from_slot, from_host = np.zeros(len(process)), np.zeros(host.max() + 1)
+    from_slot, from_host = np.zeros(len(process)), np.zeros(net.hosts)
     from_process, near_late, near = np.zeros(net.processes), np.zeros(net.processes), np.zeros(net.processes)
     for row in range(len(placed)):
         where, gain = placed[row], placed_gain(net, placed[row])
-        delay[:] = 0.0
+        clear(delay)
         for flow in net.order:
             first, end = net.first[net.flow_source[flow]], net.first[net.flow_source[flow] + 1]
             to, to_end = net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]
@@ -361,7 +379,10 @@ def mean_delays(net: RateNet, placed: NDArray[np.int32]) -> Floats:  # noqa: C90
                         delay[other] += gain[task] * net.share[flow] * (delay[task] + hop) / gain[other]
                 continue
             _count_near(net, where, flow, near)
-            from_slot[:], from_process[:], from_host[:], near_late[:] = 0.0, 0.0, 0.0, 0.0
+            clear(from_slot)
+            clear(from_process)
+            clear(from_host)
+            clear(near_late)
             late = 0.0
             for task in range(first, end):
                 slot, here = where[task], process[where[task]]
