@@ -274,12 +274,13 @@ def test_says_when_the_network_leads_nowhere(policy: str) -> None:
     assert set(machines_of(alone, placed(policy, alone))) in ({0, 1}, {2, 3})
 
 
-def test_refuses_the_task_that_has_no_room() -> None:
+def test_refuses_what_has_no_room_with_the_proof() -> None:
     refusal = refused(
         "greedy-sorted", PlacementView(chain(1, 3, 1, memory_mb=60.0), equal_machines(2, memory_mb=130.0))
     )
     assert refusal.constraint is Constraint.MEMORY
-    assert len(refusal.placed) == 4
+    assert refusal.proven
+    assert (refusal.needed, refusal.available) == (300.0, 260.0)
 
 
 def test_random_order_follows_the_generator() -> None:
