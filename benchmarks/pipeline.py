@@ -27,6 +27,7 @@ from penstock.pipeline.job import SETTINGS, run_pipeline
 from penstock.pipeline.session import session
 
 SIZES = (100_000, 1_000_000, 10_000_000)
+BRIEF_RECORDS = 250_000  # as in `job.BRIEF_BYTES`
 WARM_UP = 20_000
 MACHINES = 10
 PER_COMPONENT = 10
@@ -49,7 +50,10 @@ class Spent(NamedTuple):
 def main() -> None:
     """Print records a second at each size, the growth between them, and peak memory."""
     sizes = [int(size) for size in sys.argv[1:] if size.isdecimal()] or SIZES
-    with session("benchmark", settings=SETTINGS) as spark, tempfile.TemporaryDirectory() as place:
+    with (
+        session("benchmark", settings=SETTINGS, brief=max(sizes) < BRIEF_RECORDS) as spark,
+        tempfile.TemporaryDirectory() as place,
+    ):
         folder = Path(place)
         write(WARM_UP, folder / "warm")
         run_pipeline(spark, folder / "warm", folder / "warm-tables")

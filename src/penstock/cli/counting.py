@@ -47,16 +47,21 @@ def spinning(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def on_spark(
-    name: str, reads: Path, master: str | None, quiet: bool, settings: Mapping[str, str] | None = None
+    name: str,
+    reads: Path,
+    master: str | None,
+    quiet: bool,
+    settings: Mapping[str, str] | None = None,
+    brief: bool = True,
 ) -> Iterator[tuple["SparkSession", Callable[[str], None]]]:
     """Give a Spark session and what is told what is being done, which a terminal shows with the time; else a log does.
 
-    name: of the session; reads: what is read on it.
+    name: of the session; reads: what is read on it; brief: as `session` has it.
     """
     from penstock.cli.output import errors
     from penstock.pipeline.session import session
 
-    with spinning("starting Spark", quiet) as show, session(name, master, settings=settings) as spark:
+    with spinning("starting Spark", quiet) as show, session(name, master, settings=settings, brief=brief) as spark:
 
         def tell(doing: str) -> None:
             show(doing)

@@ -74,16 +74,17 @@ def _run(
     quiet: bool,
 ) -> "Summary":
     from penstock.cli.counting import on_spark
-    from penstock.pipeline.job import SETTINGS, check, refuse_within, run_pipeline
+    from penstock.pipeline.job import SETTINGS, check, is_small, refuse_within, run_pipeline
     from penstock.runtime.folder import refuse_unwritable
 
     refuse_master(master)
     refuse_unwritable(output, "--output")
-    place, _ = check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
+    place, below = check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
     refuse_within(output, telemetry, place)
     if not follow:
         _tell_unfinished(place)
-    with on_spark("pipeline", telemetry, master, quiet, SETTINGS) as (spark, tell):
+    brief = not follow and is_small(place, below)
+    with on_spark("pipeline", telemetry, master, quiet, SETTINGS, brief) as (spark, tell):
         return run_pipeline(
             spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=tell
         )

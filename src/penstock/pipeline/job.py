@@ -45,6 +45,7 @@ from penstock.pipeline.windows import edge_windows, features, shares, starts, ta
 __all__ = ["SETTINGS", "Summary", "check", "read_table", "run_pipeline"]
 
 FILES = 1000  # of a micro-batch at most
+BRIEF_BYTES = 20_000_000  # of telemetry, some 250,000 records: beyond, Java's second compiler saves time
 CHECKPOINT = "_checkpoint"
 SETTINGS = {
     "spark.driver.memory": "2g",
@@ -326,6 +327,11 @@ def check(folder: Path, window_s: float, lateness_s: float, follow: bool = False
     if not follow:
         _files(*where)
     return where
+
+
+def is_small(folder: Path, below: str) -> bool:
+    """Return whether a job on the telemetry that `check` found is brief."""
+    return sum(path.stat().st_size for path in _files(folder, below)) < BRIEF_BYTES
 
 
 def refuse_within(output: Path, *read: Path) -> None:

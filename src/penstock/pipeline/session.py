@@ -30,7 +30,7 @@ from penstock.model.errors import FileProblem, PenstockError
 from penstock.pipeline.java import need_java
 
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Sessions are short, and Java's second compiler works for a minute before it pays: it took half of a report's time."""
+"""For brief sessions: Java's second compiler works for a minute before it pays, half of the time of a report."""
 
 ANSWER_S = 3.0  # for a standalone master to accept a connection; Spark itself would try for a minute
 
@@ -46,11 +46,13 @@ def session(
     *,
     settings: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    brief: bool = True,
 ) -> Iterator[SparkSession]:
     """Give a Spark session; `master` None means embedded, one thread a core.
 
     `settings` are Spark's own, on top of ours. `folder` is where the session's files go, to stay there; without it they
-    are temporary. Where this process has a session already, that one is given as it is, and left running: Spark allows
+    are temporary. `brief` is for what takes a minute at most: Java starts quickly and compiles less well. Where this
+    process has a session already, that one is given as it is, and left running: Spark allows
     no second.
     """
     running = running_session()
@@ -64,7 +66,7 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     with _home(folder) as home:
-        conf = _settings(name, master or f"local[{os.cpu_count() or 1}]", home)
+        conf = _settings(name, master or f"local[{os.cpu_count() or 1}]", home, brief)
         for key, value in (settings or {}).items():
             conf.set(key, value)
         spark = None
@@ -168,13 +170,14 @@ def _need_answer(master: str) -> None:
     raise NoSpark(f"master: {master!r} does not answer, no connection to {where}; check the URL and that it runs")
 
 
-def _settings(name: str, master: str, folder: Path) -> SparkConf:
+def _settings(name: str, master: str, folder: Path, brief: bool = True) -> SparkConf:
     quiet = Path(__file__).with_name("log4j2.properties")
     conf = SparkConf().setAppName(f"penstock {name}").setMaster(master)
     conf.set("spark.ui.enabled", "false")
     conf.set("spark.local.dir", str(folder / "local"))
     conf.set("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
-    conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet.as_uri()} {QUICK_TO_START}")
+    options = f"-Dlog4j2.configurationFile={quiet.as_uri()}"
+    conf.set("spark.driver.extraJavaOptions", f"{options} {QUICK_TO_START}" if brief else options)
     conf.set("spark.sql.ui.explainMode", "simple")  # nobody looks at plans, which Spark writes out for every query
     conf.set("spark.sql.shuffle.partitions", "8")
     if master.startswith("local"):
