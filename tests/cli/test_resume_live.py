@@ -95,7 +95,8 @@ def test_a_killed_driver_is_resumed_with_nothing_lost_or_doubled(
     seen = sum(published(info).values())
     assert seen > 0
     ran = penstock("status", info.path)
-    assert f"go on with penstock run --resume {info.path}" in ran.err
+    assert "died: its driver" in ran.out
+    assert f"penstock run --resume {info.path}" in ran.out
 
     again = terminal("run", "--resume", info.run, "--duration", 2)
     again.until(f"run {info.run} goes on from checkpoint ")

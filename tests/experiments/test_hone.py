@@ -53,6 +53,8 @@ def plain_link(counts: Counts, rule: str) -> tuple[list[int], float]:
         chosen = order[0] if rule == RRB else next((number for number in order if queues[number]), order[0])
         if queues[chosen]:
             delays.append(slot - queues[chosen].popleft())
+        elif rule == WC_RR:
+            chosen = turn - 1  # an idle slot takes nobody's turn
         turn = (chosen + 1) % len(queues)
         longest.append(max(map(len, queues)))
     left = [len(counts) - 1 - since for queue in queues for since in queue]

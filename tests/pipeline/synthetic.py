@@ -176,7 +176,8 @@ class Synthetic:
         for worker, rows in by_worker.items():
             write_records(folder / "telemetry" / f"{worker}-0.parquet", rows)
         facts = {"application": "word-count", "policy": "round-robin", "emulated": "hetero-small", "master": "local[2]"}
-        (folder / "run.json").write_bytes(msgspec.json.encode(facts))
+        facts |= {"run": folder.name, "started": "2026-01-01T00:00:00+00:00", "version": "0.1.0"}
+        (folder / "run.json").write_bytes(msgspec.json.encode({**facts, "pid": 2**31 - 1}))
         return folder
 
 

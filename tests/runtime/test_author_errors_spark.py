@@ -87,7 +87,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         ("by_exit", r"pass\[1\]: SystemExit: 3 on tuple \{'n': 50, 'page': 0\}", 0),
         (
             "by_crash",
-            r"task pass\[1\] was running when worker .* was lost.*; the restart limit of 1 in 600 s is reached",
+            r"task pass\[1\] was running when worker .* lost.*; the restart limit of 1 in 600 s is reached",
             1,
         ),
     ],

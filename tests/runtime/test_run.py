@@ -208,7 +208,7 @@ def test_unknown_tasks_and_slots_are_refused_and_nothing_changes(start: Callable
     before = run.status().placement
     with pytest.raises(UnknownName, match="slot: this run has no slot 'local/9'; did you mean local/"):
         run.move("count[0]", "local/9")
-    with pytest.raises(UnknownName, match=r"task: no task is named 'cuont\[0\]'; there are"):
+    with pytest.raises(UnknownName, match=r"task: no task is named 'cuont\[0\]'; did you mean count"):
         run.move("cuont[0]", "local/1")
     assert run.status().placement == before
 
@@ -330,7 +330,9 @@ class NoOpening(Count):
 
 
 def test_an_operator_that_cannot_open_is_told_of_by_the_call_that_starts(tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match=r"^count\[[01]\]: FileNotFoundError: \[Errno 2\] no such valve: '/valve'$"):
+    with pytest.raises(
+        RunFailed, match=r"^count\[[01]\]: FileNotFoundError: \[Errno 2\] no such valve: '/valve' in open$"
+    ):
         ps.run(words(rate=10, operator=NoOpening), slots=2, runs=tmp_path)
     (folder,) = tmp_path.iterdir()
     assert load(folder).ended is not None
@@ -343,8 +345,7 @@ def test_what_cannot_be_sent_to_the_executors_is_told_of_and_nothing_is_left(tmp
     flow.sink("out", ps.Discard(), flow.map("map", lambda value: (lock, value), flow.source("in", ps.Generated(same))))
     with pytest.raises(InvalidInput, match="application: cannot be sent to the executors"):
         ps.run(flow, slots=1, runs=tmp_path)
-    (folder,) = tmp_path.iterdir()
-    assert load(folder).ended is not None
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_killed_worker_is_replaced_and_the_counts_are_the_truth(start: Callable[..., Run]) -> None:

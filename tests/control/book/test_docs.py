@@ -15,6 +15,7 @@ def test_its_session_is_what_the_commands_print(
     penstock: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")  # the width of the page
     for name, text in zip(("edge", "faces"), re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL), strict=True):
         Path(f"{name}.toml").write_text(text)
     shown = re.findall(r"```\n\$ penstock ([^\n]*)\n(.*?)```", PAGE, re.DOTALL)

@@ -12,7 +12,7 @@ from penstock.policies.registry import routing
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route
 
-STATE = ("turn", "price", "weight", "score", "order")  # what decisions may change
+STATE = ("turn", "start", "price", "weight", "score", "order")  # what decisions may change
 
 
 class Tables(NamedTuple):

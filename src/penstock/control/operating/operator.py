@@ -251,6 +251,9 @@ class Operator:
             path.name = name = application.new_name(path)
             prepared = launch(book, booking, booked, application.flow, splits, name)
         except PenstockError as problem:
+            if problem.__cause__ is not None:  # an author's factory raised, which may work later
+                self._outcomes.does_not_start(application, path, str(problem))
+                return
             path.phase, path.note = Phase.IMPOSSIBLE, str(problem)
             self._tell(f"warning: {application.name}: path {path.called} cannot be run: {problem}")
             return
