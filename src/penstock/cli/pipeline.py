@@ -79,7 +79,7 @@ def _run(
 
     refuse_master(master)
     refuse_unwritable(output, "--output")
-    place, below = check(telemetry, window, lateness, follow)  # a mistake is told before Spark starts
+    place, below = check(telemetry, window, lateness, follow)  # refuse bad input before Spark starts
     refuse_within(output, telemetry, place)
     if not follow:
         _tell_unfinished(place)

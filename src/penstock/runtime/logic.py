@@ -101,7 +101,7 @@ def listed(
 
 
 def shown(value: Any, most: int | None = 200) -> str:
-    """Write a tuple for an error message, in so many characters at most."""
+    """Write a tuple for an error message, in a limited number of characters."""
     try:
         text = repr(value)
     except Exception:  # an author's object may refuse in any way
