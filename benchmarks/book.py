@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from penstock.control.book import Admitted, admit, fail, shares
+from penstock.admission.book import Admitted, admit, fail, shares
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster
 from penstock.model.formats.repetita import read_network

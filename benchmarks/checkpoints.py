@@ -23,10 +23,10 @@ import numpy as np
 
 import penstock as ps
 from benchmarks.streaming.penstock import measure
-from penstock.control.live import start
 from penstock.pipeline.session import session
 from penstock.runtime.run import Run
 from penstock.runtime.spark.executors import embedded_master, spark_settings
+from penstock.startup.start import start
 
 WORKERS = 3
 EVERY_S = 5.0

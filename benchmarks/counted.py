@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 import penstock as ps
-from penstock.runtime.checkpoints import find_latest
-from penstock.runtime.storage import Posix
+from penstock.runtime.storage.checkpoints import find_latest
+from penstock.runtime.storage.disk import Posix
 
 WORDS = 101
 LENGTH = 5  # words a sentence

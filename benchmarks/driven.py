@@ -11,7 +11,7 @@ from pathlib import Path
 import penstock as ps
 from benchmarks.counted import counted
 from penstock.model.errors import PenstockError
-from penstock.runtime.folder import RunInfo, load
+from penstock.runtime.storage.run_folder import RunInfo, load
 
 ROOT = Path(__file__).parents[1]
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 import penstock as ps
-from penstock.control.live import start
 from penstock.model.topology import Distribution
+from penstock.startup.start import start
 
 LOADS = {0.5: 20.0, 0.8: 40.0, 0.9: 120.0}
 """Seconds of each: the fuller a queue, the longer its waits hang together."""

@@ -8,7 +8,7 @@ import socket
 import statistics
 import time
 
-from penstock.runtime.transport import Connection, hello, listen
+from penstock.runtime.protocol.transport import Connection, hello, listen
 
 SECRET = b"s" * 32
 ROUNDS = 5

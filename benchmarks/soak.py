@@ -26,8 +26,8 @@ from benchmarks.counted import Verdict, check
 from benchmarks.faults import MOMENTS, SmallDisk, amid, cut, kill, links, stopped, wait_until
 from penstock.model.errors import PenstockError
 from penstock.model.status import Status
-from penstock.runtime import socket as control
-from penstock.runtime.folder import RunInfo
+from penstock.runtime import control_socket as control
+from penstock.runtime.storage.run_folder import RunInfo
 
 RECOVER_S = 60.0
 RESUME_S = 240.0  # with a Spark session to start

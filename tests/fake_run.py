@@ -22,9 +22,9 @@ from penstock.model.plan import Plan
 from penstock.model.status import ComponentStatus, Latency, MachineStatus, PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import changed
-from penstock.runtime.folder import LogFile, RunInfo, create
+from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.handle import LogLine, Outcome
-from penstock.runtime.socket import ControlServer
+from penstock.runtime.storage.run_folder import LogFile, RunInfo, create
 
 
 class FakeSource(Source[int]):
@@ -239,7 +239,7 @@ SETTINGS: list[dict[str, Any]] = []
 
 def stand_in() -> ModuleType:
     """Return a module to take the place of the one that starts runs."""
-    module = ModuleType("penstock.control.live")
+    module = ModuleType("penstock.startup.start")
     module.start = start  # type: ignore[attr-defined]
     return module
 
@@ -247,7 +247,7 @@ def stand_in() -> ModuleType:
 if __name__ == "__main__":
     from penstock.cli import main
 
-    sys.modules["penstock.control.live"] = stand_in()
+    sys.modules["penstock.startup.start"] = stand_in()
     try:
         main()
     finally:

@@ -8,11 +8,11 @@ import msgspec
 
 import penstock as ps
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime import checkpoints
-from penstock.runtime.checkpoints import Journal, Manifest, Saved, TaskState
-from penstock.runtime.folder import Given, RunInfo, Setup, create
 from penstock.runtime.layout import Layout
-from penstock.runtime.storage import Posix
+from penstock.runtime.storage import checkpoints
+from penstock.runtime.storage.checkpoints import Journal, Manifest, Saved, TaskState
+from penstock.runtime.storage.disk import Posix
+from penstock.runtime.storage.run_folder import Given, RunInfo, Setup, create
 from tests.runtime.words import words
 
 DISK = Posix()

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from penstock.runtime import launching
-from penstock.runtime.terms import Terms
+from penstock.runtime import launch as launching
+from penstock.runtime.controller.settings import Terms
 
 PATIENT = partial(Terms, lease_s=15.0, silent_s=20.0)
 IMPATIENT = partial(Terms, lease_s=2.0, silent_s=2.5)  # so that a worker that was stopped is given up soon

@@ -11,8 +11,8 @@ from typing import Any
 
 import penstock as ps
 from benchmarks.streaming.work import Measured, Recorder, Schedule, load, now, paced, unpaced
-from penstock.control.live import start
 from penstock.model.plan import digest
+from penstock.startup.start import start
 
 BATCH = 1_000
 
@@ -136,7 +136,7 @@ def measure(
 
 def _plan(flow: ps.Dataflow, workers: int) -> ps.Plan:
     """Put each component into a slot of its own, as far as there are any; the sink stays with the counter."""
-    from penstock.control.sites import discover
+    from penstock.startup.executor_discovery import discover
 
     cluster = discover([], local=True, slots=workers)
     slot = {name: min(number, workers - 1) for number, name in enumerate(("sentences", "split", "count"))}

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.admission.reconciler.operate import operate
     from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
     from penstock.api.dataflow import Dataflow
     from penstock.api.keys import Named
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
     from penstock.api.sources.landed import Landed
     from penstock.api.sources.lines import Lines
     from penstock.api.sources.tcp import TcpLines
-    from penstock.control.advice import advise
-    from penstock.control.live import start as run
-    from penstock.control.operating.live import operate
-    from penstock.control.planner import Decision, Planner
-    from penstock.control.sessions import session
     from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
     from penstock.model.cluster import Cluster, Distances, Link, Machine
     from penstock.model.errors import PenstockError
@@ -41,8 +37,12 @@ if TYPE_CHECKING:
     from penstock.model.status import Status
     from penstock.model.topology import Application, Component, Grouping, Kind, ServiceTime, Stream
     from penstock.pipeline.landing import land
+    from penstock.planning.advice import advise
+    from penstock.planning.planner import Decision, Planner
     from penstock.policies.registry import make as policy
     from penstock.runtime.handle import Handle
+    from penstock.startup.sessions import session
+    from penstock.startup.start import start as run
     from penstock.workloads.applications import application
     from penstock.workloads.arrivals import arrivals
     from penstock.workloads.clusters import cluster
@@ -55,7 +55,7 @@ _WHERE = {
     "Console": "penstock.api.sinks.console",
     "Dataflow": "penstock.api.dataflow",
     "DeadLetter": "penstock.api.on_error",
-    "Decision": "penstock.control.planner",
+    "Decision": "penstock.planning.planner",
     "Discard": "penstock.api.sinks.discard",
     "Distances": "penstock.model.cluster",
     "Evaluation": "penstock.estimate.evaluator",
@@ -78,7 +78,7 @@ _WHERE = {
     "PenstockError": "penstock.model.errors",
     "Placement": "penstock.model.placement",
     "Plan": "penstock.model.plan",
-    "Planner": "penstock.control.planner",
+    "Planner": "penstock.planning.planner",
     "Retry": "penstock.api.on_error",
     "ServiceTime": "penstock.model.topology",
     "Sink": "penstock.api.contracts",
@@ -89,7 +89,7 @@ _WHERE = {
     "TaskContext": "penstock.api.contracts",
     "TcpLines": "penstock.api.sources.tcp",
     "Timed": "penstock.api.contracts",
-    "advise": "penstock.control.advice",
+    "advise": "penstock.planning.advice",
     "application": "penstock.workloads.applications",
     "arrivals": "penstock.workloads.arrivals",
     "cluster": "penstock.workloads.clusters",
@@ -99,11 +99,11 @@ _WHERE = {
     "load_cluster": "penstock.model.files",
     "load_plan": "penstock.model.files",
     "moves": "penstock.model.plan",
-    "operate": "penstock.control.operating.live",
+    "operate": "penstock.admission.reconciler.operate",
     "policy": "penstock.policies.registry:make",
-    "run": "penstock.control.live:start",
+    "run": "penstock.startup.start:start",
     "save": "penstock.model.files",
-    "session": "penstock.control.sessions",
+    "session": "penstock.startup.sessions",
 }
 
 __all__ = [

@@ -11,15 +11,15 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from penstock.admission.book import Admitted, BookFile, Outdated, Refused, usage
+from penstock.admission.book import admit as let_in
 from penstock.cli.admit import decided
 from penstock.cli.booking import TRIES, change_book
 from penstock.cli.svg.elements import text_width
-from penstock.control.book import Admitted, BookFile, Outdated, Refused, usage
-from penstock.control.book import admit as let_in
 from penstock.model.book import CPU, Book, BookedPath
 from penstock.model.cluster import Cluster, Link, Machine
+from tests.admission.book.cases import application, fan
 from tests.conftest import Ran
-from tests.control.book.cases import application, fan
 
 Penstock = Callable[..., Ran]
 

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.control.calibration.network import VARIATION
+from penstock.calibration.network import VARIATION
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.files import load_application, load_cluster, load_costs, save
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.pipeline.session import session
 from penstock.runtime.spark.executors import embedded_master, spark_settings
+from tests.calibration.test_observation import SMALL
 from tests.conftest import Ran
-from tests.control.calibration.test_observing import SMALL
 from tests.fake_run import Served
 
 APP = Application(  # a component a machine: so its core-seconds tell what it takes, however late a busy host is

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.runtime import checkpoints
-from penstock.runtime.folder import RunInfo
+from penstock.runtime.storage import checkpoints
+from penstock.runtime.storage.run_folder import RunInfo
 from tests.conftest import Ran
 from tests.kept_run import damage, keep_checkpoint, kept_run, place
 

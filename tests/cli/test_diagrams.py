@@ -13,7 +13,6 @@ from penstock.cli.colours import COLOURS, component_colours
 from penstock.cli.drawing import draw
 from penstock.cli.planned_load import load_of_built_in, planned_load
 from penstock.cli.svg import plan_svg, svg, topology_svg
-from penstock.control.planner import Planner
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
@@ -21,6 +20,7 @@ from penstock.model.routes import route
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Application, Component, Kind, Stream
+from penstock.planning.planner import Planner
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from penstock.autopilot.control_target import Reading
+from penstock.autopilot.guard import Guard
+from penstock.autopilot.ledger import Inputs
 from penstock.cli.explain import scored_by
-from penstock.control.loop.guard import Guard
-from penstock.control.loop.ledger import Inputs
-from penstock.control.loop.plant import Reading
 
 INPUTS = Inputs(
     policy="predictive", objective="delay", seed=1, placement={"in[0]": "m0/0"}, rates={"in": 100.0}, held_s=0.1,

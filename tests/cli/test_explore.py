@@ -10,8 +10,8 @@ import pytest
 
 import penstock as ps
 from penstock.cli.explore import _conclude
-from penstock.control.exploration.index import Explored, Index
-from penstock.control.exploration.twin import explore_twin
+from penstock.exploration.index import Explored, Index
+from penstock.exploration.twin_exploration import explore_twin
 from penstock.model.costs import ComponentCosts, Costs
 from penstock.model.errors import InvalidInput
 from penstock.model.files import save

@@ -10,7 +10,7 @@ from penstock.cli.given import Told, find_resumed
 from penstock.cli.inputs import application, chosen_parameters
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.model.topology import Application
-from penstock.runtime.folder import Setup, create
+from penstock.runtime.storage.run_folder import Setup, create
 from penstock.workloads.arrivals import Poisson, Replay
 
 MODULE = """

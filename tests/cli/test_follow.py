@@ -8,7 +8,7 @@ from penstock.cli.follow import Follower, LineDisplay, TableDisplay
 from penstock.cli.output import Terminal
 from penstock.model.errors import PenstockError
 from penstock.model.status import Status
-from penstock.runtime.folder import RunInfo, create
+from penstock.runtime.storage.run_folder import RunInfo, create
 from tests.fake_run import FakeHandle
 
 

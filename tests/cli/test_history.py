@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.control_target import Reading
+from penstock.autopilot.guard import Guard
+from penstock.autopilot.ledger import LEDGER, Inputs, Ledger
+from penstock.autopilot.proposal import Proposal
 from penstock.cli.history_plots import in_force, stretches
-from penstock.control.loop.autopilot import Autopilot, Settings
-from penstock.control.loop.guard import Guard
-from penstock.control.loop.ledger import LEDGER, Inputs, Ledger
-from penstock.control.loop.plant import Reading
-from penstock.control.loop.proposing import Proposal
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
-from penstock.runtime.folder import create, ended, load
+from penstock.runtime.storage.run_folder import create, ended, load
+from tests.autopilot.fake_target import GOOD, SEARCH, START, FakePlant, misplaced, pilot
 from tests.conftest import Ran
-from tests.control.loop.fake_plant import GOOD, SEARCH, START, FakePlant, misplaced, pilot
 
 Penstock = Callable[..., Ran]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock.admission.reconciler.state import OperatorState, PathState, Phase, logs_folder, write_state
 from penstock.cli.limit import operated
-from penstock.control.operating.state import OperatorState, PathState, Phase, logs_folder, write_state
-from penstock.runtime.folder import Setup, keep
+from penstock.runtime.storage.run_folder import Setup, keep
 from tests.conftest import Ran
 from tests.fake_run import Served
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from penstock.cli.live import clock, milliseconds, place, status_line, summary, task_list, view
 from penstock.model.status import CheckpointStatus, MachineStatus, Status
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime.folder import create
+from penstock.runtime.storage.run_folder import create
 from tests.fake_run import FakeHandle
 from tests.kept_run import keep_checkpoint, kept_run
 

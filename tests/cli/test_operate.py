@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from penstock.admission.book import BookFile
+from penstock.admission.reconciler.state import OperatorState, PathState, Phase
 from penstock.cli.operate import _flow, _table
-from penstock.control.book import BookFile
-from penstock.control.operating.state import OperatorState, PathState, Phase
 from penstock.model.book import Book, Booking
 from penstock.model.errors import InvalidInput
 from penstock.workloads.applications import application
+from tests.admission.reconciler.fakes import admitted, flow, two_ways
 from tests.conftest import Ran
-from tests.control.operating.fakes import admitted, flow, two_ways
 
 
 def booking(given: str, **promised: float) -> Booking:

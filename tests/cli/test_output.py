@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.output import Terminal, neutral, print_json
-from penstock.runtime.folder import create, keep
+from penstock.runtime.storage.run_folder import create, keep
 from tests.conftest import Ran
 
 Penstock = Callable[..., Ran]

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.admission.book.cases import application, diamond
 from tests.conftest import Ran
-from tests.control.book.cases import application, diamond
 
 Penstock = Callable[..., Ran]
 

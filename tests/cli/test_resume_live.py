@@ -9,9 +9,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from penstock.runtime.checkpoints import numbers, read_manifest
-from penstock.runtime.folder import RunInfo, latest, load
-from penstock.runtime.storage import Posix
+from penstock.runtime.storage.checkpoints import numbers, read_manifest
+from penstock.runtime.storage.disk import Posix
+from penstock.runtime.storage.run_folder import RunInfo, latest, load
 from tests.cli.test_run_live import Terminal
 from tests.conftest import Ran
 from tests.kept_run import damage

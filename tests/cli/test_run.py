@@ -11,9 +11,9 @@ import pytest
 
 import penstock as ps
 from penstock.cli.live import goes_on
-from penstock.control.planner import Planner
 from penstock.model.files import load_cluster, save
-from penstock.runtime.folder import Given, RunLock, Setup, create, latest, load
+from penstock.planning.planner import Planner
+from penstock.runtime.storage.run_folder import Given, RunLock, Setup, create, latest, load
 from tests import fake_run
 from tests.conftest import Ran
 from tests.kept_run import keep_checkpoint, kept_run
@@ -27,7 +27,7 @@ TRIO = 'name = "trio"\nmachines = [{ name = "m0" }, { name = "m1" }, { name = "m
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[fake_run.Served]]:
     """Have `penstock run` start fake runs; give those that it started."""
-    monkeypatch.setitem(sys.modules, "penstock.control.live", fake_run.stand_in())
+    monkeypatch.setitem(sys.modules, "penstock.startup.start", fake_run.stand_in())
     monkeypatch.setattr(fake_run, "STARTED", [])
     monkeypatch.setattr(fake_run, "SETTINGS", [])
     monkeypatch.setenv("FAKE_ENDS", "5")

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock.pipeline.session import session
-from penstock.runtime import socket as control
-from penstock.runtime.folder import RunInfo, latest
+from penstock.runtime import control_socket as control
 from penstock.runtime.spark.executors import embedded_master, spark_settings
+from penstock.runtime.storage.run_folder import RunInfo, latest
 from tests.conftest import Ran
 from tests.runtime.words import Count, last_counts, truth, words
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.runs import age
 from penstock.model.errors import InvalidInput
-from penstock.runtime.folder import RunInfo, RunLock, create, ended, keep, load
+from penstock.runtime.storage.run_folder import RunInfo, RunLock, create, ended, keep, load
 from tests.cli.test_status import dead
 from tests.conftest import Ran
 from tests.fake_run import Served

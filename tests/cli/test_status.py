@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.runtime.folder import RunInfo, Setup, conclude, create, keep
+from penstock.runtime.storage.run_folder import RunInfo, Setup, conclude, create, keep
 from tests.conftest import Ran
 from tests.fake_run import PLACEMENT, Served
 from tests.kept_run import keep_checkpoint, kept_run

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from pyspark.errors import PySparkException
 
+from penstock.autopilot.pilot import caution
 from penstock.cli.evaluate import show
 from penstock.cli.piloting import piloting
 from penstock.cli.train import telling_damage
-from penstock.control.loop.pilot import caution
 from penstock.estimate.latency import Loads
 from penstock.estimate.latency_models import LatencyModels, load_models, save_models
 from penstock.model.cluster import Cluster, Machine

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Objective
 from penstock.experiments.sweep import cases, ratios, run_case, summary, sweep
-from penstock.experiments.tata import validation_pairs
 from penstock.pipeline.session import session
+from penstock.planning.planner import Planner
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
+from penstock.workloads.tata_pairs import validation_pairs
 from tests.conftest import Ran
 from tests.shared_data import SHARED, needs_shared
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import FileProblem
-from penstock.runtime.storage import Disk, Posix
+from penstock.runtime.storage.disk import Disk, Posix
 from penstock.testing.disk import MemoryDisk, Torn
 
 

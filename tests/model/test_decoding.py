@@ -11,20 +11,22 @@ import msgspec
 import numpy as np
 import pytest
 
+from penstock.admission.book import BookFile
+from penstock.admission.reconciler.state import OperatorState, read_state, state_file
 from penstock.api.sources.split_log import SplitLog
-from penstock.control.book import BookFile
-from penstock.control.loop import ledger
-from penstock.control.operating.state import OperatorState, read_state, state_file
+from penstock.autopilot import ledger
 from penstock.estimate.latency_models import load_models
 from penstock.model.decoding import Undecodable, decode_msgpack, json_decoder, json_lines_decoder, msgpack_decoder
 from penstock.model.errors import PenstockError
 from penstock.model.files import load_any, load_costs
 from penstock.pipeline.manifest import Manifest as TableManifest
 from penstock.pipeline.manifest import read_manifest as read_table_manifest
-from penstock.runtime import checkpoints, folder, socket
-from penstock.runtime.messages import commands, frames, greetings, tellings
-from penstock.runtime.messages.wire import encode
-from penstock.runtime.storage import Posix
+from penstock.runtime import control_socket as socket
+from penstock.runtime.protocol import controller_messages, frames, handshake, worker_messages
+from penstock.runtime.protocol.wire import encode
+from penstock.runtime.storage import checkpoints
+from penstock.runtime.storage import run_folder as folder
+from penstock.runtime.storage.disk import Posix
 from penstock.workloads.running.counts import latest_counts
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "penstock"
@@ -32,10 +34,10 @@ BAD_TEXT = bytes.fromhex("970a03a1ff0000c40100c2")  # a hello whose run's name i
 DEEP = 100_000  # levels
 
 MSGPACK: dict[str, Callable[[bytes], Any]] = {
-    "command": commands.decode_command,
+    "command": controller_messages.decode_command,
     "frame": frames.decode_frame,
-    "greeting": greetings.decode_greeting,
-    "telling": tellings.decode_telling,
+    "greeting": handshake.decode_greeting,
+    "telling": worker_messages.decode_telling,
     "task state": msgpack_decoder(checkpoints.TaskState),
     "anything": msgpack_decoder(),
     "position": msgpack_decoder(strict=False),
@@ -54,10 +56,10 @@ JSON: dict[str, Callable[[bytes], Any]] = {
     "anything": json_decoder(),
 }
 VALID = [
-    encode(greetings.Hello(greetings.PROTOCOL, "run", 3, 7, b"n" * 16)),
-    encode(tellings.Register("w0", "127.0.0.1", 4711, 12)),
-    encode(tellings.Failure(1, "split", 0, "'x'", "ValueError: no", "Traceback")),
-    encode(commands.Move(1, 2, 3, "m0/0")),
+    encode(handshake.Hello(handshake.PROTOCOL, "run", 3, 7, b"n" * 16)),
+    encode(worker_messages.Register("w0", "127.0.0.1", 4711, 12)),
+    encode(worker_messages.Failure(1, "split", 0, "'x'", "ValueError: no", "Traceback")),
+    encode(controller_messages.Move(1, 2, 3, "m0/0")),
     encode(frames.Data(1, 0, 0, 1, 0, 1, 0.5, b"\x91\xa1x", (frames.Mark(0, 1, 2, 3, 0.5),))),
     encode([{"a": "b", "c": [1, 2.5, None, "d"]}]),
 ]
@@ -122,7 +124,7 @@ def test_whatever_comes_decoders_raise_nothing_but_one_error(form: str) -> None:
 
 def test_the_error_has_a_text_and_the_decoders_own_error_as_its_cause() -> None:
     with pytest.raises(Undecodable, match="utf-8") as caught:
-        greetings.decode_greeting(BAD_TEXT)
+        handshake.decode_greeting(BAD_TEXT)
     assert isinstance(caught.value.__cause__, UnicodeDecodeError)
     with pytest.raises(Undecodable, match="Expected `int`, got `str`"):
         decode_msgpack(b"\xa1x", int)
@@ -208,6 +210,6 @@ def test_counts_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
 def test_msgspec_itself_raises_more_than_its_own_errors() -> None:
     """The reason for all this: were it otherwise, the tests above could not fail."""
     with pytest.raises(UnicodeDecodeError):
-        msgspec.msgpack.Decoder(greetings.Greeting).decode(BAD_TEXT)
+        msgspec.msgpack.Decoder(handshake.Greeting).decode(BAD_TEXT)
     with pytest.raises(RecursionError):
         msgspec.msgpack.decode(b"\x91" * DEEP)

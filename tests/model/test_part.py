@@ -1,13 +1,13 @@
 import msgspec
 import pytest
 
-from penstock.control.planner import plan_by
 from penstock.estimate.evaluator import Evaluator, Objective
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.part import part, part_of
 from penstock.model.plan import Plan, digest, to_placement
 from penstock.model.topology import Application, Component, Kind, Stream
+from penstock.planning.planner import plan_by
 from penstock.workloads.applications import application as built_in
 from penstock.workloads.clusters import cluster as described
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 from penstock.api.dataflow import Dataflow
-from penstock.runtime.controller import Controller
+from penstock.runtime.controller.operations import Operation
+from penstock.runtime.controller.settings import Site, Terms
+from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.layout import Layout
-from penstock.runtime.messages import tellings
-from penstock.runtime.operations import Operation
-from penstock.runtime.terms import Site, Terms
+from penstock.runtime.protocol import worker_messages
 from penstock.testing import Captured, MemoryDisk
 from tests.runtime.flows import Given
 
@@ -36,11 +36,11 @@ class Prompt(Controller):
             job = self.storing.pop(0)
             job.then(*job.run(self.disk), self.now)
 
-    def told(self, worker: int, message: tellings.Telling, now: float) -> None:
+    def told(self, worker: int, message: worker_messages.Telling, now: float) -> None:
         super().told(worker, message, now)
         self.store()
 
-    def register(self, message: tellings.Register, now: float) -> int | None:
+    def register(self, message: worker_messages.Register, now: float) -> int | None:
         number = super().register(message, now)
         self.store()
         return number
@@ -68,7 +68,7 @@ class Many(Prompt):
         for number in range(workers):
             register(self, f"w{number}")
         for number in range(workers):
-            self.told(number, tellings.Ready(self.epoch), 1.0)
+            self.told(number, worker_messages.Ready(self.epoch), 1.0)
 
 
 def controller(**terms: Any) -> Prompt:
@@ -76,7 +76,7 @@ def controller(**terms: Any) -> Prompt:
 
 
 def register(one: Controller, name: str, now: float = 0.0) -> int | None:
-    return one.register(tellings.Register(name, "host", 1, 42), now)
+    return one.register(worker_messages.Register(name, "host", 1, 42), now)
 
 
 def running(**terms: Any) -> Prompt:
@@ -84,7 +84,7 @@ def running(**terms: Any) -> Prompt:
     for name in ("w0", "w1"):
         register(one, name)
     for number in range(2):
-        one.told(number, tellings.Ready(one.epoch), 1.0)
+        one.told(number, worker_messages.Ready(one.epoch), 1.0)
     assert one.phase == "running"
     one.out.clear()
     return one
@@ -95,8 +95,8 @@ def of_kind(one: Controller, kind: type) -> list[tuple[int, Any]]:
 
 
 def saved(one: Controller, worker: int, number: int, ended: bool) -> None:
-    entries = tuple(tellings.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-    one.told(worker, tellings.Saved(1, number, f"w{worker}.e1", 0, entries), 3.0)
+    entries = tuple(worker_messages.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+    one.told(worker, worker_messages.Saved(1, number, f"w{worker}.e1", 0, entries), 3.0)
 
 
 def moving(one: Controller, *moves: tuple[int, str]) -> list[Operation]:

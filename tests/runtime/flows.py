@@ -18,7 +18,7 @@ from penstock.api.contracts import Operator, Source, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.model.telemetry import REQUIRED, Record, RecordKind
 from penstock.model.topology import Grouping
-from penstock.runtime.operations import CannotMove
+from penstock.runtime.controller.operations import CannotMove
 from penstock.testing import Captured, Result, TestCluster
 
 

@@ -18,12 +18,12 @@ from penstock.model.placement import Placement
 from penstock.model.plan import Plan, PlannedRoute, to_plan
 from penstock.model.telemetry import RecordKind
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime.driver import Driver
-from penstock.runtime.folder import RunInfo
+from penstock.runtime.controller.process import Driver
+from penstock.runtime.controller.settings import routes_of
 from penstock.runtime.handle import LogLine
 from penstock.runtime.run import Run
 from penstock.runtime.spark.jobs import SlotJobs
-from penstock.runtime.terms import routes_of
+from penstock.runtime.storage.run_folder import RunInfo
 from penstock.testing import Captured, TestCluster
 from penstock.workloads.clusters import cluster as named
 from tests.runtime import flows

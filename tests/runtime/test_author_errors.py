@@ -16,9 +16,9 @@ from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.keys import extractor, key_group
 from penstock.api.on_error import ErrorPolicy
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
-from penstock.runtime import codecs
-from penstock.runtime.machine import Worker
-from penstock.runtime.messages.frames import Data, Frame
+from penstock.runtime.protocol import codec as codecs
+from penstock.runtime.protocol.frames import Data, Frame
+from penstock.runtime.worker.state_machine import Worker
 from penstock.testing import ApplicationFailed, TestCluster, run, tiny_cluster
 from tests.runtime.flows import Given
 

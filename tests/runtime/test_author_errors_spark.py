@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock.pipeline.session import session
-from penstock.runtime.folder import latest
 from penstock.runtime.spark.executors import embedded_master, spark_settings
+from penstock.runtime.storage.run_folder import latest
 from tests.conftest import Ran
 
 pytestmark = pytest.mark.spark

@@ -30,9 +30,9 @@ from pyspark.sql import SparkSession
 
 from penstock.model.errors import PenstockError
 from penstock.pipeline.session import session
-from penstock.runtime import socket as control
-from penstock.runtime.folder import RunInfo, load
+from penstock.runtime import control_socket as control
 from penstock.runtime.spark.executors import embedded_master, spark_settings
+from penstock.runtime.storage.run_folder import RunInfo, load
 from tests.patience import PATIENT
 from tests.runtime.trial import CHECKPOINT_S, Trial, trials
 

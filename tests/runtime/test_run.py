@@ -20,13 +20,13 @@ from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.ingest import read_telemetry
 from penstock.pipeline.session import session
-from penstock.runtime import socket as control
-from penstock.runtime.controller import RunFailed
-from penstock.runtime.folder import alive, load
+from penstock.runtime import control_socket as control
+from penstock.runtime.controller.operations import CannotMove
+from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.handle import LogLine
-from penstock.runtime.operations import CannotMove
 from penstock.runtime.run import Run
 from penstock.runtime.spark.executors import embedded_master, spark_settings
+from penstock.runtime.storage.run_folder import alive, load
 from tests.runtime.words import Count, InOrder, last_counts, truth, words
 
 pytestmark = pytest.mark.spark

@@ -18,10 +18,10 @@ from benchmarks.faults import MOMENTS, amid, wait_until
 
 import penstock as ps
 from penstock.model.errors import PenstockError
-from penstock.runtime import members
+from penstock.runtime.controller import membership as members
+from penstock.runtime.controller.settings import Terms
 from penstock.runtime.handle import LogLine
 from penstock.runtime.run import Run
-from penstock.runtime.terms import Terms
 from tests.patience import IMPATIENT, wait_as
 
 CHECKPOINT_S = 0.5

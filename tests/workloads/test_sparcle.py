@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from penstock.control.planner import Planner
 from penstock.estimate.evaluator import Objective
 from penstock.model.errors import UnknownName
 from penstock.model.topology import Kind
+from penstock.planning.planner import Planner
 from penstock.workloads.sparcle import (
     GRAPHS,
     MEGABIT_BYTES,

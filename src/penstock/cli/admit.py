@@ -11,7 +11,7 @@ from penstock.cli.booking import BOOK, BookOption
 from penstock.cli.inputs import ApplicationArgument, JsonOption, cluster_names, policy_names
 
 if TYPE_CHECKING:
-    from penstock.control.book import Admitted, Refused
+    from penstock.admission.book import Admitted, Refused
     from penstock.model.book import Book, BookedPath, Booking
     from penstock.model.cluster import Cluster
     from penstock.model.topology import Application
@@ -99,9 +99,9 @@ def admit(
     A rate is that of all sources together: each has its share, as the application's rate_tps says, else all the same.
     Where somebody else changes the book meanwhile, it is decided anew.
     """
+    from penstock.admission.book import Admitted, replan
+    from penstock.admission.book import admit as let_in
     from penstock.cli.output import print_json
-    from penstock.control.book import Admitted, replan
-    from penstock.control.book import admit as let_in
 
     cluster = _one_of(cluster, named)
     if again:
@@ -132,8 +132,8 @@ def decided(
 
     With `begin` there need not be a book yet. Returns the book before, and what was decided on it.
     """
+    from penstock.admission.book import Admitted, BookFile
     from penstock.cli.booking import load_book, until_saved
-    from penstock.control.book import Admitted, BookFile
 
     file = BookFile(path)
 
@@ -213,8 +213,8 @@ def _pinned(application: "Application", pins: list[str]) -> tuple[object, ...]:
 
 def _book(file: "object", cluster: str | None) -> "Book":
     """Return the book as it is, or an empty one of a cluster."""
+    from penstock.admission.book import BookFile
     from penstock.cli.inputs import cluster as find
-    from penstock.control.book import BookFile
     from penstock.model.book import Book
     from penstock.model.errors import FileProblem, InvalidInput
     from penstock.model.plan import digest
@@ -259,10 +259,10 @@ def _refuse_beside_again(*given: object) -> None:
 
 
 def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bool) -> None:
+    from penstock.admission.book import Refused, unmet
     from penstock.cli.booking import print_changes, promise, share
     from penstock.cli.output import console, number
     from penstock.cli.words import plural
-    from penstock.control.book import Refused, unmet
 
     if isinstance(result, Refused):
         console.print(f"[red]refused[/] [bold]{result.application}[/]: {result.reason}", soft_wrap=True)
@@ -306,8 +306,8 @@ def _print_path(position: int, path: "BookedPath", booking: "Booking") -> None:
 
 
 def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
+    from penstock.admission.book import Refused, unmet
     from penstock.cli.booking import changes_json
-    from penstock.control.book import Refused, unmet
 
     if isinstance(result, Refused):
         remedies = [remedy._asdict() | {"also": [one._asdict() for one in remedy.also]} for remedy in result.remedies]

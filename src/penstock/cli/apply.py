@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from penstock.model.plan import Move, Plan
     from penstock.model.status import Status
     from penstock.model.tuples import TuplePolicies
-    from penstock.runtime.folder import RunInfo
     from penstock.runtime.handle import Outcome
+    from penstock.runtime.storage.run_folder import RunInfo
 
 EXAMPLES = """Examples:
 
@@ -49,8 +49,8 @@ def apply(
     from penstock.cli.output import print_json
     from penstock.model.errors import InvalidInput
     from penstock.policies.streams import changed, check_names, over
-    from penstock.runtime.folder import find_running
-    from penstock.runtime.socket import GetStatus, ask
+    from penstock.runtime.control_socket import GetStatus, ask
+    from penstock.runtime.storage.run_folder import find_running
 
     if plan is None and routing is None and sending is None and slot_ms is None:
         raise InvalidInput("plan", "expected a plan file, --routing, --sending or --slot-ms, got none; name one")
@@ -94,7 +94,7 @@ def _apply(info: "RunInfo", plan: "Plan | None", tuples: "TuplePolicies | None")
     from msgspec.structs import replace
 
     from penstock.model.tuples import TuplePolicies
-    from penstock.runtime.socket import ApplyPlan, SwitchPolicies, ask
+    from penstock.runtime.control_socket import ApplyPlan, SwitchPolicies, ask
 
     if tuples is not None:
         ask(info, SwitchPolicies(tuples), APPLY_SECONDS)

@@ -58,8 +58,8 @@ def autopilot(
     from penstock.cli.output import console, print_json
     from penstock.model.errors import InvalidInput
     from penstock.policies.registry import make
-    from penstock.runtime.folder import find_running
-    from penstock.runtime.socket import Steer, ask
+    from penstock.runtime.control_socket import Steer, ask
+    from penstock.runtime.storage.run_folder import find_running
 
     wanted = None if policy == "status" else policy
     if wanted not in (None, "off"):

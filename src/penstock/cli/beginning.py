@@ -13,8 +13,8 @@ def begin(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
     """Start the application, saying meanwhile what is being waited for; Ctrl-C is heeded between two steps of it."""
     from penstock.cli.follow import Interrupts
     from penstock.cli.output import console
-    from penstock.control.live import start
-    from penstock.control.resuming import AtItsEnd
+    from penstock.startup.resume import AtItsEnd
+    from penstock.startup.start import start
 
     def progress(text: str) -> None:
         if interrupts.count:

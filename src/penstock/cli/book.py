@@ -11,8 +11,8 @@ from penstock.cli.booking import BOOK, BookOption
 from penstock.cli.inputs import JsonOption, refuse_svg
 
 if TYPE_CHECKING:
-    from penstock.control.book import Usage
-    from penstock.control.operating.state import OperatorState
+    from penstock.admission.book import Usage
+    from penstock.admission.reconciler.state import OperatorState
     from penstock.model.book import Book, Booking
 
 FULLEST = 12  # elements that the table names
@@ -39,10 +39,10 @@ def book(
     where they compete. Used is what all of them may take together at their rates now. Of the time is for how much of
     it an application is served in the long run, by the capacities of now; that it is less than was asked is told.
     """
+    from penstock.admission.book import usage
+    from penstock.admission.reconciler.state import read_state
     from penstock.cli.booking import load_book
     from penstock.cli.output import console, print_json
-    from penstock.control.book import usage
-    from penstock.control.operating.state import read_state
 
     refuse_svg(svg)
     found = load_book(path)
@@ -114,9 +114,9 @@ def _applications(book: "Book", state: "OperatorState | None") -> Any:
 
 
 def _print_notes(book: "Book", state: "OperatorState | None") -> None:
+    from penstock.admission.book import unmet
     from penstock.cli.booking import print_changes
     from penstock.cli.output import console
-    from penstock.control.book import unmet
 
     if book.failed:
         console.print(f"\n[red]failed: {', '.join(book.failed)}[/]", soft_wrap=True)
@@ -152,7 +152,7 @@ def _kind(kind: str) -> str:
 
 
 def _as_json(book: "Book", used: "tuple[Usage, ...]", state: "OperatorState | None") -> Mapping[str, Any]:
-    from penstock.control.book import unmet
+    from penstock.admission.book import unmet
 
     return {
         "cluster": book.cluster.name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from penstock.control.book import RateChange, Unmet
+    from penstock.admission.book import RateChange, Unmet
     from penstock.model.book import Book, Booking
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ BookOption = Annotated[Path, typer.Option("--book", help="The file that the clus
 
 def load_book(path: Path) -> "Book":
     """Read a book; where there is none, say how to begin one."""
-    from penstock.control.book import BookFile
+    from penstock.admission.book import BookFile
     from penstock.model.errors import FileProblem
 
     file = BookFile(path)
@@ -31,7 +31,7 @@ def load_book(path: Path) -> "Book":
 
 def change_book(path: Path, change: "Callable[[Book], Book]") -> "tuple[Book, Book]":
     """Read a book, change it and save it, again where somebody else was faster; return it before and after."""
-    from penstock.control.book import BookFile
+    from penstock.admission.book import BookFile
 
     def attempt() -> "tuple[Book, Book]":
         before = load_book(path)
@@ -44,7 +44,7 @@ def change_book(path: Path, change: "Callable[[Book], Book]") -> "tuple[Book, Bo
 
 def until_saved(attempt: Callable[[], T]) -> T:
     """Do what reads a book, decides and saves it, anew where somebody else has saved another in between."""
-    from penstock.control.book import Outdated
+    from penstock.admission.book import Outdated
 
     for _ in range(TRIES - 1):
         try:

@@ -9,10 +9,10 @@ from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunsOption, cluster_names, policy_names, refuse_master
 
 if TYPE_CHECKING:
-    from penstock.control.calibration import Calibration, Measured
-    from penstock.control.calibration.measuring import Calibrator
+    from penstock.calibration import Calibration, Measured
+    from penstock.calibration.calibrator import Calibrator
     from penstock.model.topology import Application
-    from penstock.runtime.folder import RunInfo
+    from penstock.runtime.storage.run_folder import RunInfo
 
 EXAMPLES = """Examples:
 
@@ -72,9 +72,9 @@ def calibrate(
     Writes application.toml, cluster.toml and costs.toml, which penstock plan, penstock simulate --events and the twin
     read. It says of every figure how sure it is, and what it leaves as it was described.
     """
+    from penstock.calibration.calibrator import Calibrator
     from penstock.cli.output import print_json
-    from penstock.control.calibration.measuring import Calibrator
-    from penstock.runtime.folder import refuse_unwritable
+    from penstock.runtime.storage.run_folder import refuse_unwritable
 
     refuse_master(master)
     refuse_unwritable(output, "--output")
@@ -109,7 +109,7 @@ class _Telling:
 
 def _found_run(what: str | None, runs: Path) -> "RunInfo | None":
     """Return the run of a name or folder, the latest where nothing is named; None where an application is meant."""
-    from penstock.runtime.folder import INFO, LATEST, find
+    from penstock.runtime.storage.run_folder import INFO, LATEST, find
 
     if what is None or what == LATEST or (runs / what / INFO).is_file() or (Path(what) / INFO).is_file():
         return find(what, runs)
@@ -148,9 +148,9 @@ def application_of(info: "RunInfo", named: str | None) -> "Application":
 def _of_run(calibrator: "Calibrator", info: "RunInfo", named: str | None, probe: bool | None) -> "Calibration":
     from dataclasses import replace
 
-    from penstock.control.resuming import emulated_cluster
     from penstock.model.errors import FileProblem
-    from penstock.runtime.folder import alive
+    from penstock.runtime.storage.run_folder import alive
+    from penstock.startup.resume import emulated_cluster
 
     application = application_of(info, named)
     if not any(info.telemetry_path.glob("*.parquet")):  # before Spark is started for nothing

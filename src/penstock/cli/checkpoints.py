@@ -12,8 +12,8 @@ from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.runtime.checkpoints import Manifest, Saved
-    from penstock.runtime.folder import RunInfo
+    from penstock.runtime.storage.checkpoints import Manifest, Saved
+    from penstock.runtime.storage.run_folder import RunInfo
 
 EXAMPLES = """Examples:
 
@@ -45,7 +45,7 @@ def checkpoints(
 
     A checkpoint is whole when every state in it is what was written. Of those that are complete, two are kept.
     """
-    from penstock.runtime.folder import find
+    from penstock.runtime.storage.run_folder import find
 
     info = find(run, runs)
     if number is None and task is None:
@@ -86,8 +86,8 @@ def _list(info: "RunInfo", as_json: bool) -> None:
 def _rows(info: "RunInfo") -> list[Row]:
     """Return all checkpoints that have a manifest, the latest first."""
     from penstock.model.errors import PenstockError
-    from penstock.runtime import checkpoints as kept
-    from penstock.runtime.storage import Posix
+    from penstock.runtime.storage import checkpoints as kept
+    from penstock.runtime.storage.disk import Posix
 
     disk, folder = Posix(), str(info.checkpoints_path)
     rows = []
@@ -109,8 +109,8 @@ def _rows(info: "RunInfo") -> list[Row]:
 
 def _incomplete(info: "RunInfo") -> list[int]:
     """Return the checkpoints without a manifest that are later than all others."""
-    from penstock.runtime.checkpoints import numbers
-    from penstock.runtime.storage import Posix
+    from penstock.runtime.storage.checkpoints import numbers
+    from penstock.runtime.storage.disk import Posix
 
     disk, folder = Posix(), str(info.checkpoints_path)
     last = max(numbers(disk, folder), default=0)
@@ -158,9 +158,9 @@ def _table(rows: list[Row]) -> "Table":
 def _read(info: "RunInfo", number: int | None) -> "Manifest":
     """Return a checkpoint, the latest where none is named; refuse one that is not there or cannot be read."""
     from penstock.model.errors import UnknownName, choices
-    from penstock.runtime.checkpoints import numbers, read_manifest
-    from penstock.runtime.folder import NoRun
-    from penstock.runtime.storage import Posix
+    from penstock.runtime.storage.checkpoints import numbers, read_manifest
+    from penstock.runtime.storage.disk import Posix
+    from penstock.runtime.storage.run_folder import NoRun
 
     disk, folder = Posix(), str(info.checkpoints_path)
     there = numbers(disk, folder)
@@ -259,8 +259,8 @@ def _state(info: "RunInfo", manifest: "Manifest", task: str) -> tuple["Saved", A
     """Return a task of a checkpoint and the state of its logic."""
     from penstock.model.decoding import Undecodable, decode_msgpack
     from penstock.model.errors import FileProblem, UnknownName, nearest
-    from penstock.runtime import checkpoints as kept
-    from penstock.runtime.storage import Posix, below
+    from penstock.runtime.storage import checkpoints as kept
+    from penstock.runtime.storage.disk import Posix, below
 
     names = {saved.task: saved for saved in manifest.tasks}
     if task not in names:

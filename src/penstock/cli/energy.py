@@ -7,8 +7,8 @@ of the processors, are then assumed of every machine, and the answer says which.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.control.planner import Decision, Planner
     from penstock.estimate.energy import Energy, Power
+    from penstock.planning.planner import Decision, Planner
 
 SHOWN = 6  # machines that are listed
 

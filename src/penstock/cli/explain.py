@@ -9,7 +9,7 @@ from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunOption, RunsOption, policy_names
 
 if TYPE_CHECKING:
-    from penstock.control.loop.ledger import Book, Decision, Episode, Inputs, Step
+    from penstock.autopilot.ledger import Book, Decision, Episode, Inputs, Step
 
 EXAMPLES = """Examples:
 
@@ -39,9 +39,9 @@ def explain(
     The decision is made again from the ledger, and it is said where that gives something else than was written, and why
     that may be: another file of latency models, or a policy that searches for as long as it has time.
     """
+    from penstock.autopilot.replay import model_changed, replay
     from penstock.cli.history import open_ledger
     from penstock.cli.output import print_json
-    from penstock.control.loop.replaying import model_changed, replay
 
     _, book = open_ledger(run, runs)
     episode = find(book, decision)
@@ -149,9 +149,9 @@ def _print_alternatives(made: "Decision") -> None:
 
 
 def _print_others(episode: "Episode", again: "Decision", others: "list[Decision]", same: bool) -> None:
+    from penstock.autopilot.replay import likely_cause, model_changed
     from penstock.cli.history import percent
     from penstock.cli.output import console, table
-    from penstock.control.loop.replaying import likely_cause, model_changed
 
     if not same:
         told = f"made again, it is another: {again.reason}"

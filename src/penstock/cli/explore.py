@@ -9,8 +9,8 @@ from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunsOption, application_names, cluster_names
 
 if TYPE_CHECKING:
-    from penstock.control.exploration.index import Explored, Index
-    from penstock.control.exploration.live import Limits
+    from penstock.exploration.guarded_exploration import Limits
+    from penstock.exploration.index import Explored, Index
     from penstock.model.costs import Costs
 
 SAMPLE_TPS = 20.0  # on the twin, unless said
@@ -74,10 +74,10 @@ def explore(
     were. The folder is for penstock pipeline run --input; placements.json says which run had which placement.
     """
     from penstock.cli.output import print_json
-    from penstock.control.exploration.live import Limits
+    from penstock.exploration.guarded_exploration import Limits
     from penstock.model.costs import Costs
     from penstock.model.files import load_costs
-    from penstock.runtime.folder import refuse_unwritable
+    from penstock.runtime.storage.run_folder import refuse_unwritable
 
     refuse_unwritable(output, "--output")
     _refuse_explored(output)
@@ -168,7 +168,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 def _refuse_explored(output: Path) -> None:
     """Refuse a folder that holds another exploration, whose runs would be learnt from along with the new ones."""
-    from penstock.control.exploration.index import INDEX, RUNS
+    from penstock.exploration.index import INDEX, RUNS
     from penstock.model.errors import FileProblem
 
     if (output / INDEX).exists() or any(output.glob(f"{RUNS}.parquet")):
@@ -181,7 +181,7 @@ def _twin(
     import msgspec
 
     from penstock.cli.inputs import both
-    from penstock.control.exploration.twin import explore_twin
+    from penstock.exploration.twin_exploration import explore_twin
 
     wanted, machines = both(application, cluster)
     if not wanted.rate_tps and rates is not None:
@@ -194,8 +194,8 @@ def _twin(
 def _live(run: str, runs: Path, output: Path, costs: "Costs", limits: "Limits", settings: dict[str, Any]) -> "Index":
     from penstock.cli.calibrate import application_of
     from penstock.cli.output import errors
-    from penstock.control.exploration.asked import AskedPlant, explore_run, machines_of
-    from penstock.runtime.folder import find_running
+    from penstock.exploration.live_exploration import AskedPlant, explore_run, machines_of
+    from penstock.runtime.storage.run_folder import find_running
 
     info = find_running(run, runs)
     application = application_of(info, None)

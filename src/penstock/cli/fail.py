@@ -30,7 +30,7 @@ def fail(element: ElementArgument, book: BookOption = BOOK, as_json: JsonOption 
     does not get its rate any more is named; admit it --again to find it other paths. What penstock operate runs over
     the element is stopped, and its tuples go to the other paths.
     """
-    from penstock.control.book import fail as failed
+    from penstock.admission.book import fail as failed
 
     def without(found: "Book", name: str) -> "Book":
         return failed(found, name).book
@@ -71,8 +71,8 @@ def _restored(book: "Book", element: str, capacity: float | None) -> "Book":
     """Return a book in which an element works, with so much of its capacity; None: as much as before it failed."""
     from msgspec.structs import replace
 
-    from penstock.control.book import restore as restored
-    from penstock.control.book import set_capacity
+    from penstock.admission.book import restore as restored
+    from penstock.admission.book import set_capacity
     from penstock.model.errors import InvalidInput
 
     if capacity is not None and not 0 < capacity < float("inf"):
@@ -97,9 +97,9 @@ def _change(
     element: str,
 ) -> None:
     """Change the book, and say what that changed."""
+    from penstock.admission.book import rate_changes, unmet
     from penstock.cli.booking import change_book, changes_json, element_of, print_changes
     from penstock.cli.output import console, print_json
-    from penstock.control.book import rate_changes, unmet
 
     before, after = change_book(file, lambda found: change(found, element_of(found, element)))
     rates, short = rate_changes(before, after), unmet(after)

@@ -7,7 +7,7 @@ second more.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.control.planner import Decision, Planner
+    from penstock.planning.planner import Decision, Planner
 
 GAP_S = 1.0  # to look for a bound at most
 NONE = 5e-5  # a gap that is written as 0.00 %

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.model.cluster import Cluster
     from penstock.model.topology import Topology
     from penstock.model.tuples import TuplePolicies
-    from penstock.runtime.folder import Given, RunInfo, Setup
+    from penstock.runtime.storage.run_folder import Given, RunInfo, Setup
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Told:
 
     def given(self) -> "Given":
         """Return it as the run's folder is to keep it: whoever resumes the run may be in another directory."""
-        from penstock.runtime.folder import Given
+        from penstock.runtime.storage.run_folder import Given
 
         text = self.text or ""
         file, named = code_file(text) if names_code(text) else (Path(text) if is_file(text) else None, "")
@@ -74,7 +74,7 @@ class Resumed:
 
 def find_resumed(told: Told, run: str, runs: Path) -> Resumed:
     """Return a run with its application, what is told now in place of what was told then."""
-    from penstock.control.resuming import emulated_cluster, find_resumable
+    from penstock.startup.resume import emulated_cluster, find_resumable
 
     info, setup = find_resumable(run, runs)
     given = setup.given
@@ -147,7 +147,7 @@ def promise(flow: "Dataflow") -> str:
     """
     from penstock.api.contracts import Operator
     from penstock.api.guarantees import guarantees
-    from penstock.runtime.logic import Movable
+    from penstock.runtime.worker.logic import Movable
 
     made = ((name, part.make()) for name, part in flow.parts.items())
     guessed = [

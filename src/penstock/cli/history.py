@@ -9,8 +9,8 @@ from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
 
 if TYPE_CHECKING:
-    from penstock.control.loop.ledger import Book, Episode
-    from penstock.runtime.folder import RunInfo
+    from penstock.autopilot.ledger import Book, Episode
+    from penstock.runtime.storage.run_folder import RunInfo
 
 EXAMPLES = """Examples:
 
@@ -56,9 +56,9 @@ def open_ledger(run: str | None, runs: Path) -> "tuple[RunInfo, Book]":
     """Return a run and its ledger; say on the terminal which of its lines could not be read."""
     from dataclasses import replace
 
+    from penstock.autopilot.ledger import LEDGER, read
     from penstock.cli.output import errors
-    from penstock.control.loop.ledger import LEDGER, read
-    from penstock.runtime.folder import alive, find
+    from penstock.runtime.storage.run_folder import alive, find
 
     info = find(run, runs)
     book = replace(read(info.path / LEDGER), ended=info.ended is not None or not alive(info.pid))

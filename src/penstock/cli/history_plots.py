@@ -11,8 +11,8 @@ from penstock.cli.plots import BAR, BEST, GREY, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from penstock.control.loop.ledger import Book, Episode
-    from penstock.control.loop.plant import Reading
+    from penstock.autopilot.control_target import Reading
+    from penstock.autopilot.ledger import Book, Episode
 
 COLOURS = {"kept": "#3a8f5c", "rolled back": BEST, "shadow": GREY}
 QUIET = ("held",)  # decisions to leave all as it is, marked on the axis only

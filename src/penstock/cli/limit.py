@@ -11,7 +11,7 @@ from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunsOption
 
 if TYPE_CHECKING:
-    from penstock.control.operating.state import PathState
+    from penstock.admission.reconciler.state import PathState
 
 EXAMPLES = """Examples:
 
@@ -44,11 +44,11 @@ def limit(
     A run of penstock operate has the limit that is booked. It keeps to a lower one until it ends; a higher one is taken
     back within a second or two, since others have been promised the rest: change its priority or guarantee instead.
     """
+    from penstock.admission.reconciler.state import path_of
     from penstock.cli.live import limits_line
     from penstock.cli.output import console, print_json
-    from penstock.control.operating.state import path_of
-    from penstock.runtime.folder import find_running
-    from penstock.runtime.socket import LimitSources, ask
+    from penstock.runtime.control_socket import LimitSources, ask
+    from penstock.runtime.storage.run_folder import find_running
 
     wanted = parsed(rates)
     info = find_running(run, runs)

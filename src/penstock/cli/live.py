@@ -16,7 +16,7 @@ from penstock.cli.words import plural
 
 if TYPE_CHECKING:
     from penstock.model.status import ComponentStatus, MachineStatus, Status
-    from penstock.runtime.folder import RunInfo
+    from penstock.runtime.storage.run_folder import RunInfo
 
 WIDE = 100  # columns of a terminal with room for everything
 BAR = 10  # cells of a machine's bar
@@ -389,8 +389,8 @@ def published(info: "RunInfo") -> int:
 def goes_on(info: "RunInfo") -> str:
     """Say from where a run that has ended could go on; empty where it has come to its end, or cannot."""
     from penstock.model.errors import PenstockError
-    from penstock.runtime.checkpoints import numbers, read_manifest
-    from penstock.runtime.storage import Posix
+    from penstock.runtime.storage.checkpoints import numbers, read_manifest
+    from penstock.runtime.storage.disk import Posix
 
     if info.setup is None:
         return ""

@@ -33,8 +33,8 @@ def move(
     Its state goes with it, nothing is lost, and the order of tuples is kept; they wait for as long as is printed.
     """
     from penstock.cli.output import console, duration, print_json
-    from penstock.runtime.folder import find_running
-    from penstock.runtime.socket import GetStatus, MoveTask, ask
+    from penstock.runtime.control_socket import GetStatus, MoveTask, ask
+    from penstock.runtime.storage.run_folder import find_running
 
     info = find_running(run, runs)
     now = ask(info, GetStatus())

@@ -13,9 +13,9 @@ from penstock.cli.booking import BOOK, BookOption
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from penstock.admission.reconciler import Operating, OperatorState, PathState
     from penstock.api.dataflow import Dataflow
     from penstock.cli.follow import Interrupts
-    from penstock.control.operating import Operating, OperatorState, PathState
     from penstock.model.book import Booking
 
 EXAMPLES = """Examples:
@@ -62,10 +62,10 @@ def operate(
     See what runs by penstock book, or any one path by penstock status RUN. Ctrl-C drains all of it. What it has come to
     stays beside the book: the next penstock operate goes on with the sources from there.
     """
+    from penstock.admission.reconciler import operate as operated
     from penstock.cli.booking import load_book
     from penstock.cli.follow import Interrupts
     from penstock.cli.output import errors
-    from penstock.control.operating import operate as operated
     from penstock.model.errors import InvalidInput
 
     for option, value in (("for", seconds), ("every", every)):

@@ -10,8 +10,8 @@ from penstock.cli.inputs import policy_names
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.control.loop.guard import Guard
-    from penstock.control.loop.pilot import Pilot
+    from penstock.autopilot.guard import Guard
+    from penstock.autopilot.pilot import Pilot
     from penstock.model.cluster import Cluster
     from penstock.model.topology import Application
     from penstock.runtime.run import Run
@@ -52,7 +52,7 @@ class Piloting:
 
     def attach(self, run: "Run") -> "Pilot":
         """Give a run its pilot; one that was not asked for is off until it is steered."""
-        from penstock.control.loop.pilot import attach
+        from penstock.autopilot.pilot import attach
         from penstock.estimate.latency import load_models
 
         if self.model is not None and not self.known:
@@ -84,8 +84,8 @@ def piloting(
     seed: int = 0,
 ) -> Piloting:
     """Check what was asked for, before anything is started; warn of a policy that lacks what it is made for."""
-    from penstock.control.loop.guard import Guard
-    from penstock.control.loop.pilot import caution
+    from penstock.autopilot.guard import Guard
+    from penstock.autopilot.pilot import caution
     from penstock.model.errors import InvalidInput
     from penstock.policies.registry import make
 

@@ -75,7 +75,7 @@ def _run(
 ) -> "Summary":
     from penstock.cli.counting import on_spark
     from penstock.pipeline.job import SETTINGS, check, is_small, refuse_within, run_pipeline
-    from penstock.runtime.folder import refuse_unwritable
+    from penstock.runtime.storage.run_folder import refuse_unwritable
 
     refuse_master(master)
     refuse_unwritable(output, "--output")
@@ -94,7 +94,7 @@ def _tell_unfinished(folder: Path) -> None:
     """Tell that an exploration has not come to its end: its index is what it writes last."""
     from penstock.cli.output import errors
     from penstock.cli.words import plural
-    from penstock.control.exploration.index import INDEX, RUNS
+    from penstock.exploration.index import INDEX, RUNS
 
     files = sum(1 for _ in folder.glob(f"{RUNS}.parquet"))
     if files and not (folder / INDEX).exists():

@@ -28,9 +28,9 @@ from penstock.cli.inputs import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.control.planner import Decision, Planner
     from penstock.estimate.energy import Power
     from penstock.model.tuples import TuplePolicies
+    from penstock.planning.planner import Decision, Planner
 
 EXAMPLES = """Examples:
 
@@ -111,7 +111,7 @@ def plan(
     from penstock.cli.energy import power_of
     from penstock.cli.inputs import chosen_objective
     from penstock.cli.predicted import latency_of
-    from penstock.control.planner import Planner
+    from penstock.planning.planner import Planner
 
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
@@ -271,7 +271,7 @@ def _time_ms(planner: "Planner", decision: "Decision") -> float:
 
 def _print_advice(planner: "Planner", best: "Decision") -> None:
     from penstock.cli.output import console, number
-    from penstock.control.advice import advise
+    from penstock.planning.advice import advise
 
     advice = advise(planner, best)
     if advice is None:
@@ -360,7 +360,7 @@ def _print_json(
 ) -> None:
     from penstock.cli.output import print_json
     from penstock.cli.predicted import paths_record
-    from penstock.control.advice import advise
+    from penstock.planning.advice import advise
 
     answer: dict[str, Any] = {
         "application": planner.topology.name,

@@ -18,7 +18,7 @@ from penstock.model.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-    from penstock.control.planner import Decision, Planner
+    from penstock.planning.planner import Decision, Planner
 
 BAR, BEST, GREY = "#4878a8", "#d1603d", "#888888"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.control.planner import Decision, Planner
     from penstock.estimate.latency import LatencyModel, Prediction
     from penstock.model.cluster import Cluster
     from penstock.model.topology import Application
+    from penstock.planning.planner import Decision, Planner
 
 SHOWN_PATHS = 5
 ROUNDING = 1e-6  # by which two ways of adding up the same times may differ
@@ -26,9 +26,9 @@ def latency_of(
 
     A rate is shared evenly by the sources; with tables, as they show it.
     """
-    from penstock.control.planner import latency_model, observed_latency_model
     from penstock.estimate.latency import load_models
     from penstock.model.errors import FileProblem, InvalidInput
+    from penstock.planning.planner import latency_model, observed_latency_model
 
     told = "only latency models look at it"
     for name, value in (("rate", rate), ("tables", tables)):

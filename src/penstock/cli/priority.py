@@ -17,9 +17,9 @@ def change_priority(
     as_json: JsonOption = False,
 ) -> None:
     """Change the priority of a best-effort application; rates are shared anew, and no task moves."""
+    from penstock.admission.book import rate_changes, reprioritise, unmet
     from penstock.cli.booking import change_book, changes_json, print_changes
     from penstock.cli.output import console, print_json
-    from penstock.control.book import rate_changes, reprioritise, unmet
 
     before, after = change_book(book, lambda found: reprioritise(found, application, priority))
     changed, missed = rate_changes(before, after), unmet(after)

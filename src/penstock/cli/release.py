@@ -16,10 +16,10 @@ def release(
     as_json: JsonOption = False,
 ) -> None:
     """Take an application out of a cluster's book; best-effort applications share what it leaves."""
+    from penstock.admission.book import rate_changes, unmet
+    from penstock.admission.book import release as without
     from penstock.cli.booking import change_book, changes_json, print_changes
     from penstock.cli.output import console, print_json
-    from penstock.control.book import rate_changes, unmet
-    from penstock.control.book import release as without
 
     before, after = change_book(book, lambda found: without(found, application))
     changed, missed = rate_changes(before, after), unmet(after)

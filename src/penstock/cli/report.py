@@ -53,7 +53,7 @@ def report(
     tuples (Parquet), the report (JSON) and a picture are kept.
     """
     from penstock.cli.inputs import refuse_master
-    from penstock.runtime.folder import refuse_unwritable
+    from penstock.runtime.storage.run_folder import refuse_unwritable
 
     refuse_master(master)
     folder = _found(run, runs)
@@ -97,7 +97,7 @@ def show(report: "Report") -> None:
 
 
 def _found(run: str | None, runs: Path) -> Path:
-    from penstock.runtime.folder import INFO, find
+    from penstock.runtime.storage.run_folder import INFO, find
 
     if run is None or (runs / run / INFO).is_file():
         return find(run, runs).path

@@ -130,7 +130,7 @@ def _run_live(
     figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
 ) -> "Reproduced":
     """Run the cases of live figures one after another."""
-    from penstock.experiments.live.running import live_session
+    from penstock.experiments.live_cases import live_session
     from penstock.experiments.one_by_one import reproduce_live
 
     with _told(quiet) as told, live_session(master):

@@ -64,8 +64,8 @@ from penstock.cli.run_options import (
 if TYPE_CHECKING:
     from penstock.cli.follow import Display
     from penstock.model.status import Status
-    from penstock.runtime.folder import RunInfo
     from penstock.runtime.run import Run
+    from penstock.runtime.storage.run_folder import RunInfo
 
 EXAMPLES = """Examples:
 
@@ -177,7 +177,7 @@ def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[
     """Show the run until it ends, then say how it went; the exit code is 1 where the application failed."""
     from penstock.cli.follow import Follower
     from penstock.cli.output import errors, print_json
-    from penstock.runtime.folder import load
+    from penstock.runtime.storage.run_folder import load
 
     follower = Follower(handle, _display(as_json), duration, changes)
     status = follower.follow()

@@ -110,7 +110,7 @@ def refuse_numbers(**options: float | None) -> None:
 def refuse_places(master: str | None, source: Path | None, folders: dict[str, Path | None]) -> None:
     """Refuse a master that is no URL of one, an input that is not there and folders that cannot be written."""
     from penstock.model.errors import FileProblem
-    from penstock.runtime.folder import refuse_unwritable
+    from penstock.runtime.storage.run_folder import refuse_unwritable
 
     refuse_master(master)
     if source is not None and not source.exists():

@@ -123,8 +123,8 @@ def _makers(
     """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
 
     def maker(policy: str) -> Maker:
-        from penstock.control.planner import plan_by
         from penstock.estimate.evaluator import Objective
+        from penstock.planning.planner import plan_by
 
         goal = objective or Objective.THROUGHPUT
         if cluster is None:

@@ -12,7 +12,7 @@ from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunsOption
 
 if TYPE_CHECKING:
-    from penstock.runtime.folder import RunInfo
+    from penstock.runtime.storage.run_folder import RunInfo
 
 LIST_EXAMPLES = """Examples:
 
@@ -46,7 +46,7 @@ def list_runs(runs: RunsOption = Path("runs"), as_json: JsonOption = False) -> N
     killed. penstock status RUN shows more of each.
     """
     from penstock.cli.output import console, print_json, table
-    from penstock.runtime.folder import all_runs
+    from penstock.runtime.storage.run_folder import all_runs
 
     facts = [_facts(info) for info in all_runs(runs)]
     if as_json:
@@ -79,7 +79,7 @@ def clean(
     """
     from penstock.cli.output import print_json
     from penstock.model.errors import InvalidInput
-    from penstock.runtime.folder import Taken, all_runs, remove
+    from penstock.runtime.storage.run_folder import Taken, all_runs, remove
 
     if older_than is None and keep is None:
         raise InvalidInput("older_than", "expected --older-than TIME, --keep N or both, got neither; name one")
@@ -119,8 +119,8 @@ COLUMNS = ("run", "application", "state", "started", "duration", "outcome")
 
 def _old(found: Sequence["RunInfo"], than: timedelta | None, keep: int) -> Iterator["RunInfo"]:
     """Choose the runs to remove, of those that have ended and nobody goes on with."""
-    from penstock.control.operating.state import is_kept
-    from penstock.runtime.folder import outcome
+    from penstock.admission.reconciler.state import is_kept
+    from penstock.runtime.storage.run_folder import outcome
 
     now = datetime.now().astimezone()
     for info in found[keep:]:
@@ -139,7 +139,7 @@ def _ended(info: "RunInfo") -> datetime:
 
 
 def _facts(info: "RunInfo") -> dict[str, Any]:
-    from penstock.runtime.folder import outcome
+    from penstock.runtime.storage.run_folder import outcome
 
     word, reason = outcome(info)
     state = "ended" if word else "running" if info.socket else "starting"

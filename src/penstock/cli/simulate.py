@@ -43,11 +43,11 @@ from penstock.cli.simulate_options import (
 
 if TYPE_CHECKING:
     from penstock.cli.simulate_tables import Told
-    from penstock.control.simulating import Look, Setting, Simulation
     from penstock.model.cluster import Cluster
     from penstock.model.placement import Placement
     from penstock.model.plan import Plan
     from penstock.model.topology import Application
+    from penstock.simulation.slotted import Look, Setting, Simulation
     from penstock.workloads.arrivals import ArrivalProcess
 
 EXAMPLES = """Examples:
@@ -157,7 +157,7 @@ def _simulated(
 ) -> "Simulation":
     """Simulate each routing with each seed, counting along."""
     from penstock.cli.counting import counting
-    from penstock.control.simulating import USUAL_SLOTS, simulate_application
+    from penstock.simulation.slotted import USUAL_SLOTS, simulate_application
 
     timed = {**timed, "slots": timed["slots"] or USUAL_SLOTS}
     with counting("simulating", len(routings) * len(timed["seeds"]), quiet=quiet) as tell:
@@ -201,9 +201,9 @@ def _process(spec: str | None) -> "ArrivalProcess | None":
 
 
 def _look(ahead: int | None, forecaster: str | None) -> "Look":
-    from penstock.control.simulating import Look
     from penstock.model.errors import InvalidInput
     from penstock.policies.registry import forecaster as make
+    from penstock.simulation.slotted import Look
 
     if forecaster is None:
         return Look(ahead or 0)
@@ -230,8 +230,8 @@ def _given(plan: Path | None, policy: str | None, application: "Application") ->
 
 def _setting(tasks: _Tasks, slot_ms: float | None, link: int | None) -> "Setting":
     """Return the application in slots, its tasks where the plan or the policy has them."""
-    from penstock.control.simulating import USUAL_SLOT_MS, Setting
     from penstock.model.plan import to_placement
+    from penstock.simulation.slotted import USUAL_SLOT_MS, Setting
 
     application, cluster, given = tasks.application, tasks.cluster, tasks.given
     if given is None:
@@ -243,9 +243,9 @@ def _setting(tasks: _Tasks, slot_ms: float | None, link: int | None) -> "Setting
 
 
 def _placed(application: "Application", cluster: "Cluster", policy: str, seed: int) -> "Placement":
-    from penstock.control.planner import Planner
     from penstock.model.errors import InvalidInput
     from penstock.model.placement import Infeasible
+    from penstock.planning.planner import Planner
 
     result = Planner(application, cluster, seed=seed).decide(policy).result
     if isinstance(result, Infeasible):
@@ -255,7 +255,7 @@ def _placed(application: "Application", cluster: "Cluster", policy: str, seed: i
 
 def _routings(setting: "Setting", asked: Sequence[str] | None, given: "Plan | None", file: Path | None) -> list[str]:
     """Return the routings to compare: those asked for, else the plan's, else all; of `all` the plan's as it has it."""
-    from penstock.control.simulating import all_routings, planned_routing
+    from penstock.simulation.slotted import all_routings, planned_routing
 
     planned = None
     if given is not None and (asked is None or "all" in asked):

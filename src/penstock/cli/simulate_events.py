@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from penstock.control.twinning import Twinned
     from penstock.model.cluster import Cluster
     from penstock.model.placement import Placement
     from penstock.model.topology import Application
+    from penstock.simulation.twin import Twinned
     from penstock.workloads.arrivals import ArrivalProcess
 
 PERCENTILES = ("mean_s", "p50_s", "p95_s", "p99_s")
@@ -61,10 +61,10 @@ def refuse_evented(given: Mapping[str, object]) -> None:
 
 def simulate_by_events(case: Case, asked: Asked) -> None:
     """Simulate event by event, and show what came of it."""
-    from penstock.control.twinning import USUAL_SECONDS, simulate_events
     from penstock.model.costs import Costs
     from penstock.model.files import load_costs
-    from penstock.runtime.folder import refuse_unwritable
+    from penstock.runtime.storage.run_folder import refuse_unwritable
+    from penstock.simulation.twin import USUAL_SECONDS, simulate_events
 
     if asked.records is not None:
         refuse_unwritable(asked.records, "--records")  # not only when all has been simulated

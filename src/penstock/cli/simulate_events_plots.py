@@ -12,7 +12,7 @@ from penstock.model.taskgraph import Floats
 
 if TYPE_CHECKING:
     from penstock.cli.simulate_events import Case
-    from penstock.control.twinning import Twinned
+    from penstock.simulation.twin import Twinned
 
 POINTS = 2000  # of a line; more would not be seen
 RAREST = 1e-4  # share of tuples down to which the distribution is drawn, where there are as many

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from penstock.cli.plots import BEST, GREY, save_figure
 
 if TYPE_CHECKING:
-    from penstock.control.simulating import Simulation
+    from penstock.simulation.slotted import Simulation
 
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f", "#7a9a3c")
 DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another

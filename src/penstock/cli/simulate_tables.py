@@ -7,7 +7,7 @@ from penstock.cli.output import console, number, policy_cell, print_json, table
 from penstock.cli.words import plural
 
 if TYPE_CHECKING:
-    from penstock.control.simulating import Load, Look, Setting, Simulated, Simulation
+    from penstock.simulation.slotted import Load, Look, Setting, Simulated, Simulation
 
 WIDE = 110  # columns of a terminal with room for everything
 COLUMNS = (

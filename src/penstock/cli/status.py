@@ -10,7 +10,7 @@ from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
 
 if TYPE_CHECKING:
     from penstock.model.status import Status
-    from penstock.runtime.folder import RunInfo
+    from penstock.runtime.storage.run_folder import RunInfo
 
 EXAMPLES = """Examples:
 
@@ -38,8 +38,8 @@ def status(
     outcome (completed, stopped, failed, died), why it ended, its totals and its last checkpoint.
     """
     from penstock.cli.output import console, print_json
-    from penstock.runtime.folder import find_current, outcome
-    from penstock.runtime.socket import GetStatus, ask
+    from penstock.runtime.control_socket import GetStatus, ask
+    from penstock.runtime.storage.run_folder import find_current, outcome
 
     info = find_current(run, runs)
     if outcome(info)[0]:
@@ -64,8 +64,8 @@ def _watch(info: "RunInfo", found: "Status", as_json: bool) -> None:
 
     from penstock.cli.follow import LineDisplay, TableDisplay, log_text
     from penstock.cli.output import console
-    from penstock.runtime.folder import NoRun
-    from penstock.runtime.socket import GetLog, GetStatus, ask
+    from penstock.runtime.control_socket import GetLog, GetStatus, ask
+    from penstock.runtime.storage.run_folder import NoRun
 
     display = TableDisplay(console) if console.is_terminal else LineDisplay(console)
     heard = ask(info, GetLog()).number
@@ -104,7 +104,7 @@ def _print_ended(info: "RunInfo", as_json: bool) -> None:
 
     from penstock.cli.live import next_steps, summary
     from penstock.cli.output import console, print_json
-    from penstock.runtime.folder import last_status, outcome
+    from penstock.runtime.storage.run_folder import last_status, outcome
 
     status, (word, reason), latest = last_status(info), outcome(info), last_checkpoint(info)
     if as_json:
@@ -141,8 +141,8 @@ def _times(info: "RunInfo") -> str:
 def last_checkpoint(info: "RunInfo") -> dict[str, Any] | None:
     """Return the number of a run's last complete checkpoint and the source tuples before it; None: it has none."""
     from penstock.model.errors import PenstockError
-    from penstock.runtime.checkpoints import numbers, read_manifest
-    from penstock.runtime.storage import Posix
+    from penstock.runtime.storage.checkpoints import numbers, read_manifest
+    from penstock.runtime.storage.disk import Posix
 
     disk, folder = Posix(), str(info.checkpoints_path)
     for number in numbers(disk, folder)[:1]:

@@ -31,8 +31,8 @@ def stop(
     """
     from penstock.cli.live import goes_on
     from penstock.cli.output import console, errors, print_json
-    from penstock.runtime.folder import find_running
-    from penstock.runtime.socket import Drain, Stop, Unanswered, ask
+    from penstock.runtime.control_socket import Drain, Stop, Unanswered, ask
+    from penstock.runtime.storage.run_folder import find_running
 
     def say() -> None:
         if not as_json:

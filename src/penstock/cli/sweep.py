@@ -118,7 +118,7 @@ def _instances(application: str, clusters: list[str], seeds: int) -> "Instances"
 
 
 def _tata_instances(folder: Path, pairs: int) -> "Instances":
-    from penstock.experiments.tata import validation_pairs
+    from penstock.workloads.tata_pairs import validation_pairs
 
     return validation_pairs(folder, pairs)
 

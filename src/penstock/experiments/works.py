@@ -9,10 +9,10 @@ from penstock.experiments.figure import Figure
 from penstock.model.errors import UnknownName, nearest
 
 WORKS = {
-    "potus": "penstock.experiments.potus:FIGURES",
-    "hone": "penstock.experiments.live:HONE",
-    "predictive": "penstock.experiments.predictive_live:PREDICTIVE",
-    "sparcle": "penstock.experiments.sparcle_live:SPARCLE",
+    "potus": "penstock.papers.potus:FIGURES",
+    "hone": "penstock.papers.hone.live:HONE",
+    "predictive": "penstock.papers.predictive.live:PREDICTIVE",
+    "sparcle": "penstock.papers.sparcle.live:SPARCLE",
 }
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.api.keys import extractor
 from penstock.model.topology import Component, Grouping, Kind
-from penstock.runtime.codecs import Codec
+from penstock.runtime.protocol.codec import Codec
 
 
 class StreamFacts(NamedTuple):

@@ -17,18 +17,18 @@ from penstock.model.status import Latency, PilotStatus, Status
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import changed, over
-from penstock.runtime import folder as folders
-from penstock.runtime.controller import RESTING, RunFailed
-from penstock.runtime.crew import Crew
-from penstock.runtime.driver import Driver
+from penstock.runtime.control_socket import ControlServer
+from penstock.runtime.controller.operations import Operation
+from penstock.runtime.controller.process import Driver
+from penstock.runtime.controller.settings import routes_of
+from penstock.runtime.controller.state_machine import RESTING, RunFailed
+from penstock.runtime.controller.worker_supervisor import Crew
 from penstock.runtime.handle import LogLine, Outcome, Steered
 from penstock.runtime.layout import Layout
-from penstock.runtime.messages.commands import Route
-from penstock.runtime.operations import Operation
-from penstock.runtime.ruling import prepare
-from penstock.runtime.socket import ControlServer
+from penstock.runtime.protocol.controller_messages import Route
 from penstock.runtime.spark.jobs import Job, SlotJobs
-from penstock.runtime.terms import routes_of
+from penstock.runtime.storage import run_folder as folders
+from penstock.runtime.worker.tuple_policies import prepare
 
 TEND_S = 0.2  # between two looks at the workers
 STOP_S = 15.0  # for Spark to end the workers' jobs

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.model.decoding import decode_msgpack
 from penstock.runtime.layout import Layout
-from penstock.runtime.storage import Disk
+from penstock.runtime.storage.disk import Disk
 from penstock.testing.parts import OUTPUT, Count, CountOnly, Delay, Meet, Numbers, Parts, Place, Tally, Total
 
 Row = tuple[Any, ...]

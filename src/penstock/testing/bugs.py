@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.runtime import opening
-from penstock.runtime.channels import OutQueue
-from penstock.runtime.checkpointing import Checkpointing
-from penstock.runtime.codecs import Codec
-from penstock.runtime.controller import Controller
-from penstock.runtime.inbox import Delivery, InChannel
-from penstock.runtime.lanes import Lane, MarkerOf
-from penstock.runtime.machine import Worker
-from penstock.runtime.messages import tellings
-from penstock.runtime.messages.frames import BARRIER, decode_frame
-from penstock.runtime.messages.wire import encode
-from penstock.runtime.operations import Operations
-from penstock.runtime.saving import Saving
-from penstock.runtime.tasks import Task
+from penstock.runtime.controller.checkpoint import Checkpointing
+from penstock.runtime.controller.operations import Operations
+from penstock.runtime.controller.state_machine import Controller
+from penstock.runtime.protocol import worker_messages
+from penstock.runtime.protocol.codec import Codec
+from penstock.runtime.protocol.frames import BARRIER, decode_frame
+from penstock.runtime.protocol.wire import encode
+from penstock.runtime.worker import task_opening as opening
+from penstock.runtime.worker.checkpoint import Saving
+from penstock.runtime.worker.input import Delivery, InChannel
+from penstock.runtime.worker.lane import Lane, MarkerOf
+from penstock.runtime.worker.output import OutQueue
+from penstock.runtime.worker.state_machine import Worker
+from penstock.runtime.worker.task import Task
 
 Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
 
@@ -159,7 +159,7 @@ def _publish_first() -> Replacement:
     """Take a checkpoint for complete, and publish, before its manifest is on disk."""
     saved = Checkpointing.saved
 
-    def early(self: Checkpointing, worker: int, message: tellings.Saved, now: float) -> None:
+    def early(self: Checkpointing, worker: int, message: worker_messages.Saved, now: float) -> None:
         storing = self.controller.storing
         before = len(storing)
         saved(self, worker, message, now)

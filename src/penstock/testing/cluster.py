@@ -27,15 +27,15 @@ from penstock.model.telemetry import Record
 from penstock.model.topology import Kind
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import over
-from penstock.runtime.controller import Controller
+from penstock.runtime.controller.operations import Operation
+from penstock.runtime.controller.settings import Site, Terms, check_placement, routes_of
+from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
-from penstock.runtime.machine import Worker
-from penstock.runtime.messages import commands, tellings
-from penstock.runtime.messages.wire import encode
-from penstock.runtime.operations import Operation
-from penstock.runtime.storage import Disk, Job, Posix
-from penstock.runtime.terms import Site, Terms, check_placement, routes_of
+from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol.wire import encode
+from penstock.runtime.storage.disk import Disk, Job, Posix
+from penstock.runtime.worker.state_machine import Worker
 from penstock.testing.disk import MemoryDisk
 
 START = 1000.0  # no time is zero, so that a time that was never set shows
@@ -165,7 +165,7 @@ class TestCluster:
     def start(self) -> "TestCluster":
         """Let every worker register and open its tasks."""
         for number, site in enumerate(self._sites):
-            self.controller.register(tellings.Register(site.name, "test", 1, number), self.clock())
+            self.controller.register(worker_messages.Register(site.name, "test", 1, number), self.clock())
         self.settle(lambda: self.controller.phase != "starting")
         self._raise()
         return self
@@ -230,7 +230,7 @@ class TestCluster:
     def apply(
         self,
         moves: Sequence[tuple[str, str]],
-        routes: tuple[commands.Route, ...] | None = None,
+        routes: tuple[controller_messages.Route, ...] | None = None,
         tuples: TuplePolicies | None = None,
     ) -> list[Outcome]:
         """Move tasks one after another; `routes` and `tuples` replace those of the plan."""
@@ -251,7 +251,7 @@ class TestCluster:
         self,
         moves: Sequence[tuple[str, str]],
         then: Callable[[Operation], None],
-        routes: tuple[commands.Route, ...] | None = None,
+        routes: tuple[controller_messages.Route, ...] | None = None,
         tuples: TuplePolicies | None = None,
     ) -> None:
         """Ask for moves, and go on."""
@@ -351,7 +351,7 @@ class TestCluster:
         if not way:
             del self._wires[sender, receiver]
         if sender == CONTROLLER:
-            self.workers[receiver].command(commands.decode_command(arrived))
+            self.workers[receiver].command(controller_messages.decode_command(arrived))
         else:
             self.workers[receiver].frame(arrived)
         return True
@@ -388,7 +388,7 @@ class TestCluster:
                 self._put(number, target, frame)
         told, worker.told = worker.told, []
         for message in told:
-            self.controller.told(number, tellings.decode_telling(encode(message)), self.clock())
+            self.controller.told(number, worker_messages.decode_telling(encode(message)), self.clock())
         self._keep_jobs(number, worker.storing)
         if hasattr(worker, "tracker"):
             self.records += worker.tracker.take_records()

@@ -3,10 +3,10 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.controller import RESTING, Controller
-from penstock.runtime.messages import commands, tellings
-from penstock.runtime.messages.wire import encode
-from penstock.runtime.storage import Job
+from penstock.runtime.controller.state_machine import RESTING, Controller
+from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol.wire import encode
+from penstock.runtime.storage.disk import Job
 from penstock.testing.processes import Process
 from penstock.testing.workers import WorkerProcess
 
@@ -25,16 +25,16 @@ class DriverProcess(Process):
         self.workers: dict[int, WorkerProcess] = {}
         self.tick_at = math.inf
 
-    def hear(self, process: WorkerProcess, telling: tellings.Telling) -> None:
+    def hear(self, process: WorkerProcess, telling: worker_messages.Telling) -> None:
         """Take what a worker tells."""
         controller, now = self.controller, self.cluster.now
         self.cluster.reached(type(telling).__name__, process)
         if not self.alive:
             return
-        if isinstance(telling, tellings.Register):
+        if isinstance(telling, worker_messages.Register):
             number = controller.register(telling, now)
             if number is None:
-                self.cluster.send(process.down, commands.Stop())
+                self.cluster.send(process.down, controller_messages.Stop())
             else:
                 process.number = number
                 self.workers[number] = process
@@ -43,11 +43,11 @@ class DriverProcess(Process):
             controller.told(process.number, telling, now)
         self.serve()
 
-    def hear_beat(self, process: WorkerProcess, beat: tellings.Beat) -> None:
+    def hear_beat(self, process: WorkerProcess, beat: worker_messages.Beat) -> None:
         """Take a sign of life, and answer it while its worker counts."""
         if self.workers.get(process.number) is process:
             self.controller.told(process.number, beat, self.cluster.now)
-            self.cluster.send(process.pulses, commands.Pulse(beat.at))
+            self.cluster.send(process.pulses, controller_messages.Pulse(beat.at))
 
     def lose(self, process: WorkerProcess) -> None:
         """Learn that the connection to a worker broke."""
@@ -103,7 +103,7 @@ class DriverProcess(Process):
             if process is not None:
                 cluster.hang_up(process)
         out, controller.out = controller.out, []
-        if any(isinstance(command, commands.Abort) for _, command in out):
+        if any(isinstance(command, controller_messages.Abort) for _, command in out):
             cluster.aborted()
         for number, command in out:
             process = self.workers.get(number)
@@ -121,9 +121,9 @@ class DriverProcess(Process):
             cluster.at(due, self.tick, due)
 
 
-def _copied(command: commands.Command) -> commands.Command:
+def _copied(command: controller_messages.Command) -> controller_messages.Command:
     """Return a command as the network would hand it over, where it holds what the controller goes on to change."""
-    if isinstance(command, commands.Assign | commands.Peers):
-        copied: commands.Command = commands.decode_command(encode(command))
+    if isinstance(command, controller_messages.Assign | controller_messages.Peers):
+        copied: controller_messages.Command = controller_messages.decode_command(encode(command))
         return copied
     return command

@@ -15,12 +15,12 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime import checkpoints
-from penstock.runtime.controller import NOTHING, RESTING, Controller
-from penstock.runtime.messages.frames import decode_frame
-from penstock.runtime.recovery import STARTS
-from penstock.runtime.storage import Job
-from penstock.runtime.terms import Site, Terms
+from penstock.runtime.controller.recovery import STARTS
+from penstock.runtime.controller.settings import Site, Terms
+from penstock.runtime.controller.state_machine import NOTHING, RESTING, Controller
+from penstock.runtime.protocol.frames import decode_frame
+from penstock.runtime.storage import checkpoints
+from penstock.runtime.storage.disk import Job
 from penstock.testing.applications import known
 from penstock.testing.disk import MemoryDisk
 from penstock.testing.drawing import CHECKPOINTS, LEAST, Fault, Schedule

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.runtime import checkpoints
+from penstock.runtime.storage import checkpoints
 from penstock.testing.drawing import CHECKPOINTS, LEAST, Fault, drawn_policies
 from penstock.testing.drivers import DriverProcess
 from penstock.testing.network import Line

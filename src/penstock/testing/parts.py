@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext
-from penstock.runtime.storage import Disk
+from penstock.runtime.storage.disk import Disk
 
 REST_S = 0.012  # between the tuples that a source gives at once
 MOST = 4  # at once

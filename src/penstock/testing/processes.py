@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.storage import Job
+from penstock.runtime.storage.disk import Job
 from penstock.testing.disk import Torn
 
 if TYPE_CHECKING:

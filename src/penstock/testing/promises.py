@@ -10,9 +10,9 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from penstock.runtime import checkpoints
-from penstock.runtime.exchange import BrokenProtocol
-from penstock.runtime.messages import tellings
+from penstock.runtime.protocol import worker_messages
+from penstock.runtime.storage import checkpoints
+from penstock.runtime.worker.exchange import BrokenProtocol
 from penstock.testing.applications import Known, Rows, published
 from penstock.testing.disk import MemoryDisk
 
@@ -48,9 +48,9 @@ class Promises:
         elif epoch < self._epoch:
             raise Violation(f"{process.name} acts in epoch {epoch} after epoch {self._epoch} has begun")
 
-    def told(self, process: "WorkerProcess", telling: tellings.Telling) -> None:
+    def told(self, process: "WorkerProcess", telling: worker_messages.Telling) -> None:
         """See that no worker tells of frames that cannot be."""
-        if isinstance(telling, tellings.Failure) and telling.error.startswith(BrokenProtocol.__name__):
+        if isinstance(telling, worker_messages.Failure) and telling.error.startswith(BrokenProtocol.__name__):
             raise Violation(f"{process.name} tells of {telling.error}")
 
     def check_output(self) -> None:

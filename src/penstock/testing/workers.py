@@ -7,10 +7,10 @@ ends when it must. Time, messages, pauses and deaths come from the cluster that 
 import math
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.machine import Worker
-from penstock.runtime.messages import commands, tellings
-from penstock.runtime.storage import Job
-from penstock.runtime.terms import Site
+from penstock.runtime.controller.settings import Site
+from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.storage.disk import Job
+from penstock.runtime.worker.state_machine import Worker
 from penstock.testing.network import Line
 from penstock.testing.processes import Process
 
@@ -39,7 +39,7 @@ class WorkerProcess(Process):
         self.called: dict[int, Line] = {}
         self.callers: dict[int, Line] = {}  # by the sender's port
         self.lost: set[int] = set()
-        self.peers: tuple[commands.Peer, ...] = ()
+        self.peers: tuple[controller_messages.Peer, ...] = ()
         self.stalled_until = -math.inf
         self.stops_in_turn = 0.0  # for how long it stands still after its next turn, before that is carried out
         self.turn_at = math.inf
@@ -52,7 +52,7 @@ class WorkerProcess(Process):
         self.down = Line(driver, self, self.command, cluster.slowness())
         self.beats = Line(self, driver, self._beat_driver, cluster.slowness())
         self.pulses = Line(driver, self, self._pulse, cluster.slowness())
-        cluster.send(self.up, tellings.Register(site.name, "simulated", port, port))
+        cluster.send(self.up, worker_messages.Register(site.name, "simulated", port, port))
 
     def clock(self) -> float:
         """Return the time that this process believes it is."""
@@ -62,10 +62,10 @@ class WorkerProcess(Process):
         """Return when its clock shows a time."""
         return (local - self.offset) / self.rate
 
-    def _tell_driver(self, telling: tellings.Telling) -> None:
+    def _tell_driver(self, telling: worker_messages.Telling) -> None:
         self.driver.hear(self, telling)
 
-    def _beat_driver(self, beat: tellings.Beat) -> None:
+    def _beat_driver(self, beat: worker_messages.Beat) -> None:
         self.driver.hear_beat(self, beat)
 
     # Turns
@@ -193,7 +193,7 @@ class WorkerProcess(Process):
     def _tell_lost(self, number: int) -> None:
         if number not in self.lost:
             self.lost.add(number)
-            self.worker.told.append(tellings.Lost(self.worker.epoch, number, "it was cut"))
+            self.worker.told.append(worker_messages.Lost(self.worker.epoch, number, "it was cut"))
             self.wake_soon()
 
     def frame(self, frame: bytes) -> None:
@@ -203,19 +203,19 @@ class WorkerProcess(Process):
 
     # The driver
 
-    def command(self, command: commands.Command) -> None:
+    def command(self, command: controller_messages.Command) -> None:
         """Take a command."""
         self.cluster.reached(type(command).__name__, self)
         if not self.alive:
             return
-        if isinstance(command, commands.Assign):
+        if isinstance(command, controller_messages.Assign):
             self._begin(command)
-        elif isinstance(command, commands.Peers):
+        elif isinstance(command, controller_messages.Peers):
             self._meet(command.peers)
         self.worker.command(command)
         self.wake_soon()
 
-    def _begin(self, assign: commands.Assign) -> None:
+    def _begin(self, assign: controller_messages.Assign) -> None:
         self.lost.clear()
         self._meet(assign.peers)
         if not self.lease_s:
@@ -223,7 +223,7 @@ class WorkerProcess(Process):
             self.worker.lease = self.clock() + assign.lease_s
             self.cluster.after(0.0, self.beat, None)
 
-    def _meet(self, peers: tuple[commands.Peer, ...]) -> None:
+    def _meet(self, peers: tuple[controller_messages.Peer, ...]) -> None:
         """Hang up on those who are not among the peers any more."""
         before, self.peers = self.peers, peers
         self.lost = {n for n in self.lost if n < len(before) and before[n] == peers[n]}
@@ -240,7 +240,7 @@ class WorkerProcess(Process):
         if self.paused:
             self.held.append((self.beat, None))
             return
-        self.cluster.send(self.beats, tellings.Beat(self.clock(), self.worker.turns, 0.0, 0.0))
+        self.cluster.send(self.beats, worker_messages.Beat(self.clock(), self.worker.turns, 0.0, 0.0))
         self.cluster.after(BEAT_S / self.rate, self.beat, None)
 
     def cut_heart(self) -> None:
@@ -252,7 +252,7 @@ class WorkerProcess(Process):
         self.pulses = Line(self.driver, self, self._pulse, cluster.slowness())
         self.beats.clear_at = cluster.now + BEAT_S
 
-    def _pulse(self, pulse: commands.Pulse) -> None:
+    def _pulse(self, pulse: controller_messages.Pulse) -> None:
         self.worker.command(pulse)
 
     def lose_driver(self, _: object) -> None:
@@ -266,5 +266,5 @@ class WorkerProcess(Process):
 
     def end(self) -> None:
         """End in good order: what was sent arrives."""
-        self.worker.command(commands.Stop())
+        self.worker.command(controller_messages.Stop())
         self.cluster.ended(self)

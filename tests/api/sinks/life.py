@@ -10,7 +10,7 @@ import msgspec
 from penstock.api.contracts import TaskContext
 from penstock.api.sinks.parts import PartFiles
 from penstock.model.errors import FileProblem
-from penstock.runtime.storage import Posix
+from penstock.runtime.storage.disk import Posix
 
 
 class Checkpoint(NamedTuple):

@@ -345,7 +345,7 @@ from penstock.api.contracts import TaskContext
 from penstock.api.sinks import parts
 from penstock.api.sinks.{module} import {kind}
 from penstock.model.errors import FileProblem
-from penstock.runtime.storage import Posix
+from penstock.runtime.storage.disk import Posix
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that may not grow fails like one on a full disk
 if {patient}:

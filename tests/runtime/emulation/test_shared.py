@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.runtime.emulation import SharedCpu, SharedLink, VirtualCpu, VirtualLink, scale_links, scale_machines
-from penstock.runtime.emulation.commons import LOOK_S, OWNERS, ROOM, Displaced
+from penstock.runtime.emulation.shared_memory import LOOK_S, OWNERS, ROOM, Displaced
 
 quarters = st.integers(0, 40).map(lambda quarter: quarter / 4)  # coarse, so that events often coincide
 anyhow = st.floats(0.0, 3.0)

@@ -10,7 +10,7 @@ from penstock.api.dataflow import Dataflow, Outlet
 from penstock.api.keys import extractor, key_group, owner
 from penstock.api.logic import Logic
 from penstock.model.topology import Grouping
-from penstock.runtime.storage import Posix
+from penstock.runtime.storage.disk import Posix
 
 Inbox = list[list[Any]]
 """What came to each task of a component."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.api.contracts import TaskContext
 from penstock.model.errors import FileProblem
-from penstock.runtime.storage import Posix
+from penstock.runtime.storage.disk import Posix
 from penstock.workloads.running.counts import LatestCounts, latest_counts
 from penstock.workloads.running.word_count import CountWords
 

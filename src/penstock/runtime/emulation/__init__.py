@@ -6,11 +6,11 @@ in seconds on any clock that all machines share.
 """
 
 from penstock.runtime.emulation.cpu import VirtualCpu
+from penstock.runtime.emulation.fidelity import Truth
 from penstock.runtime.emulation.links import VirtualLink
 from penstock.runtime.emulation.network import VirtualNetwork, Way
 from penstock.runtime.emulation.service import ServiceTimes
 from penstock.runtime.emulation.shared import SharedCpu, SharedLink, scale_links, scale_machines
-from penstock.runtime.emulation.truth import Truth
 
 __all__ = [
     "ServiceTimes",

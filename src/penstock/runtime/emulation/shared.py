@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from penstock.runtime.emulation.commons import Commons, Displaced, scale
 from penstock.runtime.emulation.cpu import VirtualCpu
 from penstock.runtime.emulation.links import VirtualLink
+from penstock.runtime.emulation.shared_memory import Commons, Displaced, scale
 
 Token = TypeVar("Token")
 SLOTS = 2**20  # by which an owner's number is multiplied to tell its slots from others'

@@ -1,0 +1,223 @@
+"""Paths for an application: until its guarantee holds, or until one of them works for as long as was asked.
+
+Guaranteed (SPARCLE, §IV-D): path after path on what guaranteed applications leave, the use of each subtracted at its
+full rate, until P(Σ rates of working paths ≥ R) ≥ A (7). Subtracting the full rate is what makes the next path another
+one. When the guarantee holds, the paths are cut down from the last to the first, each to the least that still keeps
+it, since what is reserved is lost to others: never more than R, and of the last path only what is missing.
+
+Best effort: path after path on the predicted capacities (6) until P(at least one works) ≥ A; here, too, a path's use
+at its predicted rate is subtracted before the next is looked for.
+
+Where that leaves no further path, because all must share an element such as the machine of a source, SPARCLE would
+give up, though paths are wanted for the time when others do not work. So there is one more way, ours: the next path is
+looked for on what is left when no path is kept for more than R (guaranteed), or when elements are divided evenly over
+the paths that use them (best effort), and it has to avoid an element of the earlier paths: the one that would raise the
+availability most if it never failed, or else the next few after it.
+
+The availability of more than 16 paths is estimated, where that was allowed, and only its lower bound counts; the paths
+of such a guarantee are not cut down.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.admission.book.availability import available
+from penstock.admission.book.free_capacity import Need, Room, room_of
+from penstock.admission.book.paths import Found, Request, Shortage, next_path
+from penstock.estimate.availability import (
+    MOST_PATHS,
+    REACHED,
+    Estimate,
+    carried,
+    failed_sets,
+)
+from penstock.model.book import CPU, ROUNDING, Book
+from penstock.model.cluster import check_pins, indispensable
+from penstock.policies.allocation.prediction import predicted
+
+AVOIDED = 6  # elements that a further path is asked to avoid, one at a time
+
+
+NONE = Estimate(0.0, 0.0, 0.0)  # the availability of no path
+
+
+class Attempt(NamedTuple):
+    """The paths that were found, whether they are enough, and why there are no more."""
+
+    paths: tuple[Found, ...]
+    rates: tuple[float, ...]  # kept for each path, of a guaranteed application; else what is predicted
+    achieved: float  # availability; where it was estimated, the least that it is
+    met: bool
+    shortage: Shortage | None = None
+    at_most: float | None = None  # where the availability was estimated
+
+
+def attempt(book: Book, request: Request, room: Room | None = None) -> Attempt:
+    """Look for paths on what the book's guaranteed applications leave, or on another room; the book stays as it is."""
+    application = request.application
+    check_pins(application, book.cluster)
+    if (obstacle := _pinned_to_failed(book, request)) is not None:
+        return Attempt((), (), 0.0, False, obstacle)
+    if application.guaranteed_tps is not None:
+        return _guaranteed(book, request, application.guaranteed_tps, room or room_of(book))
+    return _best_effort(book, request, room or room_of(book))
+
+
+def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
+    for component in request.application.components:
+        for pin in component.pins:
+            if pin is not None and pin in book.failed:
+                where = f"component {component.name!r} is pinned to machine {pin!r}, which has failed"
+                return Shortage(f"{where}; restore it or pin the component to another", (Need(pin, CPU),))
+        able = [machine.name for machine in book.cluster.machines if component.on in machine.labels]
+        if component.on is not None and all(name in book.failed for name in able):
+            where = f"component {component.name!r} needs a machine with the label {component.on!r}, and all have failed"
+            return Shortage(f"{where}; restore one", tuple(Need(name, CPU) for name in able))
+    if all(machine.name in book.failed for machine in book.cluster.machines):
+        return Shortage("every machine has failed")
+    return None
+
+
+def _guaranteed(book: Book, request: Request, wanted: float, room: Room) -> Attempt:
+    fails, asked = book.failure_probabilities, request.application.availability or 0.0
+    tight = wide = room
+    paths: list[Found] = []
+    rates: list[float] = []
+    found_to_be, shortage = NONE, None
+    for _ in range(request.paths):
+        found = next_path(request, tight, book.cluster)
+        if isinstance(found, Shortage) and sum(rates) >= wanted * (1 - REACHED):
+            found = _another_way(book, request, wide, paths, rates) or found
+        if isinstance(found, Shortage):
+            shortage = found
+            break
+        paths.append(found)
+        rates.append(min(found.rate_tps, wanted))
+        found_to_be = _available(request, paths, fails, rates)
+        if _holds(rates, wanted, found_to_be.low, asked):
+            return _kept(request, paths, _cut_down(paths, rates, wanted, asked, fails), fails)
+        tight = tight.less(found.load, found.rate_tps, found.memory_mb)
+        wide = wide.less(found.load, rates[-1], found.memory_mb)
+    return Attempt(tuple(paths), tuple(rates), found_to_be.low, False, shortage, _at_most(found_to_be))
+
+
+def _kept(request: Request, paths: list[Found], rates: list[float], fails: Mapping[str, float]) -> Attempt:
+    """Return what is booked: the paths of which anything is kept."""
+    used = [number for number, rate in enumerate(rates) if rate > 0]
+    there = _available(request, paths, fails, rates)
+    kept = (tuple(paths[number] for number in used), tuple(rates[number] for number in used))
+    return Attempt(*kept, there.low, True, at_most=_at_most(there))
+
+
+def _available(
+    request: Request, paths: Sequence[Found], fails: Mapping[str, float], rates: Sequence[float] | None = None
+) -> Estimate:
+    """Return for how much of the time the rate asked for is there, without `rates` any path."""
+    wanted = request.application.guaranteed_tps or 0.0
+    return available([path.load for path in paths], rates, wanted, fails, request.seed)
+
+
+def _at_most(availability: Estimate) -> float | None:
+    return None if availability.low == availability.high else availability.high
+
+
+def _holds(rates: list[float], wanted: float, achieved: float, asked: float) -> bool:
+    """Return whether a guarantee holds; where no availability was asked for, while everything works."""
+    return sum(rates) >= wanted * (1 - REACHED) and achieved >= asked - ROUNDING
+
+
+def _cut_down(
+    paths: list[Found], rates: list[float], wanted: float, asked: float, fails: Mapping[str, float]
+) -> list[float]:
+    """Return the least rates that keep a guarantee, the last path's first."""
+    cut = list(rates)
+    if len(paths) > MOST_PATHS:
+        return cut
+    failed = failed_sets([path.load for path in paths], fails)
+    for number in reversed(range(len(cut))):
+        others = cut[:number] + cut[number + 1 :]
+        sums = {sum(some) for some in chain.from_iterable(combinations(others, k) for k in range(len(others) + 1))}
+        steps = sorted({0.0, cut[number]} | {wanted - some for some in sums if 0 < wanted - some < cut[number]})
+        low, high = 0, len(steps) - 1  # the availability does not fall with the rate, and changes only at the steps
+        while low < high:
+            middle = (low + high) // 2
+            trial = [*cut[:number], steps[middle], *cut[number + 1 :]]
+            if _holds(trial, wanted, carried(failed, trial, wanted), asked):
+                high = middle
+            else:
+                low = middle + 1
+        cut[number] = steps[high]
+    return cut
+
+
+def _best_effort(book: Book, request: Request, there_is: Room) -> Attempt:
+    asked, fails = request.application.availability or 0.0, book.failure_probabilities
+    expected = there_is.times(_predicted_shares(book, request))  # (6)
+    room = expected
+    paths: list[Found] = []
+    found_to_be, shortage = NONE, None
+    while len(paths) < request.paths:
+        found = next_path(request, room, book.cluster)
+        if isinstance(found, Shortage) and paths:
+            found = _another_way(book, request, _divided(expected, paths), paths) or found
+        if isinstance(found, Shortage):
+            shortage = found
+            break
+        paths.append(found)
+        found_to_be = _available(request, paths, fails)
+        if found_to_be.low >= asked - ROUNDING:
+            break
+        room = room.less(found.load, found.rate_tps, found.memory_mb)
+    rates = tuple(path.rate_tps for path in paths)
+    met = bool(paths) and found_to_be.low >= asked - ROUNDING
+    return Attempt(tuple(paths), rates, found_to_be.low, met, shortage, _at_most(found_to_be))
+
+
+def _divided(expected: Room, paths: list[Found]) -> Room:
+    """Return what one more path can expect where elements are divided evenly over the paths that use them."""
+    users = [element for path in paths for element, kinds in path.load.items() if kinds]
+    room = expected.times({element: 1.0 / (1 + users.count(element)) for element in users})
+    for path in paths:
+        room = room.less({}, 0.0, path.memory_mb)
+    return room
+
+
+def _another_way(
+    book: Book, request: Request, room: Room, paths: list[Found], rates: list[float] | None = None
+) -> Found | None:
+    """Return a path that avoids an element of the earlier ones; None where none of the few tried can be avoided."""
+    needed = indispensable(request.application, room.as_cluster())
+    ends = [element for element in by_gain(book, request, paths, rates) if element not in needed]
+    for element in ends[:AVOIDED]:
+        found = next_path(request, room.without(element), book.cluster)
+        if not isinstance(found, Shortage) and not any(set(found.load) == set(path.load) for path in paths):
+            return found
+    return None
+
+
+def by_gain(book: Book, request: Request, paths: Sequence[Found], rates: Sequence[float] | None = None) -> list[str]:
+    """Return the elements of paths that may fail, first the one that would raise the availability most if it did not.
+
+    With `rates` that of the rate asked for, else that of any path.
+    """
+    fails = dict(book.failure_probabilities)
+
+    def without_failures_of(name: str) -> float:
+        return _available(request, paths, fails | {name: 0.0}, rates).value
+
+    names = dict.fromkeys(name for path in paths for name in path.load if fails[name] > 0)
+    return sorted(names, key=without_failures_of, reverse=True)
+
+
+def _predicted_shares(book: Book, request: Request) -> dict[str, float]:
+    """Return which share of each element the application can expect among best-effort ones."""
+    others: dict[str, float] = {}
+    for booking in book.bookings:
+        if not booking.guaranteed:
+            for element in {element for path in booking.paths for element, kinds in path.load.items() if kinds}:
+                others[element] = others.get(element, 0.0) + booking.priority
+    shares = predicted(np.ones(len(others)), request.priority, np.array(list(others.values())))
+    return dict(zip(others, shares.tolist(), strict=True))

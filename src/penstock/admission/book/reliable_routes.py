@@ -1,0 +1,142 @@
+"""Routes by which a path keeps its rate and works more often, or takes fewer links, than by its policy's own.
+
+Widest paths go round by any number of links as long as none of them is narrow: a detour that fails more often, and
+takes bandwidth that others could use. Which route is taken matters to the rate only where a link is full at it. So
+each hop is led anew, the heaviest first, over links that have room for it at the path's rate, where the chance that the
+whole path works is greatest: what the path needs anyway, for its tasks or its other hops, costs nothing more. Among
+equals the fewest links win.
+
+Hops that share what they use cannot be led one by one to the best of all; it is tried from the policy's own routes and
+from none, and the better is taken. The policy's routes stay where neither is better than they are.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+
+import numpy as np
+
+from penstock.model.cluster import Cluster
+from penstock.model.placement import Hop, Placement
+from penstock.model.routes import hop_bits
+from penstock.model.slotgraph import MEGABIT
+from penstock.planning.planner import Decision, Planner
+
+SLACK = 1e-9  # by which a link may be overbooked, relative; sums are rounded
+A_LINK = 1e-12  # that a link counts beside how often it fails: less than any failure that matters
+NEVER_WORKS = 1e4  # more than the logarithm of any chance to work that there is
+ROUNDS = 3  # of leading every hop; the later ones seldom change anything
+
+Routes = dict[Hop, tuple[int, ...]]
+
+
+def surest(planner: Planner, decision: Decision) -> Decision:
+    """Return a decision with the surest routes found that leave its rate as it is; itself where none are better."""
+    placement, evaluation = decision.result, decision.evaluation
+    if not isinstance(placement, Placement) or evaluation is None or not placement.routes:
+        return decision
+    evaluator, rate = planner.evaluator, evaluation.even_tps
+    placed = np.asarray(placement.slots, dtype=np.int32)
+    bits = hop_bits(evaluator.tasks, evaluator.slots, placed)
+    traffic = {hop: rate * amount for hop, amount in sorted(bits.items(), key=lambda one: -one[1])}
+    ways = _Ways(planner.cluster, evaluator.slots.machine[placed].tolist(), traffic)
+    best = own = dict(placement.routes)
+    none = {hop: route for hop, route in own.items() if hop not in traffic}
+    for start in (own, none) if ways.may_fail else (own,):
+        found = ways.led(start)
+        if found is not None and ways.cost(found) < ways.cost(best):
+            best = found
+    if best is own:
+        return decision
+    result = Placement(placement.slots, best, placement.gap, placement.note)
+    return Decision(decision.policy, result, evaluator.evaluate(result), decision.seconds)
+
+
+class _Ways:
+    """Ways through a cluster's network for a path's hops, by how likely the path is to fail.
+
+    An element is a node, by its number, or a link, by its number after those of all nodes; it costs minus the logarithm
+    of its chance to work, so that costs add up as chances multiply.
+    """
+
+    def __init__(self, cluster: Cluster, homes: Iterable[int], traffic: Mapping[Hop, float]) -> None:
+        self._homes, self._traffic = frozenset(homes), traffic
+        self._room = [link.bandwidth_mbps * MEGABIT * (1 + SLACK) for link in cluster.links]
+        nodes = [_cost(machine.failure_probability) for machine in cluster.machines] + [0.0] * len(cluster.switches)
+        self._first = len(nodes)  # link
+        self._costs = nodes + [_cost(link.failure_probability) for link in cluster.links]
+        self._ends = [(cluster.node_index[link.source], cluster.node_index[link.target]) for link in cluster.links]
+        self._arcs: list[list[tuple[int, int]]] = [[] for _ in nodes]  # link, head
+        for number, (link, (a, b)) in enumerate(zip(cluster.links, self._ends, strict=True)):
+            for tail, head in [(a, b)] if link.directed else [(a, b), (b, a)]:
+                self._arcs[tail].append((number, head))
+        self.may_fail = any(self._costs)
+
+    def cost(self, routes: Routes) -> float:
+        """Return how likely a path is to fail by routes, and then how many links these take, as one number."""
+        links = sum(len(route) for route in routes.values())
+        return math.fsum(self._costs[element] for element in self._used(routes.values())) + A_LINK * links
+
+    def led(self, start: Routes) -> Routes | None:
+        """Return routes for all hops, led anew one after another; None where one of them finds no room."""
+        routes = dict(start)
+        for _ in range(ROUNDS if self.may_fail else 1):
+            before = dict(routes)
+            for hop, needs in self._traffic.items():
+                others = {other: route for other, route in routes.items() if other != hop}
+                left = self._left(others)
+                way = self._best(hop, [room >= needs for room in left], self._used(others.values()))
+                if way is None and hop not in routes:
+                    return None
+                routes[hop] = routes[hop] if way is None else way
+            if routes == before:
+                break
+        return routes
+
+    def _left(self, routes: Routes) -> list[float]:
+        left = list(self._room)
+        for hop, route in routes.items():
+            for link in route:
+                left[link] -= self._traffic.get(hop, 0.0)
+        return left
+
+    def _used(self, routes: Iterable[tuple[int, ...]]) -> set[int]:
+        """Return the elements that a path needs: those of its tasks and of some routes."""
+        links = {link for route in routes for link in route}
+        return {*self._homes, *(end for link in links for end in self._ends[link]), *(self._first + n for n in links)}
+
+    def _best(self, hop: Hop, usable: list[bool], free: set[int]) -> tuple[int, ...] | None:
+        """Return the links of the way over usable ones that adds least to a path's cost; None where there is none."""
+        costs = {hop.source: 0.0}
+        via: dict[int, tuple[int, int]] = {}  # node -> link, tail
+        waiting = [(0.0, hop.source)]
+        settled: set[int] = set()
+        while waiting:
+            cost, node = heappop(waiting)
+            if node == hop.target:
+                return _back(via, hop)
+            if node in settled:
+                continue
+            settled.add(node)
+            for link, head in self._arcs[node]:
+                if not usable[link]:
+                    continue
+                new = [element for element in (self._first + link, head) if element not in free]
+                onward = cost + A_LINK + sum(self._costs[element] for element in new)
+                if onward < costs.get(head, math.inf):
+                    costs[head], via[head] = onward, (link, node)
+                    heappush(waiting, (onward, head))
+        return None
+
+
+def _back(via: Mapping[int, tuple[int, int]], hop: Hop) -> tuple[int, ...]:
+    links, node = [], hop.target
+    while node != hop.source:
+        link, node = via[node]
+        links.append(link)
+    return tuple(reversed(links))
+
+
+def _cost(fails: float) -> float:
+    """Return minus the logarithm of the chance to work; what never works is worse than any way round it."""
+    return -math.log1p(-fails) if fails < 1 else NEVER_WORKS

@@ -1,0 +1,69 @@
+"""The decision itself: what was observed and proposed in, whether it is done and why out. A pure function."""
+
+from statistics import fmean
+
+from penstock.autopilot.control_target import Reading
+from penstock.autopilot.guard import latencies
+from penstock.autopilot.ledger import Decision, Inputs
+from penstock.autopilot.proposal import Proposal, Propose
+from penstock.model.cluster import Cluster
+from penstock.model.topology import Application
+
+BLOCKED = 0.01  # share of the time from which on sources are known to give less than is offered
+
+
+def decide(
+    application: Application,
+    cluster: Cluster,
+    inputs: Inputs,
+    propose: Propose,
+    *,
+    number: int,
+    at: float,
+    time: str,
+    shadow: bool = False,
+) -> Decision:
+    """Return what to do, by what is proposed and by what the guard allows; nothing is done where proposing fails."""
+    try:
+        proposal = propose(application, cluster, inputs)
+    except Exception as error:  # whatever is wrong with a policy, the application must not suffer
+        proposal = Proposal(problem=f"{inputs.policy} failed, {type(error).__name__}: {' '.join(str(error).split())}")
+    guard = inputs.guard
+    before_s = fmean(latencies(inputs.readings))
+    cost_s = guard.cost_s(proposal.weights, inputs.held_s)
+    refused = proposal.problem or guard.refusal(proposal.gain, len(proposal.moves), before_s, cost_s)
+    allowed = f"a gain of {proposal.gain:.1%} is predicted, for {counted(len(proposal.moves), 'move')}"
+    return Decision(
+        number=number,
+        at=at,
+        time=time,
+        inputs=inputs,
+        alternatives=proposal.alternatives,
+        moves=proposal.moves,
+        gain=proposal.gain,
+        predicted_s=proposal.predicted_s,
+        acts=not refused,
+        reason=", ".join(filter(None, (refused or allowed, proposal.caution))),
+        before_s=before_s,
+        bound_s=guard.bound_s(inputs.readings, inputs.anchor_s),
+        cost_s=cost_s,
+        shadow=shadow,
+    )
+
+
+def offered(application: Application, readings: list[Reading]) -> dict[str, float]:
+    """Return what is offered to each source: what it gave, or what is declared where that is more and it was blocked.
+
+    A source that is held back gives less than comes to it.
+    """
+    found = {}
+    for source in application.sources:
+        given = fmean([reading.rates.get(source.name, 0.0) for reading in readings])
+        held_back = fmean([reading.blocked for reading in readings]) > BLOCKED
+        found[source.name] = max(given, application.rate_tps.get(source.name, 0.0)) if held_back else given
+    return found
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: `1 move`, `2 moves`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

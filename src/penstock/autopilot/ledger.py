@@ -1,0 +1,269 @@
+"""The ledger: every decision of a control loop, with all that it was made from and what became of it.
+
+A file of JSON lines in the run's folder. It is enough by itself to make each decision again: an `Opening` describes the
+application and the cluster, a `Decision` holds its inputs. Only latency models are too large: of them it has the file's
+name and checksum. A decision is written before anything is done, its `Outcome` when that is known, and another where a
+change could not be taken back at once. Lines are appended whole and synced. Where a writer died in the middle of a
+line, the line is left behind; readers say so and go on.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from penstock.autopilot.control_target import Reading
+from penstock.autopilot.guard import Guard
+from penstock.model.cluster import Cluster
+from penstock.model.decoding import Undecodable, json_decoder
+from penstock.model.errors import FileProblem
+from penstock.model.plan import PlannedRoute
+from penstock.model.topology import Application
+from penstock.runtime.handle import Outcome as Moved
+
+LEDGER = "decisions.jsonl"  # in the run's folder
+STUCK, UNFINISHED = (
+    "stuck",
+    "unfinished",
+)  # verdicts on changes that are still in force, though nobody has found them good
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record"):
+    """A line of the ledger."""
+
+    at: float  # seconds on the plant's clock
+
+
+class Opening(Record, frozen=True, tag="opening"):
+    """What the decisions below are about, until the next of these."""
+
+    run: str
+    time: str  # of day, ISO 8601
+    application: Application
+    cluster: Cluster
+
+
+class Seen(Record, frozen=True, tag="reading"):
+    """A reading."""
+
+    reading: Reading
+
+
+class Swap(Record, frozen=True, tag="swap"):
+    """Another policy, or whether it may act, or latency models; None: it is off."""
+
+    policy: str | None
+    shadow: bool
+    model: str = ""  # the file of latency models
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A task that goes from one slot to another."""
+
+    task: str
+    before: str
+    after: str
+
+
+class Alternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A placement that was considered."""
+
+    name: str
+    moves: int  # that lead to it
+    score: float | None  # by the objective, the higher the better; None: not allowed
+    gain: float  # relative to staying
+    chosen: bool = False
+
+
+class Inputs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that a decision is made from, beside the application and the cluster, and what is needed to take it back."""
+
+    policy: str
+    objective: str
+    seed: int
+    placement: dict[str, str]
+    rates: dict[str, float]  # offered to each source, tuples a second
+    readings: list[Reading]
+    held_s: float  # that a move holds its task up
+    guard: Guard
+    model: str = ""  # the file of latency models; empty: none, the objective's estimator
+    checksum: str = ""  # of that file
+    anchor_s: float | None = None  # the bound of earlier changes that were kept though worse, or taken back
+    placed_by: str = ""  # the policy that tasks were placed by before
+    routes: tuple[PlannedRoute, ...] = ()  # that were in force before
+
+
+class Decision(Record, frozen=True, tag="decision"):
+    """What was decided and why."""
+
+    number: int
+    time: str  # of day, ISO 8601
+    inputs: Inputs
+    alternatives: list[Alternative]
+    moves: list[Step]
+    gain: float  # predicted, relative
+    acts: bool  # the guard lets it be done
+    reason: str
+    before_s: float  # latency, the mean of the readings
+    bound_s: float  # latency above which the change is taken back
+    cost_s: float  # of the moves, as latency
+    predicted_s: float | None = None  # latency; None: there is no latency model
+    shadow: bool = False  # it is only recorded
+
+
+class Outcome(Record, frozen=True, tag="outcome"):
+    """What became of a decision."""
+
+    number: int
+    verdict: str  # kept, rolled back, held, shadow, void, failed, stuck or unfinished
+    note: str = ""
+    realised_s: float | None = None  # latency, the mean of the readings
+    readings: list[Reading] = []
+    voided: int = 0  # measurements that counted for nothing
+    moved: list[Moved] = []
+    in_force_s: float = 0.0  # from the change until it was judged, or taken back
+
+
+Line = Opening | Seen | Swap | Decision | Outcome
+
+
+class Ledger:
+    """Writes the ledger of one run; without a path it is kept in memory, for experiments."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.lines: list[Line] = []  # without a path
+        self.next_number = 1
+        self._opening: Opening | None = None
+        self._last: Episode | None = None
+        if path is not None and path.exists():
+            for line in read(path).lines:
+                self._note(line)
+
+    @property
+    def left(self) -> "Episode | None":
+        """The last decision, where it was acted on and is still in force without having been found good."""
+        last = self._last
+        if last is None or not last.decision.acts or last.decision.shadow:
+            return None
+        return last if last.outcome is None or last.outcome.verdict in (STUCK, UNFINISHED) else None
+
+    def append(self, line: Line) -> None:
+        """Add a line, and return when it is on the disk; raise `FileProblem` where it cannot be."""
+        self._note(line)
+        if self.path is None:
+            self.lines.append(line)
+            return
+        try:
+            _append(self.path, msgspec.json.encode(line) + b"\n")
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise FileProblem(f"{self.path}: cannot be written, {why}; make room or give it back") from None
+
+    def _note(self, line: Line) -> None:
+        if isinstance(line, Opening):
+            self._opening = line
+        elif isinstance(line, Decision):
+            self.next_number = max(self.next_number, line.number + 1)
+            self._last = None if self._opening is None else Episode(self._opening, line)
+        elif isinstance(line, Outcome) and self._last is not None and line.number == self._last.decision.number:
+            self._last.outcome = line
+
+
+def _append(path: Path, line: bytes) -> None:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":  # a line that was left behind ends here
+            line = b"\n" + line
+        while line:
+            line = line[os.write(file, line) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@dataclass(frozen=True)
+class Book:
+    """A ledger that was read."""
+
+    lines: Sequence[Line]
+    problems: Sequence[str] = ()  # lines that could not be read, a sentence each
+    ended: bool = False  # nobody writes it any more
+
+    @property
+    def episodes(self) -> "list[Episode]":
+        """The decisions in order, each with what it was about and what became of it."""
+        found: dict[int, Episode] = {}
+        opening = None
+        for line in self.lines:
+            if isinstance(line, Opening):
+                opening = line
+            elif isinstance(line, Decision) and opening is not None:
+                found[line.number] = Episode(opening, line)
+            elif isinstance(line, Outcome) and line.number in found:
+                found[line.number].outcome = line
+        listed = list(found.values())
+        for one in listed if self.ended else listed[:-1]:
+            one.over = True
+        return listed
+
+    @property
+    def readings(self) -> list[Reading]:
+        """All readings, in order."""
+        return [line.reading for line in self.lines if isinstance(line, Seen)]
+
+
+@dataclass
+class Episode:
+    """A decision from its inputs to its outcome; None: it is under way, or was when its driver ended."""
+
+    opening: Opening
+    decision: Decision
+    outcome: Outcome | None = field(default=None)
+    over: bool = False  # it is under way no longer, though nobody has said what became of it
+
+    @property
+    def verdict(self) -> str:
+        """What became of it."""
+        if self.outcome is None:
+            return UNFINISHED if self.over else "under way"
+        return self.outcome.verdict
+
+
+def told(episode: Episode) -> str:
+    """Say in a line what was decided and what became of it."""
+    decision, outcome = episode.decision, episode.outcome
+    text = f"decision {decision.number} by {decision.inputs.policy}: {episode.verdict}"
+    if outcome is None or outcome.verdict in ("held", "shadow"):
+        return f"{text}, {decision.reason}"
+    if outcome.realised_s is not None:
+        change = outcome.realised_s / decision.before_s - 1
+        text += f", latency {1e3 * decision.before_s:.3g} ms before, {1e3 * outcome.realised_s:.3g} ms now"
+        text += f" ({change:+.1%}, predicted {-decision.gain:+.1%})"
+    return text + (f"; {outcome.note}" if outcome.note else "")
+
+
+def read(path: Path) -> Book:
+    """Read a ledger; lines that are torn are left out and told of."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        kept = "decisions are kept by penstock run --autopilot, from its first reading on"
+        raise FileProblem(f"{path}: there are none; {kept}") from None
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise FileProblem(f"{path}: cannot be read, {why}; decisions are kept by penstock run --autopilot") from None
+    lines: list[Line] = []
+    problems: list[str] = []
+    decode = json_decoder(Line)
+    for number, text in enumerate(data.split(b"\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            lines.append(decode(text))
+        except Undecodable as error:
+            problems.append(f"{path}: line {number} is torn or not a ledger's, left out: {error}")
+    return Book(lines, problems)

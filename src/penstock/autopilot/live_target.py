@@ -1,0 +1,79 @@
+"""A run on Spark as a plant. Nothing here blocks the runtime: the run is asked as anybody may ask it."""
+
+from time import monotonic
+
+from penstock.autopilot.control_target import GOING, Ended, Reading, reading_of
+from penstock.autopilot.task_counts import Counts, processed_by
+from penstock.model.cluster import Cluster
+from penstock.model.plan import Plan, PlannedRoute
+from penstock.model.status import Status
+from penstock.model.topology import Application
+from penstock.runtime.handle import Outcome
+from penstock.runtime.run import Run
+
+
+class LivePlant:
+    """A run, read by its status."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._began = monotonic() - run.status().seconds
+        self._read = self.now()
+        self._placement = self.placement()
+        self._counts = Counts()
+        self._counts.take(self._read, processed_by(run.status()))
+
+    @property
+    def application(self) -> Application:
+        """What runs."""
+        return self._run.application
+
+    @property
+    def cluster(self) -> Cluster:
+        """What it runs on now."""
+        return self._run.cluster
+
+    @property
+    def policy(self) -> str:
+        """What decided where its tasks are."""
+        return self._run.status().policy
+
+    def now(self) -> float:
+        """Return the seconds since it began."""
+        return monotonic() - self._began
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self._run.wait(seconds)
+        self._refuse_ended(self._run.status())
+
+    def placement(self) -> dict[str, str]:
+        """Return the slot of every task."""
+        return dict(self._run.status().placement)
+
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        """Return the routes in force."""
+        return self._run.routes
+
+    def reading(self) -> Reading:
+        """Return what was seen since the last reading."""
+        now = self.now()
+        seconds, self._read = now - self._read, now
+        status, latency = self._run.status(), self._run.latency(seconds)
+        moved = status.placement != self._placement
+        self._placement = dict(status.placement)
+        tasks = self._counts.take(now, processed_by(status))
+        return reading_of(status, latency, now, seconds, moved, tasks)
+
+    def apply(self, plan: Plan) -> list[Outcome]:
+        """Move the tasks that a plan puts elsewhere."""
+        self._refuse_ended(self._run.status())
+        moved = self._run.apply(plan)
+        self._placement = self.placement()
+        self._read = self.now()  # what finished while tasks moved is nobody's
+        return moved
+
+    @staticmethod
+    def _refuse_ended(status: Status) -> None:
+        if status.phase not in GOING:
+            raise Ended

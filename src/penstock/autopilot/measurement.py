@@ -1,0 +1,93 @@
+"""A measurement: readings after a change, from the first on until it can be judged.
+
+It is a state machine: readings in, how far it is out. First the latency has to be stable, two readings in a row being
+near each other; then as many readings are taken as make a measurement. It ends before that when two readings in a row
+are beyond the bound, and counts for nothing when the plant failed meanwhile or somebody else moved tasks.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from statistics import fmean
+
+from penstock.autopilot.control_target import Reading
+from penstock.autopilot.guard import Guard, latencies
+
+NEAR = 0.2  # relative difference of two readings up to which they are near each other
+BEYOND = 2  # readings in a row
+
+
+class Stage(StrEnum):
+    """How far a measurement is."""
+
+    SETTLING = "settling"
+    MEASURING = "measuring"
+    COMPLETE = "complete"
+    EXCEEDED = "exceeded"  # beyond the bound, twice in a row
+    VOID = "void"  # the plant failed or recovered meanwhile
+    MEDDLED = "meddled"  # somebody else has moved tasks
+
+
+class Measurement:
+    """The readings after one change."""
+
+    def __init__(self, guard: Guard, bound_s: float, epoch: int, placement: Mapping[str, str]) -> None:
+        self.stage = Stage.SETTLING
+        self.readings: list[Reading] = []  # those that count
+        self._guard = guard
+        self._bound_s = bound_s
+        self._epoch = epoch
+        self._placement = placement
+        self._passed: list[Reading] = []  # while it settled
+        self._beyond = 0  # readings in a row
+
+    @property
+    def mean_s(self) -> float | None:
+        """The mean of the readings that count, of those that were let pass where it never came to others."""
+        means = latencies(self.readings) or latencies(self._passed[-BEYOND:])
+        return fmean(means) if means else None
+
+    def take(self, reading: Reading, placement: Mapping[str, str]) -> Stage:
+        """Take the next reading, and where tasks are at its end."""
+        if reading.epoch != self._epoch or not reading.steady:
+            self.stage = Stage.VOID
+        elif placement != self._placement:
+            self.stage = Stage.MEDDLED
+        elif self._exceeds(reading):
+            self.stage = Stage.EXCEEDED
+        elif self.stage is Stage.SETTLING:
+            self._settle(reading)
+        else:
+            self.readings.append(reading)
+            if len(self.readings) == self._guard.readings:
+                self.stage = Stage.COMPLETE
+        return self.stage
+
+    def verdict(self) -> tuple[str, str]:
+        """Return what becomes of the change, and why."""
+        if self.stage is Stage.MEDDLED:
+            return "void", "tasks were moved meanwhile, by somebody else or by a recovery"
+        if self.stage is Stage.VOID:
+            return "void", f"the run failed or recovered in every measurement, or for {self._guard.deadline_s:g} s"
+        realised, bound = self.mean_s, self._bound_s
+        if realised is None:
+            return "rolled back", "nothing came to its end any more"
+        if self.stage is Stage.EXCEEDED or realised > bound:
+            return "rolled back", f"{1e3 * realised:.3g} ms is above the bound of {1e3 * bound:.3g} ms"
+        return "kept", ""
+
+    def _exceeds(self, reading: Reading) -> bool:
+        """Whether this reading and those before are beyond the bound; the first still has tuples from before in it."""
+        if not self._passed:
+            return False
+        beyond = reading.mean_s is None or reading.mean_s > self._bound_s  # none: nothing comes to its end any more
+        self._beyond = self._beyond + 1 if beyond else 0
+        if self._beyond >= BEYOND:
+            (self.readings if self.stage is Stage.MEASURING else self._passed).append(reading)
+        return self._beyond >= BEYOND
+
+    def _settle(self, reading: Reading) -> None:
+        before = self._passed[-1].mean_s if len(self._passed) > 1 else None
+        self._passed.append(reading)
+        near = before is not None and reading.mean_s is not None and abs(reading.mean_s - before) <= NEAR * before
+        if near or len(self._passed) >= self._guard.settling:
+            self.stage = Stage.MEASURING

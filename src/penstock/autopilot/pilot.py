@@ -1,0 +1,178 @@
+"""A pilot: the autopilot of a run, in a thread of its own in the driver, and how it is asked and steered.
+
+The thread starts when a policy is first named, and ends with the run. A run is never kept waiting by it.
+"""
+
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.guard import Guard
+from penstock.autopilot.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Swap
+from penstock.autopilot.proposal import foreign
+from penstock.autopilot.rollback import DRIVER_ENDED
+from penstock.estimate.evaluator import Objective
+from penstock.estimate.latency_models import load_models
+from penstock.model.cluster import Cluster
+from penstock.model.errors import PenstockError, member
+from penstock.model.status import PilotStatus
+from penstock.policies.registry import make
+
+if TYPE_CHECKING:
+    from penstock.runtime.run import Run
+
+PREDICTIVE = ("predictive", "predictive-search")  # policies that are made for latency models
+LAST_S = 5.0  # that the thread is waited for at the end
+
+
+class Pilot:
+    """The autopilot of a run; its methods may be called from any thread."""
+
+    def __init__(
+        self, run: "Run", settings: Settings | None = None, guard: Guard | None = None, ledger: Ledger | None = None
+    ) -> None:
+        self._run = run
+        self._settings = settings or Settings(policy=None)
+        self._guard = guard or Guard()
+        self._ledger = ledger
+        self._lock = Lock()  # of what follows
+        self._autopilot: Autopilot | None = None
+        self._thread: Thread | None = None
+        self._problem = ""
+
+    def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
+        """Have another policy decide from now on, `off` for none, and return how it stands; None leaves it.
+
+        `model` is a file of latency models of the run's application.
+        """
+        if policy not in (None, "off"):
+            make(policy or "")  # refuses one that nobody knows
+        path = None if model is None else _checked(model, self._run)
+        if (policy, shadow, path) != (None, None, None):
+            with self._lock:
+                self._change(policy, shadow, path)
+        found = self.status()
+        if policy is not None and found.caution:
+            self._run.say(found.caution, "warning")
+        return found
+
+    def status(self) -> PilotStatus:
+        """Return how it stands."""
+        autopilot = self._autopilot
+        if autopilot is None:
+            was = self._settings
+            return PilotStatus(policy=None, shadow=was.shadow, state=self._problem or "off", model=was.model)
+        settings, last = autopilot.settings, autopilot.last
+        told = settings.policy is not None or autopilot.acting  # what is under way when it is put off is ended first
+        return PilotStatus(
+            policy=None if self._problem else settings.policy,
+            shadow=settings.shadow,
+            state=self._problem or (autopilot.state if told else "off"),
+            decisions=autopilot.ledger.next_number - 1,
+            last="" if last is None else last.verdict,
+            model=settings.model,
+            caution=caution(settings.policy, settings.model, settings.objective, self._run.cluster),
+        )
+
+    def join(self) -> None:
+        """Wait for the thread, once the run has ended."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(LAST_S)
+
+    def _change(self, policy: str | None, shadow: bool | None, model: str | None) -> None:
+        if model is not None:
+            self._settings = replace(self._settings, model=model)
+        running = self._thread is not None and self._thread.is_alive()
+        if self._autopilot is not None and running:
+            chosen = self._autopilot.settings.policy if policy is None else policy if policy != "off" else None
+            self._autopilot.swap(chosen, shadow, model)
+            return
+        wanted = self._settings.policy if policy is None else policy
+        if wanted not in (None, "off"):
+            quiet = self._settings.shadow if shadow is None else shadow
+            self._begin(replace(self._settings, policy=wanted, shadow=quiet))
+
+    def _begin(self, settings: Settings) -> None:
+        from penstock.autopilot.live_target import LivePlant
+
+        self._problem = ""
+        ledger = self._ledger or Ledger(self._run.folder / LEDGER)
+        plant = LivePlant(self._run)
+        tell = self._run.say
+        self._autopilot = Autopilot(
+            plant, settings, guard=self._guard, ledger=ledger, tell=tell, run=self._run.folder.name
+        )
+        ledger.append(Swap(at=plant.now(), policy=settings.policy, shadow=settings.shadow, model=settings.model))
+        self._thread = Thread(target=self._lead, args=(self._autopilot,), name="penstock autopilot", daemon=True)
+        self._thread.start()
+
+    def _lead(self, autopilot: Autopilot) -> None:
+        try:
+            autopilot.run()
+        except PenstockError as problem:
+            self._fail(str(problem))
+        except Exception as error:  # a defect of the loop is none of the run's
+            self._fail(f"a defect of Penstock, {type(error).__name__}: {error}")
+
+    def _fail(self, problem: str) -> None:
+        self._problem = f"stopped: {problem}"
+        self._run.say(f"the autopilot has stopped, {problem}", "warning")
+
+
+def attach(
+    run: "Run", policy: str | None = None, *, shadow: bool = False, objective: str | None = None, seed: int = 0,
+    model: str = "", guard: Guard | None = None,
+) -> Pilot:  # fmt: skip
+    """Give a run a pilot, which is off until a policy is named, here or later by `penstock autopilot`.
+
+    run = ps.run(flow, emulate=cluster)
+    pilot = attach(run, "local-search")
+    """
+    goal = member("objective", Objective, objective or Objective.DELAY).value
+    file = _checked(model, run) if model else ""
+    settings = Settings(policy=None, objective=goal, seed=seed, model=file, shadow=shadow)
+    pilot = Pilot(run, settings, guard)
+    run.pilot = pilot
+    if policy is not None:
+        pilot.steer(policy)
+    else:
+        _note_left(run)
+    return pilot
+
+
+def caution(policy: str | None, model: str, objective: str | None = None, cluster: Cluster | None = None) -> str:
+    """Return why a policy's predictions may be wrong; empty if nothing speaks against them.
+
+    A policy that is made for predictions may have no latency models, or they were trained on another cluster.
+    """
+    if policy is None:
+        return ""
+    if model:
+        return "" if cluster is None else foreign(model, cluster)
+    if policy.partition(":")[0] not in PREDICTIVE:
+        return ""
+    goal = member("objective", Objective, objective or Objective.DELAY)
+    estimate = "network delay" if goal is Objective.DELAY else goal.value
+    return f"{policy} has no latency models and decides by the estimate of {estimate}; name their file with --model"
+
+
+def _checked(model: str, run: "Run") -> str:
+    """Return where a file of latency models is, refusing one that is damaged or of another application."""
+    load_models(model).check(run.application)
+    return str(Path(model).absolute())
+
+
+def _note_left(run: "Run") -> None:
+    """Write down that the last decision of an earlier driver is under way no longer.
+
+    Tasks stay where they are until an autopilot is on again, which takes it back.
+    """
+    path = run.folder / LEDGER
+    ledger = Ledger(path if path.exists() else None)
+    if ledger.left is not None and ledger.left.outcome is None:
+        number, at = ledger.left.decision.number, run.status().seconds
+        ledger.append(Outcome(number=number, at=at, verdict=UNFINISHED, note=DRIVER_ENDED))

@@ -1,0 +1,213 @@
+"""What a policy would change: its answer for the load that was observed, cut down to the moves that are worth most.
+
+A proposal is a pure function of an application, a cluster and the inputs of a decision. Without latency models the
+planner's objective says what a placement gains; with them, the latency predicted for what tasks were seen to process.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from penstock.autopilot.ledger import Alternative, Inputs, Step
+from penstock.autopilot.smallest_change import ENOUGH, Stop, nearest, shortest, way
+from penstock.estimate.evaluator import UNSUSTAINED, Objective
+from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, load_models
+from penstock.model.cluster import Cluster, machine_of
+from penstock.model.errors import PenstockError
+from penstock.model.instance import Instance
+from penstock.model.placement import Hop, Infeasible, Placement
+from penstock.model.plan import Plan, PlannedRoute, to_plan
+from penstock.model.routes import route
+from penstock.model.taskgraph import Floats, Ints, sum_by, task_names
+from penstock.model.topology import Application
+from penstock.planning.planner import Planner
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """What could be changed, and what that is predicted to give."""
+
+    moves: list[Step] = []
+    weights: list[float] = []  # tuples that each of them processes for a source tuple
+    gain: float = 0.0  # relative
+    predicted_s: float | None = None  # latency afterwards
+    alternatives: list[Alternative] = []
+    problem: str = ""  # why there is none
+    caution: str = ""  # why the prediction may be wrong
+
+
+Propose = Callable[[Application, Cluster, Inputs], Proposal]
+"""Anything that proposes; the loop takes it from a policy, a test may lie."""
+
+
+class NoRoute(PenstockError):
+    """A placement whose streams have no way through the network."""
+
+
+def by_policy(application: Application, cluster: Cluster, inputs: Inputs) -> Proposal:
+    """Ask the policy that the inputs name."""
+    planner = planner_for(application, cluster, inputs)
+    decided = planner.decide(inputs.policy)
+    if isinstance(decided.result, Infeasible):
+        return Proposal(problem=f"{inputs.policy} finds no placement: {decided.result.reason}")
+    now = slots_of(inputs.placement, cluster)
+    asked = np.array(decided.result.slots, dtype=now.dtype)
+    evaluate = planner.view.evaluate
+    assert evaluate is not None, "a planner's view has one"
+    uneven = planner.latency is not None and bool(_seen(inputs))
+    wanted = _without_gone(asked, now, cluster, inputs)
+    near = nearest(planner.view, evaluate, now, wanted, loss=1 - ENOUGH if uneven else 0.0)
+    stops = way(evaluate, now, near, inputs.guard.max_moves)
+    chosen = shortest(stops)
+    moves = list(chosen.tasks)
+    reached = now.copy()
+    reached[moves] = near[moves]
+    names = list(inputs.placement)
+    whole = float(evaluate(asked[None].astype(np.int32))[0])
+    ways = [Stop(tuple(np.flatnonzero(asked != now)), whole), *stops[1:]]
+    alternatives = [_alternative("stay", Stop((), stops[0].score), stops[0], planner, chosen)]
+    alternatives += [
+        _alternative(inputs.policy if stop is ways[0] else "best part", stop, stops[0], planner, chosen)
+        for stop in ways
+    ]
+    return Proposal(
+        moves=[Step(names[t], cluster.slot_names[now[t]], cluster.slot_names[near[t]]) for t in moves],
+        weights=[float(weight) for weight in _weights(planner)[moves]],
+        gain=gain(planner, stops[0].score, chosen.score),
+        predicted_s=-chosen.score if inputs.model and chosen.score > UNSUSTAINED / 2 else None,
+        alternatives=alternatives,
+        problem="" if moves or np.array_equal(near, now) else f"no move towards {inputs.policy}'s placement gains any",
+        caution=_untrained(planner, reached) if moves else "",
+    )
+
+
+def planner_for(application: Application, cluster: Cluster, inputs: Inputs) -> Planner:
+    """Return a planner for the load that was observed."""
+    offered = {name: rate for name, rate in inputs.rates.items() if rate > 0}
+    known = len(offered) == len(application.sources)
+    loaded = msgspec.structs.replace(application, rate_tps=offered if known else application.rate_tps)
+    latency = None
+    if inputs.model:
+        instance = Instance(loaded, cluster)
+        latency = LatencyModel(instance, _models(inputs.model, _age(inputs.model)), loads_of(instance, inputs))
+    return Planner(loaded, cluster, inputs.objective, inputs.seed, latency=latency)
+
+
+def loads_of(instance: Instance, inputs: Inputs) -> Loads:
+    """Return what tasks were seen to process in the last minutes, at the rate that is offered now.
+
+    Components that nothing came to yet have what is declared, and so have all before the first readings.
+    """
+    declared, seen = Loads.declared(instance), _seen(inputs)
+    tasks, names = instance.tasks, task_names(instance.topology)
+    if seen.keys() != set(names):
+        return declared
+    tps = np.array([seen[name] for name in names])
+    given, offered = tps[tasks.source].sum(), sum(inputs.rates.values())
+    if given <= 0 or offered <= 0:
+        return declared
+    known = sum_by(tasks.component, tps, len(tasks.position))[tasks.component] > 0
+    return Loads.of_tasks(instance, np.where(known, tps * offered / given, declared.task_tps))
+
+
+def _seen(inputs: Inputs) -> Mapping[str, float]:
+    """Return tuples a second of each task, by the last reading; none where a ledger is older than that."""
+    return inputs.readings[-1].tasks if inputs.readings else {}
+
+
+def _weights(planner: Planner) -> Floats:
+    """Return how many tuples each task processes for a source tuple. [T]"""
+    tasks = planner.view.tasks
+    tps = tasks.gain if planner.latency is None else planner.latency.loads.task_tps
+    given = tps[tasks.source].sum()
+    weights: Floats = tps / given if given > 0 else tasks.gain
+    return weights
+
+
+@lru_cache(maxsize=4)
+def _models(path: str, _: int) -> LatencyModels:
+    """Read models, once as long as their file is the same."""
+    return load_models(path)
+
+
+def foreign(path: str, cluster: Cluster) -> str:
+    """Return a caution if models were trained on another cluster; empty for a file that can no longer be read."""
+    try:
+        return _models(path, _age(path)).foreign(cluster)
+    except PenstockError:
+        return ""
+
+
+def checksum(path: str) -> str:
+    """Return the checksum of a file of latency models; nothing where there is none that can be read."""
+    try:
+        return _models(path, _age(path)).checksum if path else ""
+    except PenstockError:
+        return ""
+
+
+def _age(path: str) -> int:
+    return Path(path).stat().st_mtime_ns if Path(path).exists() else 0
+
+
+def gain(planner: Planner, now: float, then: float) -> float:
+    """Return by how much a score is better than another, relative to it; all, where it is not allowed now."""
+    if not np.isfinite(now) or not np.isfinite(then):
+        return float(np.isfinite(then)) - float(np.isfinite(now))
+    if planner.objective is Objective.BALANCED and planner.latency is None:
+        return then - now  # it is relative already (TATA, eq. (13))
+    return (then - now) / abs(now) if now else float(then > now)
+
+
+def slots_of(placement: Mapping[str, str], cluster: Cluster) -> Ints:
+    """Return the slot of every task as a number."""
+    number = {name: slot for slot, name in enumerate(cluster.slot_names)}
+    return np.array([number[slot] for slot in placement.values()], dtype=np.int64)
+
+
+def plan_of(
+    application: Application,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    *,
+    policy: str,
+    objective: str,
+    seed: int,
+    by: tuple[PlannedRoute, ...] = (),
+) -> Plan:
+    """Return a placement in names as a plan; where the network is routed, with the routes `by`, or the widest."""
+    slots = slots_of(placement, cluster)
+    routes: Mapping[Hop, tuple[int, ...]] = {}
+    if cluster.routed and not by:
+        instance = Instance(application, cluster)
+        found = route(instance.tasks, instance.slots, instance.links, slots.tolist())
+        if isinstance(found, Hop):
+            stream = application.streams[found.stream].label
+            raise NoRoute(f"plan: stream {stream} has no way between two of its machines; choose another policy")
+        routes = found
+    decided = Placement(tuple(int(slot) for slot in slots), routes)
+    plan = to_plan(application, cluster, decided, policy=policy, objective=objective, seed=seed)
+    return msgspec.structs.replace(plan, routes=by) if by else plan
+
+
+def _untrained(planner: Planner, placed: Ints) -> str:
+    """Say so where latency models would have to predict what is too different from all that they were trained on."""
+    if planner.latency is None or not (predicted := planner.latency.predict(placed)).far:
+        return ""
+    return f"though a feature is {predicted.excess:.0%} beyond what the models were trained on"
+
+
+def _without_gone(wanted: Ints, now: Ints, cluster: Cluster, inputs: Inputs) -> Ints:
+    """Leave tasks where they are that would go to machines which do not answer."""
+    gone = set(inputs.readings[-1].gone) if inputs.readings else set()
+    lost = [machine_of(slot) in gone for slot in cluster.slot_names]
+    return np.where(np.array(lost)[wanted], now, wanted)
+
+
+def _alternative(name: str, stop: Stop, stay: Stop, planner: Planner, chosen: Stop) -> Alternative:
+    score = stop.score if np.isfinite(stop.score) else None
+    better = gain(planner, stay.score, stop.score)
+    same = stop == chosen
+    return Alternative(name=name, moves=len(stop.tasks), score=score, gain=better, chosen=same)

@@ -1,0 +1,277 @@
+"""Calibrates: takes a run that is there, or starts one, adds probes, and puts all that was measured together."""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, pstdev
+from tempfile import TemporaryDirectory
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from penstock.api.dataflow import Dataflow
+from penstock.calibration.components import Parts, measure_parts
+from penstock.calibration.engine import measure_engine
+from penstock.calibration.findings import Calibration, Left, Measured
+from penstock.calibration.network import (
+    MILLISECOND,
+    VARIATION,
+    Found,
+    as_means,
+    measure_network,
+    measure_variation,
+)
+from penstock.calibration.observation import Observed, observe
+from penstock.calibration.probe import Probed, Site, probe
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.costs import Costs
+from penstock.model.errors import InvalidInput
+from penstock.model.topology import Application
+from penstock.pipeline.session import running_session, session
+from penstock.runtime.controller.settings import Terms
+from penstock.runtime.spark.cores import need_cores
+from penstock.runtime.spark.executors import UNLIMITED_MB, embedded_master, is_local, spark_settings
+from penstock.runtime.storage.run_folder import RunInfo, Setup
+from penstock.startup.executor_discovery import discover
+from penstock.startup.start import start
+
+SAMPLE_TPS = 100.0  # tuples a second of a source task that are followed in a run of ours
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """How to calibrate."""
+
+    master: str | None = None  # a Spark master's URL; None: embedded
+    slots: int | None = None  # worker processes, where nothing is emulated
+    probes: bool = True  # whether to start probes
+    settle_s: float = 2.0  # at the beginning of a run, that do not count
+    say: Say = lambda _: None  # told what is being done
+
+    def run(self, info: RunInfo, application: Application, cluster: Cluster | None) -> Calibration:
+        """Calibrate by a run's telemetry; `cluster` is what it emulates, None: nothing."""
+        setup = info.setup or Setup()
+        workers = len(cluster.machines) if cluster is not None else self.slots or setup.slots or os.cpu_count() or 1
+        with self._session(workers) as spark, TemporaryDirectory(prefix="penstock-") as folder:
+            self.say(f"reading {info.telemetry_path}")
+            observed = observe(spark, info.telemetry_path, info.run, self.settle_s)
+            found = cluster or seen_cluster(observed)
+            if self.probes and cluster is None:
+                found = self._discovered(spark, self.slots or setup.slots)
+            probed = probe(self._site(spark, found, cluster is not None, Path(folder))) if self.probes else None
+        return combine(application, found, observed, probed, window=setup.window, in_flight=setup.in_flight)
+
+    def start(
+        self,
+        flow: Dataflow,
+        seconds: float,
+        *,
+        emulate: Cluster | None = None,
+        policy: str | None = None,
+        seed: int = 0,
+    ) -> Calibration:
+        """Run an application for so many seconds and calibrate by that."""
+        if seconds <= self.settle_s:
+            problem = f"expected more than the {self.settle_s:g} s that do not count, got {seconds:g}"
+            raise InvalidInput("duration", f"{problem}; choose another --duration")
+        workers = len(emulate.machines) if emulate is not None else self.slots or os.cpu_count() or 1
+        with self._session(workers) as spark, TemporaryDirectory(prefix="penstock-") as folder:
+            cluster = emulate or self._discovered(spark, self.slots)
+            self.say(f"running {flow.name} for {seconds:g} s")
+            with start(
+                flow,
+                master=self.master,
+                emulate=emulate,
+                policy=policy,
+                slots=None if emulate is not None else self.slots,
+                runs=folder,
+                sample_tps=SAMPLE_TPS,
+                seed=seed,
+            ) as run:
+                run.wait(seconds)
+            observed = observe(spark, run.info.telemetry_path, settle_s=self.settle_s)
+            probed = probe(self._site(spark, cluster, emulate is not None, Path(folder))) if self.probes else None
+        return combine(flow.application, cluster, observed, probed)
+
+    @contextmanager
+    def _session(self, workers: int) -> Iterator[SparkSession]:
+        """Give a session with room for workers, in which runs, probes and the pipeline have their jobs."""
+        embedded = self.master is None
+        url = embedded_master(workers) if embedded and running_session() is None else self.master
+        with session("calibrate", url, settings=spark_settings(workers, embedded)) as spark:
+            yield spark
+
+    def _discovered(self, spark: SparkSession, slots: int | None) -> Cluster:
+        workers = slots or (os.cpu_count() or 1 if is_local(spark) else 1)
+        return discover(need_cores(spark, workers), is_local(spark), slots)
+
+    def _site(self, spark: SparkSession, cluster: Cluster, emulated: bool, folder: Path) -> Site:
+        return Site(spark, cluster, emulated, self.master, self.slots, folder, self.say)
+
+
+def combine(
+    application: Application,
+    cluster: Cluster,
+    observed: Observed,
+    probed: Probed | None,
+    *,
+    window: int | None = None,
+    in_flight: int | None = None,
+) -> Calibration:
+    """Put together what a run and probes have seen."""
+    measured: list[Measured] = []
+    left: list[Left] = []
+    engine, of_engine = _engine(observed, probed, left)
+    parts = measure_parts(application, cluster, observed, engine, 0.0 if probed is None else probed.idle)
+    measured += parts.measured
+    delay_variation = _variation(cluster, observed, probed, measured, left)
+    network = _network(cluster, observed, probed, delay_variation)
+    measured += [*network.measured, *of_engine]
+    left += [*parts.left, *network.left, *_never(observed)]
+    move_s = _moves(probed, measured, left)
+    costs = msgspec.structs.replace(
+        engine,
+        delay_variation=delay_variation,
+        window=window or Terms.window,
+        in_flight=in_flight,
+        move_s=move_s,
+        components=parts.components,
+        streams=parts.streams,
+    )
+    return Calibration(
+        application=_applied(application, costs, parts),
+        cluster=network.cluster,
+        costs=costs,
+        emulated=observed.emulated,
+        seconds=observed.seconds,
+        measured=tuple(measured),
+        left=tuple(left),
+        lag_s=float(observed.workers["lag"].max()) if len(observed.workers) else 0.0,
+    )
+
+
+def seen_cluster(observed: Observed) -> Cluster:
+    """Describe the machines that a run's telemetry names: a slot for each of its workers, and what they say it has.
+
+    One whose workers do not say has a core for each of them, and memory that is no limit.
+    """
+    workers = observed.workers.assign(machine=observed.workers["worker"].str.partition("/")[0])
+    machines = []
+    for name, rows in workers.groupby("machine"):
+        cpu, memory = (rows[column].astype(float).max() for column in ("capacity_cpu", "capacity_mb"))
+        cores = len(rows) if math.isnan(cpu) else max(1, round(cpu))
+        memory = UNLIMITED_MB if math.isnan(memory) else memory
+        machines.append(Machine(name=str(name), cores=cores, slots=len(rows), processes=len(rows), memory_mb=memory))
+    return Cluster(name="spark", machines=tuple(machines))
+
+
+def _applied(application: Application, costs: Costs, parts: Parts) -> Application:
+    """Return an application with measured costs, and measured rates where all sources have one."""
+    applied = costs.applied(application)
+    known = {source.name: parts.rates.get(source.name) for source in application.sources}
+    rates = {name: rate for name, rate in known.items() if rate is not None}
+    return msgspec.structs.replace(applied, rate_tps=rates) if len(rates) == len(known) else applied
+
+
+def _engine(observed: Observed, probed: Probed | None, left: list[Left]) -> tuple[Costs, list[Measured]]:
+    if observed.emulated:
+        left.append(Left(what="the engine's own costs", why="on emulated machines they are the host's: nothing"))
+        return Costs(), []
+    if probed is None or not probed.worked:
+        left.append(Left(what="the engine's own costs", why="no probe was run; taken as part of the components'"))
+        return Costs(), []
+    return measure_engine(probed.worked)
+
+
+def _network(cluster: Cluster, observed: Observed, probed: Probed | None, variation: float) -> Found:
+    """Return the cluster as its network was measured; real machines' slots are processes, of unknown bandwidth.
+
+    A probe's times are usual ones, a twin's delays are means.
+    """
+    if not observed.emulated:
+        machines = tuple(msgspec.structs.replace(one, processes=one.slots) for one in cluster.machines)
+        cluster = msgspec.structs.replace(cluster, machines=machines)
+    if probed is None:
+        return _network_without_probe(cluster, observed)
+    sent = as_means(cluster, probed.sent, variation, probed.routes)
+    found = measure_network(cluster, sent, probed.routes)
+    if observed.emulated:
+        return found
+    why = "on real machines a byte's time is mostly serialisation; say it in cluster.toml where a card is the limit"
+    measured = [one for one in found.measured if not one.what.startswith("bandwidth")]
+    left = [one for one in found.left if not one.what.startswith("bandwidth")]
+    kept = msgspec.structs.replace(found.cluster, machines=cluster.machines)
+    return Found(kept, measured, [*left, Left(what="bandwidth", why=why)])
+
+
+def _network_without_probe(cluster: Cluster, observed: Observed) -> Found:
+    """Return the delay between machines, from the fastest hops of the application itself; the rest stays."""
+    rows = observed.ways.assign(
+        here=observed.ways["source_worker"].str.partition("/")[0],
+        there=observed.ways["target_worker"].str.partition("/")[0],
+    )
+    rows = rows[rows["here"] != rows["there"]]
+    why = "an application's frames hold several tuples and wait for one another; leave --no-probe out to measure it"
+    left = [Left(what="bandwidths, and delays within machines", why=why)]
+    hosts = {machine.name: machine.host or machine.name for machine in cluster.machines}
+    rows = rows[rows["here"].map(hosts) != rows["there"].map(hosts)]
+    if cluster.routed or not len(rows):
+        return Found(cluster, [], [Left(what="delays between machines", why=why), *left])
+    lowest = rows.groupby(["here", "there"])["low"].min()
+    delay = max(0.0, float(lowest.median()))
+    distances = msgspec.structs.replace(cluster.distances, other_host_ms=delay / MILLISECOND)
+    measured = Measured(
+        what="delay, other host",
+        value=delay,
+        unit="s",
+        spread=float(lowest.std(ddof=0)),
+        count=int(rows["count"].sum()),
+        described=cluster.distances.other_host_ms * MILLISECOND,
+    )
+    return Found(msgspec.structs.replace(cluster, distances=distances), [measured], left)
+
+
+def _variation(
+    cluster: Cluster, observed: Observed, probed: Probed | None, measured: list[Measured], left: list[Left]
+) -> float:
+    """Return how delays between machines vary, where that is the network's doing."""
+    if observed.emulated:
+        why = "on emulated machines delays are constant, and what varies is how late the host is: nothing"
+        left.append(Left(what=VARIATION, why=why))
+        return 0.0
+    if probed is None:
+        left.append(Left(what=VARIATION, why="no probe was run, and an application's tuples wait for one another"))
+        return 0.0
+    found = measure_variation(cluster, probed.sent, probed.routes)
+    if isinstance(found, Left):
+        left.append(found)
+        return 0.0
+    measured.append(found)
+    return found.value
+
+
+def _moves(probed: Probed | None, measured: list[Measured], left: list[Left]) -> float:
+    if probed is None or not probed.moves:
+        left.append(Left(what="the time a move takes", why="no task was moved"))
+        return 0.0
+    value = median(probed.moves)
+    spread = pstdev(probed.moves)
+    measured.append(Measured(what="move", value=value, unit="s", spread=spread, count=len(probed.moves), described=0.0))
+    return value
+
+
+def _never(observed: Observed) -> list[Left]:
+    """Return what is not measured, whatever telemetry there is."""
+    if observed.emulated:
+        why = "emulated machines have what is described; costs are relative to it"
+        return [Left(what="cores, speeds and memory of machines", why=why)]
+    return [
+        Left(what="speeds of machines", why="every core counts as one of speed 1; costs are relative to it"),
+        Left(what="cores and memory of machines", why="taken as the run's workers were told them"),
+        Left(what="bytes of a frame", why="frames of followed tuples carry marks that others do not"),
+    ]

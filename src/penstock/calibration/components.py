@@ -1,0 +1,297 @@
+"""What components and streams take and carry, from the sums of a run's telemetry.
+
+A tuple's processing time is longer than its work where a machine's slots share too few cores, or where an emulation is
+late. How much longer, on average, is the ratio of the seconds that tasks were busy and the core-seconds that their
+machine used; by that ratio times are shortened, machine by machine. Emulated machines know their core-seconds exactly,
+whatever the host does: there each component's work is such that all machines' core-seconds come out, as far as they
+tell components apart.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from penstock.calibration.findings import Left, Measured
+from penstock.calibration.observation import Observed, process_seconds
+from penstock.model.cluster import Cluster
+from penstock.model.costs import ComponentCosts, Costs, StreamCosts
+from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
+
+FEWEST = 30  # tuples of a component that must have been followed for its variation to be known
+CONSTANT = 0.01  # coefficient of variation below which times are taken as constant
+SURE = 3.0  # standard errors
+ALONE = 0.98  # of the seconds that tasks were busy in core-seconds, above which they hardly ever shared cores
+TOLD = 0.05  # of the clearest difference between machines, down to which their core-seconds tell components apart
+BLOCKED = 0.01  # share of the time that a source may be blocked for its rate to be the offered one
+
+
+class Moments(NamedTuple):
+    """Of processing times, in seconds of a core of speed 1."""
+
+    tuples: int
+    mean: float
+    cv: float
+    log_mean: float
+    log_deviation: float
+
+
+class Parts(NamedTuple):
+    """What was found of components and streams."""
+
+    components: dict[str, ComponentCosts]
+    streams: dict[str, StreamCosts]
+    rates: dict[str, float]  # of sources
+    measured: list[Measured]
+    left: list[Left]
+
+
+def measure_parts(application: Application, cluster: Cluster, observed: Observed, engine: Costs, idle: float) -> Parts:
+    """Measure components and streams.
+
+    engine: what it charges beside components. idle: s that a task is busy with a tuple that it does nothing with, which
+    is the engine's; 0 on emulated machines.
+    """
+    found = Parts({}, {}, {}, [], [])
+    streams = _measure_streams(application, observed, found)
+    scale = scales(cluster, observed)
+    work = works(cluster, observed, scale)
+    for component in application.components:
+        engine_s = _sending(component, streams, observed, engine) + idle
+        _measure_component(component, observed, scale, work.get(component.name), engine_s, found)
+        if component.kind is Kind.SOURCE:
+            _measure_rate(component, application, observed, found)
+    found.streams.update(streams)
+    return found
+
+
+def scales(cluster: Cluster, observed: Observed) -> dict[str, float]:
+    """Return by worker what a busy second of its tasks is worth in core-seconds of speed 1."""
+    busy = observed.tasks.groupby("worker")["busy"].sum()
+    shares = dict(zip(observed.workers["worker"], observed.workers["used"].astype(float), strict=True))
+    found = {}
+    for worker, used in (shares if observed.emulated else process_seconds(observed)).items():
+        name = _machine(worker)
+        machine = cluster.machines[cluster.machine_index[name]] if name in cluster.machine_index else None
+        cores = machine.cores if machine is not None and observed.emulated else 1
+        spent = float(busy.get(worker, 0.0))
+        shared = min(1.0, used * cores / spent) if spent > 0 else 1.0
+        found[worker] = shared * (machine.speed if machine is not None else 1.0)
+    return found
+
+
+def works(cluster: Cluster, observed: Observed, scale: Mapping[str, float]) -> dict[str, float]:
+    """Return by component the core-seconds of speed 1 that a tuple took."""
+    rows = observed.tasks.assign(work=observed.tasks["busy"] * observed.tasks["worker"].map(scale).fillna(1.0))
+    sums = rows.groupby("component")[["work", "processed"]].sum()
+    sums = sums[sums["processed"] > 0]
+    direct = sums["work"] / sums["processed"]
+    if not observed.emulated:
+        return dict(direct)
+    known, machines = cluster.machine_index, cluster.machines
+    on = {one: machines[known[_machine(one)]] for one in observed.workers["worker"] if _machine(one) in known}
+    if all(scale[worker] >= ALONE * machine.speed for worker, machine in on.items()):
+        return dict(direct)
+    used = observed.workers.set_index("worker")["used"][list(on)] * [machine.cpu for machine in on.values()]
+    used = used[used > 0]
+    done = rows.pivot_table(index="worker", columns="component", values="processed", aggfunc="sum", fill_value=0.0)
+    done = done.reindex(index=used.index, columns=direct.index, fill_value=0.0)
+    weight = np.sqrt(used / used.sum()).to_numpy()
+    shares = done.to_numpy() * direct.to_numpy() / used.to_numpy()[:, None]  # of a machine's work, by component
+    off, *_ = np.linalg.lstsq(shares * weight[:, None], (1.0 - shares.sum(axis=1)) * weight, rcond=TOLD)
+    return dict(zip(direct.index, np.maximum(0.0, direct.to_numpy() * (1.0 + off)), strict=True))
+
+
+def _machine(worker: str) -> str:
+    """Return the machine of a worker: its name, or what is before a slash in it."""
+    return worker.partition("/")[0]
+
+
+def _measure_component(
+    component: Component,
+    observed: Observed,
+    scale: Mapping[str, float],
+    work_s: float | None,
+    engine_s: float,
+    found: Parts,
+) -> None:
+    rows = observed.tasks[(observed.tasks["component"] == component.name) & (observed.tasks["processed"] > 0)]
+    if work_s is None:
+        found.left.append(Left(what=f"cpu of {component.name}", why="it processed nothing"))
+        return
+    each = (rows["busy"] * rows["worker"].map(scale).fillna(1.0) / rows["processed"]).to_numpy()
+    cpu = max(0.0, float(work_s) - engine_s)
+    service = _service(component, observed, scale, found)
+    found.components[component.name] = ComponentCosts(cpu=cpu, service=service if cpu > 0 else ServiceTime())
+    found.measured.append(
+        Measured(
+            what=f"cpu of {component.name}",
+            value=cpu,
+            unit="s",
+            spread=float(np.std(each)),
+            count=int(rows["processed"].sum()),
+            described=component.cpu,
+        )
+    )
+
+
+def _sending(component: Component, streams: Mapping[str, StreamCosts], observed: Observed, engine: Costs) -> float:
+    """Return the engine's seconds in which a task counts as busy because it sends to other processes, a tuple."""
+    remote = dict(zip(observed.streams["stream"], observed.streams["remote"], strict=True))
+    return sum(
+        one.selectivity * float(remote.get(label, 0.0)) * (engine.send_cpu + engine.send_byte_cpu * one.tuple_bytes)
+        for label, one in streams.items()
+        if label.partition("->")[0] == component.name
+    )
+
+
+def _service(component: Component, observed: Observed, scale: Mapping[str, float], found: Parts) -> ServiceTime:
+    """Return how the processing times of a component vary; as described where too few were seen."""
+    rows = observed.services[observed.services["component"] == component.name]
+    seen = moments(rows, scale)
+    if seen.tuples < FEWEST:
+        why = (
+            "a source's tuples have no such times" if component.kind is Kind.SOURCE else f"{seen.tuples} were followed"
+        )
+        found.left.append(Left(what=f"variation of {component.name}", why=why))
+        return component.service
+    found.measured.append(
+        Measured(
+            what=f"variation of {component.name}",
+            value=seen.cv,
+            unit="",
+            spread=seen.cv / math.sqrt(2 * seen.tuples),
+            count=seen.tuples,
+            described={Distribution.CONSTANT: 0.0, Distribution.EXPONENTIAL: 1.0}.get(
+                component.service.distribution, component.service.cv
+            ),
+        )
+    )
+    return fitted(seen)
+
+
+def moments(rows: pd.DataFrame, scale: Mapping[str, float]) -> Moments:
+    """Return the moments of processing times over all workers, each on its own scale."""
+    counts = rows["count"].to_numpy(dtype=np.float64)
+    total = float(counts.sum())
+    if total == 0:
+        return Moments(0, 0.0, 0.0, 0.0, 0.0)
+    by = rows["worker"].map(scale).fillna(1.0).to_numpy(dtype=np.float64)
+    share = counts / total
+    mean = float(share @ (rows["mean"].to_numpy() * by))
+    # Between workers only differences of scale are left, which are no variation of the component's.
+    within = float(share @ (rows["deviation"].to_numpy() * by) ** 2)
+    logs = rows["log_mean"].to_numpy() + np.log(by)
+    return Moments(
+        tuples=int(total),
+        mean=mean,
+        cv=math.sqrt(within) / mean if mean > 0 else 0.0,
+        log_mean=float(share @ logs),
+        log_deviation=math.sqrt(float(share @ rows["log_deviation"].to_numpy() ** 2)),
+    )
+
+
+def fitted(seen: Moments) -> ServiceTime:
+    """Return the distribution that times were most likely drawn from: constant, exponential, gamma or lognormal."""
+    from scipy.special import gammaln
+
+    if seen.cv < CONSTANT:
+        return ServiceTime()
+    variance = seen.cv**2
+    shape, scale = 1.0 / variance, seen.mean * variance
+    gamma = (shape - 1.0) * seen.log_mean - seen.mean / scale - float(gammaln(shape)) - shape * math.log(scale)
+    spread = math.log1p(variance)
+    centre = math.log(seen.mean) - spread / 2
+    off = seen.log_deviation**2 + (seen.log_mean - centre) ** 2
+    lognormal = -seen.log_mean - 0.5 * math.log(2 * math.pi * spread) - off / (2 * spread)
+    if lognormal > gamma:
+        return ServiceTime(distribution=Distribution.LOGNORMAL, cv=seen.cv)
+    if abs(seen.cv - 1.0) <= SURE / math.sqrt(seen.tuples):
+        return ServiceTime(distribution=Distribution.EXPONENTIAL)
+    return ServiceTime(distribution=Distribution.GAMMA, cv=seen.cv)
+
+
+def _measure_streams(application: Application, observed: Observed, found: Parts) -> dict[str, StreamCosts]:
+    seen = observed.streams.set_index("stream")
+    streams: dict[str, StreamCosts] = {}
+    for stream in application.streams:
+        if stream.label not in seen.index:
+            found.left.append(Left(what=stream.label, why="no tuple was followed over it"))
+            continue
+        row = seen.loc[stream.label]
+        size = float(row["bytes"])
+        if not math.isfinite(size):
+            found.left.append(Left(what=f"bytes of {stream.label}", why="its tuples stayed within their process"))
+            size = stream.tuple_bytes
+        else:
+            found.measured.append(
+                Measured(
+                    what=f"bytes of {stream.label}",
+                    value=size,
+                    unit="B",
+                    spread=float(row["bytes_deviation"]),
+                    count=int(row["count"]),
+                    described=stream.tuple_bytes,
+                )
+            )
+        streams[stream.label] = StreamCosts(
+            selectivity=_selectivity(stream, application, observed, found), tuple_bytes=size
+        )
+    return streams
+
+
+def _selectivity(stream: Stream, application: Application, observed: Observed, found: Parts) -> float:
+    """Return tuples sent a tuple processed: of all tuples where a component has one stream, else of followed trees."""
+    alone = sum(other.source == stream.source for other in application.streams) == 1
+    rows = observed.tasks[observed.tasks["component"] == stream.source]
+    spread = 0.0
+    if alone and rows["processed"].sum() > 0:
+        value, count = float(rows["given"].sum() / rows["processed"].sum()), int(rows["processed"].sum())
+        some = rows[rows["processed"] > 0]
+        spread = float(np.std((some["given"] / some["processed"]).to_numpy()))
+    else:
+        trees = observed.trees
+        sent = float(trees.loc[trees["stream"] == stream.label, "followed"].sum())
+        taken = float(trees.loc[trees["component"] == stream.source, "followed"].sum())
+        if taken == 0:
+            found.left.append(Left(what=f"selectivity of {stream.label}", why="no tuple was followed to its end"))
+            return stream.selectivity
+        copies = application[stream.target].parallelism if stream.grouping is Grouping.ALL else 1
+        value, count = sent / taken / copies, int(taken)
+    found.measured.append(
+        Measured(
+            what=f"selectivity of {stream.label}",
+            value=value,
+            unit="",
+            spread=spread,
+            count=count,
+            described=stream.selectivity,
+        )
+    )
+    return value
+
+
+def _measure_rate(component: Component, application: Application, observed: Observed, found: Parts) -> None:
+    rows = observed.tasks[observed.tasks["component"] == component.name]
+    each = rows.groupby("task")[["processed", "blocked", "interval"]].sum()
+    rate = float((each["processed"] / each["interval"]).sum())
+    described = application.rate_tps.get(component.name)
+    blocked = float((each["blocked"] / each["interval"]).max()) if len(each) else 0.0
+    if rate <= 0 or blocked > BLOCKED:
+        why = (
+            "it gave nothing" if rate <= 0 else f"it was blocked {blocked:.0%} of the time, {rate:.4g} tuples/s passed"
+        )
+        found.left.append(Left(what=f"rate of {component.name}", why=why))
+        return
+    found.rates[component.name] = rate
+    found.measured.append(
+        Measured(
+            what=f"rate of {component.name}",
+            value=rate,
+            unit="tuples/s",
+            count=int(rows["processed"].sum()),
+            described=described,
+        )
+    )

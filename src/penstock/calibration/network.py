@@ -1,0 +1,267 @@
+"""What the network takes, from the time that single tuples of several sizes were on their way between slots.
+
+The time of a tuple is linear in what is not known: a delay by how far apart its slots are and, between machines, its
+bytes times what a byte takes on the sender's and on the receiver's card; on a routed network, delays and bytes add up
+over the links of its way. All times together give all of it by least squares. Where they do not tell two cards apart,
+as between two machines only, the answer is the one nearest to what was described. How single tuples' times lie around
+what is usual between their slots is how delays vary: that some machines are nearer to each other than others is not.
+"""
+
+import math
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from penstock.calibration.findings import Left, Measured
+from penstock.estimate.hops import slot_delays
+from penstock.model.cluster import Cluster, Distances, Machine
+from penstock.model.placement import Hop
+from penstock.model.routes import BITS
+from penstock.model.slotgraph import MEGABIT, expand_slots
+from penstock.model.slotted import Longs
+from penstock.model.taskgraph import Bools, Floats
+
+MILLISECOND = 1e-3
+SEEN_S = 1e-6  # by which a larger tuple must be slower for its bytes to count
+DISTANCES = ("same_slot_ms", "same_process_ms", "same_host_ms", "other_host_ms")
+OTHER_HOST = DISTANCES.index("other_host_ms")
+FEWEST = 30  # tuples between machines that must have been timed for their variation to be known
+QUARTILE = 0.67449  # of a standard normal distribution
+OF_QUARTILES = 1.17  # standard error of a deviation told from quartiles: so many times itself over √n
+VARIATION = "variation of delays between machines"
+
+
+class Sent(NamedTuple):
+    """Tuples of one size that went from one slot to another, one at a time."""
+
+    source: int  # slot
+    target: int  # slot
+    size: float  # bytes
+    seconds: float  # on the way, as usual
+    tuples: int
+    times: tuple[float, ...] = ()  # s of single ones
+
+
+class Found(NamedTuple):
+    """A cluster as its network was measured."""
+
+    cluster: Cluster
+    measured: list[Measured]
+    left: list[Left]
+
+
+class _Unknowns(NamedTuple):
+    """The unknowns, in s and s a byte: delays by distance, delays of links, bytes on cards or links."""
+
+    names: list[str]
+    described: Floats
+    units: Floats  # by which they are multiplied to be of one size
+
+
+class _Fit(NamedTuple):
+    """The answer, and what it was found from."""
+
+    values: Floats  # of the unknowns
+    rows: Floats  # what of each unknown a time is made of, by `Sent`
+    used: Longs  # unknowns that some time is made of
+    told: Floats  # for each of those whether it is told apart
+
+
+class _Ways(NamedTuple):
+    """What may vary of tuples' times, by `Sent`; s."""
+
+    far: Bools  # whether it went to another host
+    delay: Floats  # between hosts, of all links
+    alike: Floats  # one delay that would vary as much as those of its links, which vary independently
+
+
+def measure_network(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None) -> Found:
+    """Return a cluster with measured delays and bandwidths; `routes` are the ways between machines that tuples took."""
+    largest = max((one.size for one in sent), default=0.0)
+    unknowns = _unknowns(cluster, largest)
+    return _written(cluster, unknowns, _fit(cluster, unknowns, sent, routes or {}), sent, largest)
+
+
+def measure_variation(
+    cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None
+) -> Measured | Left:
+    """Return the standard deviation over the mean of delays between hosts, as the interquartile range tells it.
+
+    Of a lognormal time that is (q3 - q1) / median = 2 sinh(0.674 σ), with σ the deviation of its logarithm. What is
+    longer than usual for the host's sake hardly counts so.
+    """
+    ways = _ways(cluster, sent, routes or {})
+    around = [
+        1.0 + (np.array(one.times) - one.seconds) / alike
+        for one, alike in zip(sent, ways.alike, strict=True)
+        if alike > 0
+    ]
+    timed = sum(len(one.times) for one, far in zip(sent, ways.far, strict=True) if far)
+    if timed < FEWEST:
+        return Left(what=VARIATION, why=f"{timed} tuples went to another host; it takes {FEWEST}")
+    found = np.concatenate(around) if around else np.zeros(1)  # where delays came out as none
+    low, middle, high = np.quantile(found, [0.25, 0.5, 0.75])
+    if low <= 0:
+        return Left(what=VARIATION, why="clocks were further off than delays are long")
+    deviation = math.asinh((high - low) / (2.0 * middle)) / QUARTILE
+    value = math.sqrt(math.expm1(deviation**2))
+    spread = value * OF_QUARTILES / math.sqrt(len(found))
+    return Measured(what=VARIATION, value=value, unit="", spread=spread, count=len(found), described=0.0)
+
+
+def as_means(
+    cluster: Cluster, sent: list[Sent], variation: float, routes: dict[Hop, tuple[int, ...]] | None = None
+) -> list[Sent]:
+    """Return the mean times of tuples whose median ones are given, by how delays between hosts vary.
+
+    The mean of a lognormal time is √(1 + v²) times its median, v being its deviation over its mean.
+    """
+    ways = _ways(cluster, sent, routes or {})
+    longer = np.hypot(ways.delay, variation * ways.alike) - ways.delay
+    return [one._replace(seconds=one.seconds + float(more)) for one, more in zip(sent, longer, strict=True)]
+
+
+def _ways(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Ways:
+    """Tell what varies of the ways that tuples took."""
+    fit = _fit(cluster, _unknowns(cluster, max((one.size for one in sent), default=0.0)), sent, routes)
+    delays = len(DISTANCES) + (len(cluster.links) if cluster.routed else 0)
+    between, values = fit.rows[:, OTHER_HOST:delays], fit.values[OTHER_HOST:delays]
+    alike = np.linalg.norm(between * values, axis=1)
+    return _Ways(between.sum(axis=1) > 0, between @ values, alike)
+
+
+def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Fit:
+    """Find the unknowns by least squares."""
+    rows = np.array([_row(cluster, one, routes) for one in sent]).reshape(len(sent), len(unknowns.names))
+    used = np.flatnonzero(np.abs(rows).sum(axis=0) > 0)
+    weight = np.sqrt([one.tuples for one in sent])
+    times = np.array([one.seconds for one in sent])
+    off = times - rows @ unknowns.described
+    scaled = rows[:, used] / unknowns.units[used]
+    change, *_ = np.linalg.lstsq(scaled * weight[:, None], off * weight, rcond=1e-9)  # nearest to what was described
+    values = unknowns.described.copy()
+    values[used] = np.maximum(0.0, values[used] + change / unknowns.units[used])
+    return _Fit(values, rows, used, _told(scaled))
+
+
+def _unknowns(cluster: Cluster, largest: float) -> _Unknowns:
+    distances = [f"delay, {name.removesuffix('_ms').replace('_', ' ')}" for name in DISTANCES]
+    delays = [getattr(cluster.distances, name) * MILLISECOND for name in DISTANCES]
+    if cluster.routed:
+        latency = [f"delay of {link.label}" for link in cluster.links]
+        cards = [f"bandwidth of {link.label}" for link in cluster.links]
+        delays += [link.latency_ms * MILLISECOND for link in cluster.links]
+        widths: list[float | None] = [link.bandwidth_mbps or None for link in cluster.links]
+    else:
+        latency, cards = [], [f"bandwidth of {machine.name}" for machine in cluster.machines]
+        widths = [machine.network_mbps for machine in cluster.machines]
+    bytes_s = [0.0 if width is None else BITS / (width * MEGABIT) for width in widths]
+    return _Unknowns(
+        names=[*distances, *latency, *cards],
+        described=np.array([*delays, *bytes_s]),
+        units=np.array([1.0] * len(delays) + [max(largest, 1.0)] * len(bytes_s)),
+    )
+
+
+def _row(cluster: Cluster, one: Sent, routes: dict[Hop, tuple[int, ...]]) -> Floats:
+    """Return what of each unknown a tuple's time is made of."""
+    slots = expand_slots(cluster)
+    row = np.zeros(len(DISTANCES) + (2 * len(cluster.links) if cluster.routed else len(cluster.machines)))
+    a, b = int(slots.machine[one.source]), int(slots.machine[one.target])
+    if a != b and cluster.routed:
+        for link in routes[Hop(0, a, b)]:
+            row[len(DISTANCES) + link] += 1.0
+            row[len(DISTANCES) + len(cluster.links) + link] += one.size
+        return row
+    apart = slots._replace(delay_ms=np.arange(len(DISTANCES), dtype=np.float64))
+    source, target = np.array([one.source], dtype=np.int32), np.array([one.target], dtype=np.int32)
+    row[int(slot_delays(apart, source, target)[0])] = 1.0
+    if a != b:
+        row[len(DISTANCES) + a] += one.size
+        row[len(DISTANCES) + b] += one.size / _of_sending(cluster.machines[b])
+    return row
+
+
+def _of_sending(machine: Machine) -> float:
+    """Return what a card receives for every byte that it could send: times do not tell the two apart."""
+    return 1.0 if machine.card_mbps is None else machine.card_mbps[1] / machine.card_mbps[0]
+
+
+def _told(rows: Floats) -> Floats:
+    """Return for each unknown whether the times tell it apart from all others: 1, or less."""
+    return np.diag(np.linalg.pinv(rows, rcond=1e-9) @ rows)
+
+
+def _written(cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Sent], largest: float) -> Found:
+    """Put what was found into a cluster, and say what it is and how sure."""
+    values, rows, used, told = fit
+    residual = np.array([one.seconds for one in sent]) - rows @ values
+    measured: list[Measured] = []
+    left: list[Left] = []
+    known: dict[int, float] = {}  # unknown -> ms or Mbps
+    for place, column in enumerate(used.tolist()):
+        name, value = unknowns.names[column], float(values[column])
+        own = rows[:, column] > 0
+        count = sum(one.tuples for one, is_own in zip(sent, own, strict=True) if is_own)
+        spread = float(np.std(residual[own]))
+        if name.startswith("delay"):
+            described = float(unknowns.described[column])
+            measured.append(Measured(what=name, value=value, unit="s", spread=spread, count=count, described=described))
+            known[column] = value / MILLISECOND
+            continue
+        if value * largest < SEEN_S:
+            left.append(Left(what=name, why=f"tuples of {largest:g} B were no slower than small ones"))
+            continue
+        if told[place] < 1 - 1e-6:
+            why = "it cannot be told from that of the other end; what was measured is the nearest to the description"
+            left.append(Left(what=name, why=why))
+        before = float(unknowns.described[column])
+        mbps = BITS / value / MEGABIT
+        measured.append(
+            Measured(
+                what=name,
+                value=mbps,
+                unit="Mbit/s",
+                spread=mbps * spread / (value * largest),
+                count=count,
+                described=BITS / before / MEGABIT if before > 0 else None,
+            )
+        )
+        known[column] = mbps
+    unseen = [name for column, name in enumerate(unknowns.names) if column not in used]
+    left += [Left(what=name, why="nothing went that way") for name in unseen if not _beside(cluster, name)]
+    return Found(_changed(cluster, known), measured, left)
+
+
+def _beside(cluster: Cluster, name: str) -> bool:
+    """Whether a delay has no meaning on a cluster: between machines that only links join, or in one process."""
+    return cluster.routed and name in ("delay, other host", "delay, same host")
+
+
+def _with_card(machine: Machine, mbps: float) -> Machine:
+    receives = None if machine.receive_mbps is None else mbps * _of_sending(machine)
+    return msgspec.structs.replace(machine, network_mbps=mbps, receive_mbps=receives)
+
+
+def _changed(cluster: Cluster, known: dict[int, float]) -> Cluster:
+    """Return a cluster with what is known in place of what was described."""
+    distances = Distances(
+        **{name: known.get(place, getattr(cluster.distances, name)) for place, name in enumerate(DISTANCES)}
+    )
+    first = len(DISTANCES)
+    if not cluster.routed:
+        machines = tuple(
+            _with_card(one, known[first + place]) if first + place in known else one
+            for place, one in enumerate(cluster.machines)
+        )
+        return msgspec.structs.replace(cluster, machines=machines, distances=distances)
+    links = tuple(
+        msgspec.structs.replace(
+            one,
+            latency_ms=known.get(first + place, one.latency_ms),
+            bandwidth_mbps=known.get(first + len(cluster.links) + place, one.bandwidth_mbps),
+        )
+        for place, one in enumerate(cluster.links)
+    )
+    return msgspec.structs.replace(cluster, links=links, distances=distances)

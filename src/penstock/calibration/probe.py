@@ -1,0 +1,269 @@
+"""Probes: small dataflows that measure what an application's own telemetry cannot tell.
+
+The *network probe* sends single tuples of several sizes from a slot of every machine to slots near and far, slowly, so
+that they hardly ever wait for each other; then some tasks move. The *engine probes* pass tuples on as fast as they can,
+within a process and between two, so that all the time that their processes take is the engine's. On emulated machines
+the engine's work is the host's and costs nothing, so that only the network is probed there.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from pyspark.sql import SparkSession
+
+from penstock.api.contracts import Operator
+from penstock.api.dataflow import Dataflow
+from penstock.api.sinks.discard import Discard
+from penstock.api.sources.generated import Generated
+from penstock.calibration.engine import Worked
+from penstock.calibration.network import Sent
+from penstock.calibration.observation import Observed, observe, process_seconds
+from penstock.model.cluster import Cluster, machine_of
+from penstock.model.errors import InvalidInput
+from penstock.model.instance import Instance
+from penstock.model.placement import Hop, Placement
+from penstock.model.plan import to_plan
+from penstock.model.routes import route
+from penstock.model.taskgraph import task_names
+from penstock.startup.start import start
+from penstock.workloads.arrivals import Poisson
+
+SIZES = (32, 2_048, 16_384)  # bytes of payload
+REPEATS = 8  # tuples of each size from a machine to a slot
+MOVES = 6
+SETTLE_S = 1.0
+MOST_RATE = 1500.0  # tuples a second of all machines, so that a small host keeps up
+ENGINE_S = 3.0  # that an engine probe runs, beyond settling
+RELAYS = 2
+
+Say = Callable[[str], None]
+
+
+class Blob(msgspec.Struct, frozen=True, array_like=True):
+    """A tuple of some size."""
+
+    payload: bytes
+
+
+class Pinging:
+    """Makes the tuples of the network probe from their number: to one slot after another, then of another size."""
+
+    def __init__(self, sources: int, targets: int) -> None:
+        self.sources = sources
+        self.targets = targets
+        self.blobs = [Blob(bytes(size)) for size in SIZES]
+
+    def __call__(self, number: int) -> tuple[int, Blob]:
+        """Return the task that a tuple goes to, and the tuple."""
+        turn, source = divmod(number, self.sources)
+        apart = source * self.targets // self.sources  # so that no two sources send to one machine at a time
+        return (turn + apart) % self.targets, self.blobs[turn // self.targets % len(self.blobs)]
+
+
+class Pouring:
+    """Makes equal tuples."""
+
+    def __init__(self, size: int) -> None:
+        self.blob = Blob(bytes(size))
+
+    def __call__(self, number: int) -> Blob:
+        """Return the tuple."""
+        return self.blob
+
+
+class Relay(Operator[Blob, Blob]):
+    """Passes tuples on."""
+
+    def process(self, value: Blob) -> tuple[Blob]:
+        """Return the tuple."""
+        return (value,)
+
+    def snapshot(self) -> None:
+        """Return nothing: there is no state."""
+
+
+class Site(NamedTuple):
+    """Where probes run."""
+
+    spark: SparkSession
+    cluster: Cluster
+    emulated: bool
+    master: str | None
+    slots: int | None  # worker processes, where nothing is emulated
+    folder: Path  # for their runs
+    say: Say
+
+
+class Probed(NamedTuple):
+    """What probes have seen."""
+
+    sent: list[Sent]
+    routes: dict[Hop, tuple[int, ...]]
+    moves: list[float]  # s that tasks stood still
+    worked: list[Worked]
+    idle: float  # s that a task is busy with a tuple that it does nothing with
+
+
+def probe(site: Site) -> Probed:
+    """Run all probes that make sense at a site."""
+    sent, routes, moves = _probe_network(site)
+    worked, idle = ([], 0.0) if site.emulated else _probe_engine(site)
+    return Probed(sent, routes, moves, worked, idle)
+
+
+def ends(cluster: Cluster) -> tuple[list[int], list[int]]:
+    """Return the slots from which and those to which the network probe sends: of each machine the first, and others.
+
+    The others are the second and the last, which is in another process where a machine has several.
+    """
+    first = [sum(machine.slots for machine in cluster.machines[:place]) for place in range(len(cluster.machines))]
+    wanted = [
+        sorted({start, start + min(1, machine.slots - 1), start + machine.slots - 1})
+        for start, machine in zip(first, cluster.machines, strict=True)
+    ]
+    return first, [slot for slots in wanted for slot in slots]
+
+
+def network_flow(cluster: Cluster) -> tuple[Dataflow, Placement, float]:
+    """Return the network probe, where its tasks go, and for how many seconds it has to run."""
+    sources, targets = ends(cluster)
+    tuples = REPEATS * len(SIZES) * len(targets) * len(sources)
+    seconds = max(4.0, tuples / MOST_RATE)
+    flow = Dataflow("network-probe")
+    pings = flow.source(
+        "from",
+        Generated(Pinging(len(sources), len(targets)), arrivals=Poisson(rate=tuples / seconds)),
+        gives=Blob,
+        parallelism=len(sources),
+    )
+    flow.sink("to", Discard(), pings.direct(), parallelism=len(targets))
+    return flow, _placed(flow, cluster, [*sources, *targets]), seconds
+
+
+def engine_flow(cluster: Cluster, size: int, relays: int, slots: Sequence[int]) -> tuple[Dataflow, Placement]:
+    """Return an engine probe: a source, so many relays and a sink, and where they go."""
+    flow = Dataflow("engine-probe")
+    outlet = flow.source("from", Generated(Pouring(size)), gives=Blob)
+    for number in range(relays):
+        outlet = flow.operator(f"relay{number}", Relay(), outlet, gives=Blob)
+    flow.sink("to", Discard(), outlet)
+    return flow, _placed(flow, cluster, slots)
+
+
+def _placed(flow: Dataflow, cluster: Cluster, slots: Sequence[int]) -> Placement:
+    """Return a placement, with its routes where the network is routed."""
+    if not cluster.routed:
+        return Placement(tuple(slots))
+    instance = Instance(flow.application, cluster)
+    routes = route(instance.tasks, instance.slots, instance.links, list(slots))
+    if isinstance(routes, Hop):
+        here, there = (cluster.machines[machine].name for machine in (routes.source, routes.target))
+        raise InvalidInput("links", f"no links with bandwidth lead from {here!r} to {there!r}; add one")
+    return Placement(tuple(slots), routes)
+
+
+def sent_between(flow: Dataflow, cluster: Cluster, placement: Placement, observed: Observed) -> list[Sent]:
+    """Return how long tuples were on their way, by slots and size; of those that had moved nothing counts.
+
+    It is the median; on emulated machines, where only waiting for others makes a tuple slower, nearly the least.
+    """
+    usual = "low" if observed.emulated else "median"
+    names = task_names(flow.application)
+    slot = dict(zip(names, placement.slots, strict=True))
+    where = {name: machine_of(cluster.slot_names[number]) for name, number in slot.items()}
+    return [
+        Sent(
+            source=slot[row["source"]],
+            target=slot[row["target"]],
+            size=float(row["bytes"]),
+            seconds=float(row[usual]),
+            tuples=int(row["count"]),
+            times=tuple(float(seconds) for seconds in row["times"]),
+        )
+        for row in observed.ways.to_dict("records")
+        if row["source_worker"].partition("/")[0] == where[row["source"]]
+        and row["target_worker"].partition("/")[0] == where[row["target"]]
+    ]
+
+
+def _probe_network(site: Site) -> tuple[list[Sent], dict[Hop, tuple[int, ...]], list[float]]:
+    flow, placement, seconds = network_flow(site.cluster)
+    site.say(f"probing the network for {seconds + SETTLE_S:.0f} s")
+    observed, moves = _run(site, flow, placement, seconds + SETTLE_S, sample_tps=-1.0, moves=MOVES)
+    return sent_between(flow, site.cluster, placement, observed), dict(placement.routes), moves
+
+
+def _probe_engine(site: Site) -> tuple[list[Worked], float]:
+    here, there = 0, min(1, site.cluster.slot_count - 1)
+    shapes = [(SIZES[0], 0, [here] * 2), (SIZES[0], RELAYS, [here] * (RELAYS + 2))]
+    if there != here:
+        shapes += [(size, 0, [here, there]) for size in (SIZES[0], SIZES[1])]
+    worked: list[Worked] = []
+    idle = 0.0
+    for number, (size, relays, slots) in enumerate(shapes):
+        site.say(f"probing the engine, {number + 1} of {len(shapes)}")
+        flow, placement = engine_flow(site.cluster, size, relays, slots)
+        observed, _ = _run(site, flow, placement, ENGINE_S + SETTLE_S, sample_tps=20.0)
+        worked += processes(observed)
+        tasks = observed.tasks[observed.tasks["component"].str.startswith("relay")]
+        if len(tasks):
+            idle = float(tasks["busy"].sum() / tasks["processed"].sum())
+    return worked, idle
+
+
+def processes(observed: Observed) -> list[Worked]:
+    """Return what each process of an engine probe took, and for what."""
+    host = dict(zip(observed.tasks["task"], observed.tasks["worker"], strict=True))
+    done = observed.tasks.groupby("task")["processed"].sum()
+    size = observed.streams["bytes"].to_numpy()
+    size_bytes = fmean(size[np.isfinite(size)]) if np.isfinite(size).any() else 0.0
+    passed = list(dict.fromkeys(sorted(host, key=_place)))  # in the order in which tuples pass them
+    found = []
+    for worker, used in process_seconds(observed).items():
+        own = [task for task in passed if host[task] == worker]
+        if not own:
+            continue
+        away = [t for t, after in pairwise(passed) if t in own and host[after] != worker]
+        came = [t for before, t in pairwise(passed) if t in own and host[before] != worker]
+        sent, received = (float(sum(done[task] for task in tasks)) for tasks in (away, came))
+        made = float(sum(done[task] for task in own if task.startswith("from")))
+        hops = float(sum(done[task] for task in own)) - made
+        found.append(Worked(used, made, hops, sent, sent * size_bytes, received, received * size_bytes))
+    return found
+
+
+def _place(task: str) -> tuple[int, str]:
+    """Order the tasks of an engine probe: source, relays, sink."""
+    return (0 if task.startswith("from") else 2 if task.startswith("to") else 1), task
+
+
+def _run(
+    site: Site, flow: Dataflow, placement: Placement, seconds: float, *, sample_tps: float, moves: int = 0
+) -> tuple[Observed, list[float]]:
+    """Run a probe, and return what its telemetry says and how long its tasks stood still when they moved."""
+    plan = to_plan(flow.application, site.cluster, placement, policy="calibration", objective="throughput")
+    run = start(
+        flow,
+        master=site.master,
+        emulate=site.cluster if site.emulated else None,
+        plan=plan,
+        slots=None if site.emulated else site.slots,
+        runs=site.folder,
+        sample_tps=sample_tps,
+        checkpoint_s=0,
+    )
+    stood: list[float] = []
+    with run:
+        run.wait(seconds)
+        slots = site.cluster.slot_names
+        for number in range(moves if len(slots) > 1 else 0):
+            before = run.status().placement["to[0]"]
+            after = slots[(slots.index(before) + 1 + number * (len(slots) // 2)) % len(slots)]
+            if after != before:
+                stood.append(run.move("to[0]", after).seconds)
+    return observe(site.spark, run.info.telemetry_path, settle_s=SETTLE_S, until="move"), stood

@@ -1,1 +1,0 @@
-"""Decide, apply, measure: the loop around the policies."""

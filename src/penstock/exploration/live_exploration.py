@@ -1,0 +1,167 @@
+"""A run of another process as a plant, asked over its control socket; and the exploration of one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+
+from penstock.autopilot.control_target import GOING, Ended, Reading, reading_of
+from penstock.exploration.guarded_exploration import Exploration, Limits, explore_live
+from penstock.exploration.index import Explored, Index
+from penstock.exploration.spans import Span, applied_at, cut, records_of
+from penstock.model.cluster import Cluster
+from penstock.model.errors import InvalidInput
+from penstock.model.plan import Plan, PlannedRoute
+from penstock.model.status import Status
+from penstock.model.taskgraph import task_names
+from penstock.model.telemetry import write_records
+from penstock.model.topology import Application
+from penstock.runtime.control_socket import ApplyPlan, GetStatus, ask
+from penstock.runtime.handle import Outcome
+from penstock.runtime.storage.run_folder import NoRun, RunInfo
+from penstock.startup.executor_discovery import discover
+from penstock.startup.resume import emulated_cluster
+
+APPLY_S = 120.0  # that a plan's moves may take
+FLUSH_S = 4.0  # after which workers have written their records
+
+
+class AskedPlant:
+    """A run of another process. Its latency is that of the last five seconds, so readings should not be closer."""
+
+    def __init__(self, info: RunInfo, application: Application, cluster: Cluster) -> None:
+        self._info = info
+        self.application = application
+        self.cluster = cluster
+        self._placement = self.placement()
+        self._read = self.now()
+
+    @property
+    def policy(self) -> str:
+        """What decided where its tasks are."""
+        return self._status().policy
+
+    def now(self) -> float:
+        """Return the time, from some beginning."""
+        return monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        sleep(seconds)
+        self._status()
+
+    def refuse_piloted(self) -> None:
+        """Refuse a run that moves its tasks by itself meanwhile; an autopilot that has stopped does not."""
+        piloted = self._status().autopilot
+        if piloted and not piloted.startswith("stopped"):
+            problem = f"the autopilot of run {self._info.run} is on ({piloted}), and would move tasks meanwhile"
+            raise InvalidInput("run", f"{problem}; penstock autopilot off --run {self._info.called}")
+
+    def routes(self) -> tuple[PlannedRoute, ...]:
+        """Return none: a run's status does not tell them."""
+        return ()
+
+    def placement(self) -> dict[str, str]:
+        """Return the slot of every task, in the order of the task graph."""
+        found = self._status().placement
+        names = task_names(self.application)
+        if set(found) != set(names):
+            problem = f"run {self._info.run} has other tasks than {self.application.name!r}; name its own application"
+            raise InvalidInput("application", problem)
+        return {name: found[name] for name in names}
+
+    def reading(self) -> Reading:
+        """Return what was seen lately."""
+        status, now = self._status(), self.now()
+        seconds, self._read = now - self._read, now
+        moved = status.placement != self._placement
+        self._placement = dict(status.placement)
+        return reading_of(status, status.latency, now, seconds, moved)
+
+    def apply(self, plan: Plan) -> list[Outcome]:
+        """Move the tasks that a plan puts elsewhere."""
+        self._status()
+        return ask(self._info, ApplyPlan(plan), APPLY_S)
+
+    def _status(self) -> Status:
+        try:
+            status = ask(self._info, GetStatus())
+        except NoRun:
+            raise Ended from None
+        if status.phase not in GOING:
+            raise Ended
+        return status
+
+
+def explore_run(
+    info: RunInfo,
+    plant: AskedPlant,
+    output: Path,
+    *,
+    placements: int,
+    hold_s: float,
+    settle_s: float,
+    window_s: float,
+    limits: Limits,
+    margin: float,
+    seed: int = 0,
+    application: Application | None = None,
+    tried: Callable[[str, Explored], None] = lambda *_: None,
+    flush_s: float = FLUSH_S,
+) -> tuple[Index, Exploration]:
+    """Try random placements on a run; write a file of its telemetry for each that was held to the end, and the index.
+
+    What was gathered is written however it ended, but for placements of which the telemetry does not tell.
+    application: with measured costs, where the run's own are not known.
+    """
+    plant.refuse_piloted()
+    done = explore_live(
+        plant,
+        placements=placements,
+        hold_s=hold_s,
+        settle_s=settle_s,
+        limits=limits,
+        margin=margin,
+        seed=seed,
+        application=application,
+        tried=tried,
+    )
+    if done.runs:
+        sleep(flush_s)
+        _write_spans(info, output, done, settle_s, hold_s)
+    index = Index(
+        application=plant.application.name,
+        cluster=plant.cluster.name,
+        live=True,
+        settle_s=settle_s,
+        hold_s=hold_s,
+        window_s=window_s,
+        runs=done.runs,
+        stopped=done.stopped,
+        left=done.left,
+    )
+    return index, done
+
+
+def _write_spans(info: RunInfo, output: Path, done: Exploration, settle_s: float, hold_s: float) -> None:
+    """Cut the run's telemetry where plans were applied; the policy that a plan names is the name of its span."""
+    applied = applied_at(info.telemetry_path, info.run)
+    for name in list(done.runs):
+        if name not in applied:
+            problem = f"{info.telemetry_path}: does not tell when {name} was applied; does it lose records?"
+            done.stopped = "; ".join(filter(None, (done.stopped, problem)))
+            del done.runs[name]
+            continue
+        start = applied[name] + settle_s
+        span = Span(name, start, start + hold_s)
+        write_records(cut(records_of(info.telemetry_path, info.run, span), span), output, name)
+
+
+def machines_of(info: RunInfo) -> Cluster:
+    """Return the cluster that a run is on, as its driver has it; refuse one that only the driver knows."""
+    emulated = emulated_cluster(info)
+    if emulated is not None:
+        return emulated
+    if info.master != "embedded":
+        problem = f"run {info.run} is on Spark's executors, which only its driver knows"
+        raise InvalidInput("run", f"{problem}; explore one that emulates machines or is embedded, or the twin")
+    return discover((), True, None if info.setup is None else info.setup.slots)

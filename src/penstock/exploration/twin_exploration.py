@@ -1,0 +1,99 @@
+"""Explores on the twin: thousands of seconds of placements, in virtual time."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.exploration.index import Explored, Index, run_name
+from penstock.exploration.random_placements import Drawing, at_load, machines_used, named
+from penstock.exploration.spans import Span, cut
+from penstock.model.cluster import Cluster
+from penstock.model.costs import Costs
+from penstock.model.errors import PenstockError
+from penstock.model.placement import Placement
+from penstock.model.telemetry import write_records
+from penstock.model.topology import Application
+from penstock.sim.events import Twin
+
+TAIL_S = 5.0  # of virtual time beyond a span, in which its last trees may end
+
+
+class _Held(NamedTuple):
+    """A placement to be tried."""
+
+    name: str
+    placement: Placement
+    rates: dict[str, float]
+    seed: int
+
+
+def explore_twin(
+    application: Application,
+    cluster: Cluster,
+    output: Path,
+    *,
+    placements: int,
+    hold_s: float,
+    settle_s: float,
+    window_s: float,
+    costs: Costs | None = None,
+    factors: tuple[float, float] = (1.0, 1.0),
+    margin: float = 0.1,
+    sample_tps: float = 20.0,
+    seed: int = 0,
+    tried: Callable[[str, Explored], None] = lambda *_: None,
+) -> Index:
+    """Try random placements, each from empty queues; write a file of telemetry for each, and return the index.
+
+    factors: between which the load of each placement is drawn, as multiples of the application's. tried: called after
+    each. Equal arguments write equal records. The folder is made when there is something to write; what was written
+    before Ctrl-C or a load that nothing carries is in the index, which says why it is not all.
+    """
+    costs = costs or Costs()
+    measured = costs.applied(application)
+    drawing = Drawing(measured, cluster, margin=margin, seed=seed)
+    twin = Twin(measured, cluster, costs)
+    runs: dict[str, Explored] = {}
+    stopped = ""
+    try:
+        for number in range(placements):
+            factor = drawing.factor(*factors)
+            held = _Held(run_name(number), drawing.draw(factor), at_load(measured, factor).rate_tps, seed + number)
+            mean_s = _hold(twin, held, output, settle_s, hold_s, sample_tps)
+            runs[held.name] = Explored(
+                placement=named(measured, cluster, held.placement),
+                rates=held.rates,
+                machines=machines_used(cluster, held.placement),
+                seed=held.seed,
+                mean_s=mean_s,
+            )
+            tried(held.name, runs[held.name])
+    except (KeyboardInterrupt, PenstockError) as problem:
+        if not runs:
+            raise
+        stopped = str(problem) or "it was stopped"
+    return Index(
+        application=application.name,
+        cluster=cluster.name,
+        live=False,
+        settle_s=settle_s,
+        hold_s=hold_s,
+        window_s=window_s,
+        runs=runs,
+        stopped=stopped,
+    )
+
+
+def _hold(twin: Twin, held: _Held, output: Path, settle_s: float, hold_s: float, sample_tps: float) -> float | None:
+    """Run a placement, write its telemetry and return its mean latency; None: nothing came to its end."""
+    routes, rates = held.placement.routes, held.rates
+    run = twin.start(
+        held.placement.slots, rates=rates, seed=held.seed, records=sample_tps, routes=routes, name=held.name
+    )
+    run.advance(settle_s)
+    span = run.advance(hold_s)
+    run.advance(TAIL_S)
+    records = cut(run.records(), Span(held.name, settle_s, settle_s + hold_s))
+    output.mkdir(parents=True, exist_ok=True)
+    write_records(records, output, held.name)
+    return span.mean_s if span.completed else None

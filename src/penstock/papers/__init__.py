@@ -1,0 +1,1 @@
+"""The reproduced works, one package each; nothing imports them but the experiments, by name."""

@@ -1,0 +1,124 @@
+"""A trial: one application on emulated machines, in one run, while its tuple policies are switched again and again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from time import monotonic, sleep
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.experiments.live_cases import Tell
+from penstock.papers.hone.live.episodes import Episodes
+from penstock.papers.hone.live.settings import Setting
+from penstock.runtime.controller.state_machine import RunFailed
+from penstock.runtime.run import Run
+from penstock.startup.start import start
+
+LOOK_S = 0.25  # between two looks at whether the emulation is true
+AHEAD_S = 0.15  # before an episode begins its policies are in force
+ENDED_S = 0.02  # after the last tuple of an episode has come its policies go
+DRAIN_S = 30.0
+
+
+class Choice(NamedTuple):
+    """The tuple policies of an episode."""
+
+    routing: str
+    sending: str
+
+    @property
+    def text(self) -> str:
+        """Both, for people."""
+        return f"{self.routing} + {self.sending}"
+
+
+PLAIN = Choice("round-robin", "fifo")
+"""What is in force between episodes, so that what a choice has left behind is gone before the next begins."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is run, and which choices are compared in it."""
+
+    setting: Setting
+    episodes: Episodes
+    choices: Sequence[Choice]
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The choice of every episode, by number; every round has each once, in an order of its own."""
+        rng = np.random.default_rng([self.episodes.seed, len(self.choices)])
+        rounds = [rng.permutation(len(self.choices)).tolist() for _ in range(self.episodes.rounds)]
+        first = [rounds[0][0]]
+        return tuple(first + [place for one in rounds for place in one])
+
+
+class Conducted(NamedTuple):
+    """What the driver saw of a trial."""
+
+    telemetry: Path
+    late: tuple[float, ...]  # of every episode: the share of looks at which the emulation was not true
+
+
+def conduct(trial: Trial, folder: Path, tell: Tell) -> Conducted:
+    """Run a trial and return what was seen; its telemetry is below a folder."""
+    trial.episodes.whole  # noqa: B018  drawn here, not in the workers
+    run = start(
+        trial.setting.flow(trial.episodes),
+        emulate=trial.setting.cluster,
+        policy=trial.setting.policy,
+        runs=folder,
+        sample_tps=-1.0,
+        checkpoint_s=0,  # barriers would flush what policies hold back
+        seed=trial.episodes.seed,
+        routing=PLAIN.routing,
+        sending=PLAIN.sending,
+    )
+    try:
+        begun = monotonic() - run.status().seconds
+        late = [_episode(run, trial, number, begun, tell) for number in range(trial.episodes.number)]
+        _wait_for_all(run, trial.episodes.number * trial.episodes.size)
+        run.drain(DRAIN_S)
+    finally:
+        run.stop()
+    if error := run.status().error:
+        raise RunFailed(error)
+    return Conducted(run.info.telemetry_path, tuple(late))
+
+
+def _episode(run: Run, trial: Trial, number: int, begun: float, tell: Tell) -> float:
+    """Have the policies of an episode in force while its tuples come; return how often the emulation was not true."""
+    episodes, choice = trial.episodes, trial.choices[trial.order[number]]
+    lengths, begin = episodes.lengths, begun + episodes.begin(number)
+    which = f"round {episodes.round_of(number) + 1} of {episodes.rounds}" if number else "warming up"
+    tell(f"{which}: {choice.text}")
+    _until(begin - AHEAD_S)
+    _switch(run, choice)
+    _until(begin + lengths.settle)
+    looks = []
+    while monotonic() < begin + lengths.busy - LOOK_S:
+        sleep(LOOK_S)
+        status = run.status()
+        if status.error:
+            raise RunFailed(status.error)
+        looks.append(any("emulation" in warning for warning in status.warnings))
+    _until(begin + lengths.busy + ENDED_S)
+    _switch(run, PLAIN)
+    return sum(looks) / max(1, len(looks))
+
+
+def _wait_for_all(run: Run, tuples: int) -> None:
+    """Wait until sources have given all: where more came than went they are behind."""
+    deadline = monotonic() + DRAIN_S
+    while run.status().emitted < tuples and monotonic() < deadline:
+        sleep(LOOK_S)
+
+
+def _switch(run: Run, choice: Choice) -> None:
+    run.switch(routing=choice.routing, sending=choice.sending)
+
+
+def _until(when: float) -> None:
+    sleep(max(0.0, when - monotonic()))

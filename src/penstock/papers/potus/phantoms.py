@@ -1,0 +1,173 @@
+"""Figure 6c: response time against look-ahead when arrivals are foreseen, missed, or foreseen among phantoms; V = 1."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.pictures import COLOURS
+from penstock.papers.potus.runs import case, length, run_system
+from penstock.papers.potus.summaries import curve, finish, means, where
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+WINDOWS, QUICK_WINDOWS = (0, 1, 2, 4, 6, 8, 10), (0, 2, 6, 10)
+PHANTOMS = (2.0, 5.0, 10.0, 20.0, 30.0)  # a slot, in the whole system
+SHARES = (0.1, 0.3)  # for every real tuple
+MODERATE, MODERATE_PHANTOMS = 0.5, (10.0, 30.0)
+NEVER = 0.99  # of no prediction: less than this helps
+
+
+def _cases(quick: bool) -> list[Case]:
+    made: list[Case] = []
+    for seed in range(length(quick).seeds):
+        for window in QUICK_WINDOWS if quick else WINDOWS:
+            for utilisation, amounts, shares in ((0.8, PHANTOMS, SHARES), (MODERATE, MODERATE_PHANTOMS, ())):
+                own: dict[str, Value] = {"v": 1.0, "window": window, "utilisation": utilisation, "seed": seed}
+                made += [case(quick, **own), case(quick, forecast="all-true-negative", **own)]
+                made += [case(quick, forecast="false-positive", phantoms=x, **own) for x in amounts]
+                made += [case(quick, forecast="false-positive", phantoms=x, shared=True, **own) for x in shares]
+    return made
+
+
+def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+    picture.set_size_inches(10, 6.5)
+    for axis, utilisation in zip(picture.subplots(1, 2), (0.8, MODERATE), strict=True):
+        own = where(rows, utilisation=utilisation)
+        curve(axis, where(own, forecast="perfect"), "window", "response", "perfect", COLOURS[2])
+        curve(axis, where(own, forecast="all-true-negative"), "window", "response", "All-True-Negative", COLOURS[7])
+        for number, x in enumerate(PHANTOMS):
+            part = where(own, forecast="false-positive", phantoms=x, shared=False)
+            if not len(part):
+                continue
+            curve(
+                axis,
+                part,
+                "window",
+                "response",
+                f"False-Positive({x:g}), {_added(part, x):.0%} more",
+                COLOURS[(3, 4, 5, 1, 6)[number]],
+            )
+        for x, style in zip(SHARES, ("--", ":"), strict=True):
+            part = where(own, forecast="false-positive", phantoms=x, shared=True)
+            if not len(part):
+                continue
+            curve(axis, part, "window", "response", f"False-Positive, {x:.0%} of real ones", COLOURS[0], style)
+        axis.set_yscale("log")
+        finish(
+            axis,
+            {
+                "x": "look-ahead W (slots)",
+                "y": "response time (slots)",
+                "title": f"utilisation {utilisation} of the fullest component",
+            },
+            below=True,
+        )
+
+
+def _added(rows: pd.DataFrame, x: float) -> float:
+    """Return how many phantoms there are for every real tuple."""
+    return x / float(rows["tuples_a_slot"].mean())
+
+
+def _claims(rows: pd.DataFrame) -> list[Claim]:
+    usual, moderate = where(rows, utilisation=0.8), where(rows, utilisation=MODERATE)
+    perfect, missed = (
+        means(where(usual, forecast=name), "window", "response") for name in ("perfect", "all-true-negative")
+    )
+    last = int(perfect.index[-1])
+    bare, left = float(missed.iloc[0]), float(perfect.iloc[-1] / perfect.iloc[0])
+    ten, thirty = _curve(usual, 10.0), _curve(usual, 30.0)
+    easy = _curve(moderate, 10.0)
+    easy_bare = float(means(where(moderate, forecast="all-true-negative"), "window", "response").iloc[0])
+    few = {x: _curve(usual, x) for x in PHANTOMS[:2]}
+    alone = float(means(where(moderate, forecast="perfect"), "window", "response").iloc[-1])
+    return [
+        Claim(
+            "6c",
+            "perfect prediction brings the response time to nearly nothing at W = 10",
+            "near 0",
+            f"{left:.2f} of W = 0 is left at W = {last}",
+            "≤ 0.10",
+            left <= 0.10,
+            f"{alone:.1f} of {easy_bare:.1f} slots at utilisation {MODERATE}",
+        ),
+        Claim(
+            "6c",
+            "All-True-Negative does not depend on W",
+            "constant",
+            f"{missed.min():.2f} to {missed.max():.2f} slots",
+            "equal",
+            bool(missed.max() - missed.min() < 1e-9),
+        ),
+        Claim(
+            "6c",
+            "False-Positive(10) is best near W = 2",
+            "W = 2",
+            _text(ten),
+            "least at W = 1 to 4",
+            1 <= int(ten.idxmin()) <= 4,
+            _loads(usual, easy),
+        ),
+        Claim(
+            "6c",
+            "False-Positive(10) is worse than All-True-Negative past W = 6",
+            "worse",
+            f"{ten.iloc[-1] / bare:.1f} times at W = {last}",
+            "> 1 there and ≤ 1 at W = 2",
+            ten.iloc[-1] > bare and float(ten.loc[2]) <= bare,
+            f"{_worse(ten, bare)}; at utilisation {MODERATE} {_worse(easy, easy_bare)}",
+        ),
+        Claim(
+            "6c",
+            "False-Positive(30) never helps",
+            "never",
+            _text(thirty),
+            "≥ 0.99 of no prediction at every W",
+            bool((thirty.loc[1:] >= NEVER * bare).all()),
+            f"30 a slot are {_added(usual, 30.0):.0%} more tuples; at utilisation {MODERATE}: "
+            f"{_text(_curve(moderate, 30.0))} ({easy_bare:.1f} without prediction)",
+        ),
+        _share_claim(usual, bare, few),
+    ]
+
+
+def _share_claim(usual: pd.DataFrame, bare: float, few: dict[float, "pd.Series[float]"]) -> Claim:
+    """Judge whether phantoms as a share of real tuples do less harm than as many a slot."""
+    shared = _curve(usual, SHARES[0], shared=True)
+    amount = SHARES[0] * float(usual["tuples_a_slot"].mean())
+    near = min(few, key=lambda x: abs(x - amount))
+    return Claim(
+        "6c",
+        "check: x as a share of real tuples behaves more sensibly than x a slot",
+        "more sensibly",
+        f"{SHARES[0]:.0%} of real tuples ({amount:.1f} a slot): {_text(shared)}; {near:g} a slot: {_text(few[near])}",
+        "with equally many phantoms, the share is no worse at the largest W",
+        float(shared.iloc[-1]) <= float(few[near].iloc[-1]),
+        f"without prediction {bare:.1f}",
+    )
+
+
+def _curve(rows: pd.DataFrame, x: float, shared: bool = False) -> "pd.Series[float]":
+    return means(where(rows, forecast="false-positive", phantoms=x, shared=shared), "window", "response")
+
+
+def _text(found: "pd.Series[float]") -> str:
+    return ", ".join(f"W={window} {value:.1f}" for window, value in found.items() if window in (0, 2, 6, 10))
+
+
+def _worse(found: "pd.Series[float]", bare: float) -> str:
+    """Say from which look-ahead on a curve is above no prediction all along."""
+    above = [window for window in found.index if window > 0 and (found.loc[window:] > bare).all()]
+    return f"worse from W = {above[0]} on" if above else f"not worse at W = {found.index[-1]}"
+
+
+def _loads(usual: pd.DataFrame, easy: "pd.Series[float]") -> str:
+    return f"10 a slot are {_added(usual, 10.0):.0%} more tuples here; at utilisation {MODERATE}: {_text(easy)}"
+
+
+FIGURES: Sequence[Figure] = (
+    Figure("6c", "Figure 6c: response time against look-ahead with errors, V = 1", _cases, run_system, _draw, _claims),
+)

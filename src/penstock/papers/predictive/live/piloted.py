@@ -1,0 +1,175 @@
+"""Autopilots live: latency before and after each was on, from the default placement, run after run.
+
+In every run Algorithm 1 and the search by the same models have a pass each (`passes`); which comes first alternates.
+The time of a source tuple is measured twice, as on the twin: until all that follows from it is processed, which is what
+a user waits for, and as the longest path of mean times, which is what models predict (2.5). Both are the pipeline's.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from penstock.autopilot.ledger import Episode
+from penstock.experiments.figure import Case, Figure, Row, Value
+from penstock.experiments.live_cases import live_session, silent, temporary
+from penstock.experiments.pictures import COLOURS, deviation, label
+from penstock.model.instance import Instance
+from penstock.papers.predictive.live.passes import Pass, Pilots, fly
+from penstock.papers.predictive.live.pilot_claims import NUMBER, POLICIES, pilot_claims
+from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, Setting
+from penstock.papers.predictive.live.tables import COLUMNS, HOP_COLUMNS, MILLISECOND, latencies, path_ms
+from penstock.papers.predictive.live.training import learn
+from penstock.papers.predictive.live.visits import Tell
+from penstock.papers.predictive.windows import Tables
+from penstock.pipeline.job import read_table, run_pipeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+REPETITIONS, QUICK_REPETITIONS = 6, 1  # an even number, so that each policy comes first as often as the other
+EXPLORED, QUICK_EXPLORED = 40, 20  # placements, a window of 30 s each: the paper's 20 minutes
+INTERVAL_S, QUICK_INTERVAL_S = 2.0, 1.0  # of a reading
+AFTER_S, QUICK_AFTER_S = 4.0, 1.0  # that a pass goes on when all is decided
+
+
+class Recorded(NamedTuple):
+    """What the pipeline says of runs."""
+
+    tuples: pd.DataFrame  # a row a source tuple: run, due, finished, latency, complete
+    hops: pd.DataFrame  # a row a tuple and hop: run, stream, target_component, emitted, started, processing
+
+    def of(self, run: str) -> "Recorded":
+        """Return what is about one run."""
+        return Recorded(self.tuples[self.tuples["run"] == run], self.hops[self.hops["run"] == run])
+
+
+def _cases(quick: bool) -> Sequence[Case]:
+    repetitions, explored = (QUICK_REPETITIONS, QUICK_EXPLORED) if quick else (REPETITIONS, EXPLORED)
+    interval, after = (QUICK_INTERVAL_S, QUICK_AFTER_S) if quick else (INTERVAL_S, AFTER_S)
+    return [
+        {"application": name, "load": LOAD, "repetitions": repetitions, "explored": explored,
+         "interval_s": interval, "after_s": after, "seed": 0}
+        for name in APPLICATIONS
+    ]  # fmt: skip
+
+
+def run_autopilot(case: Case, tell: Tell = silent) -> Sequence[Row]:
+    """Train models for one application, then let both policies steer it again and again; return a row a pass."""
+    setting, seed = Setting(str(case["application"]), float(case["load"])), int(case["seed"])
+
+    def say(what: str) -> None:
+        tell(f"{setting.name}, {what}")
+
+    with live_session() as spark, temporary() as folder:
+        learnt = learn(spark, setting, Path(folder) / "learnt", int(case["explored"]), seed, say)
+        runs = Path(folder) / "runs"
+        done: list[tuple[int, Pass]] = []
+        for number in range(int(case["repetitions"])):
+            pilots = Pilots(in_turn(number), learnt.path, float(case["interval_s"]), float(case["after_s"]))
+            say(f"run {number + 1} of {case['repetitions']}: {', then '.join(pilots.policies)}")
+            done += [(number, one) for one in fly(setting, pilots, runs, seed + number)]
+        say("reading telemetry")
+        recorded = _recorded(spark, runs, Path(folder) / "tables")
+    tables = Tables(Instance(setting.application, setting.cluster))
+    return [{"accuracy": learnt.accuracy, **pass_row(n, one, recorded.of(one.run), tables)} for n, one in done]
+
+
+def in_turn(repetition: int) -> tuple[str, ...]:
+    """Return the policies in the order in which they steer a run: that of every other run is reversed."""
+    return POLICIES if repetition % 2 == 0 else POLICIES[::-1]
+
+
+def _recorded(spark: SparkSession, runs: Path, tables: Path) -> Recorded:
+    run_pipeline(spark, runs, tables)
+    return Recorded(
+        read_table(spark, tables, "tuples").select("run", *COLUMNS).toPandas(),
+        read_table(spark, tables, "hops").select("run", *HOP_COLUMNS).toPandas(),
+    )
+
+
+def pass_row(repetition: int, one: Pass, recorded: Recorded, tables: Tables) -> dict[str, Value]:
+    """Return what a pass came to, by what its run recorded and by its own ledger."""
+    before, after = latencies(recorded.tuples, *one.before), latencies(recorded.tuples, *one.after)
+    paths = [path_ms(tables, recorded.hops, *span) for span in (one.before, one.after)]
+    return {
+        "repetition": repetition,
+        "policy": one.policy,
+        "turn": one.turn,
+        "before_ms": before.mean_ms,
+        "after_ms": after.mean_ms,
+        "before_p99_ms": before.p99_ms,
+        "after_p99_ms": after.p99_ms,
+        "ratio": after.mean_ms / before.mean_ms,
+        "before_path_ms": paths[0],
+        "after_path_ms": paths[1],
+        "path_ratio": paths[1] / paths[0],
+        **_decided(one.episodes),
+        "tuples": before.tuples + after.tuples,
+        "unfinished": before.unfinished + after.unfinished,
+        "late": one.late,
+    }
+
+
+def _decided(episodes: Sequence[Episode]) -> dict[str, Value]:
+    """Return what was decided and predicted; of several changes, the last."""
+    acted = [episode for episode in episodes if episode.decision.acts]
+    last = acted[-1] if acted else None
+    stay = None if last is None else next((one for one in last.decision.alternatives if one.name == "stay"), None)
+    return {
+        "moves": sum(len(episode.decision.moves) for episode in acted),
+        "decisions": len(episodes),
+        "verdict": last.verdict if last is not None else "held",
+        "reason": episodes[-1].decision.reason if episodes else "",
+        "predicted_before_ms": _ms(None if stay is None or stay.score is None else -stay.score),
+        "predicted_ms": _ms(last.decision.predicted_s if last is not None else None),
+        "predicted_gain": last.decision.gain if last is not None else 0.0,
+        "read_before_ms": _ms(last.decision.before_s if last is not None else None),
+        "read_after_ms": _ms(last.outcome.realised_s if last is not None and last.outcome is not None else None),
+        "bound_ms": max((episode.decision.bound_s / MILLISECOND for episode in acted), default=float("nan")),
+    }
+
+
+def _ms(seconds: float | None) -> float:
+    return float("nan") if seconds is None else seconds / MILLISECOND
+
+
+def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+    names = list(dict.fromkeys(rows["application"]))
+    axes = picture.subplots(1, len(names), squeeze=False)[0]
+    for axis, name in zip(axes, names, strict=True):
+        own = rows[rows["application"] == name]
+        for policy, colour in zip(POLICIES, COLOURS, strict=False):
+            _draw_policy(axis, own[own["policy"] == policy], policy, colour)
+        axis.set_xticks([0, 1], ["default placement", "after the autopilot"])
+        axis.set_xlim(-0.4, 1.4)
+        axis.set_ylim(bottom=0)
+        label(axis, "", "mean latency (ms)", f"{name}: {own['repetition'].nunique()} runs")
+        axis.legend(frameon=False, fontsize=8)
+
+
+def _draw_policy(axis: "Axes", rows: pd.DataFrame, policy: str, colour: str) -> None:
+    """Draw every pass thinly, the mean of whole trees with its spread, and that of longest paths dashed."""
+    for times in rows[["before_ms", "after_ms"]].to_numpy():
+        axis.plot([0, 1], times, color=colour, linewidth=0.5, alpha=0.5)
+    for columns, told, mark in (
+        (["before_ms", "after_ms"], "whole trees", "s-"),
+        (["before_path_ms", "after_path_ms"], "longest path", "s--"),
+    ):
+        means = [float(rows[column].mean()) for column in columns]
+        spread = [deviation(rows[column].to_numpy()) for column in columns]
+        axis.errorbar([0, 1], means, spread, fmt=mark, color=colour, markersize=4, capsize=3, label=f"{policy}: {told}")
+
+
+AUTOPILOT = Figure(
+    NUMBER,
+    "Live: mean latency before and after an autopilot with trained models",
+    _cases,
+    run_autopilot,
+    _draw,
+    pilot_claims,
+    live=True,
+)

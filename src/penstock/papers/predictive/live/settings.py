@@ -1,0 +1,148 @@
+"""What runs live: word count and log processing at Li's sizes on ten of Li's machines, all 150 times slower.
+
+Two cores of a host cannot emulate thousands of sentences a second, but they can emulate some dozens of which each takes
+150 times as long. Service times, distances and the time that a byte takes on the wire grow alike, so that everything is
+as it would be, in slow motion; queues and the sharing of cores do not know the difference.
+
+The machines are those of `experiments.predictive`, where the twin alone is looked at, delays included. The load is 30 %
+of what the default placement carries: few machines have room for it, so that placements differ in all that matters.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.api.dataflow import Dataflow
+from penstock.estimate.evaluator import Evaluator
+from penstock.model.cluster import Cluster, Distances, Machine
+from penstock.model.errors import UnknownName, choices
+from penstock.model.placement import Placement
+from penstock.model.topology import Application
+from penstock.papers.predictive.settings import cluster
+from penstock.planning.planner import Planner
+from penstock.workloads.running.feed import Feed
+from penstock.workloads.running.log_processing import log_processing_flow
+from penstock.workloads.running.word_count import word_count_flow
+from penstock.workloads.storm_applications import log_processing, word_count
+
+SLOWER = 150.0
+MACHINES = 10
+LOAD = 0.3  # of what the default placement carries
+DEFAULT = "round-robin"
+
+
+class Workload(NamedTuple):
+    """An application as a model, and as code that runs."""
+
+    model: Callable[..., Application]
+    flow: Callable[..., Dataflow]
+
+
+APPLICATIONS = {
+    "word-count": Workload(word_count, word_count_flow),
+    "log-processing": Workload(log_processing, log_processing_flow),
+}
+
+
+class Raised(NamedTuple):
+    """A stretch of time, in seconds since the first tuple, in which another rate comes."""
+
+    begin: float
+    end: float
+    tps: float
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Poisson arrivals at one rate, and at others for a while."""
+
+    even: ClassVar[bool] = False
+    slot: ClassVar[float] = 0.05
+
+    rate: float
+    raised: tuple[Raised, ...] = ()
+
+    def counts(self, slots: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw a Poisson number for every slot."""
+        at = np.arange(slots) * self.slot
+        tps = np.full(slots, self.rate)
+        for stretch in self.raised:
+            tps[(at >= stretch.begin) & (at < stretch.end)] = stretch.tps
+        return rng.poisson(tps * self.slot)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An application under a load, as a share of what the default placement carries."""
+
+    name: str
+    load: float = LOAD
+    machines: int = MACHINES
+
+    def flow(self, phases: Phases | None = None, seed: int = 0) -> Dataflow:
+        """Return what runs; without phases, under its load all the time."""
+        feed = Feed(arrivals=phases or Phases(self.rate_tps), seed=seed)
+        return self._workload.flow(self._slowed, feed, output=False)
+
+    @cached_property
+    def application(self) -> Application:
+        """What runs, as a model, with its load."""
+        application = self.flow().application
+        [source] = application.sources
+        return msgspec.structs.replace(application, rate_tps={source.name: self.rate_tps})
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The machines, slowed down."""
+        return slowed_cluster(cluster(self.machines))
+
+    @cached_property
+    def default(self) -> Placement:
+        """Where tasks are unless somebody has decided."""
+        found = Planner(self._slowed, self.cluster).decide(DEFAULT).result
+        assert isinstance(found, Placement), "there is room for all tasks"
+        return found
+
+    @cached_property
+    def maximum_tps(self) -> float:
+        """Source tuples a second that the default placement carries where streams split evenly."""
+        return Evaluator(self._slowed, self.cluster).evaluate(self.default).even_tps
+
+    @property
+    def rate_tps(self) -> float:
+        """Source tuples a second that come."""
+        return self.load * self.maximum_tps
+
+    @property
+    def _workload(self) -> Workload:
+        if self.name not in APPLICATIONS:
+            raise UnknownName("application", f"none is named {self.name!r}; there are {choices(APPLICATIONS)}")
+        return APPLICATIONS[self.name]
+
+    @cached_property
+    def _slowed(self) -> Application:
+        return slowed(self._workload.model())
+
+
+def slowed(application: Application, factor: float = SLOWER) -> Application:
+    """Return an application of which everything takes so many times as long."""
+    components = tuple(msgspec.structs.replace(one, cpu=one.cpu * factor) for one in application.components)
+    rates = {name: rate / factor for name, rate in application.rate_tps.items()}
+    return msgspec.structs.replace(application, components=components, rate_tps=rates)
+
+
+def _slowed_card(one: Machine, factor: float) -> Machine:
+    ways = {way: getattr(one, way) for way in ("network_mbps", "receive_mbps")}
+    return msgspec.structs.replace(one, **{way: None if mbps is None else mbps / factor for way, mbps in ways.items()})
+
+
+def slowed_cluster(fast: Cluster, factor: float = SLOWER) -> Cluster:
+    """Return a cluster on whose network everything takes so many times as long."""
+    machines = tuple(_slowed_card(one, factor) for one in fast.machines)
+    longer = {field: getattr(fast.distances, field) * factor for field in fast.distances.__struct_fields__}
+    return msgspec.structs.replace(fast, name=f"{fast.name}-slowed", machines=machines, distances=Distances(**longer))

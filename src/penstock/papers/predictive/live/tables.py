@@ -1,0 +1,98 @@
+"""What the pipeline's tables say of a stretch of time of a run."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from penstock.papers.predictive.windows import Key, Tables
+from penstock.pipeline.clocks import clocks as clock_table
+from penstock.pipeline.hops import each_once
+from penstock.pipeline.hops import hops as make_hops
+from penstock.pipeline.ingest import ingest, read_telemetry
+from penstock.pipeline.tuples import tuples as make_tuples
+
+MILLISECOND = 1e-3
+COLUMNS = ("due", "finished", "latency", "complete")
+HOP_COLUMNS = ("stream", "target_component", "emitted", "started", "processing")
+
+
+class Stretch(NamedTuple):
+    """The source tuples that were due from one time to another."""
+
+    mean_ms: float
+    p99_ms: float
+    halves_ms: tuple[float, float]  # the means of its two halves, which differ by chance
+    tuples: int
+    unfinished: int
+
+
+class Followed(NamedTuple):
+    """What became of the tuples of a run."""
+
+    tuples: pd.DataFrame  # a row a source tuple: due, finished, latency, complete
+    ends: pd.DataFrame  # a row a tuple that a sink processed: component, finished
+
+
+def followed(spark: SparkSession, telemetry: Path, sinks: Collection[str]) -> Followed:
+    """Return when each source tuple of a run was due and finished and what sinks processed when, by the pipeline."""
+    raw, _ = read_telemetry(spark, telemetry)
+    good = ingest(raw).good.cache()
+    clocks = clock_table(good).cache()
+    hops = each_once(make_hops(good, clocks)).cache()
+    component = hops["target_component"]
+    try:
+        return Followed(
+            make_tuples(hops, good, clocks).select(*COLUMNS).toPandas(),
+            hops.where(component.isin(*sinks)).select(component.alias("component"), "finished").toPandas(),
+        )
+    finally:
+        for cached in (hops, clocks, good):
+            cached.unpersist()
+
+
+def latencies(tuples: pd.DataFrame, start: float, end: float) -> Stretch:
+    """Return the latencies of the source tuples that were due between two times."""
+    own = tuples[(tuples["due"] >= start) & (tuples["due"] < end)]
+    done = own[own["complete"] & own["latency"].notna()]
+    latency = done["latency"] / MILLISECOND
+    early = done["due"] < (start + end) / 2
+    return Stretch(
+        mean_ms=float(latency.mean()),
+        p99_ms=float(latency.quantile(0.99)) if len(done) else float("nan"),
+        halves_ms=(float(latency[early].mean()), float(latency[~early].mean())),
+        tuples=len(own),
+        unfinished=len(own) - len(done),
+    )
+
+
+def path_ms(tables: Tables, hops: pd.DataFrame, start: float, end: float) -> float:
+    """Return the longest path (2.5) of the mean times between two times; not a number where a stream had nothing."""
+    times = mean_times(hops, start, end)
+    if any(("stream", stream) not in times for stream in tables.labels):
+        return float("nan")
+    return tables.longest(times) / MILLISECOND
+
+
+def mean_times(hops: pd.DataFrame, start: float, end: float) -> dict[Key, float]:
+    """Return the mean time at each component (2.2) and over each stream (2.3), of tuples taken up between two times.
+
+    These are what the pipeline's windows hold for models to learn from, of a stretch of any length.
+    """
+    own = hops[(hops["started"] >= start) & (hops["started"] < end)]
+    at = own.groupby("target_component")["processing"].mean()
+    over = (own["started"] - own["emitted"]).groupby(own["stream"]).mean()
+    times: dict[Key, float] = {("component", str(name)): float(seconds) for name, seconds in at.items()}
+    return times | {("stream", str(name)): float(seconds) for name, seconds in over.items()}
+
+
+def carried_tps(ends: pd.DataFrame, gains: Mapping[str, float], start: float, end: float) -> float:
+    """Return the source tuples a second that come out between two times, at the sinks that see the fewest.
+
+    gains: of every sink, the tuples that it processes for a source tuple. While queues fill, few source tuples end as a
+    whole, but what limits a placement lets through as much as ever.
+    """
+    counts = ends[(ends["finished"] >= start) & (ends["finished"] < end)]["component"].value_counts()
+    return min(float(counts.get(sink, 0)) / gain for sink, gain in gains.items()) / (end - start)

@@ -1,0 +1,138 @@
+"""A trial: random placements visited, models fitted to them, judged on others, and what they decide measured.
+
+All of it is on the twin; every visit has arrivals and service times of its own. What is compared at one load is
+measured on the same arrivals, which none of the training had.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.calibration import Calibration
+from penstock.estimate.latency import LatencyModel, LatencyModels, Loads
+from penstock.experiments.figure import Case, Row
+from penstock.model.placement import Placement
+from penstock.papers.predictive.calibrated import calibrate, calibrated_twin
+from penstock.papers.predictive.limits import best_found
+from penstock.papers.predictive.models import (
+    KINDS,
+    PATHS,
+    accuracies,
+    from_features,
+    from_placement,
+    mean_of,
+    measured,
+    observed_loads,
+    rank_correlation,
+    train,
+)
+from penstock.papers.predictive.settings import (
+    LOADS,
+    NEW_LOADS,
+    Amounts,
+    amounts_of,
+    loads_in_turn,
+    setting,
+)
+from penstock.papers.predictive.visits import Site, Visit
+from penstock.papers.predictive.windows import Key, Window
+from penstock.planning.planner import Planner
+
+DECIDING = ("predictive", "predictive-search")
+CALIBRATED, TRUE = "calibrated twin", "true twin"
+"""The twin by what training has shown, and that of the true costs, which nobody knows: what calibration loses."""
+TRAINING, APART, AGAIN, KNOWN, AFTER, SCORED = range(6)  # what a seed is for
+
+
+class Learnt(NamedTuple):
+    """What is made of the training windows."""
+
+    models: Mapping[str, LatencyModels]  # by kind
+    calibration: Calibration
+
+
+def run_trial(case: Case) -> list[Row]:
+    """Run a case: a topology, a way to draw training placements, a seed."""
+    amounts, number = amounts_of(case), int(case["seed"])
+    base = setting(str(case["topology"]))
+    sites = {load: Site(base, load, amounts.tuples) for load in (*LOADS, *NEW_LOADS)}
+    rng = np.random.default_rng([number, 1])
+
+    def seed(purpose: int, turn: int) -> int:
+        return 1_000_000 * number + 10_000 * purpose + turn
+
+    visits = []
+    for turn, load in enumerate(loads_in_turn(amounts.windows)):
+        slots = sites[load].draw(str(case["training"]), rng)
+        visits.append(sites[load].visit(slots, seed(TRAINING, turn)))
+    learnt = learn(sites[LOADS[0]], visits, number)
+    rows: list[Row] = []
+    for turn, (load, site) in enumerate(sites.items()):
+        known = site.following(base.default, seed(KNOWN, turn), amounts.known)
+        loads = observed_loads(site, known)
+        visited = [site.draw(str(case["training"]), rng) for _ in range(amounts.apart)]
+        first = turn * amounts.apart
+        apart = [site.window(slots, seed(APART, first + n)) for n, slots in enumerate(visited)]
+        again = [seed(AGAIN, first * amounts.repeats + n) for n in range(len(apart) * amounts.repeats)]
+        rows += _judged(site, learnt, loads, apart, np.reshape(again, (len(apart), -1)).tolist())
+        if load in LOADS:
+            model = LatencyModel(site.instance, learnt.models["svr"], loads)
+            rows += _decided(site, model, amounts, [seed(SCORED, 2 * turn), seed(AFTER, turn)])
+    return rows
+
+
+def learn(site: Site, visits: Sequence[Visit], seed: int) -> Learnt:
+    """Fit models and calibrate the twin; the site, of any load, says what runs where."""
+    return Learnt(
+        train(site.tables, [visit.window for visit in visits], seed),
+        calibrate(site.application, site.setting.cluster, visits),
+    )
+
+
+def _judged(
+    site: Site, learnt: Learnt, loads: Loads, apart: Sequence[Window], again: Sequence[Sequence[int]]
+) -> Iterator[Row]:
+    """Yield how well each kind of model predicts windows that it was not trained on, and twins in runs of their own.
+
+    again: for each window the seeds of a twin's runs, of whose times the mean is its prediction.
+    """
+    tables, models = site.tables, learnt.models
+    actual = [measured(tables, window.span) for window in apart]
+    predicted: dict[tuple[str, str], list[dict[Key, float]]] = {}
+    for kind in KINDS:
+        model = LatencyModel(site.instance, models[kind], loads)
+        predicted["features", kind] = [from_features(tables, models[kind], window) for window in apart]
+        predicted["placement", kind] = [from_placement(model, window.slots) for window in apart]
+    for name, twin in ((CALIBRATED, calibrated_twin(site, learnt.calibration, loads)), (TRUE, site.twin)):
+        predicted["placement", name] = [
+            mean_of([measured(tables, site.span(one.slots.tolist(), seed, twin=twin)) for seed in seeds])
+            for one, seeds in zip(apart, again, strict=True)
+        ]
+    for (given, scheme), times in predicted.items():
+        about: Row = {"load": site.load, "given": given, "scheme": scheme}
+        for (of, name), accuracy in accuracies(zip(times, actual, strict=True)).items():
+            yield {**about, "what": "accuracy", "of": of, "name": name, "value": accuracy}
+        rank = rank_correlation([one[PATHS] for one in times], [one[PATHS] for one in actual])
+        yield {**about, "what": "rank", "of": PATHS[0], "name": PATHS[1], "value": rank}
+
+
+def _decided(site: Site, model: LatencyModel, amounts: Amounts, seeds: Sequence[int]) -> Iterator[Row]:
+    """Yield what tuples take under the default placement and under what is decided, and what was predicted of that."""
+    scored, after = seeds
+    chosen: dict[str, Sequence[int]] = {"default": site.setting.default}
+    planner = Planner(site.application, site.setting.cluster, latency=model)
+    for policy in DECIDING:
+        result = planner.decide(policy).result
+        assert isinstance(result, Placement), f"{policy}: {result}"
+        chosen[policy] = result.slots
+    chosen["twin"] = best_found(site, [tuple(slots) for slots in chosen.values()], scored)
+    for scheme, slots in chosen.items():
+        about: Row = {"load": site.load, "scheme": scheme, "given": "placement"}
+        span = site.span(slots, after, amounts.measured)
+        for (of, name), seconds in measured(site.tables, span).items():
+            yield {**about, "what": "time", "of": of, "name": name, "value": 1e3 * seconds}
+        used = len(np.unique(site.instance.slots.machine[np.asarray(slots)]))
+        yield {**about, "what": "machines", "of": PATHS[0], "name": PATHS[1], "value": float(used)}
+        predicted = 1e3 * model.predict(slots).total_s
+        yield {**about, "what": "predicted", "of": PATHS[0], "name": PATHS[1], "value": predicted}

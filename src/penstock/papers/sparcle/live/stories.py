@@ -1,0 +1,92 @@
+"""What happens while rates are measured: two applications share a machine, one floods, one of two paths is lost."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+from penstock.admission.book import fail, release
+from penstock.experiments.figure import Row
+from penstock.experiments.live_cases import Tell
+from penstock.model.book import Book
+from penstock.model.decoding import decode_json
+from penstock.papers.sparcle.live.operated import Watched, booked, operated
+from penstock.papers.sparcle.live.settings import CAPACITY, OUTPUT, flow, star
+
+SETTLE_S = 3.0
+LOOKS_S = 2.0  # of which rates are taken one by one, where it matters how soon something is true
+FLOOD = 60.0  # tuples a second that are offered by the one that floods
+FIRM = 6.0  # that are guaranteed, where one floods
+KEPT, OFTEN = 5.0, 0.98  # that are guaranteed for a share of the time, where machines fail
+FAILS = 0.1
+
+
+def shares(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
+    """Two best-effort applications, priorities 2 to 1, each offered thrice what the machine does; then one leaves."""
+    flows = {name: flow(name, 3 * CAPACITY, "middle") for name in ("alpha", "beta")}
+    book = booked(Book(cluster=star("middle")), flows["alpha"], priority=2.0)
+    book = booked(book, flows["beta"], priority=1.0)
+    with operated(book, flows, folder, tell) as watched:
+        watched.until_running(2)
+        watched.wait(SETTLE_S)
+        yield from _rows("both", watched, watched.rates(seconds))
+        watched.change(release(book, "beta"))
+        began, looks = monotonic(), []
+        while monotonic() - began < max(seconds, 10 * LOOKS_S):
+            looks.append((monotonic() - began, watched.rates(LOOKS_S)["alpha"]))
+        alone = [rate for _, rate in looks[len(looks) // 2 :]]
+        yield from _rows("alone", watched, {"alpha": sum(alone) / len(alone)}, took_s=_since(looks))
+
+
+def flood(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
+    """A guaranteed application alone, then beside one that is offered ten times what it may have."""
+    flows = {"firm": flow("firm", FIRM, "middle"), "flood": flow("flood", FLOOD, "middle")}
+    book = booked(Book(cluster=star("middle")), flows["firm"], guaranteed_tps=FIRM)
+    with operated(book, flows, folder, tell) as watched:
+        watched.until_running(1)
+        watched.wait(SETTLE_S)
+        yield from _rows("alone", watched, watched.rates(seconds))
+        watched.change(booked(book, flows["flood"]))
+        watched.until_running(2)
+        watched.wait(SETTLE_S)
+        yield from _rows("flooded", watched, watched.rates(seconds))
+
+
+def paths(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
+    """A guaranteed application on two paths; the process of one's machine is killed, and the book is told."""
+    kept = flow("firm", KEPT, keeps=True)
+    book = booked(Book(cluster=star("w1", "w2", fails=FAILS)), kept, 4, guaranteed_tps=KEPT, availability=OFTEN)
+    with operated(book, {"firm": kept}, folder, tell) as watched:
+        watched.until_running(2)
+        watched.wait(SETTLE_S)
+        yield from _rows("both", watched, watched.rates(seconds))
+        watched.kill("firm", "w1")
+        watched.change(fail(book, "w1").book)
+        yield from _rows("first seconds", watched, watched.rates(2 * LOOKS_S))
+        yield from _rows("one", watched, watched.rates(seconds), often=book["firm"].achieved_availability)
+    found = published(folder / "runs")
+    whole = found == list(range(len(found)))
+    yield {"phase": "published", "application": "firm", "tuples": len(found), "once": whole}
+
+
+STORIES = {"shares": shares, "flood": flood, "paths": paths}
+
+
+def published(runs: Path) -> list[int]:
+    """Return the numbers in all published files of some runs, in order."""
+    files = [file for file in runs.glob(f"*/{OUTPUT}/*.jsonl") if not file.name.startswith("_")]
+    return sorted(decode_json(line) for file in files for line in file.read_bytes().splitlines())
+
+
+def _rows(phase: str, watched: Watched, rates: dict[str, float], **more: float) -> Iterator[Row]:
+    book = watched.book
+    for name, rate in rates.items():
+        if name in book.index:
+            promised = {"booked_tps": book[name].rate_tps, "measured_tps": rate, "late": watched.late}
+            yield {"phase": phase, "application": name, **promised, **more}
+
+
+def _since(looks: list[tuple[float, float]]) -> float:
+    """Return from when on, in seconds, every look finds nine tenths of the machine or more; infinite: never."""
+    low = [at + LOOKS_S for at, rate in looks if rate < 0.9 * CAPACITY]
+    last = low[-1] if low else looks[0][0]
+    return last if last < looks[-1][0] + LOOKS_S else float("inf")

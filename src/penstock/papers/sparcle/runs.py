@@ -1,0 +1,146 @@
+"""One random instance under several placement policies: what most figures are made of.
+
+A case says how the instance is drawn and whom to ask; its row has the rate of every policy. Instances of one seed are
+the same draws in every case, only scaled, so that cases compare pair by pair.
+"""
+
+from collections.abc import Mapping, Sequence
+from time import process_time
+from typing import NamedTuple
+
+from penstock.estimate.evaluator import Objective
+from penstock.experiments.figure import Case, Row
+from penstock.planning.planner import Decision, Planner
+from penstock.workloads.sparcle import Scarcity, Setting, draw, references
+
+CANONICAL, NEAR, SPARCLE, REFINED, OPTIMUM = "canonical", "near", "sparcle", "refined", "optimum"
+GS, GR, RANDOM, T_STORM, VNE, HEFT, CLOUD = "gs", "gr", "random", "t-storm", "vne", "heft", "cloud"
+GS_NEAR, GR_NEAR, GS_CPU = "gs-near", "gr-near", "gs-cpu"
+
+POLICIES: Mapping[str, str] = {
+    CANONICAL: "sparcle:ties=lowest,together=false",  # the paper's Algorithm 2: lowest task, lowest machine
+    NEAR: "sparcle:ties=near,together=false",
+    SPARCLE: "sparcle",  # ties near, and transports that share links rated together
+    REFINED: "sparcle-refined:seconds=none",  # so that what it finds does not depend on how busy the host is
+    GS: "greedy-sorted:ties=lowest",  # ties as SPARCLE's, so that only the order of tasks differs
+    GR: "greedy-random:ties=lowest",
+    GS_CPU: "greedy-sorted:measure=cpu,ties=lowest",  # where other resources count, too
+    GS_NEAR: "greedy-sorted",
+    GR_NEAR: "greedy-random",
+    T_STORM: "t-storm",
+    VNE: "vne",
+    HEFT: "heft",
+    RANDOM: "random",
+    CLOUD: "cloud-only",
+    OPTIMUM: "optimal",
+}
+TITLES: Mapping[str, str] = {
+    CANONICAL: "SPARCLE",
+    NEAR: "SPARCLE, near ties",
+    SPARCLE: "our default",
+    REFINED: "refined",
+    GS: "GS",
+    GR: "GR",
+    GS_CPU: "GS by cpu",
+    GS_NEAR: "GS, near ties",
+    GR_NEAR: "GR, near ties",
+    T_STORM: "T-Storm",
+    VNE: "VNE",
+    HEFT: "HEFT",
+    RANDOM: "Random",
+    CLOUD: "cloud only",
+    OPTIMUM: "optimum",
+}
+OURS = (CANONICAL, SPARCLE, REFINED)
+SHOWN = (*OURS, GS, GR, T_STORM, VNE, HEFT, RANDOM)
+RIVALS = (GS, GR, GS_NEAR, GR_NEAR, T_STORM, VNE, HEFT, RANDOM)
+
+ASKED: Mapping[str, Sequence[str]] = {
+    "ratio": (*OURS, OPTIMUM),
+    "all": (*OURS, NEAR, *RIVALS, OPTIMUM),
+    "heuristics": (*OURS, NEAR, *RIVALS, GS_CPU),
+}
+"""Whom a case asks."""
+
+MACHINES, BALANCED, LINKS = "machine-bottleneck", "balanced", "link-bottleneck"
+BOTTLENECKS: Mapping[str, Scarcity] = {
+    MACHINES: Scarcity(machines=1.0, links=10.0),
+    BALANCED: Scarcity(machines=1.0, links=1.0),
+    LINKS: Scarcity(machines=10.0, links=1.0),
+}
+"""The paper's three cases: "a 10x larger ratio" is its own, also for the links; of the balanced case it gives none."""
+
+INSTANCES, QUICK_INSTANCES = 500, 12
+GIVEN = "given"
+APART = 1_000_003  # added to the seed of an instance for what policies draw
+
+
+class Drawn(NamedTuple):
+    """How an instance is drawn, beside its scarcity."""
+
+    shape: str
+    graph: str
+    machines: int = 8
+
+
+def case(drawn: Drawn, name: str, scarcity: Scarcity, ask: str, seed: int) -> Case:
+    """Return a case: an instance, and whom to ask."""
+    return {
+        "case": name,
+        "shape": drawn.shape,
+        "graph": drawn.graph,
+        "machines": drawn.machines,
+        "cpu": scarcity.machines,
+        "links": scarcity.links,
+        "memory": scarcity.memory,
+        "ask": ask,
+        "seed": seed,
+    }
+
+
+def cases(drawn: Drawn, scarcities: Mapping[str, Scarcity], ask: str, instances: int) -> list[Case]:
+    """Return so many instances of every case."""
+    return [case(drawn, name, own, ask, seed) for name, own in scarcities.items() for seed in range(instances)]
+
+
+def instances(quick: bool) -> int:
+    """Return how many instances a case has."""
+    return QUICK_INSTANCES if quick else INSTANCES
+
+
+def given_cases(quick: bool) -> list[Case]:
+    """Return the instances that have independent answers; none where these are not beside the repository."""
+    number = min(QUICK_INSTANCES, len(references())) if quick else len(references())
+    return [{"case": GIVEN, "shape": GIVEN, "ask": "ratio", "number": position} for position in range(number)]
+
+
+def setting_of(one: Case) -> Setting:
+    """Draw the instance of a case, or look it up."""
+    if one["shape"] == GIVEN:
+        return references()[int(one["number"])].setting
+    scarcity = Scarcity(float(one["cpu"]), float(one["links"]), float(one["memory"]))
+    return draw(str(one["shape"]), str(one["graph"]), scarcity, int(one["seed"]), int(one["machines"]))
+
+
+def planner_of(setting: Setting, seed: int) -> Planner:
+    """Return who asks policies for the highest rate."""
+    return Planner(setting.application, setting.cluster, Objective.THROUGHPUT, seed=seed + APART)
+
+
+def rate(decision: Decision) -> float:
+    """Return the rate of a decision; 0 without a placement."""
+    return 0.0 if decision.evaluation is None else decision.evaluation.even_tps
+
+
+def run_rates(one: Case) -> Sequence[Row]:
+    """Run a case and return its row: a rate a policy, which kind of element limits the best, and what refining took."""
+    planner = planner_of(setting_of(one), int(one.get("seed", 0)))
+    decisions, spent = {}, {}
+    for name in ASKED[str(one["ask"])]:
+        started = process_time()
+        decisions[name] = planner.decide(POLICIES[name])
+        spent[name] = process_time() - started
+    rates = {name: rate(decision) for name, decision in decisions.items()}
+    best = decisions[max(rates, key=lambda name: rates[name])].evaluation
+    limit = best.bottleneck.kind if best is not None and best.bottleneck is not None else ""
+    return [{**rates, "limit": limit, "refined_ms": 1e3 * spent[REFINED]}]

@@ -1,0 +1,184 @@
+"""Ratios instance by instance, gains of means with their limits, distributions: what claims are judged on and drawn."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from penstock.experiments.figure import Value
+from penstock.experiments.pictures import COLOURS, label, look
+from penstock.model.taskgraph import Floats
+from penstock.papers.sparcle.runs import (
+    CANONICAL,
+    CLOUD,
+    GR,
+    GR_NEAR,
+    GS,
+    GS_NEAR,
+    HEFT,
+    NEAR,
+    OPTIMUM,
+    RANDOM,
+    REFINED,
+    SPARCLE,
+    T_STORM,
+    TITLES,
+    VNE,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+RESAMPLES = 1000
+PERCENTILES = (5, 25, 50, 75)
+COLOUR: Mapping[str, str] = {
+    CANONICAL: COLOURS[0],
+    SPARCLE: COLOURS[1],
+    NEAR: COLOURS[1],
+    REFINED: COLOURS[2],
+    GS: COLOURS[3],
+    GR: COLOURS[4],
+    T_STORM: COLOURS[5],
+    VNE: COLOURS[6],
+    RANDOM: COLOURS[7],
+    HEFT: COLOURS[8],
+    GS_NEAR: COLOURS[3],
+    GR_NEAR: COLOURS[4],
+    CLOUD: "#bbbbbb",
+    OPTIMUM: "#000000",
+}
+
+
+class Gain(NamedTuple):
+    """By how much one mean is above another, as a share, and the limits that hold 95 % of its resamples."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{signed(self.value)} (95 %: {signed(self.low)[:-2]} to {signed(self.high)})"
+
+
+def where(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
+    """Return the rows that have these values."""
+    kept = np.ones(len(rows), dtype=bool)
+    for name, value in values.items():
+        kept &= (rows[name] == value).to_numpy()
+    return rows[kept]
+
+
+def column(rows: pd.DataFrame, name: str) -> Floats:
+    """Return a column as numbers."""
+    return np.asarray(rows[name], dtype=np.float64)
+
+
+def ratios(rows: pd.DataFrame, policy: str, to: str = OPTIMUM) -> Floats:
+    """Return the ratio of two policies' rates, instance by instance; those without any rate count as level."""
+    own, other = column(rows, policy), column(rows, to)
+    return np.divide(own, other, out=np.ones_like(own), where=other > 0)
+
+
+def gain(rows: pd.DataFrame, policy: str, other: str) -> Gain:
+    """Return by how much the mean of one policy is above that of another, instances resampled."""
+    own, their = column(rows, policy), column(rows, other)
+    picked = np.random.default_rng(0).integers(len(own), size=(RESAMPLES, len(own)))
+    drawn = own[picked].mean(axis=1) / their[picked].mean(axis=1) - 1.0
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return Gain(float(own.mean() / their.mean() - 1.0), float(low), float(high))
+
+
+def signed(share: float, digits: int = 0) -> str:
+    """Write a share as percent with a sign."""
+    return f"{100.0 * share:+.{digits}f} %".replace("-", "−")
+
+
+def percentiles(values: Floats) -> str:
+    """Write the mean and some percentiles."""
+    found = np.percentile(values, PERCENTILES)
+    texts = ", ".join(f"p{number} {value:.2f}" for number, value in zip(PERCENTILES, found, strict=True))
+    return f"mean {values.mean():.3f}, {texts}"
+
+
+def half_to_twice(found: float, said: float) -> bool:
+    """Return whether a gain is between half of what was said and twice as much."""
+    return said / 2 <= found <= 2 * said
+
+
+def cdf(axis: "Axes", rows: pd.DataFrame, policies: Sequence[str], measure: str = "{}") -> None:
+    """Draw the share of instances that are at or below a value, a curve a policy; few marks, as points are many."""
+    for policy in policies:
+        values = np.sort(column(rows, measure.format(policy)))
+        share = np.arange(1, len(values) + 1) / len(values)
+        every = max(1, len(values) // 8)
+        axis.plot(values, share, **_style(policy), markevery=every, label=TITLES[policy])
+    axis.set_ylim(0, 1)
+
+
+def boxes(axis: "Axes", groups: Mapping[str, Mapping[str, Floats]]) -> None:
+    """Draw quartiles with whiskers from the 5th to the 95th percentile: a group a place, a box a policy."""
+    policies = list(dict.fromkeys(policy for own in groups.values() for policy in own))
+    width = 0.8 / len(policies)
+    for rank, policy in enumerate(policies):
+        at = [
+            place + (rank - (len(policies) - 1) / 2) * width
+            for place, own in enumerate(groups.values())
+            if policy in own
+        ]
+        drawn = axis.boxplot(
+            [own[policy] for own in groups.values() if policy in own],
+            positions=at,
+            widths=0.8 * width,
+            whis=(5, 95),
+            showfliers=False,
+            patch_artist=True,
+            medianprops={"color": "black", "linewidth": 1.2},
+        )
+        for box in drawn["boxes"]:
+            box.set(facecolor=COLOUR[policy], alpha=0.6, linewidth=0.6)
+        axis.plot([], [], color=COLOUR[policy], linewidth=6, alpha=0.6, label=TITLES[policy])
+    _places(axis, list(groups))
+
+
+def bars(axis: "Axes", groups: Mapping[str, Mapping[str, float]]) -> None:
+    """Draw a group of bars a place, a bar a policy."""
+    policies = list(dict.fromkeys(policy for own in groups.values() for policy in own))
+    width = 0.8 / len(policies)
+    for rank, policy in enumerate(policies):
+        at = [place + (rank - (len(policies) - 1) / 2) * width for place in range(len(groups))]
+        heights = [own.get(policy, np.nan) for own in groups.values()]
+        axis.bar(at, heights, 0.9 * width, color=COLOUR[policy], alpha=0.7, label=TITLES[policy])
+    _places(axis, list(groups))
+
+
+def curve(axis: "Axes", x: Sequence[float], y: Sequence[float], policy: str) -> None:
+    """Draw a curve of a policy."""
+    axis.plot(x, y, **_style(policy), label=TITLES[policy])
+
+
+def finish(axis: "Axes", titles: Mapping[str, str], legend: bool = True, columns: int = 1) -> None:
+    """Label an axis; titles: of x, y and the axis, by those names."""
+    label(axis, titles.get("x", ""), titles.get("y", ""), titles.get("title", ""))
+    if legend:
+        axis.legend(fontsize=7, frameon=False, ncols=columns)
+
+
+def legend_below(picture: "Picture", axis: "Axes", columns: int = 5) -> None:
+    """Say once, below all axes, what the curves or bars of one of them are."""
+    picture.legend(
+        *axis.get_legend_handles_labels(), fontsize=8, frameon=False, ncols=columns, loc="outside lower center"
+    )
+
+
+def _places(axis: "Axes", names: Sequence[str]) -> None:
+    axis.set_xticks(range(len(names)), list(names))
+    axis.set_xlim(-0.5, len(names) - 0.5)
+
+
+def _style(policy: str) -> dict[str, Any]:
+    style = look(COLOUR[policy])
+    if policy in (OPTIMUM, CLOUD):
+        style |= {"linestyle": "-" if policy == OPTIMUM else ":", "marker": "", "linewidth": 1.0}
+    return style

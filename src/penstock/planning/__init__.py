@@ -1,0 +1,1 @@
+"""Planning: asks policies where tasks run, predicts throughput and latency, and explains what limits them."""

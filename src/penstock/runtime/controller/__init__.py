@@ -1,0 +1,1 @@
+"""The controller of a run: a state machine without I/O, its parts, and the process around it."""

@@ -1,0 +1,326 @@
+"""The controller's shell: its sockets, its clock and its files, in a thread of the driver and one for storage."""
+
+import contextlib
+import errno
+import selectors
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from penstock.model.decoding import Undecodable
+from penstock.model.errors import InvalidInput
+from penstock.runtime.controller.state_machine import RESTING, Controller
+from penstock.runtime.handle import LogLine
+from penstock.runtime.log_feed import Feed
+from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol.transport import CLOSED, Connection, ConnectionLost, Strangers, Watch, listen
+from penstock.runtime.protocol.wire import encode
+from penstock.runtime.storage.telemetry_writer import Recorder
+from penstock.runtime.storage.writer import Writer
+
+LAST_WORDS_S = 5.0  # for workers to hang up once they have been told to stop
+TICK_S = 0.1
+WARNING_S = 10.0  # between warnings of strangers
+T = TypeVar("T")
+
+
+def listen_for_workers(host: str, port: int = 0) -> socket.socket:
+    """Listen on an address; refuse one that cannot be had. Port 0 takes a free one."""
+    try:
+        return listen(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            problem = f"port {port} on {host} is taken"
+        elif error.errno == errno.EACCES:
+            problem = f"port {port} on {host} is not yours to take"
+        else:
+            problem = f"{host!r} is not an address of this machine, {(error.strerror or str(error)).lower()}"
+        raise InvalidInput("listen", f"{problem}; choose another") from None
+
+
+class Driver:
+    """Runs a controller until its application has ended and its workers have hung up."""
+
+    def __init__(self, controller: Controller, secret: bytes, listener: socket.socket, protects: bool = False) -> None:
+        self.controller = controller
+        self.ended = threading.Event()
+        self._listener = listener
+        self.address: tuple[str, int] = listener.getsockname()[:2]
+        self._watch = Watch()
+        self._strangers = Strangers(listener, secret, self._watch, protects)
+        self._workers: dict[int, Connection] = {}
+        self._names: dict[Connection, int] = {}
+        self._hearts: dict[Connection, tuple[int, int]] = {}  # worker and incarnation
+        self._still: dict[int, int] = {}  # worker -> the incarnation whose heart has hung up
+        self.hung_up: dict[int, int] = {}  # worker -> the incarnation that was hung up on, because it was silent
+        self._callers: set[Connection] = set()  # of whom it is not known yet what they are
+        self._turned_away, self._next_warning = 0, 0.0  # strangers of whom the log does not know yet
+        self._requests: SimpleQueue[tuple[Callable[[float], object], Future[object]]] = SimpleQueue()
+        self._waker, self._woken = socket.socketpair()
+        self._woken.setblocking(False)
+        self._writer = Writer(self._wake, strict=True)
+        self._feeds: list[Feed] = []
+        self._silent = False  # the log has ended
+        terms = controller.terms
+        self._recorder = Recorder(terms.telemetry, "controller", umask=terms.umask) if terms.telemetry else None
+        self._thread = threading.Thread(target=self._run, name="penstock controller", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._watch.add(self._woken)
+        self._thread.start()
+
+    def ask(self, step: Callable[[float], T]) -> T:
+        """Have the controller's thread call a function with the time, and return what it returns."""
+        if threading.current_thread() is self._thread or self.ended.is_set():
+            return step(time.monotonic())
+        future: Future[object] = Future()
+        self._requests.put((step, future))
+        self._wake()
+        while True:
+            try:
+                return future.result(0.5)  # type: ignore[return-value]
+            except TimeoutError:
+                if self.ended.is_set() and not future.done():
+                    return step(time.monotonic())
+
+    def dismiss(self, site: str) -> str:
+        """Have the worker of a site end, and its job with it, once its tasks are elsewhere; say why it cannot."""
+        return self.ask(lambda now: self.controller.relocation.request(site, now))
+
+    def on_log(self, listener: Callable[[LogLine], None]) -> None:
+        """Call a function for every log line, in a thread of its own."""
+        if not self._silent:
+            self._feeds.append(Feed(listener, self._stop_feed))
+
+    def warn(self, text: str) -> None:
+        """Add a warning to the log; from any thread, and after the end too, until `end_log`."""
+        self.say(text, "warning")
+
+    def say(self, text: str, level: str = "info", speaker: str = "controller") -> None:
+        """Add a line to the log, as `warn` does."""
+        self._log(LogLine(time.time(), level, "", None, speaker, text))
+
+    def end_log(self, within_s: float = LAST_WORDS_S) -> None:
+        """Let listeners hear what is left, and nothing after it."""
+        deadline = time.monotonic() + within_s
+        self._silent = True
+        for feed in list(self._feeds):
+            feed.close()
+        for feed in list(self._feeds):
+            feed.join(max(deadline - time.monotonic(), 0.0))
+
+    def is_listener(self) -> bool:
+        """Whether it is a listener that calls this: the end of the log waits for it."""
+        return threading.current_thread() in self._feeds
+
+    def _log(self, line: LogLine) -> None:
+        for feed in list(self._feeds):
+            feed.put(line)
+
+    def _stop_feed(self, feed: Feed, error: Exception) -> None:
+        self._feeds.remove(feed)
+        self.warn(f"a listener to the log is called no more, it raised {type(error).__name__}: {error}")
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._waker.send(b"!")
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception as error:  # a defect: whoever waits for the run has to hear of it
+            self.controller.fail(f"controller: {type(error).__name__}: {error}", time.monotonic())
+            self.controller.traceback = traceback.format_exc()
+        finally:
+            self._close()
+
+    def _loop(self) -> None:
+        deadline = None
+        while True:
+            now = time.monotonic()
+            if self.controller.phase in RESTING:
+                deadline = deadline or now + LAST_WORDS_S
+                if (not self._workers and self._writer.idle) or now > deadline:
+                    return
+            wait = min(max(self.controller.wakeup() - now, 0.0), TICK_S)
+            called = False
+            for ready, events in self._watch.wait(wait):
+                if ready is self._listener:
+                    called = True
+                else:
+                    self._ready(ready, events)
+            if called:  # last: who has introduced itself must not be dropped for those who call now
+                self._callers.update(self._strangers.accept(time.monotonic()))
+            self._turn_away()
+            self._serve_requests()
+            self._writer.conclude()
+            self.controller.tick(time.monotonic())
+            self._carry()
+
+    def _ready(self, ready: object, events: int) -> None:
+        if ready is self._woken:
+            with contextlib.suppress(BlockingIOError):
+                self._woken.recv(4096)
+        elif isinstance(ready, Connection) and ready.fileno() >= 0:  # what came before it may have had it closed
+            try:
+                if events & selectors.EVENT_WRITE:
+                    ready.flush()
+                if events & selectors.EVENT_READ:
+                    self._read(ready)
+                self._watch.update(ready)
+            except ConnectionLost as lost:
+                self._lose(ready, str(lost))
+            except Exception as error:  # a defect that one connection shows must not end the loop that serves all
+                self.say(traceback.format_exc(), "error")
+                if ready.fileno() >= 0:
+                    self._lose(ready, f"{type(error).__name__}: {error}")
+
+    def _turn_away(self) -> None:
+        now = time.monotonic()
+        for caller in self._strangers.late(now):
+            self._lose(caller, "")
+            self._turned_away += 1
+        if self._turned_away and now >= self._next_warning:
+            self.warn(f"connections dropped that did not prove that they belong to this run: {self._turned_away}")
+            self._turned_away, self._next_warning = 0, now + WARNING_S
+
+    def _read(self, connection: Connection) -> None:
+        frames = connection.read()
+        caller = connection.caller if connection.opened and connection in self._callers else None
+        if caller is not None and caller.heart:
+            if not 0 <= caller.worker < len(self.controller.members):
+                raise ConnectionLost("it is no worker of this run")
+            self._callers.discard(connection)
+            self._hearts[connection] = (caller.worker, caller.incarnation)
+            self._still.pop(caller.worker, None)
+        for frame in frames:
+            try:
+                message = worker_messages.decode_telling(frame)
+            except Undecodable as error:
+                raise ConnectionLost(f"it does not speak the protocol, {error}") from None
+            now = time.monotonic()
+            if isinstance(message, worker_messages.Register):
+                self._register(connection, message, now)
+            elif connection in self._names:
+                self.controller.told(self._names[connection], message, now)
+            elif connection in self._hearts and isinstance(message, worker_messages.Beat):
+                self._beat(connection, message, now)
+
+    def _beat(self, connection: Connection, message: worker_messages.Beat, now: float) -> None:
+        """Answer a sign of life, unless it is from one that was given up: that may not go on."""
+        number, incarnation = self._hearts[connection]
+        if number in self._workers and self._incarnation(number) == incarnation:
+            self.controller.told(number, message, now)
+            connection.write([encode(controller_messages.Pulse(message.at))])
+
+    def _incarnation(self, number: int) -> int:
+        return self.controller.members[number].incarnation
+
+    def _register(self, connection: Connection, message: worker_messages.Register, now: float) -> None:
+        number = self.controller.register(message, now)
+        if number is None:
+            connection.write([encode(controller_messages.Stop())])
+            return
+        self._callers.discard(connection)
+        self._workers[number], self._names[connection] = connection, number
+
+    def _serve_requests(self) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                step, future = self._requests.get_nowait()
+                try:
+                    future.set_result(step(time.monotonic()))
+                except Exception as error:
+                    future.set_exception(error)
+
+    def _carry(self) -> None:
+        """Send commands, hang up on who is silent, have files written, hand on log lines, keep records."""
+        out, self.controller.out = self.controller.out, []
+        for number, command in out:
+            connection = self._workers.get(number)
+            if connection is None:
+                continue
+            try:
+                connection.write([encode(command)])
+                self._watch.update(connection)
+            except ConnectionLost as lost:
+                self._lose(connection, str(lost))
+        self._hang_up()
+        if self.controller.storing:
+            jobs, self.controller.storing = self.controller.storing, []
+            self._writer.add(jobs)
+        if self._recorder is not None:
+            self._recorder.add(self.controller.take_records())
+            if self._recorder.problem:
+                self.warn(self._recorder.problem)
+                self._recorder.problem = ""
+        lines, self.controller.lines = self.controller.lines, []
+        for line in lines:
+            self._log(line)
+
+    def _hang_up(self) -> None:
+        """Let go of workers that the controller has given up, which may live on."""
+        silent, self.controller.hung_up = self.controller.hung_up, []
+        for number in silent:
+            incarnation = self.hung_up[number] = self._incarnation(number)
+            connection = self._workers.pop(number, None)
+            if connection is not None:
+                del self._names[connection]
+                self._drop(connection)
+            for heart in self._hearts_of(number, incarnation):
+                del self._hearts[heart]
+                self._drop(heart)
+
+    def _lose(self, connection: Connection, reason: str) -> None:
+        """Let go of a connection that broke; where a worker's heart has hung up as well, its process has ended.
+
+        A connection that was cut on its way says nothing of the process: it may act until its lease has ended.
+        """
+        self._drop(connection)
+        self._callers.discard(connection)
+        now = time.monotonic()
+        if (number := self._names.pop(connection, None)) is not None:
+            del self._workers[number]
+            self.controller.lost(number, reason, now)
+            if self._still.get(number) == self._incarnation(number):
+                self.controller.gone(number, now)
+        elif (heart := self._hearts.pop(connection, None)) is not None and reason == CLOSED:
+            number, incarnation = heart
+            self._still[number] = incarnation
+            if number not in self._workers and self._incarnation(number) == incarnation:
+                self.controller.gone(number, now)
+
+    def _hearts_of(self, number: int, incarnation: int) -> list[Connection]:
+        return [heart for heart, whose in self._hearts.items() if whose == (number, incarnation)]
+
+    def _drop(self, connection: Connection) -> None:
+        self._watch.remove(connection)
+        connection.close()
+
+    def _close(self) -> None:
+        """Write and say what is left; whatever becomes of that, who waits for the end is told of it."""
+        with contextlib.ExitStack() as last:
+            last.callback(self._serve_requests)
+            last.callback(self.ended.set)
+            last.callback(self._let_go)
+            last.callback(self._writer.close)
+            try:
+                if self._recorder is not None:
+                    self._recorder.add(self.controller.take_records())
+                    self._recorder.close()
+                self._carry()
+            except Exception:  # a defect, for the run's log
+                self.controller.traceback += traceback.format_exc()
+
+    def _let_go(self) -> None:
+        for connection in [*self._workers.values(), *self._callers, *self._hearts]:
+            connection.close()
+        for sock in (self._listener, self._waker, self._woken):
+            sock.close()
+        self._watch.close()

@@ -1,0 +1,131 @@
+"""From a plan to a run: the controller and its thread, the user's code on the executors, a worker at every site."""
+
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from penstock.api.dataflow import Dataflow
+from penstock.model.cluster import Cluster
+from penstock.model.files import save
+from penstock.model.plan import Plan, to_placement
+from penstock.runtime.controller.process import Driver, listen_for_workers
+from penstock.runtime.controller.settings import Site, Terms, routes_of
+from penstock.runtime.controller.state_machine import Controller
+from penstock.runtime.controller.worker_supervisor import Crew
+from penstock.runtime.layout import Layout
+from penstock.runtime.run import Extend, Progress, Run
+from penstock.runtime.spark.executors import Executor, is_local, registered
+from penstock.runtime.spark.jobs import Job, SlotJobs
+from penstock.runtime.spark.shipping import modules_of, ship
+from penstock.runtime.storage.run_folder import RunInfo
+from penstock.runtime.worker.process import WorkerSettings, main
+from penstock.runtime.worker.tuple_policies import prepare
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  addresses to listen on that nobody can call
+
+Places = Sequence[tuple[Site, Executor]]  # workers, and the executor of each
+
+
+def launch(
+    spark: SparkSession,
+    flow: Dataflow,
+    cluster: Cluster,
+    plan: Plan,
+    places: Places,
+    stack: ExitStack,
+    *,
+    found: Sequence[Executor],
+    emulated: bool,
+    telemetry: Path | None,
+    info: RunInfo,
+    options: Mapping[str, Any],
+    progress: Progress,
+    listener: socket.socket | None = None,
+    extend: Extend | None = None,
+) -> Run:
+    """Start the workers of a run and return when tuples flow.
+
+    `places` are the workers and the executor of each, chosen from those that were `found`: one that has come since is
+    new. What `stack` holds is taken over, and closed when the run has ended. `listener` is where workers call; None: an
+    address that every executor should reach. `extend` is asked when Spark has got a machine beyond those.
+    """
+    layout = Layout(flow)
+    terms = _terms(
+        layout, cluster, plan, places, info, telemetry, emulated, {**options, "master": str(spark.sparkContext.master)}
+    )
+    save(plan, info.plan_path)
+    prepare(plan.tuples)
+    host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
+    secret = secrets.token_bytes(32)
+    protects = info.setup is not None and info.setup.protect_frames
+    driver = Driver(Controller(layout, terms, time.monotonic()), secret, listener or listen_for_workers(host), protects)
+    bound, port = driver.address
+    jobs = SlotJobs(spark, info.run)
+    run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
+    run.extend = extend
+    work = partial(main, flow)
+
+    def start(site: str, executor: Executor | None) -> Job:
+        reached = host if bound in EVERYWHERE else bound
+        settings = WorkerSettings(info.run, site, reached, port, secret.hex(), "", protects, terms.umask)
+        return jobs.launch(site, work, msgspec.json.encode(settings).decode(), executor)
+
+    run.start()
+    try:
+        ship(spark, *modules_of(flow))
+        if is_local(spark):
+            crew = Crew(driver, start, [(site, None) for site, _ in places])
+        else:
+            known = {executor.id for executor in found}
+            there = [executor for executor in registered(spark) if executor.id in known]
+            grown = run.grow if not emulated and _takes_all(places, there) else None
+            crew = Crew(driver, start, places, partial(registered, spark), grown)
+        crew.begin(time.monotonic())
+        run.crew = crew
+        run.begin(progress)
+    except BaseException:
+        run.stop()
+        raise
+    return run
+
+
+def _terms(
+    layout: Layout,
+    cluster: Cluster,
+    plan: Plan,
+    places: Places,
+    info: RunInfo,
+    telemetry: Path | None,
+    emulated: bool,
+    options: Mapping[str, Any],
+) -> Terms:
+    """Return the terms of a run that goes by a plan."""
+    placement = to_placement(plan, layout.application, cluster)
+    return Terms(
+        run=info.run,
+        sites=tuple(site for site, _ in places),
+        placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
+        folder=str(info.path.absolute()),
+        telemetry="" if telemetry is None else str(telemetry.absolute()),
+        policy=plan.policy,
+        emulated=msgspec.to_builtins(cluster) if emulated else None,
+        emulated_name=cluster.name if emulated else None,
+        routes=routes_of(plan),
+        tuples=plan.tuples,
+        **options,
+    )
+
+
+def _takes_all(places: Places, executors: Sequence[Executor]) -> bool:
+    """Whether a run has every slot that there is, so that it should have those of further executors too."""
+    taken = Counter(executor.id for _, executor in places)
+    return all(taken[executor.id] >= executor.cores - 1 for executor in executors)

@@ -1,0 +1,406 @@
+"""Checkpoints on disk: a folder each, with a file from every worker and a manifest that makes them count.
+
+    checkpoints/
+      000012/
+        w0.e3          the states of the tasks of worker w0, saved in epoch 3
+        w1.e3
+        manifest.json  written last, as a whole: names, sizes, checksums, positions, placement; without it none counts
+        published      what its sinks had ready has its names
+      journal.json     the last epoch, and where tasks should be
+
+On disk, a manifest has the names of sinks' files below the run's folder, which is the one that `checkpoints` is in,
+from there on: a run's folder can be moved, and a copy of it leaves the original's files alone. Others are absolute, and
+must be in a folder that a sink of the application declares: whoever can write a manifest must not be able to have files
+moved or removed elsewhere.
+
+A manifest of an earlier version of the format, of another application, or with another number of key groups is refused
+with the reason. One that is damaged is passed over for the one before.
+"""
+
+import contextlib
+import os
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.api.dataflow import Dataflow
+from penstock.api.keys import KEY_GROUPS
+from penstock.model.decoding import Undecodable, decode_json, json_decoder, msgpack_decoder
+from penstock.model.errors import FileProblem
+from penstock.model.topology import Application
+from penstock.model.tuples import TuplePolicies
+from penstock.runtime.protocol.controller_messages import Kept
+from penstock.runtime.protocol.frames import Pending
+from penstock.runtime.protocol.wire import Wire
+from penstock.runtime.protocol.worker_messages import Entry
+from penstock.runtime.storage.disk import Disk, below
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+PUBLISHED = "published"
+JOURNAL = "journal.json"
+KEEP = 2
+LINE = b"\n"
+
+
+class UnknownFormat(FileProblem):
+    """A manifest of a version that writes another format: older checkpoints are no way round it."""
+
+
+class Outside(FileProblem):
+    """A manifest that names files outside the run's folder and its sinks' folders: nobody may act on it."""
+
+
+class TaskState(Wire):
+    """What a checkpoint holds of a task, but for its logic's own state, which comes after it in the file."""
+
+    ended: bool
+    counted: int
+    timers: tuple[float, ...]  # seconds from the checkpoint
+    ended_inputs: tuple[tuple[int, int], ...]  # channels that nothing comes on any more: stream, source task
+    turns: tuple[int, ...]  # of each out-queue: the lane that is next
+    logic: int  # bytes
+    letters: bytes = b""  # of the sink of tuples that it skips
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A task in a manifest."""
+
+    task: str
+    file: Annotated[str, Meta(pattern=r"^[^/\x00]*[^./\x00][^/\x00]*\Z")]  # a name in the checkpoint's folder
+    offset: Annotated[int, Meta(ge=0)]
+    size: Annotated[int, Meta(ge=0)]
+    checksum: int
+    ended: bool
+    counted: int
+    position: str = ""  # of a source, as JSON
+    pending: tuple[Pending, ...] = ()  # files of a sink: the name they have, and the one they get
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What of an application must be the same for its states to fit it."""
+
+    components: dict[str, tuple[str, int]]  # kind and parallelism
+    streams: tuple[str, ...]  # label and grouping
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete checkpoint."""
+
+    format: int = FORMAT
+    run: str
+    number: int
+    epoch: int
+    at: float  # seconds since 1970
+    seconds: float  # that it took
+    version: str  # of Penstock
+    key_groups: int = KEY_GROUPS
+    shape: Shape
+    placement: dict[str, str]  # task -> slot
+    files: dict[str, int]  # sizes
+    tasks: tuple[Saved, ...]
+    last: bool = False  # all sources have ended: nothing comes after it
+
+    @property
+    def size(self) -> int:
+        """Bytes of state."""
+        return sum(self.files.values())
+
+    @property
+    def pending(self) -> list[Pending]:
+        """The files that are published with it."""
+        return [pair for task in self.tasks for pair in task.pending]
+
+    def kept(self, task: str, number: int) -> Kept:
+        """Return where the state of a task is, as workers are told."""
+        saved = next(saved for saved in self.tasks if saved.task == task)
+        return Kept(number, saved.file, saved.offset, saved.size, saved.checksum, saved.counted)
+
+
+class Journal(msgspec.Struct, frozen=True):
+    """What a driver must know that takes a run over: written before an epoch is used, and when a move has ended."""
+
+    epoch: int
+    placement: dict[str, str]  # task -> slot: where tasks should be
+    policy: str = ""
+    tuples: TuplePolicies = TuplePolicies()
+    limits: dict[str, float] = {}  # of sources, tuples a second
+
+
+def write_journal(disk: Disk, folder: str, journal: Journal) -> None:
+    """Keep what the next driver must know."""
+    disk.replace(below(folder, JOURNAL), msgspec.json.encode(journal))
+
+
+def read_journal(disk: Disk, folder: str) -> Journal | None:
+    """Return what the driver before has left; None where there was none."""
+    path = below(folder, JOURNAL)
+    try:
+        return _decode_journal(disk.read(path))
+    except FileNotFoundError:
+        return None
+    except Undecodable as error:
+        raise FileProblem(f"{path}: damaged, {error}; it is needed to go on") from None
+
+
+def shape_of(flow: Dataflow | Application) -> Shape:
+    """Return the shape of an application."""
+    application = flow.application if isinstance(flow, Dataflow) else flow
+    return Shape(
+        {part.name: (part.kind.value, part.parallelism) for part in application.components},
+        tuple(sorted(f"{stream.label} {stream.grouping.value}" for stream in application.streams)),
+    )
+
+
+def folder_of(folder: str, number: int) -> str:
+    """Return the folder of a checkpoint."""
+    return below(folder, f"{number:06}")
+
+
+def checksum(data: bytes | memoryview, before: int = 0) -> int:
+    """Return what tells a damaged file from a whole one; `before` is that of what comes before the data."""
+    return zlib.crc32(data, before)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode: Callable[[bytes], TaskState] = msgpack_decoder(TaskState)
+_decode_journal: Callable[[bytes], Journal] = json_decoder(Journal)
+_decode_manifest: Callable[[bytes], Manifest] = json_decoder(Manifest)
+
+
+def pack(state: TaskState, logic: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Return a task's part of a file: how long the first part is, the runtime's own state, the logic's."""
+    head = _encode(state)
+    return [len(head).to_bytes(4, "big") + head, *logic]
+
+
+def unpack(data: bytes, path: str) -> tuple[TaskState, bytes]:
+    """Take a task's part of a file apart."""
+    size = int.from_bytes(data[:4], "big")
+    try:
+        state = _decode(data[4 : 4 + size])
+    except Undecodable as error:
+        raise FileProblem(f"{path}: not the state of a task, {error}") from None
+    return state, data[4 + size :]
+
+
+def saved(entry: Entry, name: str, file: str) -> Saved:
+    """Return a task as the manifest has it."""
+    figures = (entry.offset, entry.size, entry.checksum, entry.ended, entry.counted)
+    return Saved(name, file, *figures, entry.position, entry.pending)
+
+
+def write_manifest(disk: Disk, folder: str, manifest: Manifest) -> None:
+    """Make a checkpoint count."""
+    run = _run_folder(folder)
+
+    def shorten(path: str) -> str:
+        path = os.path.abspath(path)
+        return os.path.relpath(path, run) if path.startswith(below(run, "")) else path
+
+    text = msgspec.json.format(msgspec.json.encode(_renamed(manifest, shorten)), indent=1) + b"\n"
+    body = text + f"{checksum(text):08x}\n".encode()
+    disk.replace(below(folder_of(folder, manifest.number), MANIFEST), body)
+
+
+def read_manifest(disk: Disk, folder: str, number: int) -> Manifest:
+    """Read a manifest; raise `FileProblem` where it is damaged or of a format that is not known."""
+    path = below(folder_of(folder, number), MANIFEST)
+    data = disk.read(path)
+    text, _, summed = data.rstrip(b"\n").rpartition(b"\n")
+    if f"{checksum(text + LINE):08x}".encode() != summed:
+        raise FileProblem(f"{path}: damaged, its checksum does not fit")
+    try:
+        form = decode_json(text, dict).get("format")
+        if form != FORMAT:
+            problem = f"format {form} is not known to this version of Penstock, which reads {FORMAT}"
+            raise UnknownFormat(f"{path}: {problem}; resume with the version that wrote it")
+        manifest = _decode_manifest(text)
+    except Undecodable as error:
+        raise FileProblem(f"{path}: not a manifest, {error}") from None
+    return _renamed(manifest, lambda name: below(_run_folder(folder), name))  # an absolute name stays as it is
+
+
+def _run_folder(folder: str) -> str:
+    """Return the folder of the run whose checkpoints are in a folder."""
+    return os.path.dirname(os.path.abspath(folder))
+
+
+def _renamed(manifest: Manifest, rename: Callable[[str], str]) -> Manifest:
+    """Return a manifest with other names of the sinks' files."""
+    tasks = []
+    for task in manifest.tasks:
+        pending = tuple((rename(temporary), rename(final)) for temporary, final in task.pending)
+        tasks.append(msgspec.structs.replace(task, pending=pending))
+    return msgspec.structs.replace(manifest, tasks=tuple(tasks))
+
+
+def numbers(disk: Disk, folder: str) -> list[int]:
+    """Return the checkpoints that have a manifest, the latest first."""
+    found = [int(name) for name in disk.listed(folder) if name.isdecimal()]
+    return [number for number in sorted(found, reverse=True) if MANIFEST in disk.listed(folder_of(folder, number))]
+
+
+def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[Manifest | None, list[str]]:
+    """Return the latest checkpoint that is whole, and what is wrong with those that were passed over."""
+    problems = []
+    for number in numbers(disk, folder):
+        if number in damaged:
+            continue
+        try:
+            manifest = read_manifest(disk, folder, number)
+            verify(disk, folder, manifest)
+        except UnknownFormat:
+            raise
+        except (FileProblem, OSError) as problem:
+            problems.append(f"checkpoint {number} cannot be used: {problem}")
+            continue
+        return manifest, problems
+    return None, problems
+
+
+def verify(disk: Disk, folder: str, manifest: Manifest) -> None:
+    """Refuse a checkpoint whose files are missing, truncated or damaged."""
+    for saved in manifest.tasks:
+        path = below(folder_of(folder, manifest.number), saved.file)
+        read(disk, path, saved.offset, saved.size, saved.checksum)
+
+
+def read(disk: Disk, path: str, offset: int, size: int, expected: int) -> bytes:
+    """Read a task's part of a file; raise `FileProblem` where it is not what was written."""
+    try:
+        data = disk.read(path, offset, size)
+    except FileNotFoundError:
+        raise FileProblem(f"{path}: is missing") from None
+    if len(data) != size:
+        raise FileProblem(f"{path}: truncated, {len(data)} of {size} bytes from {offset} are there")
+    if checksum(data) != expected:
+        raise FileProblem(f"{path}: damaged, the checksum of {size} bytes from {offset} does not fit")
+    return data
+
+
+def publish(disk: Disk, folder: str, manifest: Manifest) -> None:
+    """Give the files of a complete checkpoint their names, whether or not some have them, and note that all do."""
+    marker = below(folder_of(folder, manifest.number), PUBLISHED)
+    if PUBLISHED in disk.listed(folder_of(folder, manifest.number)):
+        return
+    for temporary, final in manifest.pending:
+        disk.publish(temporary, final)
+    disk.replace(marker, b"")
+
+
+def retire(disk: Disk, folder: str, first: int) -> None:
+    """Remove all checkpoints before one."""
+    for name in disk.listed(folder):
+        if name.isdecimal() and int(name) < first:
+            disk.remove(below(folder, name))
+
+
+def refuse_outside(disk: Disk, folder: str, outputs: Sequence[str]) -> None:
+    """Raise `Outside` when a manifest names a file that is neither below the run's folder nor below one of `outputs`.
+
+    Symbolic links count for what they lead to. Manifests that cannot be read are left to others to judge.
+    """
+    inside = [os.path.realpath(place) for place in (_run_folder(folder), *outputs)]
+    for number in numbers(disk, folder):
+        try:
+            tasks = read_manifest(disk, folder, number).tasks
+        except (FileProblem, OSError):
+            continue
+        for name, path in ((task.task, path) for task in tasks for pair in task.pending for path in pair):
+            if problem := _why_outside(path, inside):
+                remedy = "the run's folder was tampered with, or a sink does not declare its `folders`"
+                where = below(folder_of(folder, number), MANIFEST)
+                raise Outside(f"{where}: {name} names {path!r}, {problem}; {remedy}")
+
+
+def _why_outside(path: str, inside: Sequence[str]) -> str:
+    """Say why a file must not be moved or removed; empty: it may be."""
+    real = os.path.realpath(path)
+    if not any(real.startswith(os.path.join(place, "")) for place in inside):
+        return "which is outside the run's folder and its sinks' folders"
+    return "which is a folder" if os.path.isdir(real) else ""
+
+
+def withdraw(disk: Disk, folder: str, last: int, outputs: Sequence[str]) -> None:
+    """Remove all checkpoints after one, and what those that can be read have published and it has not.
+
+    A sink that has not heard yet that a checkpoint is complete gives its files to the next one, too. `outputs` are the
+    folders of sinks, beside the run's, in which files may be removed.
+    """
+    refuse_outside(disk, folder, outputs)
+    kept = set(read_manifest(disk, folder, last).pending) if last else set()
+    taken_back: set[Pending] = set()
+    for number in numbers(disk, folder):
+        if number > last:
+            with contextlib.suppress(FileProblem, OSError):
+                taken_back.update(read_manifest(disk, folder, number).pending)
+            forget(disk, folder, number)  # before its files go: what still counts must have them
+    for pair in taken_back - kept:
+        for path in pair:
+            disk.remove(path)
+    for name in disk.listed(folder):
+        if name.isdecimal() and int(name) > last:
+            disk.remove(below(folder, name))
+
+
+def damage(disk: Disk, folder: str, number: int) -> str:
+    """Say what is wrong with a checkpoint; empty where it is whole."""
+    try:
+        verify(disk, folder, read_manifest(disk, folder, number))
+    except (FileProblem, FileNotFoundError) as problem:
+        return str(problem)
+    return ""
+
+
+def forget(disk: Disk, folder: str, number: int) -> None:
+    """Let a checkpoint count no more."""
+    disk.remove(below(folder_of(folder, number), MANIFEST))
+
+
+def mismatch(manifest: Manifest, shape: Shape) -> list[str]:
+    """Say in which ways an application differs from the one that a checkpoint was made by."""
+    before, now = manifest.shape, shape
+    found = [f"component {name!r} is gone" for name in before.components if name not in now.components]
+    found += [f"component {name!r} is new" for name in now.components if name not in before.components]
+    for name, (kind, parallelism) in before.components.items():
+        if name in now.components and now.components[name] != (kind, parallelism):
+            other, count = now.components[name]
+            found.append(f"component {name!r} was {kind} × {parallelism} and is {other} × {count}")
+    found += [f"stream {label} is gone" for label in before.streams if label not in now.streams]
+    found += [f"stream {label} is new" for label in now.streams if label not in before.streams]
+    if manifest.key_groups != KEY_GROUPS:
+        found.append(f"its keys are in {manifest.key_groups} groups, now there are {KEY_GROUPS}")
+    return found
+
+
+def made(
+    flow: Dataflow | Application,
+    run: str,
+    number: int,
+    epoch: int,
+    seconds: float,
+    version: str,
+    placement: Mapping[str, str],
+    files: Mapping[str, int],
+    tasks: Sequence[Saved],
+    last: bool,
+) -> Manifest:
+    """Return the manifest of a checkpoint that has just come to its end."""
+    return Manifest(
+        run=run,
+        number=number,
+        epoch=epoch,
+        at=time.time(),
+        seconds=seconds,
+        version=version,
+        shape=shape_of(flow),
+        placement=dict(placement),
+        files=dict(files),
+        tasks=tuple(tasks),
+        last=last,
+    )

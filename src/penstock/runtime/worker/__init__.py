@@ -1,0 +1,1 @@
+"""A worker of a run: a state machine without I/O, its parts, and the process around it."""

@@ -1,0 +1,1 @@
+"""How a worker executes its tasks: directly, or on emulated machines."""

@@ -1,0 +1,70 @@
+"""What a remedy says, done as it is printed."""
+
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from penstock.admission.book import Admitted, Refused, Remedy, RemedyKind, admit, release, restore
+from penstock.model.book import Book
+from penstock.model.cluster import Link, Machine
+from penstock.model.topology import Application
+
+
+class Asked(NamedTuple):
+    """Who asks for what, of which book."""
+
+    book: Book
+    application: Application
+    paths: int = 8
+
+    def answer(self, **options: Any) -> Admitted | Refused:
+        return admit(self.book, self.application, paths=self.paths, **options)
+
+    def refusal(self) -> Refused:
+        found = self.answer()
+        assert isinstance(found, Refused), found
+        return found
+
+    def after(self, remedy: Remedy) -> "Asked":
+        """Return the same with all that a remedy names, in the digits that are printed."""
+        asked = self
+        for change in (remedy, *remedy.also):
+            asked = asked._after_one(change)
+        return asked
+
+    def lets_in(self, remedy: Remedy) -> bool:
+        return isinstance(self.after(remedy).answer(advise=False), Admitted)
+
+    def _after_one(self, change: Remedy) -> "Asked":
+        amount, name = float(f"{change.after:.4g}"), change.element
+        if change.kind is RemedyKind.RATE:
+            return self._replace(application=replace(self.application, guaranteed_tps=amount))
+        if change.kind is RemedyKind.AVAILABILITY:
+            return self._replace(application=replace(self.application, availability=amount))
+        if change.kind is RemedyKind.PATHS:
+            return self._replace(paths=int(amount))
+        if change.kind is RemedyKind.RELEASE:
+            return self._replace(book=release(self.book, name))
+        if change.kind is RemedyKind.RESTORE:
+            return self._replace(book=restore(self.book, name).book)
+        cluster = self.book.cluster
+        machines = tuple(_machine(one, change, amount) if one.name == name else one for one in cluster.machines)
+        links = tuple(_link(one, amount) if one.label == name else one for one in cluster.links)
+        return self._replace(book=replace(self.book, cluster=replace(cluster, machines=machines, links=links)))
+
+
+def _machine(machine: Machine, change: Remedy, amount: float) -> Machine:
+    if change.kind is RemedyKind.CPU:
+        return replace(machine, speed=amount / machine.cores)
+    if change.kind is RemedyKind.MEMORY:
+        return replace(machine, memory_mb=amount)
+    if change.kind is RemedyKind.RESOURCE:
+        return replace(machine, resources={**machine.resources, change.resource: amount})
+    sends, receives = machine.card_mbps or (0.0, 0.0)
+    if "out" in change.resource:
+        return replace(machine, network_mbps=amount, receive_mbps=receives)
+    return replace(machine, network_mbps=sends, receive_mbps=amount)
+
+
+def _link(link: Link, amount: float) -> Link:
+    return replace(link, bandwidth_mbps=amount)

@@ -1,0 +1,118 @@
+"""The operator on embedded Spark: two applications on one bottleneck, then one of them leaves."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+import penstock as ps
+from penstock.admission.book import BookFile, release
+from penstock.admission.reconciler.operate import Operating
+from penstock.admission.reconciler.state import Phase
+from penstock.model.book import Book
+from penstock.model.errors import InvalidInput, PenstockError
+from tests.admission.reconciler.fakes import admitted
+
+pytestmark = pytest.mark.spark
+
+SERVICE_S = 0.1  # long, for two busy cores to emulate it truly
+CAPACITY = 1 / SERVICE_S  # tuples a second that the machine between does
+STAR = ps.Cluster(
+    name="star",
+    machines=(ps.Machine(name="ends"), ps.Machine(name="middle")),
+    switches=("hub",),
+    links=tuple(ps.Link(source="hub", target=name, bandwidth_mbps=100.0) for name in ("ends", "middle")),
+)
+
+
+def flow(name: str) -> ps.Dataflow:
+    made = ps.Dataflow(name)
+    numbers = made.source("in", ps.Generated(int, rate=3 * CAPACITY), cpu=1e-4, pinned="ends")
+    work = made.map("work", abs, numbers, cpu=SERVICE_S, pinned="middle")
+    made.sink("out", ps.Discard(), work, cpu=1e-4, pinned="ends")
+    return made
+
+
+def wait_until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = monotonic() + seconds
+    while not true():
+        assert monotonic() < deadline
+        sleep(0.05)
+
+
+def written(operating: Operating) -> dict[str, int]:
+    """Return how many tuples the sinks of each application have taken."""
+    found: dict[str, int] = {}
+    for application in list(operating.operator.applications.values()):
+        runs = [path.run for path in application.paths if path.run is not None]
+        found[application.name] = sum(run.status().written for run in runs)
+    return found
+
+
+def measured(operating: Operating, seconds: float, warned: list[str]) -> dict[str, float]:
+    """Return the rates at the sinks over some seconds from now."""
+    began, before = monotonic(), written(operating)
+    watch(operating, seconds, warned)
+    after, took = written(operating), monotonic() - began
+    return {name: (after[name] - before[name]) / took for name in after}
+
+
+def watch(operating: Operating, seconds: float, warned: list[str]) -> None:
+    """Let time pass, and note what is said meanwhile of an emulation that is not true."""
+    until = monotonic() + seconds
+    while monotonic() < until:
+        sleep(0.2)
+        warned += [path.note for path in operating.state().paths if "emulation" in path.note]
+
+
+def limits(operating: Operating) -> dict[str, float]:
+    """Return the limits that the runs themselves say are in force."""
+    applications = list(operating.operator.applications.values())
+    return {
+        each.name: sum(path.run.status().limits.values()) for each in applications for path in each.paths if path.run
+    }
+
+
+def test_two_applications_share_a_bottleneck_by_priority_until_one_leaves(tmp_path: Path) -> None:
+    flows = {name: flow(name) for name in ("alpha", "beta")}
+    book = admitted(Book(cluster=STAR), flows["alpha"].application, paths=1, priority=2.0)
+    book = admitted(book, flows["beta"].application, paths=1, priority=1.0)
+    assert book["alpha"].rate_tps == pytest.approx(2 * CAPACITY / 3, rel=1e-3)
+    file = BookFile(tmp_path / "book.json")
+    file.save(book, None)
+    told: list[str] = []
+    warned: list[str] = []
+    with ps.operate(file.path, flows, runs=tmp_path / "runs", telemetry=False, tell=told.append) as operating:
+        wait_until(lambda: [path.phase for path in operating.state().paths] == [Phase.RUNNING] * 2)
+        with pytest.raises(PenstockError, match="another operator"):
+            ps.operate(file.path, flows)
+        promised = {booking.name: booking.rate_tps for booking in book.bookings}
+        assert limits(operating) == pytest.approx(promised)
+        assert promised["alpha"] / promised["beta"] == pytest.approx(2.0, rel=1e-3)
+        watch(operating, 3.0, warned)
+        both = measured(operating, 12.0, warned)
+        after = release(book, "beta")
+        file.save(after, book.version)
+        watch(operating, 4.0, warned)
+        wait_until(lambda: [path.application for path in operating.state().paths] == ["alpha"])
+        assert limits(operating) == pytest.approx({"alpha": after["alpha"].rate_tps})
+        assert after["alpha"].rate_tps == pytest.approx(CAPACITY, rel=1e-3)
+        alone = measured(operating, 6.0, warned)["alpha"]  # so that it has the rest within 10 s
+        watch(operating, 3.0, warned)  # what was late at the end is said only then
+    assert any("beta: released" in text for text in told)
+    assert len(list((tmp_path / "runs").iterdir())) == 2, "no path was restarted"
+    assert both.keys() == {"alpha", "beta"}
+    assert min(*both.values(), alone) > 0
+    if warned:
+        pytest.skip(f"the host is too busy to emulate truly: {warned[0]}; measured {both}, then {alone:.1f}/s")
+    assert both["alpha"] / both["beta"] == pytest.approx(2.0, rel=0.1)
+    assert sum(both.values()) >= 0.9 * CAPACITY
+    assert alone >= 0.9 * CAPACITY
+
+
+def test_refuses_a_session_that_is_too_small(tmp_path: Path) -> None:
+    alpha = flow("alpha")
+    BookFile(tmp_path / "book.json").save(admitted(Book(cluster=STAR), alpha.application, paths=1), None)
+    with pytest.raises(InvalidInput, match="need 2, a machine of a path each, got 1"):
+        ps.operate(tmp_path / "book.json", {"alpha": alpha}, workers=1)

@@ -1,0 +1,102 @@
+"""What others do while a policy decides, or while its change is in force, is not undone."""
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.autopilot.ledger import Inputs
+from penstock.autopilot.proposal import Proposal
+from penstock.autopilot.rollback import changed
+from penstock.model.cluster import Cluster
+from penstock.model.plan import Plan, PlannedRoute
+from penstock.model.topology import Application
+from penstock.runtime.handle import Outcome as Moved
+from tests.autopilot.fake_target import GOOD, GUARD, START, FakePlant, misplaced, pilot, proposing
+
+
+def interrupted(happens: Callable[[], None], propose: Callable[..., Proposal] = GOOD) -> Callable[..., Proposal]:
+    """Return a policy that something happens to once, while it decides for the first time."""
+    left = [happens]
+
+    def propose_late(application: Application, cluster: Cluster, inputs: Inputs) -> Proposal:
+        if left:
+            left.pop()()
+        return propose(application, cluster, inputs)
+
+    return propose_late
+
+
+def test_a_decision_is_void_where_others_move_tasks_while_it_is_made_and_is_made_anew() -> None:
+    plant = FakePlant(misplaced)
+    loop = pilot(plant, interrupted(lambda: plant.placed.update({"out[0]": "m1/1"})))
+    first = loop.step()
+    assert first is not None
+    assert first.outcome is not None
+    assert (first.verdict, first.outcome.in_force_s) == ("void", 0.0)
+    assert first.outcome.note.startswith("tasks were moved while it was decided")
+    assert plant.applied == []
+    second = loop.step()
+    assert second is not None
+    assert second.verdict == "kept"
+    assert second.decision.inputs.placement["out[0]"] == "m1/1"
+    assert second.decision.inputs.readings[0].at > first.outcome.at
+    assert second.decision.at == pytest.approx(first.outcome.at + GUARD.readings * GUARD.interval_s)
+    assert plant.placed == {**START, "out[0]": "m1/1", "work[1]": "m0/0", "work[3]": "m0/1"}
+
+
+@pytest.mark.parametrize("recovered", [True, False])
+def test_a_decision_is_void_where_the_run_fails_while_it_is_made(recovered: bool) -> None:
+    plant = FakePlant(misplaced)
+
+    def fail() -> None:
+        plant.epoch, plant.steady = plant.epoch + recovered, recovered
+
+    loop = pilot(plant, interrupted(fail))
+    plant.happens[plant.now() + 10.0] = lambda plant: setattr(plant, "steady", True)
+    first, second = loop.step(), loop.step()
+    assert first is not None
+    assert second is not None
+    assert (first.verdict, second.verdict) == ("void", "kept")
+    assert plant.applied == [changed(second.decision)]
+    assert {reading.epoch for reading in second.decision.inputs.readings} == {plant.epoch}
+
+
+def test_a_decision_is_void_where_others_change_routes_while_it_is_made() -> None:
+    plant = FakePlant(misplaced)
+    by = (PlannedRoute(stream="in->work", source="m0", target="m1", links=("m0--hub", "hub--m1")),)
+    found = pilot(plant, interrupted(lambda: setattr(plant, "planned", by))).step()
+    assert found is not None
+    assert (found.verdict, plant.applied, plant.planned) == ("void", [], by)
+
+
+def test_a_change_that_fails_is_not_taken_back_over_what_others_have_moved() -> None:
+    """Where a move fails as its machine was lost, a recovery has put other tasks elsewhere by then."""
+
+    class Losing(FakePlant):
+        def apply(self, plan: Plan) -> list[Moved]:
+            self.placed["out[0]"] = "m1/1"
+            return super().apply(plan)
+
+    plant = Losing(misplaced)
+    plant.refuses = {1}
+    found = pilot(plant).step()
+    assert found is not None
+    assert found.outcome is not None
+    assert found.verdict == "void"
+    assert found.outcome.note == "move: no task would go; tasks have been moved elsewhere since, and stay there"
+    assert plant.placed == {**START, "out[0]": "m1/1"}
+
+
+def test_what_is_one_is_not_told_as_many() -> None:
+    states: list[str] = []
+
+    class Telling(FakePlant):
+        def apply(self, plan: Plan) -> list[Moved]:
+            states.append(loop.state)
+            return super().apply(plan)
+
+    loop = pilot(Telling(misplaced), proposing({"work[1]": "m0/0"}))
+    found = loop.step()
+    assert found is not None
+    assert found.decision.reason == "a gain of 30.0% is predicted, for 1 move"
+    assert states == ["moving 1 task"]

@@ -1,0 +1,106 @@
+"""The loop on the twin: latencies that follow from queues, and a policy that is bad on purpose."""
+
+import numpy as np
+import pytest
+
+from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.guard import Guard
+from penstock.autopilot.ledger import Inputs, Step
+from penstock.autopilot.proposal import Proposal
+from penstock.autopilot.replay import replay
+from penstock.autopilot.twin_target import TwinPlant
+from penstock.model.cluster import Cluster
+from penstock.model.costs import Costs
+from penstock.model.topology import Application
+from penstock.sim.events import Twin
+from tests.autopilot.fake_target import APPLICATION, CLUSTER, SEARCH
+
+GUARD = Guard(interval_s=2.0, cool_down_s=4.0)
+SPREAD = [0, 0, 1, 0, 1, 1]  # all on the first machine, far from its limit
+
+
+def plant(slots: list[int], rate: float = 400.0) -> TwinPlant:
+    twin = Twin(APPLICATION, CLUSTER, Costs(move_s=0.05))
+    return TwinPlant(twin, twin.start(slots, rates={"in": rate}, seed=3), "by hand")
+
+
+def test_a_reading_tells_what_the_twin_did() -> None:
+    made = plant(SPREAD)
+    made.wait(5.0)
+    made.wait(5.0)
+    found = made.reading()
+    assert found.seconds == pytest.approx(10.0)
+    assert found.rates["in"] == pytest.approx(400.0, rel=0.1)
+    assert found.rates["work"] == pytest.approx(found.rates["out"], rel=0.05)
+    assert sum(found.tasks[f"work[{n}]"] for n in range(4)) == pytest.approx(found.rates["work"], rel=1e-3)
+    assert found.count == pytest.approx(4000, rel=0.1)
+    assert found.mean_s is not None
+    assert 0.0 < found.mean_s < 0.1
+    assert found.cpu["m1"] == 0.0 < found.cpu["m0"] < 1.0
+    assert made.placement()["work[1]"] == "m0/1"
+
+
+def test_a_reading_tells_of_machines_that_are_gone_and_that_something_happened_meanwhile() -> None:
+    made = plant(SPREAD)
+    made.wait(2.0)
+    made.fail("m1")
+    made.wait(2.0)
+    failed = made.reading()
+    assert (failed.gone, failed.steady, failed.epoch) == (("m1",), False, 1)
+    made.wait(2.0)
+    down = made.reading()
+    assert (down.gone, down.steady) == (("m1",), True)
+    made.restore("m1")
+    made.wait(2.0)
+    back = made.reading()
+    assert (back.gone, back.steady, back.epoch) == ((), False, 2)
+
+
+def test_a_source_that_may_not_give_is_blocked_for_a_share_of_the_time() -> None:
+    free, full = plant(SPREAD), plant([0, 1, 1, 1, 1, 1], rate=1500.0)  # half as much again as a slot can do
+    for made in (free, full):
+        made.wait(30.0)
+        made.reading()
+        made.wait(10.0)
+    assert free.reading().blocked == 0.0
+    assert 0.8 < full.reading().blocked <= 1.0
+
+
+def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
+    made = plant([0, 2, 2, 2, 2, 0])  # every tuple crosses the network twice
+    loop = Autopilot(made, Settings(policy=SEARCH), guard=GUARD)
+    found = loop.step()
+    assert found is not None
+    assert found.verdict == "kept"
+    assert found.outcome is not None
+    assert found.outcome.realised_s is not None
+    assert found.outcome.realised_s < 0.8 * found.decision.before_s
+    assert replay(found) == found.decision
+    assert all(outcome.seconds == 0.05 for outcome in found.outcome.moved)
+
+
+def test_a_policy_that_is_bad_on_purpose_is_beyond_the_bound_for_one_measuring_interval_at_most() -> None:
+    """It puts tasks together, up to half as much again as a slot can do, and says that this is fine."""
+    rng = np.random.default_rng(2)
+    made = plant([0, 0, 1, 2, 3, 1], rate=1500.0)
+    start = made.placement()
+
+    def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
+        slot = str(rng.choice(CLUSTER.slot_names))
+        tasks = rng.permutation(list(inputs.placement))[: rng.integers(3, 7)]
+        steps = [Step(str(task), inputs.placement[str(task)], slot) for task in tasks]
+        return Proposal(moves=[step for step in steps if step.before != step.after], gain=0.9)
+
+    loop = Autopilot(made, Settings(policy="liar"), guard=GUARD, propose=propose)
+    episodes = [found for _ in range(7) if (found := loop.step()) is not None]
+    outcomes = [episode.outcome for episode in episodes if episode.outcome is not None]
+    assert {outcome.verdict for outcome in outcomes} == {"rolled back"}
+    assert made.placement() == start
+    made.wait(GUARD.measuring_s)
+    bound = episodes[0].decision.bound_s
+    assert max(span.mean_s for span in made.spans) > 20 * bound  # there was more than a slot can do
+    above = "".join(" " if span.mean_s <= bound else "x" for span in made.spans)
+    assert 0 < max(map(len, above.split())) * GUARD.interval_s <= GUARD.measuring_s
+    rests = [after.decision.at - before.at for before, after in zip(outcomes, episodes[1:], strict=False)]
+    assert rests == sorted(rests)
+    assert rests[-1] > 4 * rests[0]

@@ -1,0 +1,101 @@
+"""A run of another process as a plant, and its exploration over the control socket."""
+
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock.autopilot.control_target import Ended
+from penstock.exploration.guarded_exploration import Limits
+from penstock.exploration.live_exploration import AskedPlant, explore_run, machines_of
+from penstock.model.cluster import Cluster, Machine
+from penstock.model.errors import InvalidInput
+from penstock.model.files import save
+from penstock.model.telemetry import write_records
+from tests.exploration.test_spans import record, table
+from tests.fake_run import PLACEMENT, Served, flow
+
+TRIO = Cluster(name="trio", machines=tuple(Machine(name=f"m{n}", cores=2, slots=2) for n in range(3)))
+APP = flow(1e5).application
+
+
+def test_reads_a_run_and_moves_its_tasks(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        plant = AskedPlant(served.info, APP, TRIO)
+        assert plant.placement() == PLACEMENT
+        reading = plant.reading()
+        assert reading.mean_s == pytest.approx(0.0051)
+        assert (reading.count, reading.steady) == (512, True)
+        assert reading.rates["in"] == 1234.0
+        served.handle.move("split[1]", "m2/1")
+        assert not plant.reading().steady
+        served.handle.phase = "stopped"
+        with pytest.raises(Ended):
+            plant.placement()
+
+
+@pytest.mark.parametrize("told", [2, 1])
+def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, told: int) -> None:
+    with Served(tmp_path / "runs") as served:
+        run = served.info.run
+        events = [
+            record("event", 10.0 * n, "controller", event="apply", detail=f"explore-{n:03d}") for n in range(told)
+        ]
+        roots = [
+            record("root", at, root=number, id=number, task="in[0]", due=at, emitted=at)
+            for number, at in ((1, 0.1), (2, 0.25), (3, 10.25))
+        ]
+        records = table(*events, *roots)
+        renamed = records.set_column(1, records.schema.field(1), [[run] * len(records)])
+        write_records(renamed, served.info.telemetry_path, "m0")
+        out = tmp_path / "out"
+        out.mkdir()
+        plant = AskedPlant(served.info, APP, TRIO)
+        index, done = explore_run(
+            served.info, plant, out, placements=2, hold_s=0.2, settle_s=0.2, window_s=0.2,
+            limits=Limits(moves=6, reading_s=0.1), margin=0.1, flush_s=0.0,
+        )  # fmt: skip
+        assert (index.live, index.left, done.skipped) == (True, "", 0)
+        assert ("does not tell when explore-001 was applied" in index.stopped) == (told == 1)
+        assert list(index.runs) == ["explore-000", "explore-001"][:told]
+        assert served.handle.placement == PLACEMENT
+    found = {path.stem: record_roots(path) for path in out.glob("*.parquet")}
+    assert found == dict([("explore-000", [2]), ("explore-001", [3])][:told])
+
+
+def test_refuses_a_run_whose_autopilot_is_on(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        plant = AskedPlant(served.info, APP, TRIO)
+        plant.refuse_piloted()
+        served.handle.autopilot = "stopped: a defect"
+        plant.refuse_piloted()
+        served.handle.autopilot = "local-search, observing"
+        refused = rf"run: the autopilot of run {served.info.run} is on .* penstock autopilot off --run"
+        with pytest.raises(InvalidInput, match=refused):
+            explore_run(
+                served.info, plant, tmp_path, placements=1, hold_s=0.2, settle_s=0.0, window_s=0.2,
+                limits=Limits(moves=1), margin=0.1,
+            )  # fmt: skip
+        assert served.handle.applied == []
+
+
+def record_roots(path: Path) -> list[int]:
+    return [row["root"] for row in pq.read_table(path).to_pylist() if row["kind"] == "root"]
+
+
+def test_knows_the_machines_of_a_run_only_where_its_folder_tells(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        save(TRIO, served.info.cluster_path)
+        assert machines_of(served.info) == TRIO
+        real = msgspec.structs.replace(served.info, emulated=None, master="spark://head:7077")
+        with pytest.raises(InvalidInput, match=r"run: run fake-.* is on Spark's executors"):
+            machines_of(real)
+        embedded = machines_of(msgspec.structs.replace(real, master="embedded"))
+        assert [machine.name for machine in embedded.machines] == ["local"]
+
+
+def test_refuses_an_application_that_is_not_the_runs(tmp_path: Path) -> None:
+    with Served(tmp_path) as served, pytest.raises(InvalidInput, match="has other tasks than 'word-count'"):
+        AskedPlant(served.info, ps.application("word-count"), TRIO)

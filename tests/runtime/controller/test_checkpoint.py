@@ -1,0 +1,93 @@
+"""Which checkpoints are taken where others, moves, recoveries and drains come in between: none twice, none missed."""
+
+import pytest
+
+from penstock.runtime.controller.checkpoint import RETRY_S
+from penstock.runtime.controller.state_machine import Controller
+from penstock.runtime.protocol import controller_messages, worker_messages
+from tests.runtime.controllers import moving, of_kind, register, running
+
+
+def begun(one: Controller) -> list[int]:
+    """Return the numbers of the checkpoints that a worker was asked for."""
+    return [command.number for worker, command in of_kind(one, controller_messages.Checkpoint) if worker == 0]
+
+
+def end_all(one: Controller, now: float) -> None:
+    for task in range(4):
+        one.told(task // 2, worker_messages.Ended(one.epoch, task, 5), now)
+    one.tick(now)
+
+
+def save_all(one: Controller, number: int, now: float, ended: bool = True) -> None:
+    for worker in range(2):
+        entries = tuple(worker_messages.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+        one.told(worker, worker_messages.Saved(one.epoch, number, f"w{worker}.e{one.epoch}", 0, entries), now)
+    one.tick(now)
+
+
+def test_the_last_one_is_taken_though_the_one_during_which_it_came_due_was_given_up() -> None:
+    one = running(checkpoint_s=1.0)
+    one.tick(3.0)
+    end_all(one, 3.0)
+    one.told(0, worker_messages.Unsaved(1, 1, "the disk is full"), 3.0)
+    one.tick(3.0)
+    assert begun(one) == [1]
+    one.tick(3.0 + RETRY_S)
+    assert begun(one) == [1, 2]
+    save_all(one, 2, 4.0)
+    assert one.phase == "stopped"
+
+
+def test_one_that_came_due_during_another_that_was_given_up_is_taken_in_its_time() -> None:
+    one = running(checkpoint_s=1.0, checkpoint_within_s=5.0)
+    for now in (3.0, 5.0, 8.1):  # it is due, due again, and overdue
+        one.tick(now)
+    assert begun(one) == [1]
+    assert one.wakeup() <= 9.1
+    one.tick(9.1)
+    assert begun(one) == [1, 2]
+
+
+def test_one_has_time_as_long_as_tasks_that_it_waits_for_come_further() -> None:
+    one = running(checkpoint_s=1.0, checkpoint_within_s=5.0)
+    one.tick(3.0)
+    for now in range(4, 60):
+        for worker in range(2):
+            aligning = worker == 0 and now < 50
+            one.told(worker, worker_messages.Report(1, now, 1.0, (), (), (), 0.0, 0.0, aligning=aligning), now)
+        one.tick(now)
+        assert (one.checkpointing.problem != "") == (now > 54), now
+
+
+def test_the_last_one_is_taken_after_a_recovery_that_came_while_it_was_due() -> None:
+    one = running(checkpoint_s=1.0)
+    one.tick(3.0)
+    end_all(one, 3.0)
+    one.lost(1, "connection reset", 3.0)
+    one.gone(1, 3.0)
+    register(one, "w1", 3.5)
+    for worker in range(2):
+        one.told(worker, worker_messages.Ready(2), 3.5)
+    assert one.phase == "running"
+    end_all(one, 3.6)
+    (_, number) = begun(one)
+    save_all(one, number, 3.7)
+    assert one.phase == "stopped"
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_one_that_waits_for_a_move_is_taken_when_a_drain_ends_the_move(answered: bool) -> None:
+    one = running()
+    moving(one, (1, "w1/0"))
+    if answered:
+        one.told(0, worker_messages.Prepared(1, 1, ""), 2.0)
+    one.operations.checkpoint(2.0)
+    one.drain(2.0)
+    end_all(one, 3.0)
+    if answered:  # what was told cannot be undone
+        assert begun(one) == []
+        one.told(1, worker_messages.Moved(1, 1, 2.5, 2.6), 3.0)
+    assert begun(one) == [1]
+    save_all(one, 1, 3.1)
+    assert one.phase == "stopped"

@@ -1,0 +1,497 @@
+"""Controller and workers around real sockets in threads of this process: their logs, their callers and their ends."""
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any, cast
+
+import pytest
+from msgspec.json import encode as encode_json
+from pyspark.sql import SparkSession
+
+from penstock.api.contracts import Operator, TaskContext
+from penstock.api.dataflow import Dataflow
+from penstock.api.sinks.json_lines import JsonLines
+from penstock.api.sources.generated import Generated
+from penstock.model.cluster import Cluster, Machine
+from penstock.runtime import log_feed as feed
+from penstock.runtime import run as run_module
+from penstock.runtime.control_socket import ControlServer
+from penstock.runtime.controller import process as driver_module
+from penstock.runtime.controller.process import Driver, listen_for_workers
+from penstock.runtime.controller.settings import Site, Terms
+from penstock.runtime.controller.state_machine import Controller
+from penstock.runtime.handle import LogLine
+from penstock.runtime.layout import Layout
+from penstock.runtime.protocol import controller_messages, transport, worker_messages
+from penstock.runtime.protocol.transport import Connection, ConnectionLost, call, hello
+from penstock.runtime.protocol.wire import encode
+from penstock.runtime.run import Run, _FromOutside
+from penstock.runtime.spark.executors import Executor
+from penstock.runtime.spark.jobs import Job, SlotJobs
+from penstock.runtime.storage import run_folder as folder
+from penstock.runtime.storage.telemetry_writer import Recorder
+from penstock.runtime.worker import log_capture as speech
+from penstock.runtime.worker.process import Shell, WorkerSettings
+from penstock.runtime.worker.process import main as shell_main
+from penstock.runtime.worker.state_machine import Worker
+from penstock.testing import Captured
+from tests.runtime.flows import Given
+
+SECRET = b"s" * 32
+PATIENCE = 20.0  # s, for what should take none
+NO_SPARK = cast(SparkSession, None)
+
+
+class Talking(Operator[int, int]):
+    """Prints many lines as it opens, and at its end one without an end."""
+
+    def open(self, context: TaskContext) -> None:
+        for number in range(15):
+            print(f"line {number}")
+
+    def process(self, value: int) -> list[int]:
+        return [value]
+
+    def close(self) -> None:
+        print("the last words", end="")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have checkpoints written where they are removed again."""
+    monkeypatch.chdir(tmp_path)
+
+
+def layout() -> Layout:
+    flow = Dataflow("small")
+    numbers = flow.source("numbers", Given(range(5)), gives=int)
+    flow.sink("out", Captured([]), flow.operator("talking", Talking, numbers, gives=int))
+    return Layout(flow)
+
+
+def endless() -> Layout:
+    flow = Dataflow("endless")
+    numbers = flow.source("numbers", Generated(lambda number: number, rate=100), gives=int)
+    flow.sink("out", Captured([]), flow.map("same", lambda number: number, numbers, gives=int))
+    return Layout(flow)
+
+
+def driver(of: Layout | None = None, **terms: Any) -> Driver:
+    made = Terms("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, **terms)
+    return Driver(Controller(of or layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"))
+
+
+class Unending(SlotJobs):
+    """Jobs that Spark does not end."""
+
+    def __init__(self, *jobs: Job) -> None:
+        super().__init__(NO_SPARK, "r")
+        self.jobs += jobs
+
+    def stop(self, within_s: float = 10.0) -> bool:
+        return not self.jobs
+
+
+class Nowhere(Job):
+    """A job of which Spark does not say where it runs."""
+
+    def found_on(self) -> str | None:
+        return None
+
+
+@contextmanager
+def started(tmp_path: Path, *jobs: Job) -> Iterator[Run]:
+    """Give a run that waits for a worker which never comes."""
+    cluster = Cluster(name="one", machines=(Machine(name="w0", cores=1, slots=1),))
+    info = folder.create("small", tmp_path)
+    run = Run(layout(), info, driver(start_s=1e9), Unending(*jobs), cluster, ExitStack())
+    run.start()
+    try:
+        yield run
+    finally:
+        run.stop()
+
+
+def test_waiting_ends_though_the_folder_has_gone_and_the_log_says_so(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with started(tmp_path) as run:
+        run.on_log(lambda line: heard.append(line.text))
+        run._server = ControlServer(_FromOutside(run))
+        shutil.rmtree(run.folder)
+        stopping = Thread(target=run.stop, daemon=True)
+        stopping.start()
+        assert run.wait(PATIENCE)
+        stopping.join(PATIENCE)
+    assert any(text.startswith("it could not be written down that the run has ended") for text in heard)
+
+
+def test_a_run_writes_down_how_it_went_and_why_it_ended(tmp_path: Path) -> None:
+    with started(tmp_path) as run:
+        assert folder.outcome(folder.load(run.folder)) == ("", "")
+        run.stop()
+        found = folder.load(run.folder)
+        assert folder.outcome(found) == ("stopped", "it was stopped at once")
+        status = folder.last_status(found)
+        assert status is not None
+        assert (status.run, status.phase) == ("r", "stopped")
+    with started(tmp_path) as run:
+        run._fail("count[0]: ValueError: too much\non tuple 'x'")
+        assert run.wait(PATIENCE)
+        found = folder.load(run.folder)
+        assert folder.outcome(found) == ("failed", "count[0]: ValueError: too much on tuple 'x'")
+        again = folder.taken_over(found)
+        assert (again.outcome, again.reason, folder.last_status(again)) == ("", "", None)
+
+
+def test_a_listener_may_end_the_run(tmp_path: Path) -> None:
+    waited: list[bool] = []
+    with started(tmp_path) as run:
+
+        def stops(line: LogLine) -> None:
+            run.stop()
+            waited.append(run.wait(0))
+
+        run.on_log(stops)
+        run._driver.warn("enough")
+        assert run.wait(PATIENCE)
+        assert run.status().phase == "stopped"
+    assert waited[0] is False, "the end waits for the listener, so that it must not wait for the end"
+
+
+def test_jobs_that_do_not_end_are_named_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "_finish_jobs", staticmethod(lambda jobs: None))
+    with started(tmp_path, Job(NO_SPARK, "w0", "g", None)) as run:
+        pass
+    assert "Spark has not ended the jobs of workers w0 in 15 s" in run.info.log_path.read_text()
+
+
+def test_a_worker_of_which_spark_does_not_say_where_it_is_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "VERIFY_S", 0.0)
+    monkeypatch.setattr(Run, "_finish_jobs", staticmethod(lambda jobs: None))
+    with started(tmp_path, Nowhere(NO_SPARK, "w0", "g", Executor("host", "7", 1))) as run:
+        run._verify()
+    assert "could not verify that worker w0 runs on executor 7 as planned" in run.info.log_path.read_text()
+
+
+def test_a_slow_listener_holds_nobody_up_and_is_told_how_many_lines_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "LINES", 3)
+    one, heard, other = driver(), list[str](), list[str]()
+    began, go_on = Event(), Event()
+
+    def slow(line: LogLine) -> None:
+        began.set()
+        assert go_on.wait(PATIENCE)
+        heard.append(line.text)
+
+    one.on_log(slow)
+    one.start()
+    one.warn("0")
+    assert began.wait(PATIENCE)
+    for number in range(1, 6):
+        one.warn(str(number))
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    go_on.set()
+    one.end_log(PATIENCE)
+    one.on_log(lambda line: other.append(line.text))
+    one.warn("too late")
+    assert heard[:4] == ["0", "1", "2", "3"]
+    assert heard[4].startswith("2 lines of log were dropped")
+    assert (heard[5:], other) == ([], [])
+
+
+def test_the_end_is_told_though_the_last_records_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Recorder):
+        def close(self, within_s: float = 10.0) -> None:
+            super().close(within_s)
+            raise ValueError("broken")
+
+    monkeypatch.setattr(driver_module, "Recorder", Broken)
+    one = driver(telemetry=str(tmp_path))
+    one.start()
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    assert "ValueError: broken" in one.controller.traceback
+
+
+def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "PROOF_S", 0.05)
+    one, heard = driver(start_s=1e9), list[str]()
+    one.on_log(lambda line: heard.append(line.text))
+    one.start()
+    with socket.create_connection(one.address, PATIENCE) as caller:
+        assert caller.recv(1) == b""
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    one.end_log()
+    assert "connections dropped that did not prove that they belong to this run: 1" in heard
+
+
+BAD_TEXT = bytes.fromhex("970a03a1ff0000c40100c2")  # a hello whose run's name is not UTF-8
+HOSTILE = (BAD_TEXT, b"\x91" * 4000, b"\xff", b"")
+
+
+def attack(address: tuple[str, int]) -> None:
+    """Send frames of a stranger, each on a connection of its own, until the other end hangs up on it."""
+    for content in HOSTILE:
+        with socket.create_connection(address, PATIENCE) as caller:
+            caller.sendall(transport.HEADER.pack(len(content), 0) + content)
+            with suppress(ConnectionResetError):
+                assert caller.recv(1) == b""
+
+
+def test_no_frame_of_a_stranger_ends_the_run() -> None:
+    with registered() as (one, worker):
+        attack(one.address)
+        assert one.ask(lambda _: one.controller.members[0].alive)
+        assert one.controller.error == ""
+        with closing(worker.beat(1)) as heart:
+            assert answers(heart) == [controller_messages.Pulse(12.5)]
+
+
+def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
+    one = driver(endless(), start_s=1e9)
+    one.start()
+    host, port = one.address
+    settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
+    shell = Shell(endless().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    worker = Thread(target=shell.serve, daemon=True)
+    worker.start()
+    wait_for(one, lambda: one.controller.phase == "running")
+    attack(shell._listener.getsockname()[:2])
+    assert worker.is_alive()
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    worker.join(PATIENCE)
+    assert (one.controller.error, one.controller.epoch) == ("", 1)
+
+
+def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
+    one = driver(start_s=1e9)
+    one.start()
+    with ExitStack() as stack:
+        crowd = [
+            stack.enter_context(socket.create_connection(one.address, PATIENCE)) for _ in range(3 * transport.STRANGERS)
+        ]
+        worker = Faked(one)
+        stack.callback(worker.control.close)
+        wait_for(one, lambda: one.controller.members[0].alive)
+        assert crowd[0].recv(1) == b"", "the oldest was dropped"
+        one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+
+
+def test_a_run_whose_frames_are_protected_works_and_takes_no_worker_that_does_not() -> None:
+    made = Terms("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, start_s=1e9)
+    one = Driver(Controller(layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"), protects=True)
+    one.start()
+    with closing(call(*one.address, SECRET, hello("r", -1, 0))) as plain:
+        plain.flush()
+        Faked.hear(plain, lambda: False, until_closed=True)
+    settings = WorkerSettings("r", "w0", *one.address, SECRET.hex(), "", protects=True)
+    shell_main(layout().flow, encode_json(settings).decode())
+    assert one.ended.wait(PATIENCE)
+    one.end_log()
+    assert (one.controller.error, one.controller.phase) == ("", "stopped")
+
+
+def test_an_exception_over_what_a_connection_brought_costs_that_connection_only() -> None:
+    with registered() as (one, worker):
+        heard: list[str] = []
+        one.on_log(lambda line: heard.append(line.text))
+        with closing(call(*one.address, SECRET, hello("r", 10**6, 1, heart=True))) as heart:
+            Faked.hear(heart, lambda: False, until_closed=True)  # a worker that there is not
+        unknown = worker_messages.TaskReport(10**6, 1, 1, 0.0, 0.0, 0, 0)  # a task that there is not
+        worker.say(
+            worker.control, worker_messages.Report(one.controller.epoch, 0.0, 0.25, (unknown,), (), (), 0.0, 0.0)
+        )
+        wait_for(one, lambda: not one.controller.members[0].alive)
+        assert one.controller.error == ""
+        wait_for(one, lambda: any("Traceback" in text for text in heard))
+
+
+def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speech, "LINES", 10)
+    one, heard = driver(start_s=1e9), list[str]()
+    one.on_log(lambda line: heard.append(line.text))
+    one.start()
+    host, port = one.address
+    settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
+    shell = Shell(layout().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    worker = Thread(target=shell.serve, daemon=True)
+    worker.start()
+    assert one.ended.wait(PATIENCE)
+    worker.join(PATIENCE)
+    assert not worker.is_alive()
+    one.end_log()
+    assert one.controller.error == ""
+    assert [text for text in heard if text.startswith("line ")] == [f"line {number}" for number in range(10)]
+    assert any(text.startswith("5 lines of log were dropped") for text in heard)
+    assert "the last words" in heard
+
+
+def test_what_a_worker_writes_is_its_users_alone_and_the_process_is_as_it_was_after_it(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        for number, (umask, expected) in enumerate(((0o077, 0o600), (0o027, 0o640))):
+            flow = Dataflow("kept")
+            numbers = flow.source("numbers", Given(range(5)), gives=int)
+            flow.sink("out", JsonLines(tmp_path / f"out-{number}"), flow.map("same", int, numbers, gives=int))
+            one = driver(Layout(flow), start_s=1e9, folder=str(tmp_path / f"run-{number}"))
+            one.start()
+            settings = WorkerSettings("r", "w0", *one.address, SECRET.hex(), "", umask=umask)
+            shell_main(flow, encode_json(settings).decode())
+            assert one.ended.wait(PATIENCE)
+            assert one.controller.error == ""
+            written = list((tmp_path / f"out-{number}").iterdir())
+            states = list((tmp_path / f"run-{number}" / "checkpoints").rglob("w0.*"))
+            assert written
+            assert {path.stat().st_mode & 0o777 for path in [*written, *states]} == {expected}
+            assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+
+
+class Breaking(Shell):
+    """A shell with a defect that shows as soon as its worker runs."""
+
+    def _carry(self, worker: Worker) -> None:
+        super()._carry(worker)
+        if worker.phase == "running":
+            raise RuntimeError("a defect")
+
+
+def test_a_worker_lets_go_of_everything_when_its_shell_breaks() -> None:
+    one = driver(start_s=1e9)
+    one.start()
+    host, port = one.address
+    settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
+    shell = Breaking(layout().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    with pytest.raises(RuntimeError, match="a defect"):
+        shell.serve()
+    one.ask(one.controller.stop)
+    assert one.ended.wait(PATIENCE)
+    one.end_log()
+    assert shell.worker is not None
+    assert (shell.worker.phase, shell.worker.tasks) == ("stopped", {})
+
+
+class Faked:
+    """A worker that only says what it is told to say."""
+
+    def __init__(self, one: Driver) -> None:
+        self.where = one.address
+        self.control = call(*self.where, SECRET, hello("r", -1, 0))
+        self.say(self.control, worker_messages.Register("w0", "127.0.0.1", 1, 2))
+
+    def beat(self, incarnation: int) -> Connection:
+        """Begin to beat."""
+        heart = call(*self.where, SECRET, hello("r", 0, incarnation, heart=True))
+        self.say(heart, worker_messages.Beat(12.5, 1, 0.0, 0.0))
+        return heart
+
+    @staticmethod
+    def say(connection: Connection, message: worker_messages.Telling) -> None:
+        connection.write([encode(message)])
+        Faked.hear(connection, lambda: connection.opened and not connection.wants_to_write)
+
+    @staticmethod
+    def hear(
+        connection: Connection, true: Callable[[], object], until_closed: bool = False
+    ) -> list[controller_messages.Command]:
+        """Read until something is true, or the other end has hung up."""
+        deadline, heard = monotonic() + PATIENCE, list[controller_messages.Command]()
+        connection.socket.setblocking(False)
+        while not true():
+            assert monotonic() < deadline
+            try:
+                heard += [controller_messages.decode_command(frame) for frame in connection.read()]
+                connection.flush()
+            except ConnectionLost:
+                assert until_closed
+                return heard
+            sleep(0.002)
+        return heard
+
+
+def answers(connection: Connection) -> list[controller_messages.Command]:
+    """Return what comes next."""
+    deadline, frames = monotonic() + PATIENCE, list[bytes]()
+    while not frames:
+        assert monotonic() < deadline
+        frames = connection.read()
+    return [controller_messages.decode_command(frame) for frame in frames]
+
+
+def wait_for(one: Driver, true: Callable[[], object]) -> None:
+    deadline = monotonic() + PATIENCE
+    while not one.ask(lambda _: true()):
+        assert monotonic() < deadline
+        sleep(0.002)
+
+
+@contextmanager
+def registered() -> Iterator[tuple[Driver, Faked]]:
+    one = driver(start_s=1e9)
+    one.start()
+    worker = Faked(one)
+    try:
+        wait_for(one, lambda: one.controller.members[0].alive)
+        yield one, worker
+    finally:
+        worker.control.close()
+        one.ask(one.controller.stop)
+        assert one.ended.wait(PATIENCE)
+
+
+def test_a_sign_of_life_is_answered_with_its_own_time_unless_it_is_from_one_that_was_replaced() -> None:
+    with registered() as (one, worker), closing(worker.beat(1)) as heart, closing(worker.beat(7)) as stranger:
+        wait_for(one, lambda: len(one._hearts) == 2)
+        assert answers(heart) == [controller_messages.Pulse(12.5)]
+        one.ask(lambda _: None)
+        assert stranger.read() == []
+
+
+def test_a_worker_has_ended_only_when_both_of_its_connections_have() -> None:
+    with registered() as (one, worker):
+        heart = worker.beat(1)
+        answers(heart)  # what is not read when a process ends makes its end look like that of a connection
+        member = one.controller.members[0]
+        worker.control.close()
+        wait_for(one, lambda: not member.alive)
+        assert member.fence > 0
+        heart.close()
+        wait_for(one, lambda: member.fence < 0)
+
+
+def test_a_worker_that_is_given_up_is_hung_up_on_and_may_still_act_until_its_lease_has_ended() -> None:
+    with registered() as (one, worker), closing(worker.beat(1)) as heart:
+        wait_for(one, lambda: one._hearts)
+        one.ask(lambda now: one.controller.drop(0, "it is silent", now))
+        for connection in (worker.control, heart):
+            Faked.hear(connection, lambda: False, until_closed=True)
+        member = one.controller.members[0]
+        assert one.hung_up == {0: 1}
+        assert not member.alive
+        assert member.fence > 0
+
+
+def test_where_checkpoints_go_is_settled_before_the_process_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = (Site("w0", ("w0/0",)),)
+    beside, named = Terms("r", sites, ("w0/0",)), Terms("r", sites, ("w0/0",), folder=str(tmp_path / "run"))
+    monkeypatch.chdir("/")
+    assert beside.checkpoints == str(tmp_path / "checkpoints")
+    assert named.checkpoints == str(tmp_path / "run" / "checkpoints")
+    assert Terms("r", sites, ("w0/0",), checkpoints="/kept").checkpoints == "/kept"

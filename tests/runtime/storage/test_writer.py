@@ -1,0 +1,95 @@
+"""Storage jobs in a thread of their own: in order, and heard of in the loop's."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from penstock.runtime.storage.disk import Disk, Job
+from penstock.runtime.storage.writer import Writer
+
+PATIENCE = 20.0
+
+
+def concluded(writer: Writer) -> None:
+    """Wait until all jobs are heard of."""
+    deadline = monotonic() + PATIENCE
+    while not writer.idle:
+        assert monotonic() < deadline
+        writer.conclude()
+        sleep(0.001)
+
+
+def job(do: Callable[[Disk], Any], heard: list[Any]) -> Job:
+    return Job("a job", do, lambda result, problem, _: heard.append((result, problem, threading.current_thread())))
+
+
+def test_jobs_are_done_in_order_elsewhere_and_heard_of_here(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    done: list[threading.Thread] = []
+
+    def write(number: int) -> Callable[[Disk], int]:
+        def do(disk: Disk) -> int:
+            done.append(threading.current_thread())
+            disk.write(str(tmp_path / "file"), [str(number).encode()])
+            return number
+
+        return do
+
+    woken = threading.Event()
+    writer = Writer(woken.set)
+    writer.add(job(write(number), heard) for number in range(5))
+    assert woken.wait(PATIENCE)
+    concluded(writer)
+    assert [result for result, _, _ in heard] == [0, 1, 2, 3, 4]
+    assert {thread for _, _, thread in heard} == {threading.current_thread()}
+    assert threading.current_thread() not in done
+    assert (tmp_path / "file").read_text() == "4"
+    writer.close()
+
+
+def test_what_goes_wrong_is_told_and_the_next_job_is_done(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    writer = Writer(lambda: None)
+    broken = job(lambda _: [][0], heard)
+    missing = job(lambda disk: disk.read(str(tmp_path / "none")), heard)
+    writer.add([missing, broken, job(lambda _: "fine", heard)])
+    concluded(writer)
+    assert [problem for _, problem, _ in heard] == [
+        f"{tmp_path}/none: no such file or directory",
+        "a job: IndexError: list index out of range",
+        "",
+    ]
+    writer.close()
+
+
+def test_a_writer_that_is_closed_begins_nothing_more() -> None:
+    heard: list[Any] = []
+    began, go_on = threading.Event(), threading.Event()
+
+    def wait(_: Disk) -> None:
+        began.set()
+        assert go_on.wait(PATIENCE)
+
+    writer = Writer(lambda: None)
+    writer.add([job(wait, heard), job(lambda _: heard.append("too late"), heard)])
+    assert began.wait(PATIENCE)
+    writer.close(within_s=0.0)
+    go_on.set()
+    writer.close(PATIENCE)
+    assert heard == []
+
+
+def test_a_defect_is_raised_where_that_is_asked_for() -> None:
+    heard: list[Any] = []
+    woken = threading.Event()
+    writer = Writer(woken.set, strict=True)
+    writer.add([job(lambda _: [][0], heard)])
+    assert woken.wait(PATIENCE)
+    with pytest.raises(IndexError):
+        writer.conclude()
+    assert heard == []
+    writer.close()

@@ -1,0 +1,91 @@
+"""Signs of life over real sockets: what they are answered with is how long a worker may go on."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from time import monotonic
+
+import pytest
+
+from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol.transport import Connection, Watch
+from penstock.runtime.protocol.wire import encode
+from penstock.runtime.worker import heartbeat as heart_module
+from penstock.runtime.worker.heartbeat import Heart, Place
+
+SECRET = b"s" * 32
+PATIENCE = 20.0
+
+
+class Alive:
+    """What a heart beats for."""
+
+    turns = 7
+    lease = 0.0
+
+
+@contextmanager
+def beating(listener: socket.socket, worker: Alive) -> Iterator[None]:
+    host, port = listener.getsockname()
+    heart = Heart(worker, Place(host, port, SECRET, "r", 3, 5), lease_s=2.0)
+    heart.start()
+    try:
+        yield
+    finally:
+        heart.close(PATIENCE)
+        assert not heart.is_alive()
+
+
+def beats(connection: Connection) -> Iterator[worker_messages.Beat]:
+    """Yield the signs of life that come."""
+    with closing(Watch()) as watch:
+        watch.add(connection)
+        deadline = monotonic() + PATIENCE
+        while monotonic() < deadline:
+            watch.wait(0.1)
+            for frame in connection.read():
+                message = worker_messages.decode_telling(frame)
+                assert isinstance(message, worker_messages.Beat)
+                yield message
+            watch.update(connection)
+
+
+def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heart_module, "BEAT_S", 0.02)
+    worker = Alive()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        beating(listener, worker),
+        closing(Connection(listener.accept()[0], SECRET)) as answering,
+    ):
+        heard = beats(answering)
+        first = next(heard)
+        assert (first.progress, worker.lease) == (7, 0.0)
+        assert answering.caller is not None
+        called = answering.caller
+        assert (called.worker, called.incarnation, called.heart) == (3, 5, True)
+        answering.write([encode(controller_messages.Pulse(first.at))])
+        while worker.lease == 0.0:
+            next(heard)
+        assert worker.lease == first.at + 2.0
+
+
+def test_a_heart_that_is_hung_up_on_calls_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heart_module, "BEAT_S", 0.02)
+    with socket.create_server(("127.0.0.1", 0)) as listener, beating(listener, Alive()):
+        nonces = set()
+        for _ in range(3):
+            with closing(Connection(listener.accept()[0], SECRET)) as answering:
+                next(beats(answering))
+                assert answering.caller is not None
+                nonces.add(answering.caller.nonce)
+        assert len(nonces) == 3
+
+
+def test_a_heart_without_a_controller_ends_when_it_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+    heart = Heart(Alive(), Place(host, port, SECRET, "r", 0, 1), 2.0)
+    heart.start()
+    heart.close(PATIENCE)
+    assert not heart.is_alive()

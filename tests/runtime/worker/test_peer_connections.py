@@ -1,0 +1,202 @@
+"""Connections between workers: made when needed, told of when they break, and not made again within an epoch."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from penstock.runtime.protocol import controller_messages
+from penstock.runtime.protocol.transport import Connection, ConnectionLost, Strangers, Watch, listen
+from penstock.runtime.worker import peer_connections as module
+from penstock.runtime.worker.peer_connections import Neighbours
+
+SECRET = b"s" * 32
+PATIENCE = 20.0
+
+
+class End:
+    """A worker's connections, and a loop for them."""
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+        self.listener = listen("127.0.0.1")
+        self.strangers = Strangers(self.listener, SECRET, self.watch)
+        self.neighbours = Neighbours("run", SECRET, self.watch)
+        self.frames: list[bytes] = []
+        self.callers: list[Connection] = []
+
+    def turn(self) -> None:
+        for ready, _ in self.watch.wait(0.01):
+            if ready is self.listener:
+                for caller in self.strangers.accept(monotonic()):
+                    self.callers.append(caller)
+                    self.neighbours.admit(caller)
+            elif isinstance(ready, Connection) and ready.fileno() >= 0:
+                try:
+                    ready.flush()
+                    was_open = ready.opened
+                    frames = ready.read()
+                    if ready.opened and not was_open:
+                        self.neighbours.opened(ready)
+                    self.frames += frames
+                    self.watch.update(ready)
+                except ConnectionLost as lost:
+                    self.neighbours.lose(ready, str(lost))
+        self.neighbours.give_up(monotonic())
+
+    def told(self) -> list[tuple[int, int]]:
+        """Return the epoch and the worker of what was told since the last call."""
+        told, self.neighbours.told = self.neighbours.told, []
+        return [(lost.epoch, lost.peer) for lost in told]
+
+    def close(self) -> None:
+        self.neighbours.close()
+        self.listener.close()
+        self.watch.close()
+
+
+@contextmanager
+def pair() -> Iterator[tuple[End, End]]:
+    with ExitStack() as stack:
+        one, other = End(), End()
+        stack.callback(one.close)
+        stack.callback(other.close)
+        begin(1, one, other)
+        yield one, other
+
+
+def begin(epoch: int, *ends: End, incarnations: tuple[int, ...] = (1, 2)) -> None:
+    """Begin an epoch at all ends that are given, in order."""
+    ports = [end.listener.getsockname()[1] for end in ends]
+    peers = tuple(
+        controller_messages.Peer(f"w{n}", "127.0.0.1", port, incarnation)
+        for n, (port, incarnation) in enumerate(zip(ports, incarnations, strict=True))
+    )
+    for number, end in enumerate(ends):
+        end.neighbours.begin(assign(epoch, number, incarnations[number], peers))
+
+
+def assign(
+    epoch: int, worker: int, incarnation: int, peers: tuple[controller_messages.Peer, ...]
+) -> controller_messages.Assign:
+    rest: Any = ({}, (), 1, 0.0, 0, 0, ".", "")
+    return controller_messages.Assign(epoch, worker, incarnation, peers, *rest)
+
+
+def until(true: Callable[[], object], *ends: End) -> None:
+    deadline = monotonic() + PATIENCE
+    while not true():
+        assert monotonic() < deadline
+        for end in ends:
+            end.turn()
+
+
+def test_a_connection_is_made_with_the_first_frame_and_used_in_the_next_epoch_too() -> None:
+    with pair() as (one, other):
+        for _ in range(5):
+            one.turn()
+            other.turn()
+        assert other.callers == []
+        one.neighbours.send(1, [b"a", b"b"])
+        until(lambda: len(other.frames) == 2, one, other)
+        begin(2, one, other)
+        one.neighbours.send(1, [b"c"])
+        until(lambda: other.frames == [b"a", b"b", b"c"], one, other)
+        assert len(other.callers) == 1
+        assert one.told() == other.told() == []
+
+
+def test_both_ends_tell_of_a_connection_that_breaks_and_it_is_made_again_in_the_next_epoch() -> None:
+    with pair() as (one, other):
+        one.neighbours.send(1, [b"a"])
+        until(lambda: other.frames, one, other)
+        other.callers[0].socket.shutdown(socket.SHUT_RDWR)
+        until(lambda: one.neighbours.told and other.neighbours.told, one, other)
+        assert (one.told(), other.told()) == ([(1, 1)], [(1, 0)])
+        one.neighbours.send(1, [b"lost"])
+        for _ in range(5):
+            one.turn()
+            other.turn()
+        assert (one.told(), len(other.callers)) == ([], 1)
+        begin(2, one, other)
+        one.neighbours.send(1, [b"b"])
+        until(lambda: other.frames == [b"a", b"b"], one, other)
+        assert one.told() == other.told() == []
+
+
+def test_a_call_that_is_dropped_before_it_is_open_is_made_again_with_what_it_had_to_send() -> None:
+    with pair() as (one, other):
+        one.neighbours.send(1, [b"a", b"b"])
+        until(lambda: one.watch.wait(0.0) or True, one)
+        dropped = 0
+        while dropped < 2:
+            other.listener.settimeout(PATIENCE)
+            other.listener.accept()[0].close()
+            other.listener.setblocking(False)
+            dropped += 1
+            before = one.neighbours._calls[1].tries
+            until(lambda: one.neighbours._calls[1].tries > before, one)  # noqa: B023
+        one.neighbours.send(1, [b"c"])
+        until(lambda: len(other.frames) == 3, one, other)
+        assert other.frames == [b"a", b"b", b"c"]
+        assert one.told() == other.told() == []
+
+
+def test_a_call_that_is_refused_is_told_of_once() -> None:
+    with pair() as (one, other):
+        other.watch.remove(other.listener)
+        other.listener.close()
+        one.neighbours.send(1, [b"a"])
+        until(lambda: one.neighbours.told, one)
+        one.neighbours.send(1, [b"b"])
+        one.turn()
+        assert one.told() == [(1, 1)]
+
+
+def test_a_call_that_nobody_answers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_S", 0.05)
+    with pair() as (one, _):
+        one.neighbours.send(1, [b"a"])
+        until(lambda: one.neighbours.told, one)
+        assert one.told() == [(1, 1)]
+
+
+def test_who_was_replaced_is_hung_up_on_without_a_word() -> None:
+    with pair() as (one, other):
+        one.neighbours.send(1, [b"a"])
+        other.neighbours.send(0, [b"b"])
+        until(lambda: other.frames and one.frames, one, other)
+        begin(2, one, other, incarnations=(1, 3))
+        for _ in range(5):
+            one.turn()
+        assert one.told() == []
+        assert one.callers[0].fileno() == -1
+        one.neighbours.send(1, [b"c"])
+        until(lambda: other.frames == [b"a", b"c"], one, other)
+
+
+def test_a_caller_that_was_replaced_is_not_heard() -> None:
+    with pair() as (one, other):
+        begin(2, one, other, incarnations=(1, 2))
+        peers = tuple(controller_messages.Peer(f"w{n}", "127.0.0.1", 1, 5) for n in range(2))
+        other.neighbours.meet(peers)
+        one.neighbours.send(1, [b"a"])
+        until(lambda: one.neighbours.told, one, other)
+        assert (other.frames, other.told()) == ([], [])
+
+
+def test_a_second_call_takes_the_place_of_one_whose_end_was_not_noticed() -> None:
+    with pair() as (one, other):
+        one.neighbours.send(1, [b"a"])
+        until(lambda: other.frames, one, other)
+        before = one.neighbours._calls.pop(1).connection  # as if only this end had seen it break
+        one.watch.remove(before)
+        one.neighbours.send(1, [b"b"])
+        until(lambda: len(other.frames) == 2, one, other)
+        before.close()
+        other.turn()
+        assert len(other.neighbours._callers) == 1
+        assert other.told() == []
