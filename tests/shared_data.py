@@ -1,9 +1,9 @@
 """Where the real data sets are, for tests that check against them; they are skipped where the data is absent."""
 
-from pathlib import Path
-
 import pytest
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+from tests import ROOT
+
+SHARED = ROOT.parent / "shared" / "data"
 
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the data sets of ../shared/data are not here")

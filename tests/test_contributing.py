@@ -2,7 +2,6 @@
 
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,8 +13,9 @@ from penstock.policies.api import PlacementView
 from penstock.policies.checks import violations
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
+from tests import ROOT
 
-TEXT = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
+TEXT = ROOT / "CONTRIBUTING.md"
 
 
 def blocks() -> list[str]:

@@ -12,8 +12,9 @@ import pytest
 import penstock as ps
 from penstock import testing
 from penstock.cli.flows import find_flow
+from tests import ROOT
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = ROOT / "docs"
 TEXT = (DOCS / "writing-applications.md").read_text()
 
 

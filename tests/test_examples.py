@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from penstock import testing
+from tests import ROOT
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
 

@@ -19,9 +19,9 @@ from penstock.model.topology import Grouping
 from penstock.pipeline.session import session
 from penstock.policies.registry import REGISTRY
 from penstock.runtime.emulation import Truth
+from tests import ROOT
 from tests.conftest import Ran
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("docs/exactly-once.md", "docs/tuple-scheduling.md", "docs/forecasting.md", "docs/twin.md", "docs/autopilot.md",
          "docs/pipeline.md")  # fmt: skip
 NAMED = r"(?:pipeline|train|evaluate) \w+|\w+"  # some commands have commands

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.conftest import Ran
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "autopilot.md").read_text()
+PAGE = (ROOT / "docs" / "autopilot.md").read_text()
 
 
 def test_its_code_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,12 @@ from penstock.cli.series import find_series, usual_slot
 from penstock.model.errors import InvalidInput
 from penstock.policies.registry import PolicyKind, names
 from penstock.workloads.traces import read_trace
+from tests import ROOT
 from tests.conftest import Ran
 from tests.shared_data import SHARED, needs_shared
 
 Penstock = Callable[..., Ran]
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "forecasting.md"
+PAGE = ROOT / "docs" / "forecasting.md"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from penstock.runtime.storage.checkpoints import numbers, read_manifest
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import RunInfo, latest, load
+from tests import ROOT
 from tests.cli.test_run_live import Terminal
 from tests.conftest import Ran
 from tests.kept_run import damage
@@ -40,7 +41,7 @@ def make(rate: float = 300) -> ps.Dataflow:
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Terminal]]:
     started: list[Terminal] = []
     (tmp_path / "resumed_app.py").write_text(MODULE)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     def start(*arguments: object) -> Terminal:
         started.append(Terminal(tmp_path, *arguments))

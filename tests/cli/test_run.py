@@ -14,12 +14,11 @@ from penstock.cli.live import goes_on
 from penstock.model.files import load_cluster, save
 from penstock.planning.planner import Planner
 from penstock.runtime.storage.run_folder import Given, RunLock, Setup, create, latest, load
-from tests import fake_run
+from tests import ROOT, fake_run
 from tests.conftest import Ran
 from tests.kept_run import keep_checkpoint, kept_run
 
 Penstock = Callable[..., Ran]
-ROOT = Path(__file__).resolve().parents[2]
 FLOW = "tests.fake_run:flow"
 TRIO = 'name = "trio"\nmachines = [{ name = "m0" }, { name = "m1" }, { name = "m2" }]\n'
 

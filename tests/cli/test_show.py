@@ -15,6 +15,7 @@ from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
 from penstock.workloads.applications import APPLICATIONS, application
 from penstock.workloads.clusters import CLUSTERS, cluster
+from tests import ROOT
 from tests.conftest import Ran
 
 Run = Callable[..., Ran]
@@ -172,7 +173,7 @@ def test_an_svg_that_cannot_be_written_is_refused_and_leaves_nothing(penstock: R
 
 
 def test_shows_a_dataflow_of_ones_own(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[2] / "examples")
+    monkeypatch.chdir(ROOT / "examples")
     monkeypatch.delitem(sys.modules, "word_count", raising=False)
     ran = penstock("show", "word_count:flow")
     assert ran.code == 0, ran.err

@@ -28,8 +28,9 @@ from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage import run_folder as folder
 from penstock.runtime.storage.disk import Posix
 from penstock.workloads.running.counts import latest_counts
+from tests import ROOT
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "penstock"
+SOURCE = ROOT / "src" / "penstock"
 BAD_TEXT = bytes.fromhex("970a03a1ff0000c40100c2")  # a hello whose run's name is not UTF-8
 DEEP = 100_000  # levels
 

@@ -30,8 +30,6 @@ from penstock.runtime.control_socket import (
 from penstock.runtime.storage.run_folder import NoRun, Setup, create, keep, load
 from tests.fake_run import PLACEMENT, FakeHandle, Served
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def plan(**tasks: tuple[str, ...]) -> Plan:
     return Plan(

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.conftest import Ran
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "admission.md").read_text()
+PAGE = (ROOT / "docs" / "admission.md").read_text()
 
 
 def test_its_session_is_what_the_commands_print(

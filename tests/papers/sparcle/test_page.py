@@ -1,15 +1,15 @@
 """What the page of the paper says of its figures is true of the results beside it."""
 
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from penstock.experiments.works import figures_of
 from penstock.papers.sparcle import FIGURES
+from tests import ROOT
 
-FOLDER = Path(__file__).parents[3] / "papers" / "sparcle"
+FOLDER = ROOT / "papers" / "sparcle"
 PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
 INSTANCES = {"8": 500, "9": 500, "10": 500, "11": 500, "12": 500, "13": 500, "14": 60, "ratio": 100}
 
