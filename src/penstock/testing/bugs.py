@@ -159,7 +159,7 @@ def _publish_first() -> Replacement:
     """Take a checkpoint for complete, and publish, before its manifest is on disk."""
     saved = Checkpointing.saved
 
-    def early(self: Checkpointing, worker: int, message: worker_messages.Saved, now: float) -> None:
+    def early(self: Checkpointing, worker: int, message: worker_messages.CheckpointSaved, now: float) -> None:
         storing = self.controller.storing
         before = len(storing)
         saved(self, worker, message, now)

@@ -388,7 +388,7 @@ class TestCluster:
                 self._put(number, target, frame)
         told, worker.told = worker.told, []
         for message in told:
-            self.controller.told(number, worker_messages.decode_telling(encode(message)), self.clock())
+            self.controller.told(number, worker_messages.decode_worker_message(encode(message)), self.clock())
         self._keep_jobs(number, worker.storing)
         if hasattr(worker, "tracker"):
             self.records += worker.tracker.take_records()

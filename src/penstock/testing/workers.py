@@ -1,6 +1,6 @@
 """A simulated worker process: a shell around the real worker, without any I/O.
 
-It does what the real shell does: it carries frames and tellings over connections, beats, gives jobs to the disk, and
+It does what the real shell does: it carries frames and messages over connections, beats, gives jobs to the disk, and
 ends when it must. Time, messages, pauses and deaths come from the cluster that it belongs to.
 """
 
@@ -62,10 +62,10 @@ class WorkerProcess(Process):
         """Return when its clock shows a time."""
         return (local - self.offset) / self.rate
 
-    def _tell_driver(self, telling: worker_messages.Telling) -> None:
-        self.driver.hear(self, telling)
+    def _tell_driver(self, message: worker_messages.WorkerMessage) -> None:
+        self.driver.hear(self, message)
 
-    def _beat_driver(self, beat: worker_messages.Beat) -> None:
+    def _beat_driver(self, beat: worker_messages.Heartbeat) -> None:
         self.driver.hear_beat(self, beat)
 
     # Turns
@@ -128,8 +128,8 @@ class WorkerProcess(Process):
                         cluster.send(line, frame)
         if worker.told:
             told, worker.told = worker.told, []
-            for telling in told:
-                cluster.send(self.up, telling)
+            for message in told:
+                cluster.send(self.up, message)
         if worker.storing:
             jobs, worker.storing = worker.storing, []
             self.store(jobs)
@@ -193,7 +193,7 @@ class WorkerProcess(Process):
     def _tell_lost(self, number: int) -> None:
         if number not in self.lost:
             self.lost.add(number)
-            self.worker.told.append(worker_messages.Lost(self.worker.epoch, number, "it was cut"))
+            self.worker.told.append(worker_messages.PeerLost(self.worker.epoch, number, "it was cut"))
             self.wake_soon()
 
     def frame(self, frame: bytes) -> None:
@@ -240,7 +240,7 @@ class WorkerProcess(Process):
         if self.paused:
             self.held.append((self.beat, None))
             return
-        self.cluster.send(self.beats, worker_messages.Beat(self.clock(), self.worker.turns, 0.0, 0.0))
+        self.cluster.send(self.beats, worker_messages.Heartbeat(self.clock(), self.worker.turns, 0.0, 0.0))
         self.cluster.after(BEAT_S / self.rate, self.beat, None)
 
     def cut_heart(self) -> None:
@@ -252,7 +252,7 @@ class WorkerProcess(Process):
         self.pulses = Line(self.driver, self, self._pulse, cluster.slowness())
         self.beats.clear_at = cluster.now + BEAT_S
 
-    def _pulse(self, pulse: controller_messages.Pulse) -> None:
+    def _pulse(self, pulse: controller_messages.RenewLease) -> None:
         self.worker.command(pulse)
 
     def lose_driver(self, _: object) -> None:

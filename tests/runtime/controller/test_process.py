@@ -256,7 +256,7 @@ def test_no_frame_of_a_stranger_ends_the_run() -> None:
         assert one.ask(lambda _: one.controller.members[0].alive)
         assert one.controller.error == ""
         with closing(worker.beat(1)) as heart:
-            assert answers(heart) == [controller_messages.Pulse(12.5)]
+            assert answers(heart) == [controller_messages.RenewLease(12.5)]
 
 
 def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
@@ -397,11 +397,11 @@ class Faked:
     def beat(self, incarnation: int) -> Connection:
         """Begin to beat."""
         heart = call(*self.where, SECRET, hello("r", 0, incarnation, heart=True))
-        self.say(heart, worker_messages.Beat(12.5, 1, 0.0, 0.0))
+        self.say(heart, worker_messages.Heartbeat(12.5, 1, 0.0, 0.0))
         return heart
 
     @staticmethod
-    def say(connection: Connection, message: worker_messages.Telling) -> None:
+    def say(connection: Connection, message: worker_messages.WorkerMessage) -> None:
         connection.write([encode(message)])
         Faked.hear(connection, lambda: connection.opened and not connection.wants_to_write)
 
@@ -457,7 +457,7 @@ def registered() -> Iterator[tuple[Driver, Faked]]:
 def test_a_sign_of_life_is_answered_with_its_own_time_unless_it_is_from_one_that_was_replaced() -> None:
     with registered() as (one, worker), closing(worker.beat(1)) as heart, closing(worker.beat(7)) as stranger:
         wait_for(one, lambda: len(one._hearts) == 2)
-        assert answers(heart) == [controller_messages.Pulse(12.5)]
+        assert answers(heart) == [controller_messages.RenewLease(12.5)]
         one.ask(lambda _: None)
         assert stranger.read() == []
 

@@ -36,7 +36,7 @@ def beating(listener: socket.socket, worker: Alive) -> Iterator[None]:
         assert not heart.is_alive()
 
 
-def beats(connection: Connection) -> Iterator[worker_messages.Beat]:
+def beats(connection: Connection) -> Iterator[worker_messages.Heartbeat]:
     """Yield the signs of life that come."""
     with closing(Watch()) as watch:
         watch.add(connection)
@@ -44,8 +44,8 @@ def beats(connection: Connection) -> Iterator[worker_messages.Beat]:
         while monotonic() < deadline:
             watch.wait(0.1)
             for frame in connection.read():
-                message = worker_messages.decode_telling(frame)
-                assert isinstance(message, worker_messages.Beat)
+                message = worker_messages.decode_worker_message(frame)
+                assert isinstance(message, worker_messages.Heartbeat)
                 yield message
             watch.update(connection)
 
@@ -64,7 +64,7 @@ def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypa
         assert answering.caller is not None
         called = answering.caller
         assert (called.worker, called.incarnation, called.heart) == (3, 5, True)
-        answering.write([encode(controller_messages.Pulse(first.at))])
+        answering.write([encode(controller_messages.RenewLease(first.at))])
         while worker.lease == 0.0:
             next(heard)
         assert worker.lease == first.at + 2.0

@@ -59,7 +59,7 @@ def test_a_process_tells_what_its_machine_is_described_to_have_and_which_share_o
     rest: Any = {"window": 16, "sample_tps": 0.0, "in_flight": 0, "seed": 0, "folder": ".", "telemetry": "kept"}
     rest["capacity"] = (4.0, 1e6)
     worker.command(controller_messages.Assign(1, 0, 1, peers, {"m/0": 0}, ("m/0", "m/0"), **rest))
-    worker.command(controller_messages.Go(1))
+    worker.command(controller_messages.Start(1))
     clock.advance(2.0)
     used[0] += 1.2
     worker.turn()

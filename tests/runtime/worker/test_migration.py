@@ -238,13 +238,13 @@ def test_a_task_stands_still_between_its_answer_and_its_release(options: dict[st
     cluster = TestCluster(numbering(), in_flight=5, **options).start()
     number = cluster.controller.find_task(task)
     host = next(worker for worker in cluster.workers if number in worker.tasks)
-    host.command(controller_messages.Prepare(host.epoch, 1, number))
+    host.command(controller_messages.PrepareMove(host.epoch, 1, number))
     assert host.tasks[number].stands
     cluster.advance(3.0)
     assert cluster.outputs["out"] == []
-    host.command(controller_messages.Release(host.epoch, 2, number))
+    host.command(controller_messages.ReleaseTask(host.epoch, 2, number))
     assert host.tasks[number].stands
-    cluster.controller.out.append((host.me, controller_messages.Release(host.epoch, 1, number)))
+    cluster.controller.out.append((host.me, controller_messages.ReleaseTask(host.epoch, 1, number)))
     assert cluster.finish()["out"] == list(range(1, 41))
 
 

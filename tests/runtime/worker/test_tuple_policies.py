@@ -417,7 +417,7 @@ def test_a_task_may_leave_while_policies_are_switched() -> None:
         worker.tasks.pop(1 - task.number, None)
 
     worker.pump = leaving  # type: ignore[method-assign]
-    worker._switch(controller_messages.Rules())
+    worker._switch(controller_messages.PolicyRules())
     assert pumped == [0]
 
 

@@ -201,7 +201,7 @@ class Driver:
             self._still.pop(caller.worker, None)
         for frame in frames:
             try:
-                message = worker_messages.decode_telling(frame)
+                message = worker_messages.decode_worker_message(frame)
             except Undecodable as error:
                 raise ConnectionLost(f"it does not speak the protocol, {error}") from None
             now = time.monotonic()
@@ -209,15 +209,15 @@ class Driver:
                 self._register(connection, message, now)
             elif connection in self._names:
                 self.controller.told(self._names[connection], message, now)
-            elif connection in self._hearts and isinstance(message, worker_messages.Beat):
+            elif connection in self._hearts and isinstance(message, worker_messages.Heartbeat):
                 self._beat(connection, message, now)
 
-    def _beat(self, connection: Connection, message: worker_messages.Beat, now: float) -> None:
+    def _beat(self, connection: Connection, message: worker_messages.Heartbeat, now: float) -> None:
         """Answer a sign of life, unless it is from one that was given up: that may not go on."""
         number, incarnation = self._hearts[connection]
         if number in self._workers and self._incarnation(number) == incarnation:
             self.controller.told(number, message, now)
-            connection.write([encode(controller_messages.Pulse(message.at))])
+            connection.write([encode(controller_messages.RenewLease(message.at))])
 
     def _incarnation(self, number: int) -> int:
         return self.controller.members[number].incarnation

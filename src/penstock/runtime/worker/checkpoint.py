@@ -14,7 +14,7 @@ from penstock.api.contracts import Source
 from penstock.model.decoding import decode_msgpack
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.protocol.frames import BARRIER
-from penstock.runtime.protocol.worker_messages import Entry
+from penstock.runtime.protocol.worker_messages import TaskEntry
 from penstock.runtime.storage.checkpoints import checksum, folder_of, pack
 from penstock.runtime.storage.disk import Disk, Job, below
 from penstock.runtime.worker.input import InChannel
@@ -35,7 +35,7 @@ class Saving:
         self.worker = worker
         self.number = 0
         self._given_up = worker.assigned.given_up  # no checkpoint up to this number will come to its end
-        self._saved: dict[int, tuple[Entry, list[Piece]]] = {}  # task -> what the manifest says, and its state
+        self._saved: dict[int, tuple[TaskEntry, list[Piece]]] = {}  # task -> what the manifest says, and its state
         self._encoding: dict[int, Iterator[Piece]] = {}
         self._pieces: dict[int, list[Piece]] = {}
         self._commanded = False
@@ -69,7 +69,9 @@ class Saving:
         worker.current = task
         problem = task.unwritten() or task.unsavable
         if problem:
-            worker.told.append(worker_messages.Unsaved(worker.epoch, self.number, f"task {task.name}: {problem}"))
+            worker.told.append(
+                worker_messages.CheckpointFailed(worker.epoch, self.number, f"task {task.name}: {problem}")
+            )
             self._pass_on(task)
             return
         self._encoding[task.number] = task.state_pieces()
@@ -143,7 +145,7 @@ class Saving:
         size = sum(map(len, packed))
         task.pending = [(held or self.number, pair) for held, pair in task.pending]
         pending = tuple(pair for _, pair in task.pending)
-        entry = Entry(task.number, 0, size, 0, task.ended, task.counted, position, pending)
+        entry = TaskEntry(task.number, 0, size, 0, task.ended, task.counted, position, pending)
         self._saved[task.number] = (entry, packed)
         self._pass_on(task)
         self._write()
@@ -164,20 +166,20 @@ class Saving:
         states = [state for _, state in sorted(self._saved.items())]
         self._saved = {}
 
-        def do(disk: Disk) -> worker_messages.Saved:
+        def do(disk: Disk) -> worker_messages.CheckpointSaved:
             size = _summed(states)
             if states:
                 disk.write(path, [piece for _, packed in states for piece in packed])
-            return worker_messages.Saved(epoch, number, file, size, tuple(entry for entry, _ in states))
+            return worker_messages.CheckpointSaved(epoch, number, file, size, tuple(entry for entry, _ in states))
 
-        def then(saved: worker_messages.Saved, problem: str, _: float) -> None:
+        def then(saved: worker_messages.CheckpointSaved, problem: str, _: float) -> None:
             if worker.saving is self and self.number == number and number > self._given_up:
-                worker.told.append(worker_messages.Unsaved(epoch, number, problem) if problem else saved)
+                worker.told.append(worker_messages.CheckpointFailed(epoch, number, problem) if problem else saved)
 
         worker.storing.append(Job(f"checkpoint {number}", do, then))
 
 
-def _summed(states: list[tuple[Entry, list[Piece]]]) -> int:
+def _summed(states: list[tuple[TaskEntry, list[Piece]]]) -> int:
     """Put states one after another, with the checksum of each; return how long they are together."""
     size = 0
     for entry, packed in states:

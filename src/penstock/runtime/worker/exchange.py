@@ -57,7 +57,7 @@ class Exchange(Sender):
 
     layout: Layout
     out: dict[int, list[bytes]]  # frames for each worker
-    told: list[worker_messages.Telling]
+    told: list[worker_messages.WorkerMessage]
     epoch: int
     me: int  # number of this worker
     assigned: controller_messages.Assign
@@ -341,7 +341,7 @@ class Exchange(Sender):
         if task.queues:
             task.put_marker(MarkerOf(PROGRESS, now, origin))
         else:
-            self.told.append(worker_messages.Passed(self.epoch, task.number, origin, now))
+            self.told.append(worker_messages.SinkProgress(self.epoch, task.number, origin, now))
 
     def _least_progress(self, task: Task, origin: int) -> int:
         channels = self.layout.progress_channels(task.number, origin)

@@ -76,7 +76,7 @@ class Heart(threading.Thread):
             if now >= due:
                 due = now + BEAT_S
                 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-                beat = worker_messages.Beat(now, self._worker.turns, time.process_time(), memory)
+                beat = worker_messages.Heartbeat(now, self._worker.turns, time.process_time(), memory)
                 connection.write([encode(beat)])
                 watch.update(connection)
             for _ in watch.wait(max(0.0, due - time.monotonic())):
@@ -86,5 +86,5 @@ class Heart(threading.Thread):
                 watch.update(connection)
 
     def _feel(self, command: controller_messages.Command) -> None:
-        if isinstance(command, controller_messages.Pulse):
+        if isinstance(command, controller_messages.RenewLease):
             self._worker.lease = max(self._worker.lease, command.at + self._lease_s)

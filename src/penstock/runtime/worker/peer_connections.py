@@ -28,7 +28,7 @@ class Neighbours:
     """Connections of one worker. What broke is left in `told`."""
 
     def __init__(self, run: str, secret: bytes, watch: Watch, protects: bool = False) -> None:
-        self.told: list[worker_messages.Lost] = []
+        self.told: list[worker_messages.PeerLost] = []
         self._run = run
         self._secret = secret
         self._watch = watch
@@ -164,7 +164,7 @@ class Neighbours:
     def _tell(self, number: int, reason: str) -> None:
         if number not in self._lost:
             self._lost.add(number)
-            self.told.append(worker_messages.Lost(self._epoch, number, reason))
+            self.told.append(worker_messages.PeerLost(self._epoch, number, reason))
 
 
 def _same(one: Connection, other: Connection) -> bool:

@@ -91,29 +91,29 @@ class Worker(Exchange):
     def command(self, message: controller_messages.Command) -> None:
         """Do what the controller says."""
         match message:
-            case controller_messages.Pulse():
+            case controller_messages.RenewLease():
                 self.lease = message.at + self.assigned.lease_s
             case controller_messages.Ping():
                 self.told.append(worker_messages.Pong(message.number, self.clock()))
             case controller_messages.Assign():
                 self.guarded(lambda: self._assign(message))
-            case controller_messages.Limit():  # also while states are being read, of which nobody tells the controller
+            case controller_messages.LimitRates():  # also while states are being read
                 if message.epoch == self.epoch:
                     self.limits = message.limits
             case controller_messages.Stop():
                 self._close("stopped")
             case _ if self.phase not in ("assigned", "running") or message.epoch != self.epoch:
                 return
-            case controller_messages.Go():
+            case controller_messages.Start():
                 self._go()
-            case controller_messages.Peers() | controller_messages.Drain() | controller_messages.Progressed():
+            case controller_messages.Peers() | controller_messages.Drain() | controller_messages.SourceProgress():
                 self._note(message)
             case _:
                 self.execution.begin()
                 self.guarded(lambda: self._operate(message))
 
     def _note(
-        self, message: controller_messages.Peers | controller_messages.Drain | controller_messages.Progressed
+        self, message: controller_messages.Peers | controller_messages.Drain | controller_messages.SourceProgress
     ) -> None:
         """Take note of something that the next turn goes by."""
         match message:
@@ -123,7 +123,7 @@ class Worker(Exchange):
                 self.draining = True
                 for task in self.tasks.values():
                     task.finishing = task.is_source
-            case controller_messages.Progressed():
+            case controller_messages.SourceProgress():
                 if message.task in self.tasks:
                     task = self.tasks[message.task]
                     task.progressed = max(task.progressed, message.value)
@@ -195,7 +195,7 @@ class Worker(Exchange):
         )
         self.draining = False
         self._farewells: set[int] = set()  # workers that send nothing more to this one
-        self._parting: controller_messages.Part | None = None  # this one leaves
+        self._parting: controller_messages.Detach | None = None  # this one leaves
         self.moves = Moves(self)
         self.saving = Saving(self)
         self.departed: list[worker_messages.TaskReport] = []  # of tasks that have left since the last report
@@ -223,31 +223,31 @@ class Worker(Exchange):
     def _operate(self, message: controller_messages.Command) -> None:
         """Do this worker's part of an operation."""
         match message:
-            case controller_messages.Checkpoint():
+            case controller_messages.BeginCheckpoint():
                 self.saving.begin(message.number)
-            case controller_messages.Abort():
+            case controller_messages.AbortCheckpoint():
                 self.saving.abort(message.number)
-            case controller_messages.Completed():
+            case controller_messages.CheckpointCompleted():
                 self.saving.complete(message.number)
             case controller_messages.Routes():
                 self.execution.reroute(message.routes)
-            case controller_messages.Part():
+            case controller_messages.Detach():
                 self._part(message)
-            case controller_messages.Switch():
+            case controller_messages.SwitchPolicies():
                 self._switch(message.rules)
             case controller_messages.Move():
                 self.moves.begin(message)
-            case controller_messages.Prepare():
+            case controller_messages.PrepareMove():
                 task = self.current = self.tasks.get(message.task)
                 problem = "it is not here" if task is None else task.prepare(message.move, self.execution.now())
-                self.told.append(worker_messages.Prepared(self.epoch, message.move, problem))
-            case controller_messages.Release():
+                self.told.append(worker_messages.MovePrepared(self.epoch, message.move, problem))
+            case controller_messages.ReleaseTask():
                 task = self.tasks.get(message.task)
                 if task is not None and task.preparing == message.move:
                     task.release()
                     self.execution.relieved(task)
 
-    def _part(self, message: controller_messages.Part) -> None:
+    def _part(self, message: controller_messages.Detach) -> None:
         """Say farewell to a worker that leaves: every frame for it has gone before. This one may leave itself."""
         if message.worker != self.me:
             self.post(message.worker, Farewell(self.epoch, self.me))
@@ -258,7 +258,7 @@ class Worker(Exchange):
     def _part_from(self, farewell: Farewell) -> None:
         """Take a farewell: of one that stays, where this one leaves, or the answer of one that leaves."""
         if farewell.leaves:
-            self.told.append(worker_messages.Parted(self.epoch, farewell.sender))
+            self.told.append(worker_messages.Detached(self.epoch, farewell.sender))
         else:
             self._farewells.add(farewell.sender)
             self._leave_if_heard()
@@ -269,7 +269,7 @@ class Worker(Exchange):
             for other in self._parting.others:
                 self.post(other, Farewell(self.epoch, self.me, leaves=True))
 
-    def _switch(self, rules: controller_messages.Rules) -> None:
+    def _switch(self, rules: controller_messages.PolicyRules) -> None:
         """Route and send by other policies: what waits unbound, or for the gate, is decided by these."""
         self.assigned = msgspec.structs.replace(self.assigned, rules=rules)
         if self.ruling is not None and self.ruling.weighed(rules):
@@ -397,7 +397,7 @@ class Worker(Exchange):
             task=task.name,
             interval=max(now - max(self._last_report, task.since), 1e-9),
             processed=report.processed,
-            given=report.given,
+            given=report.emitted,
             queue=report.queue,
             waiting_out=report.waiting_out,
             busy=report.busy,

@@ -7,7 +7,7 @@ from penstock.api.contracts import TaskContext
 from penstock.model.errors import PenstockError
 from penstock.runtime.layout import StreamFacts
 from penstock.runtime.protocol import worker_messages
-from penstock.runtime.protocol.controller_messages import Assign, Kept
+from penstock.runtime.protocol.controller_messages import Assign, StateLocation
 from penstock.runtime.storage.checkpoints import TaskState, folder_of, read, unpack
 from penstock.runtime.storage.disk import Disk, Job, below
 from penstock.runtime.worker.error_policy import Guard
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 States = dict[int, tuple[TaskState, bytes]]  # task -> the runtime's own part of its state, and its logic's
 
 
-def read_states(disk: Disk, folder: str, kept: tuple[Kept, ...]) -> States:
+def read_states(disk: Disk, folder: str, kept: tuple[StateLocation, ...]) -> States:
     """Read the states of tasks, refusing what is damaged."""
     found = {}
     for one in kept:
@@ -42,7 +42,7 @@ def begin(worker: "Worker", assign: Assign) -> None:
         if worker.assigned is not assign or worker.phase != "restoring":  # another epoch has begun meanwhile
             return
         if problem:
-            worker.told.append(worker_messages.Unusable(assign.epoch, assign.checkpoint, problem))
+            worker.told.append(worker_messages.CheckpointUnreadable(assign.epoch, assign.checkpoint, problem))
         else:
             worker.execution.begin()
             worker.guarded(lambda: _open_all(worker, states))

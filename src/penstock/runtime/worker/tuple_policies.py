@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.model.cluster import machine_of
 from penstock.model.topology import Grouping
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime.protocol.controller_messages import Rules
+from penstock.runtime.protocol.controller_messages import PolicyRules
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.load_feedback import Feedback
 from penstock.runtime.worker.output import OutQueue
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.runtime.worker.state_machine import Worker
 
 
-def ruling_of(worker: "Worker", rules: Rules) -> "Ruling | None":
+def ruling_of(worker: "Worker", rules: PolicyRules) -> "Ruling | None":
     """Return what brings policies about in a worker, its kernels loaded; None where there are none."""
     return Ruling(worker, rules) if rules.routing or rules.sending else None
 
@@ -39,7 +39,7 @@ def prepare(tuples: TuplePolicies | None) -> None:
 class Ruling:
     """The policies of one worker, until others are in force or the epoch ends."""
 
-    def __init__(self, worker: "Worker", rules: Rules) -> None:
+    def __init__(self, worker: "Worker", rules: PolicyRules) -> None:
         from penstock.policies.registry import routing, sending
         from penstock.policies.tuples.kinds import FIFO
         from penstock.runtime.worker import sending as gates
@@ -73,7 +73,7 @@ class Ruling:
             queue.resize()
         self.feedback.added(task)
 
-    def weighed(self, rules: Rules) -> bool:
+    def weighed(self, rules: PolicyRules) -> bool:
         """Take rules that differ only in what the ways onward cost; return whether these are such."""
         if (rules.routing, rules.sending, rules.slot_s) != (self.rules.routing, self.rules.sending, self.slot_s):
             return False
