@@ -4,7 +4,7 @@ Each replaces a small piece of the runtime by one that does without the rule, fo
 must find every one of them: what they would not find, they do not test.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,15 +13,15 @@ from penstock.runtime.controller.operations import Operations
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.protocol.codec import Codec
-from penstock.runtime.protocol.frames import BARRIER, decode_frame
+from penstock.runtime.protocol.frames import BARRIER, MarkerBody, decode_frame
 from penstock.runtime.protocol.wire import encode
-from penstock.runtime.worker import task_opening as opening
-from penstock.runtime.worker.checkpoint import Saving
-from penstock.runtime.worker.input import Delivery, InChannel
-from penstock.runtime.worker.lane import Lane, MarkerOf
-from penstock.runtime.worker.output import OutQueue
+from penstock.runtime.worker.checkpoint import Checkpointer
+from penstock.runtime.worker.input import Delivery, Inbox, InChannel
+from penstock.runtime.worker.output import Lane, OutQueue
+from penstock.runtime.worker.routing import Exchange
 from penstock.runtime.worker.state_machine import Worker
 from penstock.runtime.worker.task import Task
+from penstock.runtime.worker.task_factory import TaskFactory
 
 Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
 
@@ -71,26 +71,28 @@ class _Shared(Lane):
 
 def _credits_by_worker() -> Replacement:
     """Give all lanes from one worker to another their credits together."""
-    open_task = opening.open_task
+    open_task = TaskFactory.open
 
-    def opened(self: Worker, number: int, slot: str, *, ended: bool) -> Task:
+    def opened(self: TaskFactory, number: int, slot: str, *, ended: bool) -> Task:
         task = open_task(self, number, slot, ended=ended)
         pools = self.__dict__.setdefault("pools", {})
+        assert isinstance(self.sender, Exchange)
+        hosts = self.sender.directory.hosts
         for queue in task.queues:
             for place, lane in enumerate(queue.lanes):
                 shared = _Shared(lane.target, lane.window)
-                shared.pool = pools.setdefault((self.epoch, self.where[lane.target]), [lane.window])
+                shared.pool = pools.setdefault(hosts[lane.target], [lane.window])
                 queue.lanes[place] = shared
         return task
 
-    return opening, "open_task", opened
+    return TaskFactory, "open", opened
 
 
-def _barriers_by(send: Callable[[OutQueue, MarkerOf], None]) -> Replacement:
+def _barriers_by(send: Callable[[OutQueue, MarkerBody], None]) -> Replacement:
     """Send barriers in another way, and all other markers as they are sent."""
     put_marker = OutQueue.put_marker
 
-    def put(self: OutQueue, marker: MarkerOf) -> None:
+    def put(self: OutQueue, marker: MarkerBody) -> None:
         (send if marker.kind == BARRIER else put_marker)(self, marker)
 
     return OutQueue, "put_marker", put
@@ -99,7 +101,7 @@ def _barriers_by(send: Callable[[OutQueue, MarkerOf], None]) -> Replacement:
 def _barriers_overtake() -> Replacement:
     """Send a barrier past the tuples that wait for credit."""
 
-    def send(queue: OutQueue, marker: MarkerOf) -> None:
+    def send(queue: OutQueue, marker: MarkerBody) -> None:
         for lane in queue.lanes:
             queue._sender.send_marker(queue, lane, marker)
 
@@ -109,9 +111,9 @@ def _barriers_overtake() -> Replacement:
 def _unbound_stay() -> Replacement:
     """Send a barrier on every lane while tuples are left that no lane has got yet."""
 
-    def send(queue: OutQueue, marker: MarkerOf) -> None:
+    def send(queue: OutQueue, marker: MarkerBody) -> None:
         for lane in queue.lanes:
-            lane.hold_marker(marker)
+            lane.append_marker(marker)
         queue.pump()
 
     return _barriers_by(send)
@@ -122,7 +124,7 @@ def _policies_hold_barriers() -> Replacement:
     pump_lane = OutQueue._pump_lane
 
     def pump(self: OutQueue, lane: Lane) -> None:
-        while lane.waiting and isinstance(lane.waiting[0], MarkerOf):
+        while lane.waiting and isinstance(lane.waiting[0], MarkerBody):
             self._send_head(lane, 0)
         unseen, lane.markers = lane.markers, 0
         pump_lane(self, lane)
@@ -142,12 +144,12 @@ def _two_at_once() -> Replacement:
 
 def _any_order() -> Replacement:
     """Take what comes for a task that has moved at once, though what was sent to its old host has not come yet."""
-    enqueue = Worker._enqueue
+    enqueue = Inbox._enqueue
 
-    def accept(self: Worker, task: Task, channel: InChannel, _: int, item: Delivery | MarkerOf) -> None:
-        enqueue(self, task, channel, item)
+    def accept(self: Inbox, channel: InChannel, _: int, item: Delivery | MarkerBody) -> Sequence[MarkerBody]:
+        return enqueue(self, channel, item)
 
-    return Worker, "accept", accept
+    return Inbox, "accept", accept
 
 
 def _lost_connections() -> Replacement:
@@ -179,13 +181,13 @@ def _unpublished() -> Replacement:
 
 def _ended_sources() -> Replacement:
     """Let sources that have ended leave barriers unanswered."""
-    save = Saving.save
+    save = Checkpointer.save
 
-    def saved(self: Saving, task: Task) -> None:
+    def saved(self: Checkpointer, task: Task) -> None:
         if not (task.is_source and task.ended):
             save(self, task)
 
-    return Saving, "save", saved
+    return Checkpointer, "save", saved
 
 
 def _as_they_are() -> Replacement:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.storage import checkpoints
-from penstock.runtime.worker.exchange import BrokenProtocol
+from penstock.runtime.worker.input import BrokenProtocol
 from penstock.testing.applications import Known, Rows, published
 from penstock.testing.disk import MemoryDisk
 

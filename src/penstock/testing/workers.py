@@ -118,20 +118,15 @@ class WorkerProcess(Process):
                 self.wake(max(self._real(due), self.cluster.now) + 1e-6)
 
     def _carry(self) -> None:
-        worker, cluster = self.worker, self.cluster
-        if worker.out:
-            out, worker.out = worker.out, {}
-            for number, frames in out.items():
-                line = self._line(number)
-                if line is not None:
-                    for frame in frames:
-                        cluster.send(line, frame)
-        if worker.told:
-            told, worker.told = worker.told, []
-            for message in told:
-                cluster.send(self.up, message)
-        if worker.storing:
-            jobs, worker.storing = worker.storing, []
+        outbox, cluster = self.worker.outbox, self.cluster
+        for number, frames in outbox.take_frames().items():
+            line = self._line(number)
+            if line is not None:
+                for frame in frames:
+                    cluster.send(line, frame)
+        for message in outbox.take_messages():
+            cluster.send(self.up, message)
+        if jobs := outbox.take_jobs():
             self.store(jobs)
 
     def conclude(self, job: Job, result: Any, problem: str) -> None:
@@ -193,7 +188,7 @@ class WorkerProcess(Process):
     def _tell_lost(self, number: int) -> None:
         if number not in self.lost:
             self.lost.add(number)
-            self.worker.told.append(worker_messages.PeerLost(self.worker.epoch, number, "it was cut"))
+            self.worker.outbox.report(worker_messages.PeerLost(self.worker.epoch, number, "it was cut"))
             self.wake_soon()
 
     def frame(self, frame: bytes) -> None:
@@ -220,7 +215,7 @@ class WorkerProcess(Process):
         self._meet(assign.peers)
         if not self.lease_s:
             self.lease_s = assign.lease_s
-            self.worker.lease = self.clock() + assign.lease_s
+            self.worker.start_lease(self.clock() + assign.lease_s)
             self.cluster.after(0.0, self.beat, None)
 
     def _meet(self, peers: tuple[controller_messages.Peer, ...]) -> None:

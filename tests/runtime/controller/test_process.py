@@ -36,7 +36,7 @@ from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.storage import run_folder as folder
 from penstock.runtime.storage.telemetry_writer import Recorder
-from penstock.runtime.worker import log_capture as speech
+from penstock.runtime.worker import log_capture
 from penstock.runtime.worker.process import Shell, WorkerSettings
 from penstock.runtime.worker.process import main as shell_main
 from penstock.runtime.worker.state_machine import Worker
@@ -321,7 +321,7 @@ def test_an_exception_over_what_a_connection_brought_costs_that_connection_only(
 
 
 def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speech, "LINES", 10)
+    monkeypatch.setattr(log_capture, "LINES", 10)
     one, heard = driver(start_s=1e9), list[str]()
     one.on_log(lambda line: heard.append(line.text))
     one.start()

@@ -27,7 +27,7 @@ from penstock.runtime.protocol.transport import (
     STRANGERS,
     Connection,
     ConnectionLost,
-    Strangers,
+    PendingConnections,
     Watch,
     call,
     call_until_open,
@@ -404,7 +404,7 @@ def read_all(watch: Watch, listener: socket.socket) -> None:
 
 def test_the_oldest_stranger_is_dropped_for_one_more_and_none_stays_for_long() -> None:
     with listen("127.0.0.1") as listener, ExitStack() as stack, closing(Watch()) as watch:
-        strangers, accepted = Strangers(listener, SECRET, watch), list[Connection]()
+        pending, accepted = PendingConnections(listener, SECRET, watch), list[Connection]()
 
         def hang_up() -> None:
             for each in accepted:
@@ -415,18 +415,18 @@ def test_the_oldest_stranger_is_dropped_for_one_more_and_none_stays_for_long() -
             stack.enter_context(socket.create_connection(listener.getsockname()[:2]))
         while len(accepted) < STRANGERS + 2:
             assert watch.wait(PATIENCE) == [(listener, selectors.EVENT_READ)]
-            accepted += strangers.accept(now=10.0 + len(accepted) / 1000)
-        assert strangers.late(10.5) == accepted[:2], "whoever calls is accepted, however many were there before"
-        assert strangers.late(10.5) == []
+            accepted += pending.accept(now=10.0 + len(accepted) / 1000)
+        assert pending.expired(10.5) == accepted[:2], "whoever calls is accepted, however many were there before"
+        assert pending.expired(10.5) == []
         accepted[2].opened = True
-        late = strangers.late(11.0 + PROOF_S)
+        late = pending.expired(11.0 + PROOF_S)
         assert late == accepted[3:]
-        assert strangers.late(11.0 + PROOF_S) == []
+        assert pending.expired(11.0 + PROOF_S) == []
 
 
 def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
     with listen("127.0.0.1") as listener, ExitStack() as stack, closing(Watch()) as watch:
-        strangers, (host, port) = Strangers(listener, SECRET, watch), listener.getsockname()
+        pending, (host, port) = PendingConnections(listener, SECRET, watch), listener.getsockname()
         dropped: list[Connection] = []
 
         def crowd() -> None:
@@ -436,10 +436,10 @@ def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
             accepted = list[Connection]()
             while len(accepted) < STRANGERS:
                 watch.wait(PATIENCE)
-                accepted += strangers.accept(1.0)
+                accepted += pending.accept(1.0)
             for each in accepted:
                 stack.callback(each.close)
-            late = strangers.late(1.0)
+            late = pending.expired(1.0)
             for each in late:
                 watch.remove(each)
                 each.close()
@@ -449,7 +449,7 @@ def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
         peer = stack.enter_context(closing(call(host, port, SECRET, hello("run", 0, 0))))
         peer.flush()
         watch.wait(PATIENCE)
-        (mine,) = strangers.accept(1.0)
+        (mine,) = pending.accept(1.0)
         stack.callback(mine.close)
         read_all(watch, listener)  # its hello
         for _ in range(3):
@@ -482,4 +482,4 @@ def test_one_that_was_dropped_before_it_was_known_calls_again() -> None:
 
 def test_a_call_that_cannot_be_taken_is_nobody() -> None:
     with listen("127.0.0.1") as listener, closing(Watch()) as watch:
-        assert Strangers(listener, SECRET, watch).accept(0.0) == []
+        assert PendingConnections(listener, SECRET, watch).accept(0.0) == []

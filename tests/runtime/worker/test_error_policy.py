@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock.api.contracts import Operator, Sink, TaskContext
 from penstock.api.on_error import ErrorPolicy
-from penstock.runtime.worker.error_policy import Done, Guard
+from penstock.runtime.worker.error_policy import Attempt, Guard
 from penstock.runtime.worker.logic import UserError
 from penstock.testing import ApplicationFailed, Captured, TestCluster, run, tiny_cluster
 from tests.runtime.flows import Given
@@ -103,7 +103,7 @@ def a_guard(policy: ErrorPolicy, logic: Any) -> tuple[Guard, list[ps.DeadLetter]
 
 def test_skips_a_tuple_and_keeps_what_the_others_give() -> None:
     guard, letters = a_guard(ps.Skip(), Halves())
-    assert guard.run([2, 5, 8], now=1.0) == Done([1, 1, 4, 4], 3, None)
+    assert guard.run([2, 5, 8], now=1.0) == Attempt([1, 1, 4, 4], 3, None)
     (letter,) = letters
     assert (letter.component, letter.task, letter.call, letter.tuple) == ("halves", 3, "process", 5)
     assert letter.error == "ValueError: 5 is odd"
@@ -114,19 +114,19 @@ def test_skips_a_tuple_and_keeps_what_the_others_give() -> None:
 
 def test_stops_at_a_tuple_that_is_to_be_tried_again_and_goes_on_with_it() -> None:
     guard, _ = a_guard(ps.Retry(times=2, wait=0.5, factor=4.0), Flaky(2))
-    assert guard.run([7, 8], now=1.0) == Done([], 0, 1.5)
-    assert guard.run([7, 8], now=1.5) == Done([], 0, 3.5)
-    assert guard.run([7, 8], now=3.5) == Done([7], 1, 4.0)  # the next tuple has tries of its own
-    assert guard.run([8], now=4.0).until == 6.0
-    assert guard.run([8], now=6.0) == Done([8], 1, None)
-    assert guard.until == 0.0
+    assert guard.run([7, 8], now=1.0) == Attempt([], 0, 1.5)
+    assert guard.run([7, 8], now=1.5) == Attempt([], 0, 3.5)
+    assert guard.run([7, 8], now=3.5) == Attempt([7], 1, 4.0)  # the next tuple has tries of its own
+    assert guard.run([8], now=4.0).retry_at == 6.0
+    assert guard.run([8], now=6.0) == Attempt([8], 1, None)
+    assert guard.retry_at == 0.0
     assert guard.take_counts() == (0, 4)
 
 
 def test_gives_up_after_the_last_try() -> None:
     guard, letters = a_guard(ps.Retry(times=1, wait=1.0, then=ps.Skip()), Flaky(9))
-    assert guard.run([7], now=1.0).until == 2.0
-    assert guard.run([7], now=2.0) == Done([], 1, None)
+    assert guard.run([7], now=1.0).retry_at == 2.0
+    assert guard.run([7], now=2.0) == Attempt([], 1, None)
     assert [letter.tuple for letter in letters] == [7]
     guard, _ = a_guard(ps.Retry(times=1), Flaky(9))
     guard.run([7], now=1.0)
@@ -137,7 +137,7 @@ def test_gives_up_after_the_last_try() -> None:
 def test_lets_a_sink_take_tuples_one_by_one() -> None:
     taken: list[int] = []
     guard, letters = a_guard(ps.Skip(), Picky(taken))
-    assert guard.run([2, 3, 4], now=0.0) == Done([], 3, None)
+    assert guard.run([2, 3, 4], now=0.0) == Attempt([], 3, None)
     assert taken == [2, 4]
     assert [(letter.call, letter.tuple) for letter in letters] == [("write", 3)]
 
@@ -150,12 +150,12 @@ def test_a_timer_is_tried_again_apart_from_tuples() -> None:
         return len(tries) < 3
 
     guard, letters = a_guard(ps.Retry(times=2, wait=1.0, factor=1.0, then=ps.Skip()), Ticking((5.0,), fails))
-    assert guard.fire(5.0, now=5.0) == Done([], 0, 6.0)
-    assert guard.fire(5.0, now=6.0) == Done([], 0, 7.0)
-    assert guard.fire(5.0, now=7.0) == Done([5.0], 1, None)
+    assert guard.fire(5.0, now=5.0) == Attempt([], 0, 6.0)
+    assert guard.fire(5.0, now=6.0) == Attempt([], 0, 7.0)
+    assert guard.fire(5.0, now=7.0) == Attempt([5.0], 1, None)
     assert letters == []
     guard, letters = a_guard(ps.Skip(), Ticking((5.0,), lambda _: True))
-    assert guard.fire(5.0, now=5.0) == Done([], 1, None)
+    assert guard.fire(5.0, now=5.0) == Attempt([], 1, None)
     assert [(letter.call, letter.tuple) for letter in letters] == [("on_timer", 5.0)]
 
 

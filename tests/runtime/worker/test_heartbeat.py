@@ -10,24 +10,27 @@ import pytest
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.protocol.transport import Connection, Watch
 from penstock.runtime.protocol.wire import encode
-from penstock.runtime.worker import heartbeat as heart_module
-from penstock.runtime.worker.heartbeat import Heart, Place
+from penstock.runtime.worker import heartbeat as module
+from penstock.runtime.worker.heartbeat import Controller, Heartbeat
 
 SECRET = b"s" * 32
 PATIENCE = 20.0
 
 
 class Alive:
-    """What a heart beats for."""
+    """What heartbeats are sent for."""
 
     turns = 7
     lease = 0.0
+
+    def renew_lease(self, until: float) -> None:
+        self.lease = until
 
 
 @contextmanager
 def beating(listener: socket.socket, worker: Alive) -> Iterator[None]:
     host, port = listener.getsockname()
-    heart = Heart(worker, Place(host, port, SECRET, "r", 3, 5), lease_s=2.0)
+    heart = Heartbeat(worker, Controller(host, port, SECRET, "r", 3, 5), lease_s=2.0)
     heart.start()
     try:
         yield
@@ -51,7 +54,7 @@ def beats(connection: Connection) -> Iterator[worker_messages.Heartbeat]:
 
 
 def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heart_module, "BEAT_S", 0.02)
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.02)
     worker = Alive()
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
@@ -71,7 +74,7 @@ def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypa
 
 
 def test_a_heart_that_is_hung_up_on_calls_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heart_module, "BEAT_S", 0.02)
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.02)
     with socket.create_server(("127.0.0.1", 0)) as listener, beating(listener, Alive()):
         nonces = set()
         for _ in range(3):
@@ -85,7 +88,7 @@ def test_a_heart_that_is_hung_up_on_calls_again(monkeypatch: pytest.MonkeyPatch)
 def test_a_heart_without_a_controller_ends_when_it_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
-    heart = Heart(Alive(), Place(host, port, SECRET, "r", 0, 1), 2.0)
+    heart = Heartbeat(Alive(), Controller(host, port, SECRET, "r", 0, 1), 2.0)
     heart.start()
     heart.close(PATIENCE)
     assert not heart.is_alive()

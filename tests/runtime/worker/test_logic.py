@@ -8,9 +8,10 @@ import pytest
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.logic import FilterOperator, FlatMapOperator, MapOperator
-from penstock.model.errors import InvalidInput
+from penstock.model.errors import InvalidInput, shown
 from penstock.runtime.protocol.codec import Codec
-from penstock.runtime.worker.logic import Movable, UserError, batch_process, call, listed, run_batch, shown, write
+from penstock.runtime.worker.logic import LogicState, UserError, call, listed
+from penstock.runtime.worker.task import batch_process, run_batch, write_batch
 from penstock.runtime.worker.tracing import Sampler
 
 
@@ -68,9 +69,9 @@ class Picky(Sink[int]):
 
 def test_shows_the_first_tuple_of_a_batch_that_a_sink_raised_on() -> None:
     with pytest.raises(UserError, match=r"^7$"):
-        write(Picky(), [7])
+        write_batch(Picky(), [7])
     with pytest.raises(UserError, match="7 or one of the 2 after it"):
-        write(Picky(), [7, 8, 9])
+        write_batch(Picky(), [7, 8, 9])
 
 
 def test_an_exception_of_a_generator_is_the_authors_too() -> None:
@@ -128,17 +129,17 @@ class Contextual(Operator[int, int]):
         self.context, self.now, self.note = context, context.now, len
 
 
-def opened(logic: Operator[int, int]) -> Movable:
+def opened(logic: Operator[int, int]) -> LogicState:
     logic.open(TaskContext("c", 0, 1, wake=lambda: None))
-    return Movable(logic)
+    return LogicState(logic)
 
 
 def test_an_operator_without_snapshot_moves_until_it_has_changed() -> None:
     plain = Plain()
-    movable = opened(plain)
-    assert movable.problem() == ""
+    state = opened(plain)
+    assert state.problem() == ""
     plain.process(1)
-    assert movable.problem() == "Plain has state but no snapshot; give it snapshot and restore"
+    assert state.problem() == "Plain has state but no snapshot; give it snapshot and restore"
 
 
 def test_an_operator_of_which_it_cannot_be_told_stays() -> None:
@@ -147,36 +148,36 @@ def test_an_operator_of_which_it_cannot_be_told_stays() -> None:
 
 def test_context_and_functions_are_no_state() -> None:
     logic = Contextual()
-    movable = opened(logic)
+    state = opened(logic)
     logic.context.at(5.0)
-    assert movable.problem() == ""
+    assert state.problem() == ""
 
 
 def test_functions_move() -> None:
-    assert Movable(MapOperator(lambda value: value)).problem() == ""
-    assert Movable(FlatMapOperator(lambda value: [value])).problem() == ""
+    assert LogicState(MapOperator(lambda value: value)).problem() == ""
+    assert LogicState(FlatMapOperator(lambda value: [value])).problem() == ""
 
 
 def test_state_arrives_as_the_snapshot_is_annotated() -> None:
     here, there = Keeper(), Keeper()
     here.seen = [4, 5]
-    Movable(there).load(Movable(here).save())
+    LogicState(there).load(LogicState(here).save())
     assert there.seen == [4, 5]
 
 
 def test_a_source_goes_on_at_its_position() -> None:
     there = Rewinding()
-    Movable(there).load(Movable(Rewinding(17)).save())
+    LogicState(there).load(LogicState(Rewinding(17)).save())
     assert there.at == 17
-    assert Movable(Rewinding()).problem() == ""
-    assert Movable(Source[int]()).problem() == "Source cannot rewind, so it stays where it is"
+    assert LogicState(Rewinding()).problem() == ""
+    assert LogicState(Source[int]()).problem() == "Source cannot rewind, so it stays where it is"
 
 
 def test_state_that_cannot_travel_is_the_authors_error() -> None:
     keeper = Keeper()
     keeper.seen = [2**70]
     with pytest.raises(UserError) as raised:
-        Movable(keeper).save()
+        LogicState(keeper).save()
     assert isinstance(raised.value.__cause__, OverflowError)
 
 

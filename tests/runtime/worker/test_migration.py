@@ -83,7 +83,7 @@ def test_waits_with_a_task_that_comes_before_the_command_which_says_so() -> None
         ended: list[Operation] = []
         cluster.request([("count[1]", "w0/0"), ("lines[0]", "w2/0"), ("split[2]", "w0/0")], ended.append)
         while not ended and cluster.step():
-            ahead += any(worker.moves.ahead is not None for worker in cluster.workers)
+            ahead += any(worker.arrivals.deferred is not None for worker in cluster.workers)
         assert ended
         assert ended[0].error is None
         flows.check_counts(cluster.finish()["out"], 60)
@@ -239,12 +239,12 @@ def test_a_task_stands_still_between_its_answer_and_its_release(options: dict[st
     number = cluster.controller.find_task(task)
     host = next(worker for worker in cluster.workers if number in worker.tasks)
     host.command(controller_messages.PrepareMove(host.epoch, 1, number))
-    assert host.tasks[number].stands
+    assert host.tasks[number].suspended
     cluster.advance(3.0)
     assert cluster.outputs["out"] == []
     host.command(controller_messages.ReleaseTask(host.epoch, 2, number))
-    assert host.tasks[number].stands
-    cluster.controller.out.append((host.me, controller_messages.ReleaseTask(host.epoch, 1, number)))
+    assert host.tasks[number].suspended
+    cluster.controller.out.append((host.directory.me, controller_messages.ReleaseTask(host.epoch, 1, number)))
     assert cluster.finish()["out"] == list(range(1, 41))
 
 
@@ -295,8 +295,8 @@ def test_a_drain_in_the_middle_of_moves_loses_nothing(emulated: bool) -> None:
         assert ended
         given = result.status.emitted
         assert result.status.written == 3 * given
-        assert len({tuple(worker.placement) for worker in cluster.workers}) == 1
-        assert list(result.status.placement.values()) == cluster.workers[0].placement
+        assert len({tuple(worker.directory.placement) for worker in cluster.workers}) == 1
+        assert list(result.status.placement.values()) == cluster.workers[0].directory.placement
         flows.check_telemetry(result)
 
 
@@ -395,7 +395,7 @@ def test_frames_of_another_epoch_are_dropped() -> None:
     cluster = TestCluster(flows.word_count(50), workers=2).start()
     worker = cluster.workers[0]
     target = next(task for task in worker.tasks.values() if not task.is_source)
-    stream, source = next(iter(target.inputs))
+    stream, source = next(iter(target.inbox.channels))
     stale = Data(worker.epoch - 1, stream, source, target.number, 999, 1, 0.0, b"\x91\xa1x")
     worker.frame(encode(stale))
     worker.command(controller_messages.Drain(worker.epoch + 1))

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from penstock.api.keys import key_group, owner
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
-from penstock.runtime.protocol.frames import END, PROGRESS, Mark, Waiting
-from penstock.runtime.worker.lane import Batch, Lane, MarkerOf, Sampled
-from penstock.runtime.worker.output import OutQueue, Sender
+from penstock.runtime.protocol.frames import END, PROGRESS, Mark, MarkerBody, Waiting
+from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sampled, Sender
 
 SPREADING = [Grouping.SHUFFLE, Grouping.PARTIAL_KEY, Grouping.LOCAL_OR_SHUFFLE]
 FIXED = [Grouping.FIELDS, Grouping.GLOBAL, Grouping.ALL, Grouping.DIRECT]
@@ -30,16 +29,15 @@ class Recorded(Sender):
 
     def send(self, queue: OutQueue, lane: Lane, batch: Batch) -> None:
         assert 0 < len(batch.values) <= lane.credits
-        lane.credits -= len(batch.values)
-        lane.number += len(batch.values)
+        lane.spend(len(batch.values))
         assert [mark.place for mark in batch.marks] == sorted({mark.place for mark in batch.marks})
         ids = {mark.place: mark for mark in batch.marks}
         self.sent.setdefault(lane.target, []).extend(
             (value, ids.get(place)) for place, value in enumerate(batch.values)
         )
 
-    def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerOf) -> None:
-        lane.number += 1
+    def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerBody) -> None:
+        lane.spend_marker()
         self.sent.setdefault(lane.target, []).append(marker)
 
     def is_local(self, task: int) -> bool:
@@ -54,7 +52,7 @@ class Recorded(Sender):
         raise error
 
     def values(self, target: int) -> list[Any]:
-        return [item[0] for item in self.sent.get(target, []) if not isinstance(item, MarkerOf)]
+        return [item[0] for item in self.sent.get(target, []) if not isinstance(item, MarkerBody)]
 
     def counts(self, lanes: int) -> list[int]:
         return [len(self.values(target)) for target in range(lanes)]
@@ -215,7 +213,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
         elif what == "marker":
             markers += 1
             since.append(len(put))
-            out.put_marker(MarkerOf(PROGRESS, markers, 0))
+            out.put_marker(MarkerBody(PROGRESS, markers, 0))
         elif what == "credit":
             lane, amount = how
             allowed[lane] += amount
@@ -223,7 +221,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
             out.pump()
         else:
             out = moved(out, sender)
-    out.put_marker(MarkerOf(END, 0, 0))
+    out.put_marker(MarkerBody(END, 0, 0))
     for lane in range(3):
         assert len(sender.values(lane)) <= allowed[lane]
         assert out.lanes[lane].credits == allowed[lane] - len(sender.values(lane))
@@ -258,7 +256,7 @@ def check_all_sent(
     for lane in range(3):
         seen = 0
         for item in sender.sent.get(lane, []):
-            if isinstance(item, MarkerOf):
+            if isinstance(item, MarkerBody):
                 if item.kind == PROGRESS:
                     assert item.value == seen + 1  # in order, none missing
                     seen += 1
@@ -269,27 +267,27 @@ def check_all_sent(
             assert (mark.parent if mark is not None else None) == sampled.get(value)
             told ^= mark.id if mark is not None else 0
         assert seen == len(since) - 1
-        assert sender.sent[lane][-1] == MarkerOf(END, 0, 0)
+        assert sender.sent[lane][-1] == MarkerBody(END, 0, 0)
     assert told == sender.made
 
 
 def test_markers_need_no_credit_and_wait_only_for_tuples_before_them() -> None:
     out, sender = queue(Grouping.SHUFFLE, 2, window=1)
-    out.put_marker(MarkerOf(PROGRESS, 1, 0))
-    assert all(items == [MarkerOf(PROGRESS, 1, 0)] for items in sender.sent.values())
+    out.put_marker(MarkerBody(PROGRESS, 1, 0))
+    assert all(items == [MarkerBody(PROGRESS, 1, 0)] for items in sender.sent.values())
     out.put([10, 11, 12])
-    out.put_marker(MarkerOf(PROGRESS, 2, 0))
-    assert sender.sent[0][-2:] == [(10, None), MarkerOf(PROGRESS, 2, 0)]
+    out.put_marker(MarkerBody(PROGRESS, 2, 0))
+    assert sender.sent[0][-2:] == [(10, None), MarkerBody(PROGRESS, 2, 0)]
     assert sender.sent[1][-1] == (11, None)
     out.lanes[1].credits += 1
     out.pump()
-    assert sender.sent[1][-2:] == [(12, None), MarkerOf(PROGRESS, 2, 0)]
+    assert sender.sent[1][-2:] == [(12, None), MarkerBody(PROGRESS, 2, 0)]
 
 
 def test_a_queue_moves_with_what_waits_in_it() -> None:
     out, sender = queue(Grouping.FIELDS, 1, window=2)
     out.put([1, 2, 3, 4], [Sampled(3, 8, 9, 1.5)])
-    out.put_marker(MarkerOf(END, 0, 0))
+    out.put_marker(MarkerBody(END, 0, 0))
     state = out.save(lambda _, batch: msgspec.msgpack.encode(batch.values))
     lane = state.lanes[0]
     assert (lane.credits, lane.number, lane.waiting[0].count) == (0, 2, 2)

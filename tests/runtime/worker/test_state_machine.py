@@ -72,8 +72,8 @@ class Watched(TestCluster):
 
 def check_bounds(found: list[Task], window: int, most: int) -> None:
     for task in found:
-        assert task.queued <= window * len(task.inputs)
-        assert task.queued == sum(len(item) for item in task.inbox if isinstance(item, Delivery))
+        assert task.inbox.queued <= window * len(task.inbox.channels)
+        assert task.inbox.queued == sum(len(item) for item in task.inbox.waiting if isinstance(item, Delivery))
         for queue in task.queues:
             assert queue.backlog <= most
             assert all(0 <= lane.credits <= window for lane in queue.lanes)

@@ -29,8 +29,8 @@ from penstock.runtime.controller.operations import Operation
 from penstock.runtime.protocol import controller_messages
 from penstock.runtime.protocol.frames import Credit, decode_frame
 from penstock.runtime.worker.output import OutQueue
-from penstock.runtime.worker.routing import Router
 from penstock.runtime.worker.task import Task
+from penstock.runtime.worker.tuple_policies.router import Router
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from penstock.testing.bugs import injected
 from penstock.testing.drawing import ROUTINGS, SENDINGS, Fault, draw, drawn_policies
@@ -224,7 +224,7 @@ def test_a_live_decision_is_that_of_the_kernel_on_the_same_view(
     queues, lanes = empty_queues(np.array([0, 4])), idle_lanes(*(np.zeros(4) for _ in range(4)))
     for place, (lane, (backlog, used, milliseconds)) in enumerate(zip(out.lanes, told, strict=True)):
         lane.credits, lane.number = 32 - used, 40
-        router.heard(place, Credit(1, 0, 0, lane.target, 0, backlog, 40 - used, milliseconds / 1e3, 0.25 * backlog))
+        router.observe(place, Credit(1, 0, 0, lane.target, 0, backlog, 40 - used, milliseconds / 1e3, 0.25 * backlog))
         lanes.backlog[place], lanes.flying[place], lanes.outstanding[place] = backlog, used, used
         lanes.room[place], lanes.ahead[place] = 32 - used, 0.25 * backlog
         lanes.speed[place] = 2.0 / milliseconds
@@ -307,7 +307,7 @@ def test_a_target_that_has_not_said_what_follows_is_taken_to_be_as_the_others_ar
     cluster = TestCluster(spread(0.5, 2, tasks=3), emulate=uneven(), tuples=TuplePolicies(routing="potus-plus:v=10"))
     router = router_of(cluster.start(), "in[0]")
     for place, price in ((0, 40.0), (2, 20.0)):
-        router.heard(place, Credit(cluster.controller.epoch, 0, 0, 0, 1, 0, 0, 1e-3, price))
+        router.observe(place, Credit(cluster.controller.epoch, 0, 0, 0, 1, 0, 0, 1e-3, price))
     router.decide(1)
     assert router.lanes.ahead.tolist() == [40.0, 30.0, 20.0]
 
@@ -339,7 +339,7 @@ def test_a_card_is_given_no_more_than_it_sends_in_a_slot() -> None:
     waited = 0
     for _ in range(100):
         cluster.advance(0.001)
-        network = cluster.workers[0].execution._network  # type: ignore[attr-defined]
+        network = cluster.workers[0].execution._network._network  # type: ignore[attr-defined]
         (card,) = network._card
         assert card._free - cluster.clock() < 0.001 + 2 * 100 * 8 / 0.05e6
         waited = max(waited, queue_of(cluster, "pass[0]").backlog)
@@ -409,15 +409,16 @@ def test_a_task_may_leave_while_policies_are_switched() -> None:
     cluster = quiet("potus:v=3,spread=none").start()
     cluster.advance(0.05)
     (worker,) = (one for one in cluster.workers if len(one.tasks) == 2 and 0 in one.tasks)
-    pumped, pump = [], worker.pump
+    exchange = worker._exchange
+    pumped, pump = [], exchange.pump
 
     def leaving(task: Task) -> None:
         pumped.append(task.number)
         pump(task)
         worker.tasks.pop(1 - task.number, None)
 
-    worker.pump = leaving  # type: ignore[method-assign]
-    worker._switch(controller_messages.PolicyRules())
+    exchange.pump = leaving  # type: ignore[method-assign]
+    worker._switch_policies(controller_messages.PolicyRules())
     assert pumped == [0]
 
 
@@ -433,17 +434,17 @@ def test_a_switch_without_effect_is_refused() -> None:
 def test_a_switch_is_in_force_in_every_worker_and_in_the_journal() -> None:
     cluster = TestCluster(flows.word_count(3000, most=1), emulate=tiny_cluster(3, 2)).start()
     cluster.advance(0.01)
-    assert all(worker.ruling is None for worker in cluster.workers)
+    assert all(worker.policies is None for worker in cluster.workers)
     wanted = TuplePolicies(routing="potus-plus", sending="round-robin", slot_ms=3.0)
     assert cluster.apply([("count[0]", "m0/1")], tuples=wanted)[0].after == "m0/1"
     assert cluster.controller.status(cluster.clock()).tuples == wanted
     assert cluster.controller.standing.journal.tuples == wanted
     streams = {"lines->split": "potus-plus", "count->out": "potus-plus"}
-    told = [(worker.assigned.rules.routing, worker.assigned.rules.sending) for worker in cluster.workers]
+    told = [(worker.rules.routing, worker.rules.sending) for worker in cluster.workers]
     assert told == [(streams, "round-robin")] * 3
     cluster.apply([], tuples=TuplePolicies())
     cluster.settle()
-    assert all(worker.ruling is None for worker in cluster.workers)
+    assert all(worker.policies is None for worker in cluster.workers)
     flows.check_counts(cluster.finish()["out"], 3000)
 
 
@@ -467,7 +468,7 @@ def test_policies_that_were_switched_are_in_force_after_recoveries_and_with_anot
         cluster.run()
         in_force = cluster.driver.controller.rulebook.tuples
         assert all(
-            process.worker.assigned.rules.sending == in_force.sending
+            process.worker.rules.sending == in_force.sending
             for process in cluster.processes.values()
             if process.alive and process.worker.epoch == cluster.driver.controller.epoch
         )

@@ -18,7 +18,7 @@ from penstock.runtime.controller.state_machine import RESTING, Controller
 from penstock.runtime.handle import LogLine
 from penstock.runtime.log_feed import Feed
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.protocol.transport import CLOSED, Connection, ConnectionLost, Strangers, Watch, listen
+from penstock.runtime.protocol.transport import CLOSED, Connection, ConnectionLost, PendingConnections, Watch, listen
 from penstock.runtime.protocol.wire import encode
 from penstock.runtime.storage.telemetry_writer import Recorder
 from penstock.runtime.storage.writer import Writer
@@ -52,7 +52,7 @@ class Driver:
         self._listener = listener
         self.address: tuple[str, int] = listener.getsockname()[:2]
         self._watch = Watch()
-        self._strangers = Strangers(listener, secret, self._watch, protects)
+        self._strangers = PendingConnections(listener, secret, self._watch, protects)
         self._workers: dict[int, Connection] = {}
         self._names: dict[Connection, int] = {}
         self._hearts: dict[Connection, tuple[int, int]] = {}  # worker and incarnation
@@ -183,7 +183,7 @@ class Driver:
 
     def _turn_away(self) -> None:
         now = time.monotonic()
-        for caller in self._strangers.late(now):
+        for caller in self._strangers.expired(now):
             self._lose(caller, "")
             self._turned_away += 1
         if self._turned_away and now >= self._next_warning:

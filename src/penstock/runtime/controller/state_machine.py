@@ -40,7 +40,7 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.storage.checkpoints import Manifest
 from penstock.runtime.storage.disk import Job
-from penstock.runtime.worker import running_task as footprint
+from penstock.runtime.worker.running_task import last_running
 
 RESTING = ("stopped", "failed")
 NOTHING = "the run processed nothing"
@@ -160,7 +160,7 @@ class Controller:
             if not problem and task is not None and 0 <= task < len(names) and not self.at_rest:
                 self.recovery.blame(names[task], site)
 
-        look = partial(footprint.found, folder=self.terms.folder, site=site, incarnation=incarnation)
+        look = partial(last_running, folder=self.terms.folder, site=site, incarnation=incarnation)
         self.storing.append(Job(f"what worker {site} did", look, blame))
 
     def tasks_of_lost(self) -> list[str]:

@@ -1,6 +1,7 @@
 """Frames between workers: tuples, markers and credits of channels, and tasks that move."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.protocol.wire import Wire
@@ -53,6 +54,14 @@ class Marker(Wire, tag=2):
     sender: int = 0
     at: float = 0.0
     links: tuple[int, ...] = ()
+
+
+class MarkerBody(NamedTuple):
+    """A marker before it is on a channel."""
+
+    kind: int
+    value: int = 0
+    origin: int = 0
 
 
 class Credit(Wire, tag=3):

@@ -278,7 +278,7 @@ class Watch:
         self._selector.close()
 
 
-class Strangers:
+class PendingConnections:
     """Callers that have not proved yet that they know the secret: a limited number, each for a limited time.
 
     All who call are accepted. When there are too many, the oldest are dropped: first those that have not introduced
@@ -294,7 +294,7 @@ class Strangers:
         watch.add(listener)
 
     def accept(self, now: float) -> list[Connection]:
-        """Accept and watch those who call, as many as may stay; to be called after others were read, `late` next."""
+        """Accept and watch those who call, as many as may stay; to be called after others were read, `expired` next."""
         accepted: list[Connection] = []
         while len(accepted) < STRANGERS:
             try:
@@ -311,7 +311,7 @@ class Strangers:
             accepted.append(caller)
         return accepted
 
-    def late(self, now: float) -> list[Connection]:
+    def expired(self, now: float) -> list[Connection]:
         """Return those to drop, once: whose time is over, or who are too many; forget who has proved it or has gone."""
         if not self._since:
             return []
