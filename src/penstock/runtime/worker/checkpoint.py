@@ -29,16 +29,11 @@ States = dict[int, tuple[TaskState, bytes]]  # task -> the runtime's own part of
 TURN_BYTES = 256 * 1024  # of a task's state that are encoded per turn
 
 
-class Slots(Protocol):
-    """What runs tasks."""
+class _Slots(Protocol):
+    """What runs tasks: `Execution`."""
 
-    def is_idle(self, task: Task) -> bool:
-        """Say whether a task is between two tuples."""
-        ...
-
-    def wake(self, task: Task) -> None:
-        """Note that a task is not suspended any more."""
-        ...
+    def is_idle(self, task: Task) -> bool: ...
+    def wake(self, task: Task) -> None: ...
 
 
 class Checkpointer:
@@ -50,7 +45,7 @@ class Checkpointer:
         folder: str,
         given_up: int,
         directory: TaskDirectory,
-        slots: Slots,
+        slots: _Slots,
         running: RunningTask,
         report: Callable[[worker_messages.WorkerMessage], None],
         store: Callable[[Job], None],

@@ -14,32 +14,19 @@ from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import Task
 
 
-class Windows(Protocol):
-    """What sets the windows of channels, and wakes a task that has got credit."""
+class _Windows(Protocol):
+    """What sets the windows of channels, and wakes a task that has got credit: `Execution`."""
 
-    def now(self) -> float:
-        """Return the time."""
-        ...
-
-    def window(self, seconds: float | None, channels: int) -> int:
-        """Return the window of each of so many channels into a task, by its time per tuple; None: not known."""
-        ...
-
-    def wake(self, task: Task) -> None:
-        """Note that the out-queues of a task may have room."""
-        ...
+    def now(self) -> float: ...
+    def window(self, seconds: float | None, channels: int) -> int: ...
+    def wake(self, task: Task) -> None: ...
 
 
-class LoadFeedback(Protocol):
-    """What decides when senders hear of the load of a task, and adds it to the credit."""
+class _Feedback(Protocol):
+    """What decides when senders hear of the load of a task, and adds it to the credit: `ActivePolicies`."""
 
-    def processed(self, task: Task, channel: InChannel) -> None:
-        """Note that tuples were processed; this may give credit at once."""
-        ...
-
-    def credited(self, task: Task, channel: InChannel) -> tuple[float, float]:
-        """Note that credit is given; return the seconds per tuple and the price of a tuple that go with it."""
-        ...
+    def processed(self, task: Task, channel: InChannel) -> None: ...
+    def credited(self, task: Task, channel: InChannel) -> tuple[float, float]: ...
 
 
 class FlowControl:
@@ -50,7 +37,7 @@ class FlowControl:
         epoch: int,
         maximum: int,
         directory: TaskDirectory,
-        windows: Windows,
+        windows: _Windows,
         arrivals: EarlyArrivals,
         post: Callable[[int, Credit], None],
         running: RunningTask,
@@ -63,9 +50,9 @@ class FlowControl:
         self._arrivals = arrivals
         self._post = post
         self._running = running
-        self._feedback: LoadFeedback | None = None
+        self._feedback: _Feedback | None = None
 
-    def use_feedback(self, feedback: LoadFeedback | None) -> None:
+    def use_feedback(self, feedback: _Feedback | None) -> None:
         """Add load to the credit from now on, for routing policies; None: no more."""
         self._feedback = feedback
 

@@ -88,44 +88,22 @@ class Arrivals:
             self._report(worker_messages.Moved(self._epoch, move, left, self._now()))
 
 
-class TaskHost(Protocol):
-    """What runs the tasks of a worker."""
+class _Host(Protocol):
+    """What runs the tasks of a worker: `Worker`."""
 
-    def open_task(self, task: int, slot: str, ended: bool) -> Task:
-        """Open a task."""
-        ...
-
-    def add_task(self, task: Task) -> None:
-        """Run a task that is open."""
-        ...
-
-    def remove_task(self, task: Task) -> None:
-        """Close a task that leaves, and report its last counters."""
-        ...
-
-    def receive_early(self, task: Task, item: Early) -> None:
-        """Take what came before its task."""
-        ...
+    def open_task(self, task: int, slot: str, ended: bool) -> Task: ...
+    def add_task(self, task: Task) -> None: ...
+    def remove_task(self, task: Task) -> None: ...
+    def receive_early(self, task: Task, item: Early) -> None: ...
 
 
-class Slots(Protocol):
-    """What runs tasks in slots, and carries frames between them."""
+class _Slots(Protocol):
+    """What runs tasks in slots, and carries frames between them: `Execution`."""
 
-    def now(self) -> float:
-        """Return the time."""
-        ...
-
-    def is_idle(self, task: Task) -> bool:
-        """Say whether a task is between two tuples."""
-        ...
-
-    def change_slot(self, task: Task, slot: str) -> None:
-        """Let a task run in another slot of this worker."""
-        ...
-
-    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
-        """Send a frame to a task's slot and worker."""
-        ...
+    def now(self) -> float: ...
+    def is_idle(self, task: Task) -> bool: ...
+    def change_slot(self, task: Task, slot: str) -> None: ...
+    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None: ...
 
 
 class Migration:
@@ -136,8 +114,8 @@ class Migration:
         directory: TaskDirectory,
         exchange: Exchange,
         arrivals: Arrivals,
-        slots: Slots,
-        host: TaskHost,
+        slots: _Slots,
+        host: _Host,
         report: Report,
     ) -> None:
         self._directory = directory

@@ -1,11 +1,15 @@
-"""Reports what a worker did since its last report: to the controller, and as telemetry."""
+"""What a worker reports to the controller: periodically, with telemetry of the same, and when something fails."""
 
+import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from penstock.api.contracts import TaskContext
+from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.telemetry import RecordKind
-from penstock.runtime.protocol.worker_messages import Report, TaskReport
+from penstock.runtime.protocol.worker_messages import Failure, Report, TaskReport
 from penstock.runtime.worker.execution.interface import Usage
+from penstock.runtime.worker.logic import UserError
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tracing import Tracer
 
@@ -22,16 +26,11 @@ class Process(NamedTuple):
 UNKNOWN = Process()
 
 
-class Machine(Protocol):
-    """The machine of a worker."""
+class _Machine(Protocol):
+    """The machine of a worker: `Execution`."""
 
-    def usage(self, now: float, interval: float, cpu: float) -> Usage:
-        """Return the use of the machine since the last call; `cpu` is the cores that the process used."""
-        ...
-
-    def capacity(self) -> tuple[float, float] | None:
-        """Return the cpu and memory of an emulated machine; None: the machine is real."""
-        ...
+    def usage(self, now: float, interval: float, cpu: float) -> Usage: ...
+    def capacity(self) -> tuple[float, float] | None: ...
 
 
 class Reporter:
@@ -41,7 +40,7 @@ class Reporter:
         self,
         epoch: int,
         process: Process,
-        machine: Machine,
+        machine: _Machine,
         tracer: Tracer,
         tasks: Mapping[int, Task],
         capacity: tuple[float, float] | None,
@@ -107,3 +106,22 @@ class Reporter:
             blocked=report.blocked,
         )
         return report
+
+
+def failure(epoch: int, context: TaskContext | None, error: Exception, *, retries_disk: bool) -> Failure:
+    """Return the report of an exception; `context` is that of the task whose code ran."""
+    cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
+    text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"
+    if isinstance(error, UserError):
+        text = f"{text} in {error.where}" if error.where else text
+        context = error.context or context
+    return Failure(
+        epoch,
+        context.component if context else "",
+        context.task if context else -1,
+        error.value if isinstance(error, UserError) else "",
+        text,
+        "".join(traceback.format_exception(cause)),
+        isinstance(error, UserError | PenstockError)
+        and not (retries_disk and isinstance(cause, FileProblem | OSError)),
+    )

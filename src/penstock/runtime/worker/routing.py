@@ -81,26 +81,18 @@ class HandedOver(NamedTuple):
 Early = Data | Marker | Credit | HandedOver  # what comes for a task before the task itself
 
 
-class Carrier(Protocol):
-    """What brings frames to the worker of a task, and wakes a task that has something to process."""
+class _Carrier(Protocol):
+    """What brings frames to the worker of a task, and wakes a task that has something to process: `Execution`."""
 
-    hands_over: bool  # whether tuples for a task in the same process skip the network
+    hands_over: bool
 
-    def now(self) -> float:
-        """Return the time."""
-        ...
-
-    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
-        """Send a frame to a task's slot and worker."""
-        ...
-
-    def wake(self, task: Task) -> None:
-        """Note that a task may have something to process, or room for results."""
-        ...
+    def now(self) -> float: ...
+    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None: ...
+    def wake(self, task: Task) -> None: ...
 
 
 class EarlyArrivals(Protocol):
-    """What keeps tuples and markers for tasks that move here."""
+    """What keeps what comes for tasks that move here: `Arrivals`."""
 
     def awaits(self, task: int) -> bool:
         """Say whether a task that is not here is moving here."""
@@ -123,7 +115,7 @@ class Exchange(Sender):
         epoch: int,
         layout: Layout,
         directory: TaskDirectory,
-        carrier: Carrier,
+        carrier: _Carrier,
         arrivals: EarlyArrivals,
         tracer: Tracer,
         running: RunningTask,

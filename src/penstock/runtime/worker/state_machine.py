@@ -6,7 +6,6 @@ to completion, in topological order, so that a tuple passes through all tasks of
 """
 
 import math
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster
-from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.telemetry import Record
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
@@ -41,7 +39,7 @@ from penstock.runtime.worker.flow_control import FlowControl
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.logic import UserError
 from penstock.runtime.worker.migration import Arrivals, Migration
-from penstock.runtime.worker.reporting import UNKNOWN, Process, Reporter
+from penstock.runtime.worker.reporting import UNKNOWN, Process, Reporter, failure
 from penstock.runtime.worker.routing import Early, Exchange, TaskDirectory
 from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import SourceLimits, Task
@@ -181,7 +179,7 @@ class Worker:
                 if message.epoch == self.epoch:
                     self._set_rates(message.limits)
             case controller_messages.Stop():
-                self._close("stopped")
+                self._stop()
             case _ if self.phase not in ("assigned", "running") or message.epoch != self.epoch:
                 return
             case controller_messages.Start():
@@ -209,7 +207,7 @@ class Worker:
         """Work for a bounded time; return whether there is more to do at once."""
         self.turns += 1
         if self.clock() > self.lease:
-            self._close("stopped")
+            self._stop()
         if self.phase != "running":
             return False
         try:
@@ -245,8 +243,9 @@ class Worker:
         self._set_rates(assign.limits)
         self._farewells: set[int] = set()  # workers that send nothing more to this one
         self._detach: controller_messages.Detach | None = None  # this worker leaves
+        self.policies = None
         self._assemble(assign)
-        self._switch(assign.rules)
+        self._switch_policies(assign.rules)
         if assign.kept:
             self._read_states(assign)
         else:
@@ -345,13 +344,13 @@ class Worker:
         self._reporter.start(now)
         self._next_flush = now + FLUSH_S
 
-    def _close(self, phase: str) -> None:
+    def _stop(self) -> None:
         if self.phase == "stopped":
             return
         if self.phase == "running":
             self._report(self.clock())
         self._discard()
-        self.phase = phase
+        self.phase = "stopped"
 
     def _discard(self) -> None:
         """Close what is open; if an author's `close` fails, all else is closed nevertheless."""
@@ -420,14 +419,6 @@ class Worker:
                 self.policies.relocated(message.task)
             self.migration.proceed(task)
 
-    def _switch(self, rules: PolicyRules) -> None:
-        """Put other tuple policies in force for the tasks that are added from now on."""
-        if self.policies is not None:
-            self.policies.close()
-        self.rules, self.policies = rules, self._policies(rules)
-        self._exchange.count_sent(None if self.policies is None else self.policies.count_sent)
-        self._flow.use_feedback(self.policies)
-
     def _policies(self, rules: PolicyRules) -> "ActivePolicies | None":
         if not rules.routing and not rules.sending:
             return None
@@ -441,10 +432,14 @@ class Worker:
 
     def _switch_policies(self, rules: PolicyRules) -> None:
         """Route and send by other policies: they decide on what waits unbound, or for the gate."""
-        if self.policies is not None and self.policies.update_costs(rules):
-            self.rules = rules
-            return
-        self._switch(rules)
+        self.rules = rules
+        if self.policies is not None:
+            if self.policies.update_costs(rules):
+                return
+            self.policies.close()
+        self.policies = self._policies(rules)
+        self._exchange.count_sent(None if self.policies is None else self.policies.count_sent)
+        self._flow.use_feedback(self.policies)
         for task in self.tasks.values():
             for queue in task.queues:
                 queue.set_policies(None, None)
@@ -569,24 +564,6 @@ class Worker:
         self.phase = "failed"
 
     def _failure(self, task: Task | None, error: Exception) -> worker_messages.Failure:
-        cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
-        text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"
-        context = task.context if task else None
-        if isinstance(error, UserError):
-            text = f"{text} in {error.where}" if error.where else text
-            context = error.context or context
-        return worker_messages.Failure(
-            self.epoch,
-            context.component if context else "",
-            context.task if context else -1,
-            error.value if isinstance(error, UserError) else "",
-            text,
-            "".join(traceback.format_exception(cause)),
-            self._is_authors(error, cause),
-        )
-
-    def _is_authors(self, error: Exception, cause: BaseException) -> bool:
-        """Say whether a retry would fail again; a disk that keeps tasks from being reopened may recover."""
-        if self.phase == "restoring" and self.epoch > 1 and isinstance(cause, FileProblem | OSError):
-            return False
-        return isinstance(error, UserError | PenstockError)
+        # A disk that keeps tasks from being reopened may recover.
+        restoring = self.phase == "restoring" and self.epoch > 1
+        return failure(self.epoch, None if task is None else task.context, error, retries_disk=restoring)

@@ -16,10 +16,9 @@ from penstock.model.cluster import Machine
 from penstock.runtime.emulation import ServiceTimes, SharedCpu, Truth, VirtualCpu
 from penstock.runtime.emulation.shared_memory import Commons, Displaced
 from penstock.runtime.layout import Layout
-from penstock.runtime.protocol.controller_messages import Route
 from penstock.runtime.protocol.frames import Mark
 from penstock.runtime.worker.execution.emulated_network import EmulatedNetwork, Emulation, EventQueue
-from penstock.runtime.worker.execution.interface import Envelope, Handlers, Usage
+from penstock.runtime.worker.execution.interface import Handlers, Usage
 from penstock.runtime.worker.input import Delivery
 from penstock.runtime.worker.output import Sampled
 from penstock.runtime.worker.routing import TaskDirectory
@@ -70,7 +69,9 @@ class Emulated:
         self._slots = {f"{self._machine.name}/{number}": number for number in range(self._machine.slots)}
         self._shared: Commons | None = None  # None: the processor is this run's own
         self._cpu = self._processor(self._machine)
-        self._network = EmulatedNetwork(emulation, layout, directory, self._events)
+        self._network = network = EmulatedNetwork(emulation, layout, directory, self._events)
+        self.carry, self.receive = network.carry, network.receive
+        self.send_budget, self.reroute = network.send_budget, network.reroute
         self._services: dict[int, ServiceTimes] = {}  # by task
         self._serving: dict[int, Task] = {}  # by slot
         # Tuples of sources that wait for their slot: with their dues, and the earliest times to emit them.
@@ -313,24 +314,6 @@ class Emulated:
         """Judge delays by how long the tuples of the busiest task take at the machine's current speed."""
         busiest = max((task.component.cpu for task in self._tasks.values()), default=0.0)
         self._fidelity.mean_service = busiest / self._cpu.speed
-
-    # The network
-
-    def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None:
-        """Send a frame over the virtual links."""
-        self._network.carry(frame, source_slot, target_slot, worker)
-
-    def receive(self, frame: Envelope, size: int) -> None:
-        """Hold a frame until it would have arrived."""
-        self._network.receive(frame, size)
-
-    def send_budget(self, seconds: float) -> tuple[float, float]:
-        """Return how many more bytes the virtual card may be given, and when to ask again."""
-        return self._network.send_budget(seconds)
-
-    def reroute(self, routes: tuple[Route, ...]) -> None:
-        """Send over the links of another plan from now on."""
-        self._network.reroute(routes)
 
     # Reports
 

@@ -10,7 +10,7 @@ from penstock.runtime.worker.task import Task
 
 
 class Scheduler(Protocol):
-    """The time, and what may leave the machine."""
+    """The time, and what may leave the machine: `Execution`."""
 
     def now(self) -> float:
         """Return the time."""
