@@ -225,7 +225,7 @@ def test_the_end_is_told_though_the_last_records_cannot_be_written(
 
 
 def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "PROOF_S", 0.05)
+    monkeypatch.setattr(transport, "HANDSHAKE_S", 0.05)
     one, heard = driver(start_s=1e9), list[str]()
     one.on_log(lambda line: heard.append(line.text))
     one.start()
@@ -281,7 +281,8 @@ def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
     one.start()
     with ExitStack() as stack:
         crowd = [
-            stack.enter_context(socket.create_connection(one.address, PATIENCE)) for _ in range(3 * transport.STRANGERS)
+            stack.enter_context(socket.create_connection(one.address, PATIENCE))
+            for _ in range(3 * transport.MAX_PENDING)
         ]
         worker = Faked(one)
         stack.callback(worker.control.close)
@@ -309,7 +310,7 @@ def test_an_exception_over_what_a_connection_brought_costs_that_connection_only(
     with registered() as (one, worker):
         heard: list[str] = []
         one.on_log(lambda line: heard.append(line.text))
-        with closing(call(*one.address, SECRET, hello("r", 10**6, 1, heart=True))) as heart:
+        with closing(call(*one.address, SECRET, hello("r", 10**6, 1, heartbeat=True))) as heart:
             Faked.hear(heart, lambda: False, until_closed=True)  # a worker that there is not
         unknown = worker_messages.TaskReport(10**6, 1, 1, 0.0, 0.0, 0, 0)  # a task that there is not
         worker.say(
@@ -396,7 +397,7 @@ class Faked:
 
     def beat(self, incarnation: int) -> Connection:
         """Begin to beat."""
-        heart = call(*self.where, SECRET, hello("r", 0, incarnation, heart=True))
+        heart = call(*self.where, SECRET, hello("r", 0, incarnation, heartbeat=True))
         self.say(heart, worker_messages.Heartbeat(12.5, 1, 0.0, 0.0))
         return heart
 

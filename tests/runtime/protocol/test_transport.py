@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from penstock.runtime.protocol import controller_messages, frames, handshake, transport, wire, worker_messages
 from penstock.runtime.protocol.handshake import PROTOCOL, Hello, Proof, Welcome, decode_greeting
 from penstock.runtime.protocol.transport import (
+    HANDSHAKE_S,
     HEADER,
     LARGEST,
     LARGEST_GREETING,
-    PROOF_S,
+    MAX_PENDING,
     SELECTABLE,
-    STRANGERS,
     Connection,
     ConnectionLost,
     PendingConnections,
@@ -309,7 +309,7 @@ def test_a_protected_frame_that_was_tampered_with_ends_the_connection(attack: st
             sent = HEADER.pack(len(sent) - HEADER.size, expected) + sent[HEADER.size :]
         caller.socket.setblocking(True)
         caller.socket.sendall(sent)
-        with pytest.raises(ConnectionLost, match=r"frame \d+ was changed on its way"):
+        with pytest.raises(ConnectionLost, match=r"frame \d+ was changed in transit"):
             read_on(other, [])
 
 
@@ -411,17 +411,17 @@ def test_the_oldest_stranger_is_dropped_for_one_more_and_none_stays_for_long() -
                 each.close()
 
         stack.callback(hang_up)
-        for _ in range(STRANGERS + 2):
+        for _ in range(MAX_PENDING + 2):
             stack.enter_context(socket.create_connection(listener.getsockname()[:2]))
-        while len(accepted) < STRANGERS + 2:
+        while len(accepted) < MAX_PENDING + 2:
             assert watch.wait(PATIENCE) == [(listener, selectors.EVENT_READ)]
             accepted += pending.accept(now=10.0 + len(accepted) / 1000)
         assert pending.expired(10.5) == accepted[:2], "whoever calls is accepted, however many were there before"
         assert pending.expired(10.5) == []
         accepted[2].opened = True
-        late = pending.expired(11.0 + PROOF_S)
+        late = pending.expired(11.0 + HANDSHAKE_S)
         assert late == accepted[3:]
-        assert pending.expired(11.0 + PROOF_S) == []
+        assert pending.expired(11.0 + HANDSHAKE_S) == []
 
 
 def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
@@ -431,10 +431,10 @@ def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
 
         def crowd() -> None:
             """Let as many strangers call as may stay, and drop whom they push out."""
-            for _ in range(STRANGERS):
+            for _ in range(MAX_PENDING):
                 stack.enter_context(socket.create_connection((host, port)))
             accepted = list[Connection]()
-            while len(accepted) < STRANGERS:
+            while len(accepted) < MAX_PENDING:
                 watch.wait(PATIENCE)
                 accepted += pending.accept(1.0)
             for each in accepted:
@@ -457,7 +457,7 @@ def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
         exchange(peer, mine)
         assert mine.opened
         assert mine not in dropped
-        assert len(dropped) == 3 * STRANGERS + 1
+        assert len(dropped) == 3 * MAX_PENDING + 1
 
 
 def test_one_that_was_dropped_before_it_was_known_calls_again() -> None:

@@ -30,13 +30,13 @@ class Alive:
 @contextmanager
 def beating(listener: socket.socket, worker: Alive) -> Iterator[None]:
     host, port = listener.getsockname()
-    heart = Heartbeat(worker, Controller(host, port, SECRET, "r", 3, 5), lease_s=2.0)
-    heart.start()
+    heartbeat = Heartbeat(worker, Controller(host, port, SECRET, "r", 3, 5), lease_s=2.0)
+    heartbeat.start()
     try:
         yield
     finally:
-        heart.close(PATIENCE)
-        assert not heart.is_alive()
+        heartbeat.close(PATIENCE)
+        assert not heartbeat.is_alive()
 
 
 def beats(connection: Connection) -> Iterator[worker_messages.Heartbeat]:
@@ -66,7 +66,7 @@ def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypa
         assert (first.progress, worker.lease) == (7, 0.0)
         assert answering.caller is not None
         called = answering.caller
-        assert (called.worker, called.incarnation, called.heart) == (3, 5, True)
+        assert (called.worker, called.incarnation, called.heartbeat) == (3, 5, True)
         answering.write([encode(controller_messages.RenewLease(first.at))])
         while worker.lease == 0.0:
             next(heard)
@@ -88,7 +88,7 @@ def test_a_heart_that_is_hung_up_on_calls_again(monkeypatch: pytest.MonkeyPatch)
 def test_a_heart_without_a_controller_ends_when_it_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
-    heart = Heartbeat(Alive(), Controller(host, port, SECRET, "r", 0, 1), 2.0)
-    heart.start()
-    heart.close(PATIENCE)
-    assert not heart.is_alive()
+    heartbeat = Heartbeat(Alive(), Controller(host, port, SECRET, "r", 0, 1), 2.0)
+    heartbeat.start()
+    heartbeat.close(PATIENCE)
+    assert not heartbeat.is_alive()

@@ -52,7 +52,7 @@ class Driver:
         self._listener = listener
         self.address: tuple[str, int] = listener.getsockname()[:2]
         self._watch = Watch()
-        self._strangers = PendingConnections(listener, secret, self._watch, protects)
+        self._pending = PendingConnections(listener, secret, self._watch, protects)
         self._workers: dict[int, Connection] = {}
         self._names: dict[Connection, int] = {}
         self._hearts: dict[Connection, tuple[int, int]] = {}  # worker and incarnation
@@ -156,7 +156,7 @@ class Driver:
                 else:
                     self._ready(ready, events)
             if called:  # last: who has introduced itself must not be dropped for those who call now
-                self._callers.update(self._strangers.accept(time.monotonic()))
+                self._callers.update(self._pending.accept(time.monotonic()))
             self._turn_away()
             self._serve_requests()
             self._writer.conclude()
@@ -183,7 +183,7 @@ class Driver:
 
     def _turn_away(self) -> None:
         now = time.monotonic()
-        for caller in self._strangers.expired(now):
+        for caller in self._pending.expired(now):
             self._lose(caller, "")
             self._turned_away += 1
         if self._turned_away and now >= self._next_warning:
@@ -193,7 +193,7 @@ class Driver:
     def _read(self, connection: Connection) -> None:
         frames = connection.read()
         caller = connection.caller if connection.opened and connection in self._callers else None
-        if caller is not None and caller.heart:
+        if caller is not None and caller.heartbeat:
             if not 0 <= caller.worker < len(self.controller.members):
                 raise ConnectionLost("it is no worker of this run")
             self._callers.discard(connection)

@@ -16,7 +16,7 @@ class Hello(Wire, tag=10):
     worker: int
     incarnation: int
     nonce: bytes
-    heart: bool = False  # a connection to the controller that carries heartbeats only
+    heartbeat: bool = False  # the connection carries heartbeats only
     protects: bool = False  # every frame after the handshake carries a keyed checksum
     token: bytes = b""  # shows that the caller knows the secret; it can be replayed, so it only sets a priority
 

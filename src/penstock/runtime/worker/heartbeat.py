@@ -57,7 +57,7 @@ class Heartbeat(threading.Thread):
         while not self._stopped.is_set():
             with contextlib.suppress(OSError, ConnectionLost, Undecodable):
                 to = self._controller
-                greeting = hello(to.run, to.worker, to.incarnation, heart=True)
+                greeting = hello(to.run, to.worker, to.incarnation, heartbeat=True)
                 self._connection = call(to.host, to.port, to.secret, greeting, HEARTBEAT_S, to.protects)
                 with contextlib.closing(self._connection), contextlib.closing(Watch()) as watch:
                     watch.add(self._connection)
