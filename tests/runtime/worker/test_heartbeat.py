@@ -1,4 +1,4 @@
-"""Signs of life over real sockets: what they are answered with is how long a worker may go on."""
+"""Heartbeats over real sockets: their answers renew the lease of a worker."""
 
 import socket
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def beats(connection: Connection) -> Iterator[worker_messages.Heartbeat]:
             watch.update(connection)
 
 
-def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_counts_from_when_the_answered_heartbeat_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEARTBEAT_S", 0.02)
     worker = Alive()
     with (
@@ -73,7 +73,7 @@ def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypa
         assert worker.lease == first.at + 2.0
 
 
-def test_a_heart_that_is_hung_up_on_calls_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reconnects_when_its_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEARTBEAT_S", 0.02)
     with socket.create_server(("127.0.0.1", 0)) as listener, beating(listener, Alive()):
         nonces = set()
@@ -85,7 +85,7 @@ def test_a_heart_that_is_hung_up_on_calls_again(monkeypatch: pytest.MonkeyPatch)
         assert len(nonces) == 3
 
 
-def test_a_heart_without_a_controller_ends_when_it_is_closed() -> None:
+def test_ends_without_a_controller_when_it_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
     heartbeat = Heartbeat(Alive(), Controller(host, port, SECRET, "r", 0, 1), 2.0)

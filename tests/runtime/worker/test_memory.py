@@ -44,14 +44,14 @@ def test_a_host_has_its_cores_and_all_of_its_memory() -> None:
     assert memory > resident_mb()
 
 
-def test_a_worker_that_is_no_process_says_nothing() -> None:
+def test_a_worker_without_a_process_reports_no_memory() -> None:
     flow = Dataflow("small")
     flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=10, count=5)))
     records = flows.of_kind(run(flow).records, RecordKind.MACHINE)
     assert {(record.memory_mb, record.capacity_cpu, record.capacity_mb) for record in records} == {(None, None, None)}
 
 
-def test_a_process_tells_what_its_machine_is_described_to_have_and_which_share_of_it_it_used() -> None:
+def test_a_process_reports_the_capacity_of_its_machine_and_the_share_that_it_used() -> None:
     flow = Dataflow("small")
     flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=1.0)))
     clock, used = ManualClock(), [3.0]

@@ -75,7 +75,7 @@ def test_shuffle_spreads_evenly_to_within_one(batches: list[int], lanes: int) ->
     assert sum(sender.counts(lanes)) == sum(batches)
 
 
-def test_a_deal_begins_with_the_lane_whose_turn_it_is() -> None:
+def test_shuffle_starts_with_the_lane_that_is_next_in_turn() -> None:
     sender = Recorded({0, 3})
     lanes = [Lane(target, 10) for target in range(4)]
     OutQueue(7, Grouping.SHUFFLE, 99, lanes, sender, turn=2).put(["a", "b", "c"])
@@ -85,7 +85,7 @@ def test_a_deal_begins_with_the_lane_whose_turn_it_is() -> None:
     assert [near.values(target) for target in range(4)] == [["c"], [], [], ["a", "b"]]  # a share at once
 
 
-def test_shuffle_gives_what_one_lane_has_no_credit_for_to_the_others() -> None:
+def test_shuffle_sends_what_one_lane_has_no_credit_for_to_the_others() -> None:
     out, sender = queue(Grouping.SHUFFLE, 3, window=4)
     out.lanes[1].credits = 1
     out.put(list(range(20)))
@@ -141,14 +141,14 @@ def test_direct_sends_to_the_task_that_is_named() -> None:
 
 
 @pytest.mark.parametrize("pair", [(3, "a"), (-1, "a")])
-def test_direct_refuses_a_task_that_there_is_not(pair: Any) -> None:
+def test_direct_rejects_an_unknown_task(pair: Any) -> None:
     out, _ = queue(Grouping.DIRECT)
     with pytest.raises(InvalidInput, match=f"there is no task {pair[0]} to send to; there are 0 to 2"):
         out.put([pair])
 
 
 @pytest.mark.parametrize("value", ["text", 5, None, ("x", "a"), (1, 2, 3)])
-def test_direct_refuses_what_is_no_pair(value: Any) -> None:
+def test_direct_rejects_what_is_no_pair(value: Any) -> None:
     out, _ = queue(Grouping.DIRECT)
     with pytest.raises(InvalidInput, match=r"expected a pair \(task, value\)"):
         out.put([value])
@@ -173,7 +173,7 @@ def test_partial_key_balances_one_hot_key_over_two_tasks() -> None:
     assert sorted(sender.counts(4)) == [0, 0, 50, 50]
 
 
-def test_local_or_shuffle_sends_to_tasks_of_the_process_where_there_are_any() -> None:
+def test_local_or_shuffle_sends_to_tasks_of_the_process_if_there_are_any() -> None:
     out, sender = queue(Grouping.LOCAL_OR_SHUFFLE, 4, local={1, 3})
     out.put(list(range(10)))
     assert sender.counts(4) == [0, 5, 0, 5]
@@ -308,7 +308,7 @@ def test_untyped_tuples_that_have_no_lane_yet_keep_their_keys_over_a_move() -> N
     assert sorted(number for target in range(3) for _, number in sender.values(target)) == list(range(10))
 
 
-def test_puts_nothing_where_there_is_nothing() -> None:
+def test_putting_nothing_sends_nothing() -> None:
     for grouping in SPREADING + FIXED:
         out, sender = queue(grouping)
         out.put([])

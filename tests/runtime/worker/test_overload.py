@@ -79,7 +79,7 @@ def test_a_turn_ends_after_the_tuple_in_which_its_time_is_up(monkeypatch: pytest
     assert max(took) < 0.05
 
 
-def test_a_slow_operator_is_moved_within_seconds_and_nobody_is_thrown_back() -> None:
+def test_a_slow_operator_moves_within_seconds_without_a_recovery() -> None:
     cluster = overloaded()
     cluster.advance(20.0)
     for slot in ("w3/0", "w0/0", "w2/0"):
@@ -107,7 +107,7 @@ def test_queues_hold_seconds_of_work_and_not_thousands_of_tuples() -> None:
     assert most * SERVICE_S < 4.0
 
 
-def test_what_is_fast_keeps_its_windows_and_queues() -> None:
+def test_fast_tasks_keep_their_windows_and_queues() -> None:
     cluster = overloaded(service=False)
     cluster.advance(1.0)
     for task in tasks(cluster).values():
@@ -157,7 +157,7 @@ def test_an_authors_code_gets_as_many_tuples_as_it_has_time_for(
     assert sorted(counts[40:])[50] in expected
 
 
-def test_code_that_becomes_slow_gets_one_tuple_at_a_time_soon() -> None:
+def test_code_that_becomes_slow_soon_gets_one_tuple_at_a_time() -> None:
     for batched in (False, True):
         size = BatchSize(1024 if batched else 64, batched=batched)
         for _ in range(20):

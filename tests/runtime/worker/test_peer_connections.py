@@ -1,4 +1,4 @@
-"""Connections between workers: made when needed, told of when they break, and not made again within an epoch."""
+"""Connections between workers: opened when needed, reported when they break, not reopened within an epoch."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -93,7 +93,7 @@ def until(true: Callable[[], object], *ends: End) -> None:
             end.turn()
 
 
-def test_a_connection_is_made_with_the_first_frame_and_used_in_the_next_epoch_too() -> None:
+def test_a_connection_is_opened_with_the_first_frame_and_reused_in_the_next_epoch() -> None:
     with pair() as (one, other):
         for _ in range(5):
             one.turn()
@@ -108,7 +108,7 @@ def test_a_connection_is_made_with_the_first_frame_and_used_in_the_next_epoch_to
         assert one.lost() == other.lost() == []
 
 
-def test_both_ends_tell_of_a_connection_that_breaks_and_it_is_made_again_in_the_next_epoch() -> None:
+def test_both_ends_report_a_broken_connection_and_reopen_it_in_the_next_epoch() -> None:
     with pair() as (one, other):
         one.peers.send(1, [b"a"])
         until(lambda: other.frames, one, other)
@@ -126,7 +126,7 @@ def test_both_ends_tell_of_a_connection_that_breaks_and_it_is_made_again_in_the_
         assert one.lost() == other.lost() == []
 
 
-def test_a_call_that_is_dropped_before_it_is_open_is_made_again_with_what_it_had_to_send() -> None:
+def test_a_connection_dropped_during_the_handshake_is_retried_with_what_it_had_to_send() -> None:
     with pair() as (one, other):
         one.peers.send(1, [b"a", b"b"])
         until(lambda: one.watch.wait(0.0) or True, one)
@@ -144,7 +144,7 @@ def test_a_call_that_is_dropped_before_it_is_open_is_made_again_with_what_it_had
         assert one.lost() == other.lost() == []
 
 
-def test_a_call_that_is_refused_is_told_of_once() -> None:
+def test_a_refused_connection_is_reported_once() -> None:
     with pair() as (one, other):
         other.watch.remove(other.listener)
         other.listener.close()
@@ -155,7 +155,7 @@ def test_a_call_that_is_refused_is_told_of_once() -> None:
         assert one.lost() == [(1, 1)]
 
 
-def test_a_call_that_nobody_answers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswered_connection_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_S", 0.05)
     with pair() as (one, _):
         one.peers.send(1, [b"a"])
@@ -163,7 +163,7 @@ def test_a_call_that_nobody_answers_is_told_of(monkeypatch: pytest.MonkeyPatch) 
         assert one.lost() == [(1, 1)]
 
 
-def test_who_was_replaced_is_hung_up_on_without_a_word() -> None:
+def test_connections_to_a_replaced_worker_are_closed_without_a_report() -> None:
     with pair() as (one, other):
         one.peers.send(1, [b"a"])
         other.peers.send(0, [b"b"])
@@ -177,7 +177,7 @@ def test_who_was_replaced_is_hung_up_on_without_a_word() -> None:
         until(lambda: other.frames == [b"a", b"c"], one, other)
 
 
-def test_a_caller_that_was_replaced_is_not_heard() -> None:
+def test_frames_of_a_replaced_worker_are_ignored() -> None:
     with pair() as (one, other):
         begin(2, one, other, incarnations=(1, 2))
         peers = tuple(controller_messages.Peer(f"w{n}", "127.0.0.1", 1, 5) for n in range(2))
@@ -187,7 +187,7 @@ def test_a_caller_that_was_replaced_is_not_heard() -> None:
         assert (other.frames, other.lost()) == ([], [])
 
 
-def test_a_second_call_takes_the_place_of_one_whose_end_was_not_noticed() -> None:
+def test_a_second_connection_replaces_one_whose_end_was_not_noticed() -> None:
     with pair() as (one, other):
         one.peers.send(1, [b"a"])
         until(lambda: other.frames, one, other)

@@ -5,7 +5,7 @@ import pytest
 from penstock.runtime.worker.token_bucket import TokenBucket
 
 
-def test_begins_empty_and_gives_a_token_every_so_often() -> None:
+def test_starts_empty_and_gets_tokens_at_the_rate() -> None:
     bucket = TokenBucket(4.0, 100.0)
     assert bucket.available(100.0) == 0
     assert bucket.next_token == 100.25
@@ -15,12 +15,12 @@ def test_begins_empty_and_gives_a_token_every_so_often() -> None:
     assert bucket.next_token == 100.5
 
 
-def test_lets_only_as_many_wait_as_come_in_fifty_milliseconds_and_always_one() -> None:
+def test_keeps_the_tokens_of_fifty_milliseconds_and_always_one() -> None:
     assert TokenBucket(1000.0, 0.0).available(60.0) == 50
     assert TokenBucket(2.0, 0.0).available(60.0) == 1
 
 
-def test_says_when_each_token_had_come_however_late_it_is_taken() -> None:
+def test_reports_when_each_token_had_arrived_however_late_it_is_taken() -> None:
     bucket = TokenBucket(1000.0, 1.0)
     assert bucket.take(3, 1.0055) == pytest.approx([1.001, 1.002, 1.003])
     assert bucket.available(1.0055) == 2
@@ -43,7 +43,7 @@ def test_gives_the_rate_over_any_time_wherever_the_clock_stands(rate: float) -> 
         assert given / (now - start) == pytest.approx(rate, rel=0.002)
 
 
-def test_who_takes_more_than_there_is_waits_for_it_later() -> None:
+def test_taking_too_many_is_paid_back_later() -> None:
     bucket = TokenBucket(10.0, 0.0)
     bucket.take(3, 0.1)
     assert bucket.next_token == pytest.approx(0.4)

@@ -187,12 +187,12 @@ def test_a_slow_task_gets_fewer_tuples_by_a_policy_that_looks_at_load(policy: st
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "shuffle"])
-def test_a_slow_task_gets_as_many_by_one_that_does_not(policy: str) -> None:
+def test_a_slow_task_gets_the_same_number_by_one_that_does_not(policy: str) -> None:
     got = shares(TuplePolicies(routing=policy))
     assert abs(got[0] - got[1]) < 100
 
 
-def test_the_first_tuple_after_a_quiet_slot_goes_at_once_and_others_wait_for_the_slot() -> None:
+def test_the_first_tuple_after_a_quiet_slot_leaves_at_once_and_others_wait_for_the_slot() -> None:
     flow = spread(500.0, 1000, cpu=0.0)
     cluster = TestCluster(flow, emulate=uneven(), tuples=TuplePolicies(routing="round-robin", slot_ms=5.5)).start()
     sent: dict[int, float] = {}
@@ -254,7 +254,7 @@ def test_links_between_machines_are_what_lanes_cost() -> None:
     assert lanes.onward.tolist() == [3.0, 1.0, 0.0]
 
 
-def test_credit_comes_once_a_slot_where_load_is_looked_at_and_none_is_kept_back() -> None:
+def test_credit_comes_once_per_slot_if_load_is_looked_at_and_none_is_kept_back() -> None:
     def ran(policies: TuplePolicies) -> Tapped:
         placement = ["home/0", "slow/0", "fast/0", "home/1"]
         flow = spread(300.0, 100, cpu=1e-4)
@@ -274,7 +274,7 @@ def test_credit_comes_once_a_slot_where_load_is_looked_at_and_none_is_kept_back(
     assert [lane.credits for lane in queue_of(seldom, "in[0]").lanes] == [64 - 50 % 16] * 2
 
 
-def test_credit_says_how_long_a_task_takes_with_what_its_slot_does_for_others() -> None:
+def test_credit_reports_the_time_per_tuple_with_what_the_slot_does_for_other_tasks() -> None:
     def told(placement: list[str], rate: float) -> dict[int, float]:
         policies = TuplePolicies(routing="round-robin", streams={"in->work": "potus-plus"})
         cluster = Tapped(spread(rate, 400), emulate=uneven(), placement=placement, window=2048, tuples=policies)
@@ -288,7 +288,7 @@ def test_credit_says_how_long_a_task_takes_with_what_its_slot_does_for_others() 
     assert together[1] == pytest.approx(0.004, rel=0.2)
 
 
-def test_the_price_of_a_way_reaches_those_before_it() -> None:
+def test_prices_propagate_upstream() -> None:
     flow = Dataflow("two-hops")
     numbers = flow.source("in", Endless(range(200), 300.0), gives=int)
     first = flow.operator("first", Which, numbers, parallelism=2, cpu=1e-4, gives=tuple[int, int])
@@ -303,7 +303,7 @@ def test_the_price_of_a_way_reaches_those_before_it() -> None:
     assert all(credit.price == 0.0 for _, credit in cluster.credits if credit.stream == 1)
 
 
-def test_a_target_that_has_not_said_what_follows_is_taken_to_be_as_the_others_are() -> None:
+def test_a_target_without_a_report_gets_the_mean_of_the_others() -> None:
     cluster = TestCluster(spread(0.5, 2, tasks=3), emulate=uneven(), tuples=TuplePolicies(routing="potus-plus:v=10"))
     router = router_of(cluster.start(), "in[0]")
     for place, price in ((0, 40.0), (2, 20.0)):
@@ -398,7 +398,7 @@ def test_what_potus_keeps_at_an_operator_leaves_when_no_more_tuples_come() -> No
     assert sorted(cluster.drain()["out"]) == [0, 1, 2]
 
 
-def test_what_potus_is_told_to_keep_it_keeps() -> None:
+def test_potus_keeps_what_its_settings_tell_it_to() -> None:
     cluster = quiet("potus:v=3,spread=none").start()
     cluster.advance(0.5)
     assert len(queue_of(cluster, "pass[0]").values) == 3
@@ -422,7 +422,7 @@ def test_a_task_may_leave_while_policies_are_switched() -> None:
     assert pumped == [0]
 
 
-def test_a_switch_without_effect_is_refused() -> None:
+def test_a_switch_without_effect_is_rejected() -> None:
     flow = Dataflow("keyed")
     flow.sink("out", Captured([]), flow.source("in", Endless(range(3)), gives=int).fields(), parallelism=2)
     cluster = TestCluster(flow).start()
@@ -448,7 +448,7 @@ def test_a_switch_is_in_force_in_every_worker_and_in_the_journal() -> None:
     flows.check_counts(cluster.finish()["out"], 3000)
 
 
-def test_a_refused_switch_changes_nothing() -> None:
+def test_a_rejected_switch_changes_nothing() -> None:
     cluster = TestCluster(flows.word_count(300)).start()
     ended: list[Operation] = []
     with pytest.raises(PenstockError, match="stream split->count is grouped by fields"):
