@@ -1,7 +1,7 @@
-"""Ways to break the protocol, at least one for each of its rules that can be seen to break from outside.
+"""Bugs that break the protocol, at least one for each of its rules whose violation is visible from outside.
 
-Each replaces a small piece of the runtime by one that does without the rule, for as long as it is in force. Schedules
-must find every one of them: what they would not find, they do not test.
+Each replaces a small piece of the runtime by one without the rule. Schedules must find every one of them: a rule whose
+bug they do not find is not tested.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +27,11 @@ Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
 
 
 def _nothing(*_: object) -> None:
-    """Do nothing in the place of something."""
+    """Replace a function by nothing."""
 
 
 def _stale_frames() -> Replacement:
-    """Take frames of whatever epoch."""
+    """Accept frames of any epoch."""
     frame = Worker.frame
 
     def taken(self: Worker, data: bytes) -> None:
@@ -43,7 +43,7 @@ def _stale_frames() -> Replacement:
 
 
 def _no_lease() -> Replacement:
-    """Go on however long nothing was heard of the controller."""
+    """Continue however long the controller is silent."""
     turn = Worker.turn
 
     def on(self: Worker) -> bool:
@@ -54,7 +54,7 @@ def _no_lease() -> Replacement:
 
 
 class _Shared(Lane):
-    """A lane whose credits are those of all lanes to the same worker."""
+    """A lane that shares its credits with all lanes to the same worker."""
 
     __slots__ = ("pool",)
     pool: list[int]
@@ -70,7 +70,7 @@ class _Shared(Lane):
 
 
 def _credits_by_worker() -> Replacement:
-    """Give all lanes from one worker to another their credits together."""
+    """Share credits among all lanes from one worker to another."""
     open_task = TaskFactory.open
 
     def opened(self: TaskFactory, number: int, slot: str, *, ended: bool) -> Task:
@@ -89,7 +89,7 @@ def _credits_by_worker() -> Replacement:
 
 
 def _barriers_by(send: Callable[[OutQueue, MarkerBody], None]) -> Replacement:
-    """Send barriers in another way, and all other markers as they are sent."""
+    """Send barriers by another function, and all other markers as usual."""
     put_marker = OutQueue.put_marker
 
     def put(self: OutQueue, marker: MarkerBody) -> None:
@@ -109,7 +109,7 @@ def _barriers_overtake() -> Replacement:
 
 
 def _unbound_stay() -> Replacement:
-    """Send a barrier on every lane while tuples are left that no lane has got yet."""
+    """Send a barrier on every lane while tuples are left that are not bound to a lane."""
 
     def send(queue: OutQueue, marker: MarkerBody) -> None:
         for lane in queue.lanes:
@@ -120,7 +120,7 @@ def _unbound_stay() -> Replacement:
 
 
 def _policies_hold_barriers() -> Replacement:
-    """Let a barrier wait until a sending policy has let out all that is before it."""
+    """Let a barrier wait until a sending policy has released all that is before it."""
     pump_lane = OutQueue._pump_lane
 
     def pump(self: OutQueue, lane: Lane) -> None:
@@ -134,7 +134,7 @@ def _policies_hold_barriers() -> Replacement:
 
 
 def _two_at_once() -> Replacement:
-    """Begin a checkpoint whatever else is under way, and let anything begin meanwhile."""
+    """Begin a checkpoint whatever else is in progress, and let anything begin meanwhile."""
 
     def checkpoint(self: Operations, now: float) -> None:
         self.controller.checkpointing.begin(now)
@@ -143,7 +143,7 @@ def _two_at_once() -> Replacement:
 
 
 def _any_order() -> Replacement:
-    """Take what comes for a task that has moved at once, though what was sent to its old host has not come yet."""
+    """Accept what comes for a task that has moved, before what was sent to its old worker has come."""
     enqueue = Inbox._enqueue
 
     def accept(self: Inbox, channel: InChannel, _: int, item: Delivery | MarkerBody) -> Sequence[MarkerBody]:
@@ -153,12 +153,12 @@ def _any_order() -> Replacement:
 
 
 def _lost_connections() -> Replacement:
-    """Go on when a connection between two workers broke."""
+    """Continue when a connection between two workers broke."""
     return Controller, "_lost_peer", _nothing
 
 
 def _publish_first() -> Replacement:
-    """Take a checkpoint for complete, and publish, before its manifest is on disk."""
+    """Treat a checkpoint as complete, and publish, before its manifest is on disk."""
     saved = Checkpointing.saved
 
     def early(self: Checkpointing, worker: int, message: worker_messages.CheckpointSaved, now: float) -> None:
@@ -175,7 +175,7 @@ def _publish_first() -> Replacement:
 
 
 def _unpublished() -> Replacement:
-    """Go back to a checkpoint without finishing its publication."""
+    """Restore a checkpoint without finishing its publication."""
     return Checkpointing, "restart", _nothing
 
 
@@ -191,7 +191,7 @@ def _ended_sources() -> Replacement:
 
 
 def _as_they_are() -> Replacement:
-    """Hand tuples over within a process as they are, though another would get them as the network has them."""
+    """Hand tuples over within a process unchanged, though another process would get them as decoded."""
 
     def hand_over(_: Codec, values: list[Any]) -> list[Any]:
         return values
@@ -218,7 +218,7 @@ BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each
 
 @contextmanager
 def injected(name: str) -> Iterator[None]:
-    """Have a bug in the runtime for a while; an empty name is none."""
+    """Plant a bug in the runtime for a while; an empty name plants none."""
     if not name:
         yield
         return
