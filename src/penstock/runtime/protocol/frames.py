@@ -151,6 +151,7 @@ class Farewell(Wire, tag=5):
     leaves: bool = False  # the sender is the one that leaves
 
 
-Frame = Data | Marker | Credit | State
+Envelope = Data | Marker | State  # what is carried to a task's slot
+Frame = Envelope | Credit
 
 decode_frame: Callable[[bytes], Frame | Farewell] = msgpack_decoder(Frame | Farewell)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.protocol.frames import Data, Marker, MarkerBody, State
+from penstock.runtime.protocol.frames import Envelope, MarkerBody, State
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.routing import Early, Exchange, TaskDirectory
 from penstock.runtime.worker.task import Task
@@ -103,7 +103,7 @@ class _Slots(Protocol):
     def now(self) -> float: ...
     def is_idle(self, task: Task) -> bool: ...
     def change_slot(self, task: Task, slot: str) -> None: ...
-    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None: ...
+    def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None: ...
 
 
 class Migration:

@@ -9,7 +9,7 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import codec as codecs
 from penstock.runtime.protocol.codec import Unreadable
 from penstock.runtime.protocol.controller_messages import Peer
-from penstock.runtime.protocol.frames import MOVE, Credit, Data, Mark, Marker, MarkerBody, State, Waiting
+from penstock.runtime.protocol.frames import MOVE, Credit, Data, Envelope, Mark, Marker, MarkerBody, Waiting
 from penstock.runtime.worker.input import Delivery, InChannel
 from penstock.runtime.worker.logic import UserError
 from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sender, by_place, cut, moved
@@ -87,7 +87,7 @@ class _Carrier(Protocol):
     hands_over: bool
 
     def now(self) -> float: ...
-    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None: ...
+    def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None: ...
     def wake(self, task: Task) -> None: ...
 
 

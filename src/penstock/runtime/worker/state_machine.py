@@ -22,6 +22,7 @@ from penstock.runtime.protocol.frames import (
     END,
     PROGRESS,
     Credit,
+    Envelope,
     Farewell,
     Frame,
     MarkerBody,
@@ -34,7 +35,7 @@ from penstock.runtime.worker.checkpoint import Checkpointer, States, reading_job
 from penstock.runtime.worker.execution.direct import Direct
 from penstock.runtime.worker.execution.emulated import Emulated
 from penstock.runtime.worker.execution.emulated_network import Emulation
-from penstock.runtime.worker.execution.interface import Envelope, Execution, Handlers
+from penstock.runtime.worker.execution.interface import Execution, Handlers
 from penstock.runtime.worker.flow_control import FlowControl
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.logic import UserError
@@ -417,6 +418,7 @@ class Worker:
         if self.migration.redirect(message):
             if self.policies is not None:
                 self.policies.relocated(message.task)
+            self.running_task.set(task)
             self.migration.proceed(task)
 
     def _policies(self, rules: PolicyRules) -> "ActivePolicies | None":

@@ -7,7 +7,8 @@ from itertools import count
 from typing import Any
 
 from penstock.runtime.protocol.controller_messages import Route
-from penstock.runtime.worker.execution.interface import Envelope, Handlers, Usage
+from penstock.runtime.protocol.frames import Envelope
+from penstock.runtime.worker.execution.interface import Handlers, Usage
 from penstock.runtime.worker.input import Delivery
 from penstock.runtime.worker.output import Sampled
 from penstock.runtime.worker.routing import TaskDirectory

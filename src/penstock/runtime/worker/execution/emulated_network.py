@@ -16,8 +16,8 @@ from penstock.runtime.emulation import SharedLink, VirtualLink, VirtualNetwork
 from penstock.runtime.emulation.shared_memory import Commons
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.controller_messages import Route
-from penstock.runtime.protocol.frames import Data, Marker, State
-from penstock.runtime.worker.execution.interface import Envelope, Handlers
+from penstock.runtime.protocol.frames import Data, Envelope, Marker, State
+from penstock.runtime.worker.execution.interface import Handlers
 from penstock.runtime.worker.routing import TaskDirectory
 
 MARKER_BYTES = 32  # of a marker on a link

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from penstock.runtime.protocol.controller_messages import Route
-from penstock.runtime.protocol.frames import Data, Frame, Marker, MarkerBody, State
+from penstock.runtime.protocol.frames import Envelope, Frame, MarkerBody
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.task import Task
-
-Envelope = Data | Marker | State  # what is carried to a task's slot
 
 
 class Handlers(NamedTuple):
@@ -16,7 +14,7 @@ class Handlers(NamedTuple):
 
     deliver: Callable[[Envelope, int, float], None]  # a frame, its size and time of arrival: it has reached its task
     post: Callable[[int, Frame], None]  # a frame to another worker
-    processed: Callable[[Task, InChannel, int, float], None]  # so many tuples of a channel that arrived at that time
+    processed: Callable[[Task, InChannel, int, float], None]  # the tuples of a channel, and when they arrived
     take_marker: Callable[[Task, InChannel, MarkerBody], None]  # a marker is at the head of the inbox
     finish: Callable[[Task], None]  # a source has no more tuples
     idle: Callable[[Task], None]  # a suspended task is between two tuples now
@@ -89,7 +87,7 @@ class Execution(Protocol):
         ...
 
     def window(self, seconds: float | None, channels: int) -> int:
-        """Return the window of each of so many channels into a task, by its time per tuple; None: not known."""
+        """Return the window of each channel into a task, by its time per tuple (None: not known) and their number."""
         ...
 
     # The network
@@ -105,7 +103,7 @@ class Execution(Protocol):
     def send_budget(self, seconds: float) -> tuple[float, float]:
         """Return how many bytes may leave the machine now, and when to ask again if there are none.
 
-        They are those that its network card sends in so many seconds, less those that wait for it.
+        They are those that its network card sends within `seconds`, less those that wait for it.
         """
         ...
 
