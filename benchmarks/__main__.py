@@ -13,6 +13,7 @@ NAMES = (
     "events",
     "emulation",
     "tracking",
+    "worker",
     "frames",
     "checkpoints",
     "pipeline",

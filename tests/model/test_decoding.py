@@ -38,7 +38,7 @@ MSGPACK: dict[str, Callable[[bytes], Any]] = {
     "command": controller_messages.decode_command,
     "frame": frames.decode_frame,
     "greeting": handshake.decode_greeting,
-    "telling": worker_messages.decode_telling,
+    "worker message": worker_messages.decode_worker_message,
     "task state": msgpack_decoder(checkpoints.TaskState),
     "anything": msgpack_decoder(),
     "position": msgpack_decoder(strict=False),

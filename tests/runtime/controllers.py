@@ -36,7 +36,7 @@ class Prompt(Controller):
             job = self.storing.pop(0)
             job.then(*job.run(self.disk), self.now)
 
-    def told(self, worker: int, message: worker_messages.Telling, now: float) -> None:
+    def told(self, worker: int, message: worker_messages.WorkerMessage, now: float) -> None:
         super().told(worker, message, now)
         self.store()
 
@@ -95,8 +95,8 @@ def of_kind(one: Controller, kind: type) -> list[tuple[int, Any]]:
 
 
 def saved(one: Controller, worker: int, number: int, ended: bool) -> None:
-    entries = tuple(worker_messages.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-    one.told(worker, worker_messages.Saved(1, number, f"w{worker}.e1", 0, entries), 3.0)
+    entries = tuple(worker_messages.TaskEntry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
+    one.told(worker, worker_messages.CheckpointSaved(1, number, f"w{worker}.e1", 0, entries), 3.0)
 
 
 def moving(one: Controller, *moves: tuple[int, str]) -> list[Operation]:

@@ -147,13 +147,13 @@ def promise(flow: "Dataflow") -> str:
     """
     from penstock.api.contracts import Operator
     from penstock.api.guarantees import guarantees
-    from penstock.runtime.worker.logic import Movable
+    from penstock.runtime.worker.logic import LogicState
 
     made = ((name, part.make()) for name, part in flow.parts.items())
     guessed = [
         f"{name!r} ({type(logic).__name__})"
         for name, logic in made
-        if isinstance(logic, Operator) and Movable(logic).guessed
+        if isinstance(logic, Operator) and LogicState(logic).guessed
     ]
     less = [str(found) for found in guarantees(flow) if not found.exactly_once]
     told = f"guarantee: exactly once, but for {'; '.join(less)}" if less else "guarantee: exactly once"

@@ -99,6 +99,15 @@ def member(field: str, kind: type[Member], given: object) -> Member:
         raise UnknownName(field, problem) from None
 
 
+def shown(value: object, most: int | None = 200) -> str:
+    """Return the `repr` of a value for an error message, cut to a number of characters."""
+    try:
+        text = repr(value)
+    except Exception:  # an author's object may raise anything
+        return f"<{type(value).__name__} that cannot be shown>"
+    return text if most is None or len(text) <= most else text[: most - 1] + "…"
+
+
 def refuse_duplicates(path: str, names: Iterable[str]) -> None:
     """Raise `DuplicateName` for the first name that the list at `path` holds twice."""
     seen: dict[str, int] = {}

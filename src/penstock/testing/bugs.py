@@ -1,10 +1,10 @@
-"""Ways to break the protocol, at least one for each of its rules that can be seen to break from outside.
+"""Bugs that break the protocol, at least one for each of its rules whose violation is visible from outside.
 
-Each replaces a small piece of the runtime by one that does without the rule, for as long as it is in force. Schedules
-must find every one of them: what they would not find, they do not test.
+Each replaces a small piece of the runtime by one without the rule. Schedules must find every one of them: a rule whose
+bug they do not find is not tested.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,25 +13,25 @@ from penstock.runtime.controller.operations import Operations
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.protocol.codec import Codec
-from penstock.runtime.protocol.frames import BARRIER, decode_frame
+from penstock.runtime.protocol.frames import BARRIER, MarkerBody, decode_frame
 from penstock.runtime.protocol.wire import encode
-from penstock.runtime.worker import task_opening as opening
-from penstock.runtime.worker.checkpoint import Saving
-from penstock.runtime.worker.input import Delivery, InChannel
-from penstock.runtime.worker.lane import Lane, MarkerOf
-from penstock.runtime.worker.output import OutQueue
+from penstock.runtime.worker.checkpoint import Checkpointer
+from penstock.runtime.worker.input import Delivery, Inbox, InChannel
+from penstock.runtime.worker.output import Lane, OutQueue
+from penstock.runtime.worker.routing import Exchange
 from penstock.runtime.worker.state_machine import Worker
 from penstock.runtime.worker.task import Task
+from penstock.runtime.worker.task_factory import TaskFactory
 
 Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
 
 
 def _nothing(*_: object) -> None:
-    """Do nothing in the place of something."""
+    """Replace a function by nothing."""
 
 
 def _stale_frames() -> Replacement:
-    """Take frames of whatever epoch."""
+    """Accept frames of any epoch."""
     frame = Worker.frame
 
     def taken(self: Worker, data: bytes) -> None:
@@ -43,7 +43,7 @@ def _stale_frames() -> Replacement:
 
 
 def _no_lease() -> Replacement:
-    """Go on however long nothing was heard of the controller."""
+    """Continue however long the controller is silent."""
     turn = Worker.turn
 
     def on(self: Worker) -> bool:
@@ -54,7 +54,7 @@ def _no_lease() -> Replacement:
 
 
 class _Shared(Lane):
-    """A lane whose credits are those of all lanes to the same worker."""
+    """A lane that shares its credits with all lanes to the same worker."""
 
     __slots__ = ("pool",)
     pool: list[int]
@@ -70,27 +70,29 @@ class _Shared(Lane):
 
 
 def _credits_by_worker() -> Replacement:
-    """Give all lanes from one worker to another their credits together."""
-    open_task = opening.open_task
+    """Share credits among all lanes from one worker to another."""
+    open_task = TaskFactory.open
 
-    def opened(self: Worker, number: int, slot: str, *, ended: bool) -> Task:
+    def opened(self: TaskFactory, number: int, slot: str, *, ended: bool) -> Task:
         task = open_task(self, number, slot, ended=ended)
         pools = self.__dict__.setdefault("pools", {})
+        assert isinstance(self.sender, Exchange)
+        hosts = self.sender.directory.hosts
         for queue in task.queues:
             for place, lane in enumerate(queue.lanes):
                 shared = _Shared(lane.target, lane.window)
-                shared.pool = pools.setdefault((self.epoch, self.where[lane.target]), [lane.window])
+                shared.pool = pools.setdefault(hosts[lane.target], [lane.window])
                 queue.lanes[place] = shared
         return task
 
-    return opening, "open_task", opened
+    return TaskFactory, "open", opened
 
 
-def _barriers_by(send: Callable[[OutQueue, MarkerOf], None]) -> Replacement:
-    """Send barriers in another way, and all other markers as they are sent."""
+def _barriers_by(send: Callable[[OutQueue, MarkerBody], None]) -> Replacement:
+    """Send barriers by another function, and all other markers as usual."""
     put_marker = OutQueue.put_marker
 
-    def put(self: OutQueue, marker: MarkerOf) -> None:
+    def put(self: OutQueue, marker: MarkerBody) -> None:
         (send if marker.kind == BARRIER else put_marker)(self, marker)
 
     return OutQueue, "put_marker", put
@@ -99,7 +101,7 @@ def _barriers_by(send: Callable[[OutQueue, MarkerOf], None]) -> Replacement:
 def _barriers_overtake() -> Replacement:
     """Send a barrier past the tuples that wait for credit."""
 
-    def send(queue: OutQueue, marker: MarkerOf) -> None:
+    def send(queue: OutQueue, marker: MarkerBody) -> None:
         for lane in queue.lanes:
             queue._sender.send_marker(queue, lane, marker)
 
@@ -107,22 +109,22 @@ def _barriers_overtake() -> Replacement:
 
 
 def _unbound_stay() -> Replacement:
-    """Send a barrier on every lane while tuples are left that no lane has got yet."""
+    """Send a barrier on every lane while tuples are left that are not bound to a lane."""
 
-    def send(queue: OutQueue, marker: MarkerOf) -> None:
+    def send(queue: OutQueue, marker: MarkerBody) -> None:
         for lane in queue.lanes:
-            lane.hold_marker(marker)
+            lane.append_marker(marker)
         queue.pump()
 
     return _barriers_by(send)
 
 
 def _policies_hold_barriers() -> Replacement:
-    """Let a barrier wait until a sending policy has let out all that is before it."""
+    """Let a barrier wait until a sending policy has released all that is before it."""
     pump_lane = OutQueue._pump_lane
 
     def pump(self: OutQueue, lane: Lane) -> None:
-        while lane.waiting and isinstance(lane.waiting[0], MarkerOf):
+        while lane.waiting and isinstance(lane.waiting[0], MarkerBody):
             self._send_head(lane, 0)
         unseen, lane.markers = lane.markers, 0
         pump_lane(self, lane)
@@ -132,7 +134,7 @@ def _policies_hold_barriers() -> Replacement:
 
 
 def _two_at_once() -> Replacement:
-    """Begin a checkpoint whatever else is under way, and let anything begin meanwhile."""
+    """Begin a checkpoint whatever else is in progress, and let anything begin meanwhile."""
 
     def checkpoint(self: Operations, now: float) -> None:
         self.controller.checkpointing.begin(now)
@@ -141,25 +143,25 @@ def _two_at_once() -> Replacement:
 
 
 def _any_order() -> Replacement:
-    """Take what comes for a task that has moved at once, though what was sent to its old host has not come yet."""
-    enqueue = Worker._enqueue
+    """Accept what comes for a task that has moved, before what was sent to its old worker has come."""
+    enqueue = Inbox._enqueue
 
-    def accept(self: Worker, task: Task, channel: InChannel, _: int, item: Delivery | MarkerOf) -> None:
-        enqueue(self, task, channel, item)
+    def accept(self: Inbox, channel: InChannel, _: int, item: Delivery | MarkerBody) -> Sequence[MarkerBody]:
+        return enqueue(self, channel, item)
 
-    return Worker, "accept", accept
+    return Inbox, "accept", accept
 
 
 def _lost_connections() -> Replacement:
-    """Go on when a connection between two workers broke."""
+    """Continue when a connection between two workers broke."""
     return Controller, "_lost_peer", _nothing
 
 
 def _publish_first() -> Replacement:
-    """Take a checkpoint for complete, and publish, before its manifest is on disk."""
+    """Treat a checkpoint as complete, and publish, before its manifest is on disk."""
     saved = Checkpointing.saved
 
-    def early(self: Checkpointing, worker: int, message: worker_messages.Saved, now: float) -> None:
+    def early(self: Checkpointing, worker: int, message: worker_messages.CheckpointSaved, now: float) -> None:
         storing = self.controller.storing
         before = len(storing)
         saved(self, worker, message, now)
@@ -173,23 +175,23 @@ def _publish_first() -> Replacement:
 
 
 def _unpublished() -> Replacement:
-    """Go back to a checkpoint without finishing its publication."""
+    """Restore a checkpoint without finishing its publication."""
     return Checkpointing, "restart", _nothing
 
 
 def _ended_sources() -> Replacement:
     """Let sources that have ended leave barriers unanswered."""
-    save = Saving.save
+    save = Checkpointer.save
 
-    def saved(self: Saving, task: Task) -> None:
+    def saved(self: Checkpointer, task: Task) -> None:
         if not (task.is_source and task.ended):
             save(self, task)
 
-    return Saving, "save", saved
+    return Checkpointer, "save", saved
 
 
 def _as_they_are() -> Replacement:
-    """Hand tuples over within a process as they are, though another would get them as the network has them."""
+    """Hand tuples over within a process unchanged, though another process would get them as decoded."""
 
     def hand_over(_: Codec, values: list[Any]) -> list[Any]:
         return values
@@ -216,7 +218,7 @@ BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each
 
 @contextmanager
 def injected(name: str) -> Iterator[None]:
-    """Have a bug in the runtime for a while; an empty name is none."""
+    """Plant a bug in the runtime for a while; an empty name plants none."""
     if not name:
         yield
         return

@@ -368,30 +368,27 @@ class TestCluster:
             self._awake[owner] = None
             self._collect(owner)
 
-    def _keep_jobs(self, owner: int, storing: list[Job]) -> None:
-        if storing:
-            self._jobs.setdefault(owner, deque()).extend(storing)
-            storing.clear()
+    def _keep_jobs(self, owner: int, jobs: list[Job]) -> None:
+        if jobs:
+            self._jobs.setdefault(owner, deque()).extend(jobs)
 
     def _take_commands(self) -> None:
-        self._keep_jobs(CONTROLLER, self.controller.storing)
+        jobs, self.controller.storing = self.controller.storing, []
+        self._keep_jobs(CONTROLLER, jobs)
         out, self.controller.out = self.controller.out, []
         for number, command in out:
             self._put(CONTROLLER, number, encode(command))
 
     def _collect(self, number: int) -> None:
         """Put what a worker wants sent on its way."""
-        worker = self.workers[number]
-        out, worker.out = worker.out, {}
-        for target, frames in out.items():
+        worker, outbox = self.workers[number], self.workers[number].outbox
+        for target, frames in outbox.take_frames().items():
             for frame in frames:
                 self._put(number, target, frame)
-        told, worker.told = worker.told, []
-        for message in told:
-            self.controller.told(number, worker_messages.decode_telling(encode(message)), self.clock())
-        self._keep_jobs(number, worker.storing)
-        if hasattr(worker, "tracker"):
-            self.records += worker.tracker.take_records()
+        for message in outbox.take_messages():
+            self.controller.told(number, worker_messages.decode_worker_message(encode(message)), self.clock())
+        self._keep_jobs(number, outbox.take_jobs())
+        self.records += worker.take_records()
 
     def _put(self, sender: int, receiver: int, message: bytes) -> None:
         way = self._wires.get((sender, receiver))

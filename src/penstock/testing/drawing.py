@@ -28,9 +28,10 @@ SENDINGS = (
     "longest-backlog-first:tau=5,conserving=false", "longest-backlog-first:tau=100000,conserving=false",
 )  # fmt: skip
 LABELS = (
-    "Register", "Assign", "Ready", "Go", "Checkpoint", "Saved", "Completed", "Prepare", "Prepared", "Move", "Moved",
-    "Ended", "Lost", "Abort", "begin checkpoint", "end checkpoint", "begin manifest", "end manifest", "begin publish",
-    "end publish", "begin epoch", "end epoch", "begin state", "begin journal", "end journal",
+    "Register", "Assign", "Ready", "Start", "BeginCheckpoint", "CheckpointSaved", "CheckpointCompleted",
+    "PrepareMove", "MovePrepared", "Move", "Moved", "Ended", "PeerLost", "AbortCheckpoint", "begin checkpoint",
+    "end checkpoint", "begin manifest", "end manifest", "begin publish", "end publish", "begin epoch", "end epoch",
+    "begin state", "begin journal", "end journal",
 )  # fmt: skip
 
 # Messages between workers that follow from a tuple, up to which its source task gives so many.
@@ -115,7 +116,7 @@ def _switches(rng: random.Random) -> list[Fault]:
     """Return changes of policies while the application runs, in some schedules, and what goes wrong meanwhile."""
     switches = [_fault(rng, "switch") for _ in range(rng.choice((0, 0, 1, 2)))]
     if switches and rng.random() < 0.3:
-        switches.append(Fault(rng.choice(FAULTS), label="Switch", countdown=rng.choice((1, 2, 3, 4))))
+        switches.append(Fault(rng.choice(FAULTS), label="SwitchPolicies", countdown=rng.choice((1, 2, 3, 4))))
     return switches
 
 

@@ -25,29 +25,29 @@ class DriverProcess(Process):
         self.workers: dict[int, WorkerProcess] = {}
         self.tick_at = math.inf
 
-    def hear(self, process: WorkerProcess, telling: worker_messages.Telling) -> None:
+    def hear(self, process: WorkerProcess, message: worker_messages.WorkerMessage) -> None:
         """Take what a worker tells."""
         controller, now = self.controller, self.cluster.now
-        self.cluster.reached(type(telling).__name__, process)
+        self.cluster.reached(type(message).__name__, process)
         if not self.alive:
             return
-        if isinstance(telling, worker_messages.Register):
-            number = controller.register(telling, now)
+        if isinstance(message, worker_messages.Register):
+            number = controller.register(message, now)
             if number is None:
                 self.cluster.send(process.down, controller_messages.Stop())
             else:
                 process.number = number
                 self.workers[number] = process
         elif self.workers.get(process.number) is process:
-            self.cluster.promises.told(process, telling)
-            controller.told(process.number, telling, now)
+            self.cluster.promises.told(process, message)
+            controller.told(process.number, message, now)
         self.serve()
 
-    def hear_beat(self, process: WorkerProcess, beat: worker_messages.Beat) -> None:
+    def hear_beat(self, process: WorkerProcess, beat: worker_messages.Heartbeat) -> None:
         """Take a sign of life, and answer it while its worker counts."""
         if self.workers.get(process.number) is process:
             self.controller.told(process.number, beat, self.cluster.now)
-            self.cluster.send(process.pulses, controller_messages.Pulse(beat.at))
+            self.cluster.send(process.pulses, controller_messages.RenewLease(beat.at))
 
     def lose(self, process: WorkerProcess) -> None:
         """Learn that the connection to a worker broke."""
@@ -103,7 +103,7 @@ class DriverProcess(Process):
             if process is not None:
                 cluster.hang_up(process)
         out, controller.out = controller.out, []
-        if any(isinstance(command, controller_messages.Abort) for _, command in out):
+        if any(isinstance(command, controller_messages.AbortCheckpoint) for _, command in out):
             cluster.aborted()
         for number, command in out:
             process = self.workers.get(number)

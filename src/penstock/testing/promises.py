@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.storage import checkpoints
-from penstock.runtime.worker.exchange import BrokenProtocol
+from penstock.runtime.worker.input import BrokenProtocol
 from penstock.testing.applications import Known, Rows, published
 from penstock.testing.disk import MemoryDisk
 
@@ -48,10 +48,10 @@ class Promises:
         elif epoch < self._epoch:
             raise Violation(f"{process.name} acts in epoch {epoch} after epoch {self._epoch} has begun")
 
-    def told(self, process: "WorkerProcess", telling: worker_messages.Telling) -> None:
-        """See that no worker tells of frames that cannot be."""
-        if isinstance(telling, worker_messages.Failure) and telling.error.startswith(BrokenProtocol.__name__):
-            raise Violation(f"{process.name} tells of {telling.error}")
+    def told(self, process: "WorkerProcess", message: worker_messages.WorkerMessage) -> None:
+        """See that no worker reports frames that violate the protocol."""
+        if isinstance(message, worker_messages.Failure) and message.error.startswith(BrokenProtocol.__name__):
+            raise Violation(f"{process.name} reports {message.error}")
 
     def check_output(self) -> None:
         """See that what is visible belongs to the latest checkpoint that was published, where that is a new one."""

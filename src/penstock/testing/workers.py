@@ -1,7 +1,7 @@
 """A simulated worker process: a shell around the real worker, without any I/O.
 
-It does what the real shell does: it carries frames and tellings over connections, beats, gives jobs to the disk, and
-ends when it must. Time, messages, pauses and deaths come from the cluster that it belongs to.
+It does what the real shell does: it carries frames and messages over connections, sends heartbeats, gives jobs to the
+disk, and ends when it must. Time, messages, pauses and crashes come from the cluster that it belongs to.
 """
 
 import math
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from penstock.testing.faults import FaultyCluster
 
 BEAT_S = 0.1
-TURN_S = 0.001  # within which a process gets round to what has come
+TURN_S = 0.001  # within which a process handles what has come
 
 
 class WorkerProcess(Process):
     """A worker in its shell.
 
-    `up` and `down` are its connection to the driver, `beats` and `pulses` that of its heart, `called` the lines to
+    `up` and `down` are its connection to the driver, `beats` and `pulses` that of its heartbeats, `called` the lines to
     other workers by their numbers; those that were lost in this epoch are in `lost`.
     """
 
@@ -41,7 +41,7 @@ class WorkerProcess(Process):
         self.lost: set[int] = set()
         self.peers: tuple[controller_messages.Peer, ...] = ()
         self.stalled_until = -math.inf
-        self.stops_in_turn = 0.0  # for how long it stands still after its next turn, before that is carried out
+        self.stops_in_turn = 0.0  # for how long it pauses after its next turn, before the results are sent
         self.turn_at = math.inf
         self.lease_s = 0.0
         self.half_open = False  # the driver does not know yet that its connection is cut
@@ -62,28 +62,28 @@ class WorkerProcess(Process):
         """Return when its clock shows a time."""
         return (local - self.offset) / self.rate
 
-    def _tell_driver(self, telling: worker_messages.Telling) -> None:
-        self.driver.hear(self, telling)
+    def _tell_driver(self, message: worker_messages.WorkerMessage) -> None:
+        self.driver.hear(self, message)
 
-    def _beat_driver(self, beat: worker_messages.Beat) -> None:
+    def _beat_driver(self, beat: worker_messages.Heartbeat) -> None:
         self.driver.hear_beat(self, beat)
 
     # Turns
 
     def wake(self, at: float) -> None:
-        """Have a turn at a time, or earlier."""
+        """Take a turn at a time, or earlier."""
         if at < self.turn_at:
             self.turn_at = at
             self.cluster.at(at, self.turn, at)
 
     def wake_soon(self) -> None:
-        """Have a turn after the moment that it takes to get round to it."""
+        """Take a turn after a short random delay."""
         cluster = self.cluster
         if self.turn_at > cluster.now + TURN_S:
             self.wake(cluster.now + cluster.rng.random() * TURN_S)
 
     def turn(self, due: float) -> None:
-        """Turn once, and carry away what the worker leaves."""
+        """Take a turn, and send what the worker leaves."""
         if not self.alive or due != self.turn_at:
             return
         now = self.cluster.now
@@ -118,31 +118,26 @@ class WorkerProcess(Process):
                 self.wake(max(self._real(due), self.cluster.now) + 1e-6)
 
     def _carry(self) -> None:
-        worker, cluster = self.worker, self.cluster
-        if worker.out:
-            out, worker.out = worker.out, {}
-            for number, frames in out.items():
-                line = self._line(number)
-                if line is not None:
-                    for frame in frames:
-                        cluster.send(line, frame)
-        if worker.told:
-            told, worker.told = worker.told, []
-            for telling in told:
-                cluster.send(self.up, telling)
-        if worker.storing:
-            jobs, worker.storing = worker.storing, []
+        outbox, cluster = self.worker.outbox, self.cluster
+        for number, frames in outbox.take_frames().items():
+            line = self._line(number)
+            if line is not None:
+                for frame in frames:
+                    cluster.send(line, frame)
+        for message in outbox.take_messages():
+            cluster.send(self.up, message)
+        if jobs := outbox.take_jobs():
             self.store(jobs)
 
     def conclude(self, job: Job, result: Any, problem: str) -> None:
-        """Tell the worker what came of a job."""
+        """Give the worker the result of a job."""
         job.then(result, problem, self.clock())
         self.wake_soon()
 
     # Other workers
 
     def _line(self, number: int) -> Line | None:
-        """Return the line to another worker, and make it where there is none."""
+        """Return the line to another worker; make it if there is none."""
         if number in self.lost:
             return None
         line = self.called.get(number)
@@ -165,7 +160,7 @@ class WorkerProcess(Process):
         return line
 
     def lose_peer(self, which: tuple[int, Line | None]) -> None:
-        """Learn that the line to another worker is broken, or that there is nobody to call."""
+        """Detect that the line to another worker is broken, or that the worker is gone."""
         number, line = which
         if not self.alive:
             return
@@ -177,7 +172,7 @@ class WorkerProcess(Process):
             self._tell_lost(number)
 
     def lose_caller(self, line: Line) -> None:
-        """Learn that the line from another worker is broken."""
+        """Detect that the line from another worker is broken."""
         sender = line.sender
         assert isinstance(sender, WorkerProcess)
         if not self.alive:
@@ -193,7 +188,7 @@ class WorkerProcess(Process):
     def _tell_lost(self, number: int) -> None:
         if number not in self.lost:
             self.lost.add(number)
-            self.worker.told.append(worker_messages.Lost(self.worker.epoch, number, "it was cut"))
+            self.worker.outbox.report(worker_messages.PeerLost(self.worker.epoch, number, "it was cut"))
             self.wake_soon()
 
     def frame(self, frame: bytes) -> None:
@@ -220,11 +215,11 @@ class WorkerProcess(Process):
         self._meet(assign.peers)
         if not self.lease_s:
             self.lease_s = assign.lease_s
-            self.worker.lease = self.clock() + assign.lease_s
+            self.worker.start_lease(self.clock() + assign.lease_s)
             self.cluster.after(0.0, self.beat, None)
 
     def _meet(self, peers: tuple[controller_messages.Peer, ...]) -> None:
-        """Hang up on those who are not among the peers any more."""
+        """Close the lines to those that are not among the peers any more."""
         before, self.peers = self.peers, peers
         self.lost = {n for n in self.lost if n < len(before) and before[n] == peers[n]}
         for number, line in list(self.called.items()):
@@ -234,17 +229,17 @@ class WorkerProcess(Process):
                 del self.called[number]
 
     def beat(self, _: object) -> None:
-        """Give a sign of life."""
+        """Send a heartbeat."""
         if not self.alive:
             return
         if self.paused:
             self.held.append((self.beat, None))
             return
-        self.cluster.send(self.beats, worker_messages.Beat(self.clock(), self.worker.turns, 0.0, 0.0))
+        self.cluster.send(self.beats, worker_messages.Heartbeat(self.clock(), self.worker.turns, 0.0, 0.0))
         self.cluster.after(BEAT_S / self.rate, self.beat, None)
 
     def cut_heart(self) -> None:
-        """Cut the heart's connection; it makes another after a while."""
+        """Cut the connection of the heartbeats; the worker makes another after a while."""
         cluster = self.cluster
         self.beats.cut()
         self.pulses.cut()
@@ -252,11 +247,11 @@ class WorkerProcess(Process):
         self.pulses = Line(self.driver, self, self._pulse, cluster.slowness())
         self.beats.clear_at = cluster.now + BEAT_S
 
-    def _pulse(self, pulse: controller_messages.Pulse) -> None:
+    def _pulse(self, pulse: controller_messages.RenewLease) -> None:
         self.worker.command(pulse)
 
     def lose_driver(self, _: object) -> None:
-        """Learn that the driver is not there any more: the end."""
+        """Detect that the driver is gone: the end."""
         if not self.alive:
             return
         if self.paused:
@@ -265,6 +260,6 @@ class WorkerProcess(Process):
         self.end()
 
     def end(self) -> None:
-        """End in good order: what was sent arrives."""
+        """End in an orderly way: what was sent arrives."""
         self.worker.command(controller_messages.Stop())
         self.cluster.ended(self)

@@ -19,7 +19,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.limits import Limits
 from penstock.model.status import ComponentStatus, Status
 from penstock.model.topology import Application
-from penstock.runtime.protocol.worker_messages import Entry
+from penstock.runtime.protocol.worker_messages import TaskEntry
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import Setup, create
@@ -201,7 +201,7 @@ def checkpointed(run: FakeRun, counted: int, position: object) -> None:
     logic = b"" if position is None else msgspec.msgpack.encode(position)
     state = checkpoints.TaskState(position is None, counted, (), (), (), len(logic))
     data = b"".join(bytes(piece) for piece in checkpoints.pack(state, [logic]))
-    entry = Entry(0, 0, len(data), checkpoints.checksum(data), position is None, counted, "", ())
+    entry = TaskEntry(0, 0, len(data), checkpoints.checksum(data), position is None, counted, "", ())
     disk.write(str(Path(checkpoints.folder_of(place, 1)) / "w0.e1"), [data])
     saved = checkpoints.saved(entry, "in[0]", "w0.e1")
     application = run.launch.flow.application

@@ -10,7 +10,7 @@ from tests.runtime.controllers import moving, of_kind, register, running
 
 def begun(one: Controller) -> list[int]:
     """Return the numbers of the checkpoints that a worker was asked for."""
-    return [command.number for worker, command in of_kind(one, controller_messages.Checkpoint) if worker == 0]
+    return [command.number for worker, command in of_kind(one, controller_messages.BeginCheckpoint) if worker == 0]
 
 
 def end_all(one: Controller, now: float) -> None:
@@ -21,8 +21,10 @@ def end_all(one: Controller, now: float) -> None:
 
 def save_all(one: Controller, number: int, now: float, ended: bool = True) -> None:
     for worker in range(2):
-        entries = tuple(worker_messages.Entry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-        one.told(worker, worker_messages.Saved(one.epoch, number, f"w{worker}.e{one.epoch}", 0, entries), now)
+        entries = tuple(
+            worker_messages.TaskEntry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1)
+        )
+        one.told(worker, worker_messages.CheckpointSaved(one.epoch, number, f"w{worker}.e{one.epoch}", 0, entries), now)
     one.tick(now)
 
 
@@ -30,7 +32,7 @@ def test_the_last_one_is_taken_though_the_one_during_which_it_came_due_was_given
     one = running(checkpoint_s=1.0)
     one.tick(3.0)
     end_all(one, 3.0)
-    one.told(0, worker_messages.Unsaved(1, 1, "the disk is full"), 3.0)
+    one.told(0, worker_messages.CheckpointFailed(1, 1, "the disk is full"), 3.0)
     one.tick(3.0)
     assert begun(one) == [1]
     one.tick(3.0 + RETRY_S)
@@ -81,7 +83,7 @@ def test_one_that_waits_for_a_move_is_taken_when_a_drain_ends_the_move(answered:
     one = running()
     moving(one, (1, "w1/0"))
     if answered:
-        one.told(0, worker_messages.Prepared(1, 1, ""), 2.0)
+        one.told(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
     one.operations.checkpoint(2.0)
     one.drain(2.0)
     end_all(one, 3.0)

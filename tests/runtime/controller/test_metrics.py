@@ -7,7 +7,7 @@ from tests.runtime.words import words
 
 
 def reported(task: int, processed: int, at: float, interval: float = 1.0) -> Report:
-    one = TaskReport(task=task, processed=processed, given=0, busy=0.0, blocked=0.0, queue=0, waiting_out=0)
+    one = TaskReport(task=task, processed=processed, emitted=0, busy=0.0, blocked=0.0, queue=0, waiting_out=0)
     return Report(epoch=0, at=at, interval=interval, tasks=(one,), roots=(), acks=(), cpu=0.0, lag=0.0)
 
 

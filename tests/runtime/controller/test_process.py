@@ -36,7 +36,7 @@ from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.storage import run_folder as folder
 from penstock.runtime.storage.telemetry_writer import Recorder
-from penstock.runtime.worker import log_capture as speech
+from penstock.runtime.worker import log_capture
 from penstock.runtime.worker.process import Shell, WorkerSettings
 from penstock.runtime.worker.process import main as shell_main
 from penstock.runtime.worker.state_machine import Worker
@@ -225,7 +225,7 @@ def test_the_end_is_told_though_the_last_records_cannot_be_written(
 
 
 def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "PROOF_S", 0.05)
+    monkeypatch.setattr(transport, "HANDSHAKE_S", 0.05)
     one, heard = driver(start_s=1e9), list[str]()
     one.on_log(lambda line: heard.append(line.text))
     one.start()
@@ -256,7 +256,7 @@ def test_no_frame_of_a_stranger_ends_the_run() -> None:
         assert one.ask(lambda _: one.controller.members[0].alive)
         assert one.controller.error == ""
         with closing(worker.beat(1)) as heart:
-            assert answers(heart) == [controller_messages.Pulse(12.5)]
+            assert answers(heart) == [controller_messages.RenewLease(12.5)]
 
 
 def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
@@ -281,7 +281,8 @@ def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
     one.start()
     with ExitStack() as stack:
         crowd = [
-            stack.enter_context(socket.create_connection(one.address, PATIENCE)) for _ in range(3 * transport.STRANGERS)
+            stack.enter_context(socket.create_connection(one.address, PATIENCE))
+            for _ in range(3 * transport.MAX_PENDING)
         ]
         worker = Faked(one)
         stack.callback(worker.control.close)
@@ -309,7 +310,7 @@ def test_an_exception_over_what_a_connection_brought_costs_that_connection_only(
     with registered() as (one, worker):
         heard: list[str] = []
         one.on_log(lambda line: heard.append(line.text))
-        with closing(call(*one.address, SECRET, hello("r", 10**6, 1, heart=True))) as heart:
+        with closing(call(*one.address, SECRET, hello("r", 10**6, 1, heartbeat=True))) as heart:
             Faked.hear(heart, lambda: False, until_closed=True)  # a worker that there is not
         unknown = worker_messages.TaskReport(10**6, 1, 1, 0.0, 0.0, 0, 0)  # a task that there is not
         worker.say(
@@ -321,7 +322,7 @@ def test_an_exception_over_what_a_connection_brought_costs_that_connection_only(
 
 
 def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speech, "LINES", 10)
+    monkeypatch.setattr(log_capture, "LINES", 10)
     one, heard = driver(start_s=1e9), list[str]()
     one.on_log(lambda line: heard.append(line.text))
     one.start()
@@ -396,12 +397,12 @@ class Faked:
 
     def beat(self, incarnation: int) -> Connection:
         """Begin to beat."""
-        heart = call(*self.where, SECRET, hello("r", 0, incarnation, heart=True))
-        self.say(heart, worker_messages.Beat(12.5, 1, 0.0, 0.0))
+        heart = call(*self.where, SECRET, hello("r", 0, incarnation, heartbeat=True))
+        self.say(heart, worker_messages.Heartbeat(12.5, 1, 0.0, 0.0))
         return heart
 
     @staticmethod
-    def say(connection: Connection, message: worker_messages.Telling) -> None:
+    def say(connection: Connection, message: worker_messages.WorkerMessage) -> None:
         connection.write([encode(message)])
         Faked.hear(connection, lambda: connection.opened and not connection.wants_to_write)
 
@@ -457,7 +458,7 @@ def registered() -> Iterator[tuple[Driver, Faked]]:
 def test_a_sign_of_life_is_answered_with_its_own_time_unless_it_is_from_one_that_was_replaced() -> None:
     with registered() as (one, worker), closing(worker.beat(1)) as heart, closing(worker.beat(7)) as stranger:
         wait_for(one, lambda: len(one._hearts) == 2)
-        assert answers(heart) == [controller_messages.Pulse(12.5)]
+        assert answers(heart) == [controller_messages.RenewLease(12.5)]
         one.ask(lambda _: None)
         assert stranger.read() == []
 

@@ -25,8 +25,10 @@ def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
         file = f"w{worker}.e{one.epoch}"
         one.disk.write(f"checkpoints/{number:06}/{file}", [])
         one.disk.full = "checkpoints" if worker >= full_after else ""
-        entries = tuple(worker_messages.Entry(task, 0, 0, 0, False, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-        one.told(worker, worker_messages.Saved(one.epoch, number, file, 0, entries), one.now)
+        entries = tuple(
+            worker_messages.TaskEntry(task, 0, 0, 0, False, 5, "", ()) for task in (2 * worker, 2 * worker + 1)
+        )
+        one.told(worker, worker_messages.CheckpointSaved(one.epoch, number, file, 0, entries), one.now)
 
 
 def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
@@ -68,9 +70,9 @@ def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_w
     assert (assign.epoch, assign.worker, others) == (2, 1, [])
     one.told(1, worker_messages.Ready(2), 9.1)
     assert [number for number, _ in of_kind(one, controller_messages.Peers)] == [0]
-    assert [number for number, _ in of_kind(one, controller_messages.Go)] == [1]
+    assert [number for number, _ in of_kind(one, controller_messages.Start)] == [1]
     one.tick(10.2)
-    assert [(number, prepare.task) for number, prepare in of_kind(one, controller_messages.Prepare)] == [(0, 2)]
+    assert [(number, prepare.task) for number, prepare in of_kind(one, controller_messages.PrepareMove)] == [(0, 2)]
 
 
 def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() -> None:
@@ -104,7 +106,7 @@ def test_a_controller_that_stood_still_itself_holds_that_against_nobody() -> Non
 
 def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
     one = running()
-    one.told(0, worker_messages.Lost(1, 1, "reset"), 5.0)
+    one.told(0, worker_messages.PeerLost(1, 1, "reset"), 5.0)
     assert (one.phase, one.epoch) == ("recovering", 2)
     assert one.lines[-1].text == (
         "worker 'w0' has lost its connection to 'w1' (pid 42 on host): reset; "
@@ -186,7 +188,7 @@ def test_a_checkpoint_that_only_one_worker_cannot_read_stays_and_the_worker_goes
     one.lost(1, "connection reset", 5.0)
     one.gone(1, 5.0)
     register(one, "w1", 5.1)
-    one.told(1, worker_messages.Unusable(2, 1, "stale file handle"), 5.2)
+    one.told(1, worker_messages.CheckpointUnreadable(2, 1, "stale file handle"), 5.2)
     assert one.checkpointing.latest.number == 1
     assert one.hung_up == [1]
     assert "cannot read checkpoint 1, which is whole: stale file handle" in one.recovery.reason
@@ -198,12 +200,12 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_none_at_all_
     save_all(one, 2)
     one.disk.replace("checkpoints/000002/manifest.json", b"torn")
     one.told(1, worker_messages.Failure(1, "", -1, "", "a gap", "", False), 5.0)
-    one.told(1, worker_messages.Unusable(one.epoch, 2, "damaged"), 5.2)
+    one.told(1, worker_messages.CheckpointUnreadable(one.epoch, 2, "damaged"), 5.2)
     assert [manifest.number for manifest in one.checkpointing.complete] == [1]
     assert any("falling back to 1" in line.text for line in one.lines)
     one.disk.replace("checkpoints/000001/manifest.json", b"torn")
     one.tick(10.0)
-    one.told(1, worker_messages.Unusable(one.epoch, 1, "damaged"), 10.2)
+    one.told(1, worker_messages.CheckpointUnreadable(one.epoch, 1, "damaged"), 10.2)
     assert one.phase == "failed"
     assert "there is none before it" in one.error
 

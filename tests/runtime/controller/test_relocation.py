@@ -37,7 +37,7 @@ def end(cluster: TestCluster, number: int) -> None:
     controller = cluster.controller
     for other in range(len(cluster.workers)):
         if other != number:
-            controller.told(other, worker_messages.Lost(controller.epoch, number, "closed"), cluster.clock())
+            controller.told(other, worker_messages.PeerLost(controller.epoch, number, "closed"), cluster.clock())
     controller.lost(number, "closed", cluster.clock())
     controller.gone(number, cluster.clock())
     cluster.workers[number] = Worker(cluster.flow, "test", cluster.clock)

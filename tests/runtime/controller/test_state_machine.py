@@ -31,7 +31,7 @@ def test_tells_every_worker_its_tasks_once_all_are_there_and_begins_once_all_are
     assert one.phase == "starting"
     one.told(1, worker_messages.Ready(1), 1.5)
     assert one.phase == "running"
-    assert [number for number, _ in of_kind(one, controller_messages.Go)] == [0, 1]
+    assert [number for number, _ in of_kind(one, controller_messages.Start)] == [0, 1]
 
 
 def test_refuses_workers_that_it_does_not_want() -> None:
@@ -82,9 +82,9 @@ def test_only_the_first_failure_counts() -> None:
 def test_a_run_that_has_ended_does_not_begin_again() -> None:
     one = running()
     one.told(0, worker_messages.Failure(1, "same", 1, "5", "KeyError: 'x'", ""), 5.0)
-    one.told(1, worker_messages.Lost(1, 0, "it hung up"), 5.1)
+    one.told(1, worker_messages.PeerLost(1, 0, "it hung up"), 5.1)
     one.told(1, worker_messages.Failure(1, "", -1, "", "a gap", "", False), 5.1)
-    one.told(1, worker_messages.Unusable(1, 0, "damaged"), 5.1)
+    one.told(1, worker_messages.CheckpointUnreadable(1, 0, "damaged"), 5.1)
     assert (one.phase, one.epoch, one.status(6.0).recoveries) == ("failed", 1, 0)
 
 
@@ -109,11 +109,13 @@ def test_stops_when_every_task_has_ended() -> None:
         assert one.phase == "running"
         one.told(0, worker_messages.Ended(1, task, 5), 3.0)
     one.tick(3.0)
-    assert [number for number, _ in of_kind(one, controller_messages.Checkpoint)] == [0, 1]
+    assert [number for number, _ in of_kind(one, controller_messages.BeginCheckpoint)] == [0, 1]
     for number in range(2):
-        entries = tuple(worker_messages.Entry(task, 0, 0, 0, True, 5, "", ()) for task in (2 * number, 2 * number + 1))
+        entries = tuple(
+            worker_messages.TaskEntry(task, 0, 0, 0, True, 5, "", ()) for task in (2 * number, 2 * number + 1)
+        )
         assert one.phase == "running"
-        one.told(number, worker_messages.Saved(1, 1, f"w{number}.e1", 0, entries), 3.0)
+        one.told(number, worker_messages.CheckpointSaved(1, 1, f"w{number}.e1", 0, entries), 3.0)
     assert one.phase == "stopped"
     assert one.wakeup() == math.inf
 
@@ -135,7 +137,7 @@ def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(see
             saved(one, worker, 2, True)
         one.tick(3.0)
     assert one.phase == "stopped"
-    begun = [command.number for worker, command in of_kind(one, controller_messages.Checkpoint) if worker == 0]
+    begun = [command.number for worker, command in of_kind(one, controller_messages.BeginCheckpoint) if worker == 0]
     assert begun == ([1] if seen else [1, 2])
 
 
@@ -147,9 +149,9 @@ def test_a_drain_before_the_start_stops() -> None:
 
 def test_tells_a_source_how_far_its_tuples_have_come() -> None:
     one = running(in_flight=10)
-    one.told(1, worker_messages.Passed(1, 3, 0, 4), 2.0)
-    one.told(1, worker_messages.Passed(1, 3, 0, 3), 2.0)
-    assert of_kind(one, controller_messages.Progressed) == [(0, controller_messages.Progressed(1, 0, 4))]
+    one.told(1, worker_messages.SinkProgress(1, 3, 0, 4), 2.0)
+    one.told(1, worker_messages.SinkProgress(1, 3, 0, 3), 2.0)
+    assert of_kind(one, controller_messages.SourceProgress) == [(0, controller_messages.SourceProgress(1, 0, 4))]
 
 
 def test_asks_for_clocks_and_records_them() -> None:

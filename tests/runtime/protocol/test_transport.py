@@ -1,4 +1,4 @@
-"""Connections over loopback: frames survive any splitting, and whoever is not of the run is turned away."""
+"""Connections over loopback: frames survive any splitting, and whoever does not know the secret is rejected."""
 
 import ast
 import inspect
@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from penstock.runtime.protocol import controller_messages, frames, handshake, transport, wire, worker_messages
 from penstock.runtime.protocol.handshake import PROTOCOL, Hello, Proof, Welcome, decode_greeting
 from penstock.runtime.protocol.transport import (
+    HANDSHAKE_S,
     HEADER,
     LARGEST,
     LARGEST_GREETING,
-    PROOF_S,
+    MAX_PENDING,
     SELECTABLE,
-    STRANGERS,
     Connection,
     ConnectionLost,
-    Strangers,
+    PendingConnections,
     Watch,
     call,
     call_until_open,
@@ -112,7 +112,7 @@ def write_on(end: Connection) -> None:
         end.write([bytes(100_000)])
 
 
-def test_both_ends_open_and_the_one_that_answers_learns_who_calls() -> None:
+def test_both_ends_open_and_the_accepting_end_learns_who_connects() -> None:
     with opened() as (caller, other):
         assert caller.opened
         assert other.opened
@@ -120,7 +120,7 @@ def test_both_ends_open_and_the_one_that_answers_learns_who_calls() -> None:
         assert (other.caller.run, other.caller.worker, other.caller.incarnation) == ("run", 3, 7)
 
 
-def test_frames_written_before_the_greeting_follow_it_in_order_whatever_their_size() -> None:
+def test_frames_written_before_the_handshake_follow_it_in_order_whatever_their_size() -> None:
     frames = [b"first", b"x" * (LARGEST_GREETING + 1), b"", b"y" * 3_000_000]
     with greeting() as (caller, other):
         caller.write(frames)
@@ -160,7 +160,7 @@ def test_frames_survive_any_splitting(frames: list[bytes], cuts: list[int]) -> N
         assert got == frames
 
 
-def test_what_a_slow_reader_does_not_take_is_kept_and_told_of() -> None:
+def test_what_a_slow_reader_does_not_take_is_buffered_and_counted() -> None:
     big = bytes(20_000_000)
     with opened() as (caller, other):
         caller.write([big])
@@ -170,7 +170,7 @@ def test_what_a_slow_reader_does_not_take_is_kept_and_told_of() -> None:
         assert caller.unsent == 0
 
 
-def test_the_answering_end_refuses_a_caller_without_the_secret() -> None:
+def test_the_accepting_end_rejects_a_caller_without_the_secret() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
         one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(Proof(b"guess")), 1))
@@ -179,7 +179,7 @@ def test_the_answering_end_refuses_a_caller_without_the_secret() -> None:
         assert not other.opened
 
 
-def test_the_calling_end_refuses_who_answers_without_the_secret_and_proves_nothing_to_it() -> None:
+def test_the_connecting_end_rejects_an_answer_without_the_secret_and_proves_nothing_to_it() -> None:
     with sockets() as (one, two):
         caller = Connection(one, SECRET, hello("run", 3, 7))
         caller.flush()
@@ -214,7 +214,7 @@ def test_the_answer_to_a_call_is_no_proof_of_a_caller() -> None:
             read(other)
 
 
-def test_another_protocol_is_refused_with_both_numbers() -> None:
+def test_another_protocol_is_rejected_with_both_numbers() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
         ahead = msgspec.structs.replace(hello("run", 0, 0), protocol=PROTOCOL + 1)
@@ -224,7 +224,7 @@ def test_another_protocol_is_refused_with_both_numbers() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"\xff" * 64, frame(b"\x80\x04K*.", 0)])
-def test_garbage_in_place_of_a_greeting_ends_the_connection(garbage: bytes) -> None:
+def test_garbage_in_place_of_a_handshake_ends_the_connection(garbage: bytes) -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
         one.sendall(garbage)
@@ -233,7 +233,7 @@ def test_garbage_in_place_of_a_greeting_ends_the_connection(garbage: bytes) -> N
         assert not other.opened
 
 
-def test_a_frame_before_the_proof_is_refused() -> None:
+def test_a_frame_before_the_proof_is_rejected() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
         one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(controller_messages.Stop()), 1))
@@ -241,7 +241,7 @@ def test_a_frame_before_the_proof_is_refused() -> None:
             read(other)
 
 
-def test_a_large_frame_from_a_stranger_is_refused_before_it_comes() -> None:
+def test_a_large_frame_during_the_handshake_is_rejected_before_it_comes() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
         one.sendall(HEADER.pack(LARGEST_GREETING + 1, 0))
@@ -249,7 +249,7 @@ def test_a_large_frame_from_a_stranger_is_refused_before_it_comes() -> None:
             read(other)
 
 
-def test_an_oversized_frame_is_refused_before_it_comes() -> None:
+def test_an_oversized_frame_is_rejected_before_it_comes() -> None:
     with opened() as (caller, other):
         caller.socket.send(HEADER.pack(LARGEST + 1, 2))
         with pytest.raises(ConnectionLost, match=f"it sent a frame of {LARGEST + 1} bytes"):
@@ -309,7 +309,7 @@ def test_a_protected_frame_that_was_tampered_with_ends_the_connection(attack: st
             sent = HEADER.pack(len(sent) - HEADER.size, expected) + sent[HEADER.size :]
         caller.socket.setblocking(True)
         caller.socket.sendall(sent)
-        with pytest.raises(ConnectionLost, match=r"frame \d+ was changed on its way"):
+        with pytest.raises(ConnectionLost, match=r"frame \d+ was changed in transit"):
             read_on(other, [])
 
 
@@ -321,7 +321,7 @@ def test_ends_that_do_not_agree_on_protection_do_not_connect() -> None:
             read(other)
 
 
-def test_a_hello_whose_words_were_changed_is_refused() -> None:
+def test_a_hello_whose_fields_were_changed_is_rejected() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
         genuine = msgspec.msgpack.decode(signed(hello("run", 0, 0)), type=Hello)
@@ -330,7 +330,7 @@ def test_a_hello_whose_words_were_changed_is_refused() -> None:
             read(other)
 
 
-def test_numbers_go_on_after_the_largest() -> None:
+def test_numbers_wrap_around_after_the_largest() -> None:
     with opened() as (caller, other):
         caller._sent = other._expected = 2**32 - 1
         caller.write([b"last", b"first"])
@@ -357,7 +357,7 @@ def test_nothing_from_the_network_is_unpickled_or_evaluated() -> None:
         assert not called & {"eval", "exec", "__import__"}
 
 
-def test_a_port_that_is_taken_is_an_error_of_its_own() -> None:
+def test_a_port_in_use_is_an_error_of_its_own() -> None:
     with listen("127.0.0.1") as first, pytest.raises(OSError, match="in use"):
         listen("127.0.0.1", first.getsockname()[1])
 
@@ -379,7 +379,7 @@ def test_room_to_write_is_waited_for_only_while_something_waits_for_it() -> None
 
 
 @pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[0] < SELECTABLE + 100, reason="too few files allowed")
-def test_sockets_of_a_large_number_are_waited_for_with_those_of_a_small_one() -> None:
+def test_large_and_small_file_descriptors_are_waited_for_together() -> None:
     with sockets() as (one, other), ExitStack() as stack, closing(Watch()) as watch:
         watch.add(one)
         while (number := os.dup(0)) < SELECTABLE:
@@ -402,44 +402,44 @@ def read_all(watch: Watch, listener: socket.socket) -> None:
             assert ready is listener
 
 
-def test_the_oldest_stranger_is_dropped_for_one_more_and_none_stays_for_long() -> None:
+def test_the_oldest_pending_connection_is_dropped_for_one_more_and_none_stays_for_long() -> None:
     with listen("127.0.0.1") as listener, ExitStack() as stack, closing(Watch()) as watch:
-        strangers, accepted = Strangers(listener, SECRET, watch), list[Connection]()
+        pending, accepted = PendingConnections(listener, SECRET, watch), list[Connection]()
 
         def hang_up() -> None:
             for each in accepted:
                 each.close()
 
         stack.callback(hang_up)
-        for _ in range(STRANGERS + 2):
+        for _ in range(MAX_PENDING + 2):
             stack.enter_context(socket.create_connection(listener.getsockname()[:2]))
-        while len(accepted) < STRANGERS + 2:
+        while len(accepted) < MAX_PENDING + 2:
             assert watch.wait(PATIENCE) == [(listener, selectors.EVENT_READ)]
-            accepted += strangers.accept(now=10.0 + len(accepted) / 1000)
-        assert strangers.late(10.5) == accepted[:2], "whoever calls is accepted, however many were there before"
-        assert strangers.late(10.5) == []
+            accepted += pending.accept(now=10.0 + len(accepted) / 1000)
+        assert pending.expired(10.5) == accepted[:2], "whoever calls is accepted, however many were there before"
+        assert pending.expired(10.5) == []
         accepted[2].opened = True
-        late = strangers.late(11.0 + PROOF_S)
+        late = pending.expired(11.0 + HANDSHAKE_S)
         assert late == accepted[3:]
-        assert strangers.late(11.0 + PROOF_S) == []
+        assert pending.expired(11.0 + HANDSHAKE_S) == []
 
 
-def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
+def test_a_peer_is_accepted_though_silent_connections_keep_coming() -> None:
     with listen("127.0.0.1") as listener, ExitStack() as stack, closing(Watch()) as watch:
-        strangers, (host, port) = Strangers(listener, SECRET, watch), listener.getsockname()
+        pending, (host, port) = PendingConnections(listener, SECRET, watch), listener.getsockname()
         dropped: list[Connection] = []
 
         def crowd() -> None:
             """Let as many strangers call as may stay, and drop whom they push out."""
-            for _ in range(STRANGERS):
+            for _ in range(MAX_PENDING):
                 stack.enter_context(socket.create_connection((host, port)))
             accepted = list[Connection]()
-            while len(accepted) < STRANGERS:
+            while len(accepted) < MAX_PENDING:
                 watch.wait(PATIENCE)
-                accepted += strangers.accept(1.0)
+                accepted += pending.accept(1.0)
             for each in accepted:
                 stack.callback(each.close)
-            late = strangers.late(1.0)
+            late = pending.expired(1.0)
             for each in late:
                 watch.remove(each)
                 each.close()
@@ -449,7 +449,7 @@ def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
         peer = stack.enter_context(closing(call(host, port, SECRET, hello("run", 0, 0))))
         peer.flush()
         watch.wait(PATIENCE)
-        (mine,) = strangers.accept(1.0)
+        (mine,) = pending.accept(1.0)
         stack.callback(mine.close)
         read_all(watch, listener)  # its hello
         for _ in range(3):
@@ -457,10 +457,10 @@ def test_a_peer_gets_in_though_silent_strangers_keep_calling() -> None:
         exchange(peer, mine)
         assert mine.opened
         assert mine not in dropped
-        assert len(dropped) == 3 * STRANGERS + 1
+        assert len(dropped) == 3 * MAX_PENDING + 1
 
 
-def test_one_that_was_dropped_before_it_was_known_calls_again() -> None:
+def test_a_peer_that_was_dropped_during_the_handshake_connects_again() -> None:
     with listen("127.0.0.1") as listener:
         host, port = listener.getsockname()
         made: list[Connection] = []
@@ -480,6 +480,6 @@ def test_one_that_was_dropped_before_it_was_known_calls_again() -> None:
                 assert made[0].opened
 
 
-def test_a_call_that_cannot_be_taken_is_nobody() -> None:
+def test_a_connection_that_cannot_be_accepted_is_none() -> None:
     with listen("127.0.0.1") as listener, closing(Watch()) as watch:
-        assert Strangers(listener, SECRET, watch).accept(0.0) == []
+        assert PendingConnections(listener, SECRET, watch).accept(0.0) == []

@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock.api.contracts import Operator, Sink, TaskContext
 from penstock.api.on_error import ErrorPolicy
-from penstock.runtime.worker.error_policy import Done, Guard
+from penstock.runtime.worker.error_policy import Attempt, Guard
 from penstock.runtime.worker.logic import UserError
 from penstock.testing import ApplicationFailed, Captured, TestCluster, run, tiny_cluster
 from tests.runtime.flows import Given
@@ -103,7 +103,7 @@ def a_guard(policy: ErrorPolicy, logic: Any) -> tuple[Guard, list[ps.DeadLetter]
 
 def test_skips_a_tuple_and_keeps_what_the_others_give() -> None:
     guard, letters = a_guard(ps.Skip(), Halves())
-    assert guard.run([2, 5, 8], now=1.0) == Done([1, 1, 4, 4], 3, None)
+    assert guard.run([2, 5, 8], now=1.0) == Attempt([1, 1, 4, 4], 3, None)
     (letter,) = letters
     assert (letter.component, letter.task, letter.call, letter.tuple) == ("halves", 3, "process", 5)
     assert letter.error == "ValueError: 5 is odd"
@@ -112,21 +112,21 @@ def test_skips_a_tuple_and_keeps_what_the_others_give() -> None:
     assert guard.take_counts() == (0, 0)
 
 
-def test_stops_at_a_tuple_that_is_to_be_tried_again_and_goes_on_with_it() -> None:
+def test_stops_at_a_tuple_that_is_to_be_retried_and_resumes_with_it() -> None:
     guard, _ = a_guard(ps.Retry(times=2, wait=0.5, factor=4.0), Flaky(2))
-    assert guard.run([7, 8], now=1.0) == Done([], 0, 1.5)
-    assert guard.run([7, 8], now=1.5) == Done([], 0, 3.5)
-    assert guard.run([7, 8], now=3.5) == Done([7], 1, 4.0)  # the next tuple has tries of its own
-    assert guard.run([8], now=4.0).until == 6.0
-    assert guard.run([8], now=6.0) == Done([8], 1, None)
-    assert guard.until == 0.0
+    assert guard.run([7, 8], now=1.0) == Attempt([], 0, 1.5)
+    assert guard.run([7, 8], now=1.5) == Attempt([], 0, 3.5)
+    assert guard.run([7, 8], now=3.5) == Attempt([7], 1, 4.0)  # the next tuple has tries of its own
+    assert guard.run([8], now=4.0).retry_at == 6.0
+    assert guard.run([8], now=6.0) == Attempt([8], 1, None)
+    assert guard.retry_at == 0.0
     assert guard.take_counts() == (0, 4)
 
 
-def test_gives_up_after_the_last_try() -> None:
+def test_gives_up_after_the_last_retry() -> None:
     guard, letters = a_guard(ps.Retry(times=1, wait=1.0, then=ps.Skip()), Flaky(9))
-    assert guard.run([7], now=1.0).until == 2.0
-    assert guard.run([7], now=2.0) == Done([], 1, None)
+    assert guard.run([7], now=1.0).retry_at == 2.0
+    assert guard.run([7], now=2.0) == Attempt([], 1, None)
     assert [letter.tuple for letter in letters] == [7]
     guard, _ = a_guard(ps.Retry(times=1), Flaky(9))
     guard.run([7], now=1.0)
@@ -137,12 +137,12 @@ def test_gives_up_after_the_last_try() -> None:
 def test_lets_a_sink_take_tuples_one_by_one() -> None:
     taken: list[int] = []
     guard, letters = a_guard(ps.Skip(), Picky(taken))
-    assert guard.run([2, 3, 4], now=0.0) == Done([], 3, None)
+    assert guard.run([2, 3, 4], now=0.0) == Attempt([], 3, None)
     assert taken == [2, 4]
     assert [(letter.call, letter.tuple) for letter in letters] == [("write", 3)]
 
 
-def test_a_timer_is_tried_again_apart_from_tuples() -> None:
+def test_timers_are_retried_apart_from_tuples() -> None:
     tries: list[float] = []
 
     def fails(when: float) -> bool:
@@ -150,12 +150,12 @@ def test_a_timer_is_tried_again_apart_from_tuples() -> None:
         return len(tries) < 3
 
     guard, letters = a_guard(ps.Retry(times=2, wait=1.0, factor=1.0, then=ps.Skip()), Ticking((5.0,), fails))
-    assert guard.fire(5.0, now=5.0) == Done([], 0, 6.0)
-    assert guard.fire(5.0, now=6.0) == Done([], 0, 7.0)
-    assert guard.fire(5.0, now=7.0) == Done([5.0], 1, None)
+    assert guard.fire(5.0, now=5.0) == Attempt([], 0, 6.0)
+    assert guard.fire(5.0, now=6.0) == Attempt([], 0, 7.0)
+    assert guard.fire(5.0, now=7.0) == Attempt([5.0], 1, None)
     assert letters == []
     guard, letters = a_guard(ps.Skip(), Ticking((5.0,), lambda _: True))
-    assert guard.fire(5.0, now=5.0) == Done([], 1, None)
+    assert guard.fire(5.0, now=5.0) == Attempt([], 1, None)
     assert [(letter.call, letter.tuple) for letter in letters] == [("on_timer", 5.0)]
 
 
@@ -175,7 +175,7 @@ class Unshowable:
         (Unshowable(), "<Unshowable that cannot be shown>"),
     ],
 )
-def test_writes_a_tuple_that_json_cannot_hold_as_python_shows_it(value: Any, written: Any) -> None:
+def test_writes_the_repr_of_a_tuple_that_json_cannot_hold(value: Any, written: Any) -> None:
     class Never(Operator[Any, Any]):
         def process(self, value: Any) -> None:
             raise ValueError("never")
@@ -209,7 +209,7 @@ def test_skips_in_a_cluster(seed: int, sample_tps: float, emulated: bool) -> Non
     assert {letter.task for letter in result.letters["halves"]} == {0, 1}
 
 
-def test_names_the_tuple_where_the_policy_is_to_fail() -> None:
+def test_names_the_tuple_if_the_policy_is_to_fail() -> None:
     with pytest.raises(ApplicationFailed, match="odd"):
         run(halving(errors=ps.Fail()))
     with pytest.raises(ApplicationFailed, match="odd"):
@@ -228,7 +228,7 @@ def flaky(times: int, errors: ErrorPolicy, count: int = 30) -> ps.Dataflow:
 
 @pytest.mark.parametrize("emulated", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_tries_again_in_a_cluster_and_keeps_the_order(seed: int, emulated: bool) -> None:
+def test_retries_in_a_cluster_and_keeps_the_order(seed: int, emulated: bool) -> None:
     emulate = tiny_cluster(3) if emulated else None
     policy = ps.Retry(times=2, wait=0.25, factor=2.0)
     result = run(flaky(2, policy), workers=3, seed=seed, emulate=emulate)
@@ -237,7 +237,7 @@ def test_tries_again_in_a_cluster_and_keeps_the_order(seed: int, emulated: bool)
 
 
 @pytest.mark.parametrize("emulated", [False, True])
-def test_other_tasks_go_on_while_one_waits(emulated: bool) -> None:
+def test_other_tasks_run_while_one_waits_for_a_retry(emulated: bool) -> None:
     emulate = tiny_cluster(1) if emulated else None
     placement = ["m0/0"] * 5 if emulated else ["w0/0"] * 5
     flow = flaky(1, ps.Retry(times=1, wait=100.0), count=8)
@@ -250,7 +250,7 @@ def test_other_tasks_go_on_while_one_waits(emulated: bool) -> None:
     assert cluster.finish(2000.0)["out"] == list(range(8))
 
 
-def test_a_barrier_waits_behind_a_tuple_that_is_tried_again() -> None:
+def test_a_barrier_waits_behind_a_tuple_that_is_retried() -> None:
     flow = flaky(1, ps.Retry(times=1, wait=10.0), count=2)
     cluster = TestCluster(flow, workers=2, checkpoint_s=1.0).start()
     cluster.advance(9.0)
@@ -276,7 +276,7 @@ def test_timers_are_under_the_policy_too(seed: int, emulated: bool) -> None:
     assert isinstance(letter.tuple, float)
 
 
-def test_a_timer_that_is_tried_again_holds_the_next_one_back() -> None:
+def test_a_timer_that_is_retried_blocks_the_next_one() -> None:
     failed: list[float] = []
 
     def fails(when: float) -> bool:
@@ -344,7 +344,7 @@ def test_moves_take_dead_letters_along(tmp_path: Path, seed: int) -> None:
     check_files(tmp_path, 400)
 
 
-def test_a_tuple_that_is_tried_again_moves_along(tmp_path: Path) -> None:
+def test_a_tuple_that_is_to_be_retried_moves_with_its_task(tmp_path: Path) -> None:
     flow = flaky(1, ps.Retry(times=1, wait=100.0), count=4)
     cluster = TestCluster(flow, workers=2, placement=["w0/0"] * 5).start()
     cluster.advance(10.0)
@@ -354,7 +354,7 @@ def test_a_tuple_that_is_tried_again_moves_along(tmp_path: Path) -> None:
     assert cluster.finish(2000.0)["out"] == [0, 1, 2, 3]
 
 
-def test_counts_what_was_skipped_and_tried_again() -> None:
+def test_counts_skipped_and_retried_tuples() -> None:
     result = run(halving(errors=ps.Retry(times=2, wait=0.01, then=ps.Skip())), workers=2)
     counts = {component.name: (component.skipped, component.retried) for component in result.status.components}
     assert counts == {"numbers": (0, 0), "halves": (100, 200), "out": (0, 0)}

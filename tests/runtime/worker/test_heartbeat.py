@@ -1,4 +1,4 @@
-"""Signs of life over real sockets: what they are answered with is how long a worker may go on."""
+"""Heartbeats over real sockets: their answers renew the lease of a worker."""
 
 import socket
 from collections.abc import Iterator
@@ -10,33 +10,36 @@ import pytest
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.protocol.transport import Connection, Watch
 from penstock.runtime.protocol.wire import encode
-from penstock.runtime.worker import heartbeat as heart_module
-from penstock.runtime.worker.heartbeat import Heart, Place
+from penstock.runtime.worker import heartbeat as module
+from penstock.runtime.worker.heartbeat import Controller, Heartbeat
 
 SECRET = b"s" * 32
 PATIENCE = 20.0
 
 
 class Alive:
-    """What a heart beats for."""
+    """What heartbeats are sent for."""
 
     turns = 7
     lease = 0.0
+
+    def renew_lease(self, until: float) -> None:
+        self.lease = until
 
 
 @contextmanager
 def beating(listener: socket.socket, worker: Alive) -> Iterator[None]:
     host, port = listener.getsockname()
-    heart = Heart(worker, Place(host, port, SECRET, "r", 3, 5), lease_s=2.0)
-    heart.start()
+    heartbeat = Heartbeat(worker, Controller(host, port, SECRET, "r", 3, 5), lease_s=2.0)
+    heartbeat.start()
     try:
         yield
     finally:
-        heart.close(PATIENCE)
-        assert not heart.is_alive()
+        heartbeat.close(PATIENCE)
+        assert not heartbeat.is_alive()
 
 
-def beats(connection: Connection) -> Iterator[worker_messages.Beat]:
+def beats(connection: Connection) -> Iterator[worker_messages.Heartbeat]:
     """Yield the signs of life that come."""
     with closing(Watch()) as watch:
         watch.add(connection)
@@ -44,14 +47,14 @@ def beats(connection: Connection) -> Iterator[worker_messages.Beat]:
         while monotonic() < deadline:
             watch.wait(0.1)
             for frame in connection.read():
-                message = worker_messages.decode_telling(frame)
-                assert isinstance(message, worker_messages.Beat)
+                message = worker_messages.decode_worker_message(frame)
+                assert isinstance(message, worker_messages.Heartbeat)
                 yield message
             watch.update(connection)
 
 
-def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heart_module, "BEAT_S", 0.02)
+def test_the_lease_counts_from_when_the_answered_heartbeat_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.02)
     worker = Alive()
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
@@ -63,15 +66,15 @@ def test_the_lease_counts_from_when_the_beat_was_sent_that_was_answered(monkeypa
         assert (first.progress, worker.lease) == (7, 0.0)
         assert answering.caller is not None
         called = answering.caller
-        assert (called.worker, called.incarnation, called.heart) == (3, 5, True)
-        answering.write([encode(controller_messages.Pulse(first.at))])
+        assert (called.worker, called.incarnation, called.heartbeat) == (3, 5, True)
+        answering.write([encode(controller_messages.RenewLease(first.at))])
         while worker.lease == 0.0:
             next(heard)
         assert worker.lease == first.at + 2.0
 
 
-def test_a_heart_that_is_hung_up_on_calls_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heart_module, "BEAT_S", 0.02)
+def test_reconnects_when_its_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.02)
     with socket.create_server(("127.0.0.1", 0)) as listener, beating(listener, Alive()):
         nonces = set()
         for _ in range(3):
@@ -82,10 +85,10 @@ def test_a_heart_that_is_hung_up_on_calls_again(monkeypatch: pytest.MonkeyPatch)
         assert len(nonces) == 3
 
 
-def test_a_heart_without_a_controller_ends_when_it_is_closed() -> None:
+def test_ends_without_a_controller_when_it_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
-    heart = Heart(Alive(), Place(host, port, SECRET, "r", 0, 1), 2.0)
-    heart.start()
-    heart.close(PATIENCE)
-    assert not heart.is_alive()
+    heartbeat = Heartbeat(Alive(), Controller(host, port, SECRET, "r", 0, 1), 2.0)
+    heartbeat.start()
+    heartbeat.close(PATIENCE)
+    assert not heartbeat.is_alive()

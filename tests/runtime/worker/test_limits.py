@@ -1,4 +1,4 @@
-"""Limits of sources in a whole cluster: what they give over time, whatever happens meanwhile."""
+"""Rate limits of sources in a whole cluster: what they emit over time, whatever happens meanwhile."""
 
 import math
 from pathlib import Path
@@ -43,7 +43,7 @@ WAYS: list[dict[str, Any]] = [{"workers": 3}, {"emulate": tiny_cluster(3)}]
 
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "emulated"])
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_a_source_gives_exactly_its_limit(way: dict[str, Any], tasks: int) -> None:
+def test_a_source_emits_exactly_its_limit(way: dict[str, Any], tasks: int) -> None:
     cluster = TestCluster(flow(tasks=tasks), limits={"in": 60.0}, **way).start()
     assert abs(given(cluster, 1.0) - 60) <= tasks, "those under way on emulated links are not out yet"
     assert given(cluster, 10.0) == 600
@@ -59,7 +59,7 @@ def test_a_source_below_its_limit_does_not_notice_it(way: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "emulated"])
-def test_a_limit_changes_in_the_midst_of_a_run(way: dict[str, Any]) -> None:
+def test_a_limit_changes_during_a_run(way: dict[str, Any]) -> None:
     cluster = TestCluster(flow(), limits=40.0, **way).start()
     given(cluster, 1.0)
     assert cluster.limit({"in": 100.0}) == {"in": 100.0}
@@ -79,7 +79,7 @@ def test_a_limit_that_is_lifted_lets_a_source_catch_up() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "emulated"])
-def test_a_tuple_that_waits_is_late(way: dict[str, Any]) -> None:
+def test_a_tuple_that_waits_for_a_limit_counts_as_delayed(way: dict[str, Any]) -> None:
     cluster = TestCluster(flow(rate=100.0), limits=50.0, **way).start()
     cluster.advance(4.0)
     roots = [record for record in cluster.result().records if record.kind == RecordKind.ROOT]
@@ -88,7 +88,7 @@ def test_a_tuple_that_waits_is_late(way: dict[str, Any]) -> None:
     assert all(1.9 <= seconds <= 2.0 for seconds in late), "half of what was due in four seconds has come"
 
 
-def test_the_emulated_cluster_gives_a_tuple_when_its_token_comes_however_late_the_host_is() -> None:
+def test_an_emulated_source_emits_a_tuple_when_its_token_comes_however_late_the_host_is() -> None:
     cluster = TestCluster(flow(rate=1000.0, cpu=1e-3), emulate=tiny_cluster(1), limits=100.0).start()
     cluster.advance(0.02)  # in which it is first asked, at its first token
     for _ in range(20):
@@ -118,14 +118,14 @@ def test_a_pause_lets_checkpoints_through_and_the_end(way: dict[str, Any]) -> No
     assert result.status.phase == "stopped"
 
 
-def test_a_paused_source_is_not_asked_again_and_again() -> None:
+def test_a_paused_source_is_not_polled_repeatedly() -> None:
     cluster = TestCluster(flow(), limits=0.0, workers=1).start()
     before = cluster.workers[0].turns
     cluster.advance(10.0)
     assert cluster.workers[0].turns - before < 100, "it turns for reports only"
 
 
-def test_a_source_with_a_limit_is_woken_once_a_tuple() -> None:
+def test_a_source_with_a_limit_is_woken_once_per_tuple() -> None:
     cluster = TestCluster(flow(), limits=50.0, workers=1).start()
     before = cluster.workers[0].turns
     assert given(cluster, 10.0) == 500
@@ -133,7 +133,7 @@ def test_a_source_with_a_limit_is_woken_once_a_tuple() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "emulated"])
-def test_a_recovery_keeps_limits_that_were_changed_also_while_it_is_under_way(way: dict[str, Any]) -> None:
+def test_a_recovery_keeps_limits_that_were_changed_even_during_it(way: dict[str, Any]) -> None:
     cluster = TestCluster(flow(), checkpoint_s=0.5, limits=100.0, **way).start()
     cluster.advance(1.2)
     cluster.limit({"in": 20.0})
@@ -173,7 +173,7 @@ def test_a_source_that_moves_keeps_its_limit(way: dict[str, Any]) -> None:
     assert given(cluster, 2.0) == 100
 
 
-def test_the_next_driver_is_told_limits_by_the_journal() -> None:
+def test_the_next_driver_reads_limits_from_the_journal() -> None:
     cluster = TestCluster(flow()).start()
     cluster.limit({"in": 12.0})
     cluster.advance(0.5)
@@ -197,7 +197,7 @@ def test_output_is_whole_and_once_over_limits_and_recoveries(tmp_path: Path) -> 
     assert sorted(map(int, lines)) == list(range(400))
 
 
-def test_one_number_is_divided_as_sources_offer() -> None:
+def test_one_number_is_divided_in_proportion_to_offered_rates() -> None:
     application = two_sources().application
     assert changed_limits({}, 40.0, application) == {"slow": 10.0, "fast": 30.0}
     assert changed_limits({"slow": 5.0}, {"fast": 7}, application) == {"slow": 5.0, "fast": 7.0}
@@ -206,20 +206,20 @@ def test_one_number_is_divided_as_sources_offer() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, True, "10"])
-def test_refuses_what_is_no_rate(wrong: Any) -> None:
+def test_rejects_what_is_no_rate(wrong: Any) -> None:
     for limits in (wrong, {"fast": wrong}):
         with pytest.raises(InvalidInput, match="expected tuples a second ≥ 0"):
             changed_limits({}, limits, two_sources().application)
 
 
-def test_refuses_a_source_that_is_not_there() -> None:
+def test_rejects_an_unknown_source() -> None:
     cluster = TestCluster(flow()).start()
     with pytest.raises(UnknownName, match="no source is named 'next'; there are in"):
         cluster.limit({"next": 3.0})
     assert cluster.controller.limits == {}
 
 
-def test_refuses_to_limit_what_has_ended() -> None:
+def test_rejects_a_limit_for_what_has_ended() -> None:
     cluster = TestCluster(flow()).start()
     cluster.drain()
     with pytest.raises(PenstockError, match="the application is stopped"):

@@ -13,6 +13,7 @@ from penstock.model.cluster import Cluster, Machine
 from penstock.model.telemetry import RecordKind
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.worker.memory import host_capacity, resident_mb
+from penstock.runtime.worker.reporting import Process
 from penstock.runtime.worker.state_machine import Worker
 from penstock.testing import Captured, ManualClock, run
 from tests.runtime import flows
@@ -43,29 +44,29 @@ def test_a_host_has_its_cores_and_all_of_its_memory() -> None:
     assert memory > resident_mb()
 
 
-def test_a_worker_that_is_no_process_says_nothing() -> None:
+def test_a_worker_without_a_process_reports_no_memory() -> None:
     flow = Dataflow("small")
     flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=10, count=5)))
     records = flows.of_kind(run(flow).records, RecordKind.MACHINE)
     assert {(record.memory_mb, record.capacity_cpu, record.capacity_mb) for record in records} == {(None, None, None)}
 
 
-def test_a_process_tells_what_its_machine_is_described_to_have_and_which_share_of_it_it_used() -> None:
+def test_a_process_reports_the_capacity_of_its_machine_and_the_share_that_it_used() -> None:
     flow = Dataflow("small")
     flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=1.0)))
     clock, used = ManualClock(), [3.0]
-    worker = Worker(flow, "r", clock, cpu_seconds=lambda: used[0])
+    worker = Worker(flow, "r", clock, process=Process(lambda: used[0]))
     peers = (controller_messages.Peer("m/0", "127.0.0.1", 1, 1),)
     rest: Any = {"window": 16, "sample_tps": 0.0, "in_flight": 0, "seed": 0, "folder": ".", "telemetry": "kept"}
     rest["capacity"] = (4.0, 1e6)
     worker.command(controller_messages.Assign(1, 0, 1, peers, {"m/0": 0}, ("m/0", "m/0"), **rest))
-    worker.command(controller_messages.Go(1))
+    worker.command(controller_messages.Start(1))
     clock.advance(2.0)
     used[0] += 1.2
     worker.turn()
-    (record,) = flows.of_kind(worker.tracker.records, RecordKind.MACHINE)
+    (record,) = flows.of_kind(worker.take_records(), RecordKind.MACHINE)
     assert (record.capacity_cpu, record.capacity_mb) == (4.0, 1e6)
     assert record.busy == pytest.approx(1.2 / 2.0 / 4.0)
-    (report,) = [message for message in worker.told if isinstance(message, worker_messages.Report)]
+    (report,) = [message for message in worker.outbox.take_messages() if isinstance(message, worker_messages.Report)]
     assert report.cpu == pytest.approx(0.6)  # people are shown how near the process is to all of a core
     worker.command(controller_messages.Stop())

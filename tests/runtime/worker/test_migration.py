@@ -76,21 +76,21 @@ def test_random_applications_give_the_same_over_moves(seed: int) -> None:
     flows.check_telemetry(result)
 
 
-def test_waits_with_a_task_that_comes_before_the_command_which_says_so() -> None:
+def test_a_task_that_comes_before_the_command_to_move_it_waits() -> None:
     ahead = 0
     for seed in range(30):
         cluster = TestCluster(flows.word_count(60, most=1), workers=3, seed=seed).start()
         ended: list[Operation] = []
         cluster.request([("count[1]", "w0/0"), ("lines[0]", "w2/0"), ("split[2]", "w0/0")], ended.append)
         while not ended and cluster.step():
-            ahead += any(worker.moves.ahead is not None for worker in cluster.workers)
+            ahead += any(worker.arrivals.deferred is not None for worker in cluster.workers)
         assert ended
         assert ended[0].error is None
         flows.check_counts(cluster.finish()["out"], 60)
     assert ahead > 0
 
 
-def test_a_move_says_from_where_to_where_and_how_long_tuples_were_held_up() -> None:
+def test_a_move_reports_both_slots_and_how_long_tuples_waited() -> None:
     distances = Distances(same_slot_ms=0.0, same_process_ms=0.0, same_host_ms=0.0, other_host_ms=20.0)
     machines = tuple(Machine(name=f"m{number}", host=f"h{number}") for number in range(2))
     cluster = TestCluster(
@@ -109,7 +109,7 @@ def test_a_task_that_is_there_already_does_not_move() -> None:
     assert cluster.apply([("count[1]", "w0/0")]) == []
 
 
-def test_a_task_that_gets_another_slot_goes_on_there_after_the_tuple_it_is_at() -> None:
+def test_a_task_that_gets_another_slot_continues_there_after_its_current_tuple() -> None:
     flow = Dataflow("slots")
     numbers = flow.source("numbers", flows.Given(range(300)), gives=int)
     uneven = ServiceTime(distribution=Distribution.EXPONENTIAL)
@@ -165,7 +165,7 @@ def refused(operator: Any = Forgetful, source: Any = Stuck, **options: Any) -> T
     return cluster
 
 
-def test_refuses_to_move_an_operator_with_state_but_no_snapshot_and_goes_on() -> None:
+def test_rejects_a_move_of_an_operator_with_state_but_no_snapshot_and_resumes_it() -> None:
     cluster = refused()
     with pytest.raises(CannotMove, match=r"keep\[0\].*Forgetful has state but no snapshot; give it snapshot"):
         cluster.move("keep[0]", "w0/0")
@@ -179,7 +179,7 @@ def test_any_task_moves_to_another_slot_of_its_own_machine() -> None:
     assert len(cluster.finish()["out"]) == 50
 
 
-def test_refuses_to_move_a_source_that_cannot_rewind_and_goes_on() -> None:
+def test_rejects_a_move_of_a_source_that_cannot_rewind_and_resumes_it() -> None:
     cluster = refused()
     with pytest.raises(CannotMove, match=r"words\[0\]: Stuck cannot rewind"):
         cluster.move("words[0]", "w1/0")
@@ -234,21 +234,23 @@ def test_state_without_snapshot_is_never_lost_whenever_the_move_comes(emulated: 
 
 @pytest.mark.parametrize("task", ["numbers[0]", "number[0]", "out[0]"])
 @pytest.mark.parametrize("options", [{"workers": 2}, {"emulate": tiny_cluster(2)}])
-def test_a_task_stands_still_between_its_answer_and_its_release(options: dict[str, Any], task: str) -> None:
+def test_a_task_is_suspended_between_its_answer_and_its_release(options: dict[str, Any], task: str) -> None:
     cluster = TestCluster(numbering(), in_flight=5, **options).start()
     number = cluster.controller.find_task(task)
     host = next(worker for worker in cluster.workers if number in worker.tasks)
-    host.command(controller_messages.Prepare(host.epoch, 1, number))
-    assert host.tasks[number].stands
+    host.command(controller_messages.PrepareMove(host.epoch, 1, number))
+    assert host.tasks[number].suspended
     cluster.advance(3.0)
     assert cluster.outputs["out"] == []
-    host.command(controller_messages.Release(host.epoch, 2, number))
-    assert host.tasks[number].stands
-    cluster.controller.out.append((host.me, controller_messages.Release(host.epoch, 1, number)))
+    host.command(controller_messages.ReleaseTask(host.epoch, 2, number))
+    assert host.tasks[number].suspended
+    cluster.controller.out.append((host.directory.me, controller_messages.ReleaseTask(host.epoch, 1, number)))
     assert cluster.finish()["out"] == list(range(1, 41))
 
 
-def test_refuses_to_move_a_state_that_no_frame_can_hold_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_a_move_of_a_state_too_large_for_a_frame_and_resumes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(tasks, "LARGEST_STATE", 100)
     flow = Dataflow("large")
     counted = flow.operator("count", flows.Count, flow.source("words", flows.Given(["x" * 300] * 40), gives=str))
@@ -260,7 +262,7 @@ def test_refuses_to_move_a_state_that_no_frame_can_hold_and_goes_on(monkeypatch:
     assert cluster.finish()["out"][-1] == ("x" * 300, 40)
 
 
-def test_refuses_tasks_and_slots_that_there_are_not() -> None:
+def test_rejects_unknown_tasks_and_slots() -> None:
     cluster = TestCluster(flows.word_count(30)).start()
     with pytest.raises(UnknownName, match=r"no task is named 'count\[9\]'"):
         cluster.move("count[9]", "w0/0")
@@ -268,7 +270,7 @@ def test_refuses_tasks_and_slots_that_there_are_not() -> None:
         cluster.move("count[0]", "w7/0")
 
 
-def test_refuses_to_move_once_it_is_draining() -> None:
+def test_rejects_moves_once_it_is_draining() -> None:
     cluster = TestCluster(flows.word_count(500)).start()
     cluster.controller.drain(cluster.clock())
     with pytest.raises(CannotMove, match="the application is draining"):
@@ -295,12 +297,12 @@ def test_a_drain_in_the_middle_of_moves_loses_nothing(emulated: bool) -> None:
         assert ended
         given = result.status.emitted
         assert result.status.written == 3 * given
-        assert len({tuple(worker.placement) for worker in cluster.workers}) == 1
-        assert list(result.status.placement.values()) == cluster.workers[0].placement
+        assert len({tuple(worker.directory.placement) for worker in cluster.workers}) == 1
+        assert list(result.status.placement.values()) == cluster.workers[0].directory.placement
         flows.check_telemetry(result)
 
 
-def test_a_source_that_is_on_its_way_when_the_drain_begins_ends_too() -> None:
+def test_a_source_that_is_moving_when_the_drain_begins_ends_too() -> None:
     cluster = TestCluster(flows.word_count(5_000, most=1), workers=3).start()
     cluster.request([("lines[0]", "w2/0")], lambda _: None)
     cluster.settle(lambda: not any(0 in worker.tasks for worker in cluster.workers))
@@ -376,7 +378,7 @@ def test_timers_fire_in_order_and_move_with_their_task(options: dict[str, Any]) 
     cluster.drain()
 
 
-def test_timers_that_are_not_due_at_the_end_never_are() -> None:
+def test_timers_that_are_not_due_at_the_end_never_fire() -> None:
     cluster = TestCluster(ticking()).start()
     cluster.advance(1.5)
     assert len(cluster.drain()["out"]) == 1
@@ -395,7 +397,7 @@ def test_frames_of_another_epoch_are_dropped() -> None:
     cluster = TestCluster(flows.word_count(50), workers=2).start()
     worker = cluster.workers[0]
     target = next(task for task in worker.tasks.values() if not task.is_source)
-    stream, source = next(iter(target.inputs))
+    stream, source = next(iter(target.inbox.channels))
     stale = Data(worker.epoch - 1, stream, source, target.number, 999, 1, 0.0, b"\x91\xa1x")
     worker.frame(encode(stale))
     worker.command(controller_messages.Drain(worker.epoch + 1))
@@ -403,7 +405,7 @@ def test_frames_of_another_epoch_are_dropped() -> None:
     flows.check_counts(cluster.finish()["out"], 50)
 
 
-def test_a_frame_that_came_twice_begins_a_new_epoch() -> None:
+def test_a_repeated_frame_starts_a_new_epoch() -> None:
     cluster = TestCluster(flows.word_count(50), workers=2).start()
     while not any(key[0] >= 0 for key in cluster._wires):
         cluster.step()

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from penstock.api.keys import key_group, owner
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
-from penstock.runtime.protocol.frames import END, PROGRESS, Mark, Waiting
-from penstock.runtime.worker.lane import Batch, Lane, MarkerOf, Sampled
-from penstock.runtime.worker.output import OutQueue, Sender
+from penstock.runtime.protocol.frames import END, PROGRESS, Mark, MarkerBody, Waiting
+from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sampled, Sender
 
 SPREADING = [Grouping.SHUFFLE, Grouping.PARTIAL_KEY, Grouping.LOCAL_OR_SHUFFLE]
 FIXED = [Grouping.FIELDS, Grouping.GLOBAL, Grouping.ALL, Grouping.DIRECT]
@@ -30,16 +29,15 @@ class Recorded(Sender):
 
     def send(self, queue: OutQueue, lane: Lane, batch: Batch) -> None:
         assert 0 < len(batch.values) <= lane.credits
-        lane.credits -= len(batch.values)
-        lane.number += len(batch.values)
+        lane.spend(len(batch.values))
         assert [mark.place for mark in batch.marks] == sorted({mark.place for mark in batch.marks})
         ids = {mark.place: mark for mark in batch.marks}
         self.sent.setdefault(lane.target, []).extend(
             (value, ids.get(place)) for place, value in enumerate(batch.values)
         )
 
-    def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerOf) -> None:
-        lane.number += 1
+    def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerBody) -> None:
+        lane.spend_marker()
         self.sent.setdefault(lane.target, []).append(marker)
 
     def is_local(self, task: int) -> bool:
@@ -54,7 +52,7 @@ class Recorded(Sender):
         raise error
 
     def values(self, target: int) -> list[Any]:
-        return [item[0] for item in self.sent.get(target, []) if not isinstance(item, MarkerOf)]
+        return [item[0] for item in self.sent.get(target, []) if not isinstance(item, MarkerBody)]
 
     def counts(self, lanes: int) -> list[int]:
         return [len(self.values(target)) for target in range(lanes)]
@@ -77,7 +75,7 @@ def test_shuffle_spreads_evenly_to_within_one(batches: list[int], lanes: int) ->
     assert sum(sender.counts(lanes)) == sum(batches)
 
 
-def test_a_deal_begins_with_the_lane_whose_turn_it_is() -> None:
+def test_shuffle_starts_with_the_lane_that_is_next_in_turn() -> None:
     sender = Recorded({0, 3})
     lanes = [Lane(target, 10) for target in range(4)]
     OutQueue(7, Grouping.SHUFFLE, 99, lanes, sender, turn=2).put(["a", "b", "c"])
@@ -87,7 +85,7 @@ def test_a_deal_begins_with_the_lane_whose_turn_it_is() -> None:
     assert [near.values(target) for target in range(4)] == [["c"], [], [], ["a", "b"]]  # a share at once
 
 
-def test_shuffle_gives_what_one_lane_has_no_credit_for_to_the_others() -> None:
+def test_shuffle_sends_what_one_lane_has_no_credit_for_to_the_others() -> None:
     out, sender = queue(Grouping.SHUFFLE, 3, window=4)
     out.lanes[1].credits = 1
     out.put(list(range(20)))
@@ -143,14 +141,14 @@ def test_direct_sends_to_the_task_that_is_named() -> None:
 
 
 @pytest.mark.parametrize("pair", [(3, "a"), (-1, "a")])
-def test_direct_refuses_a_task_that_there_is_not(pair: Any) -> None:
+def test_direct_rejects_an_unknown_task(pair: Any) -> None:
     out, _ = queue(Grouping.DIRECT)
     with pytest.raises(InvalidInput, match=f"there is no task {pair[0]} to send to; there are 0 to 2"):
         out.put([pair])
 
 
 @pytest.mark.parametrize("value", ["text", 5, None, ("x", "a"), (1, 2, 3)])
-def test_direct_refuses_what_is_no_pair(value: Any) -> None:
+def test_direct_rejects_what_is_no_pair(value: Any) -> None:
     out, _ = queue(Grouping.DIRECT)
     with pytest.raises(InvalidInput, match=r"expected a pair \(task, value\)"):
         out.put([value])
@@ -175,7 +173,7 @@ def test_partial_key_balances_one_hot_key_over_two_tasks() -> None:
     assert sorted(sender.counts(4)) == [0, 0, 50, 50]
 
 
-def test_local_or_shuffle_sends_to_tasks_of_the_process_where_there_are_any() -> None:
+def test_local_or_shuffle_sends_to_tasks_of_the_process_if_there_are_any() -> None:
     out, sender = queue(Grouping.LOCAL_OR_SHUFFLE, 4, local={1, 3})
     out.put(list(range(10)))
     assert sender.counts(4) == [0, 5, 0, 5]
@@ -215,7 +213,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
         elif what == "marker":
             markers += 1
             since.append(len(put))
-            out.put_marker(MarkerOf(PROGRESS, markers, 0))
+            out.put_marker(MarkerBody(PROGRESS, markers, 0))
         elif what == "credit":
             lane, amount = how
             allowed[lane] += amount
@@ -223,7 +221,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
             out.pump()
         else:
             out = moved(out, sender)
-    out.put_marker(MarkerOf(END, 0, 0))
+    out.put_marker(MarkerBody(END, 0, 0))
     for lane in range(3):
         assert len(sender.values(lane)) <= allowed[lane]
         assert out.lanes[lane].credits == allowed[lane] - len(sender.values(lane))
@@ -258,7 +256,7 @@ def check_all_sent(
     for lane in range(3):
         seen = 0
         for item in sender.sent.get(lane, []):
-            if isinstance(item, MarkerOf):
+            if isinstance(item, MarkerBody):
                 if item.kind == PROGRESS:
                     assert item.value == seen + 1  # in order, none missing
                     seen += 1
@@ -269,27 +267,27 @@ def check_all_sent(
             assert (mark.parent if mark is not None else None) == sampled.get(value)
             told ^= mark.id if mark is not None else 0
         assert seen == len(since) - 1
-        assert sender.sent[lane][-1] == MarkerOf(END, 0, 0)
+        assert sender.sent[lane][-1] == MarkerBody(END, 0, 0)
     assert told == sender.made
 
 
 def test_markers_need_no_credit_and_wait_only_for_tuples_before_them() -> None:
     out, sender = queue(Grouping.SHUFFLE, 2, window=1)
-    out.put_marker(MarkerOf(PROGRESS, 1, 0))
-    assert all(items == [MarkerOf(PROGRESS, 1, 0)] for items in sender.sent.values())
+    out.put_marker(MarkerBody(PROGRESS, 1, 0))
+    assert all(items == [MarkerBody(PROGRESS, 1, 0)] for items in sender.sent.values())
     out.put([10, 11, 12])
-    out.put_marker(MarkerOf(PROGRESS, 2, 0))
-    assert sender.sent[0][-2:] == [(10, None), MarkerOf(PROGRESS, 2, 0)]
+    out.put_marker(MarkerBody(PROGRESS, 2, 0))
+    assert sender.sent[0][-2:] == [(10, None), MarkerBody(PROGRESS, 2, 0)]
     assert sender.sent[1][-1] == (11, None)
     out.lanes[1].credits += 1
     out.pump()
-    assert sender.sent[1][-2:] == [(12, None), MarkerOf(PROGRESS, 2, 0)]
+    assert sender.sent[1][-2:] == [(12, None), MarkerBody(PROGRESS, 2, 0)]
 
 
 def test_a_queue_moves_with_what_waits_in_it() -> None:
     out, sender = queue(Grouping.FIELDS, 1, window=2)
     out.put([1, 2, 3, 4], [Sampled(3, 8, 9, 1.5)])
-    out.put_marker(MarkerOf(END, 0, 0))
+    out.put_marker(MarkerBody(END, 0, 0))
     state = out.save(lambda _, batch: msgspec.msgpack.encode(batch.values))
     lane = state.lanes[0]
     assert (lane.credits, lane.number, lane.waiting[0].count) == (0, 2, 2)
@@ -310,7 +308,7 @@ def test_untyped_tuples_that_have_no_lane_yet_keep_their_keys_over_a_move() -> N
     assert sorted(number for target in range(3) for _, number in sender.values(target)) == list(range(10))
 
 
-def test_puts_nothing_where_there_is_nothing() -> None:
+def test_putting_nothing_sends_nothing() -> None:
     for grouping in SPREADING + FIXED:
         out, sender = queue(grouping)
         out.put([])

@@ -1,4 +1,4 @@
-"""Connections between workers: made when needed, told of when they break, and not made again within an epoch."""
+"""Connections between workers: opened when needed, reported when they break, not reopened within an epoch."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.runtime.protocol import controller_messages
-from penstock.runtime.protocol.transport import Connection, ConnectionLost, Strangers, Watch, listen
+from penstock.runtime.protocol.transport import Connection, ConnectionLost, PendingConnections, Watch, listen
 from penstock.runtime.worker import peer_connections as module
-from penstock.runtime.worker.peer_connections import Neighbours
+from penstock.runtime.worker.peer_connections import PeerConnections
 
 SECRET = b"s" * 32
 PATIENCE = 20.0
@@ -23,37 +23,36 @@ class End:
     def __init__(self) -> None:
         self.watch = Watch()
         self.listener = listen("127.0.0.1")
-        self.strangers = Strangers(self.listener, SECRET, self.watch)
-        self.neighbours = Neighbours("run", SECRET, self.watch)
+        self.pending = PendingConnections(self.listener, SECRET, self.watch)
+        self.peers = PeerConnections("run", SECRET, self.watch)
         self.frames: list[bytes] = []
         self.callers: list[Connection] = []
 
     def turn(self) -> None:
         for ready, _ in self.watch.wait(0.01):
             if ready is self.listener:
-                for caller in self.strangers.accept(monotonic()):
+                for caller in self.pending.accept(monotonic()):
                     self.callers.append(caller)
-                    self.neighbours.admit(caller)
+                    self.peers.accept(caller)
             elif isinstance(ready, Connection) and ready.fileno() >= 0:
                 try:
                     ready.flush()
                     was_open = ready.opened
                     frames = ready.read()
                     if ready.opened and not was_open:
-                        self.neighbours.opened(ready)
+                        self.peers.opened(ready)
                     self.frames += frames
                     self.watch.update(ready)
                 except ConnectionLost as lost:
-                    self.neighbours.lose(ready, str(lost))
-        self.neighbours.give_up(monotonic())
+                    self.peers.lose(ready, str(lost))
+        self.peers.drop_unanswered(monotonic())
 
-    def told(self) -> list[tuple[int, int]]:
-        """Return the epoch and the worker of what was told since the last call."""
-        told, self.neighbours.told = self.neighbours.told, []
-        return [(lost.epoch, lost.peer) for lost in told]
+    def lost(self) -> list[tuple[int, int]]:
+        """Return the epoch and the worker of the connections that broke since the last call."""
+        return [(lost.epoch, lost.peer) for lost in self.peers.take_lost()]
 
     def close(self) -> None:
-        self.neighbours.close()
+        self.peers.close()
         self.listener.close()
         self.watch.close()
 
@@ -76,7 +75,7 @@ def begin(epoch: int, *ends: End, incarnations: tuple[int, ...] = (1, 2)) -> Non
         for n, (port, incarnation) in enumerate(zip(ports, incarnations, strict=True))
     )
     for number, end in enumerate(ends):
-        end.neighbours.begin(assign(epoch, number, incarnations[number], peers))
+        end.peers.start_epoch(assign(epoch, number, incarnations[number], peers))
 
 
 def assign(
@@ -94,42 +93,42 @@ def until(true: Callable[[], object], *ends: End) -> None:
             end.turn()
 
 
-def test_a_connection_is_made_with_the_first_frame_and_used_in_the_next_epoch_too() -> None:
+def test_a_connection_is_opened_with_the_first_frame_and_reused_in_the_next_epoch() -> None:
     with pair() as (one, other):
         for _ in range(5):
             one.turn()
             other.turn()
         assert other.callers == []
-        one.neighbours.send(1, [b"a", b"b"])
+        one.peers.send(1, [b"a", b"b"])
         until(lambda: len(other.frames) == 2, one, other)
         begin(2, one, other)
-        one.neighbours.send(1, [b"c"])
+        one.peers.send(1, [b"c"])
         until(lambda: other.frames == [b"a", b"b", b"c"], one, other)
         assert len(other.callers) == 1
-        assert one.told() == other.told() == []
+        assert one.lost() == other.lost() == []
 
 
-def test_both_ends_tell_of_a_connection_that_breaks_and_it_is_made_again_in_the_next_epoch() -> None:
+def test_both_ends_report_a_broken_connection_and_reopen_it_in_the_next_epoch() -> None:
     with pair() as (one, other):
-        one.neighbours.send(1, [b"a"])
+        one.peers.send(1, [b"a"])
         until(lambda: other.frames, one, other)
         other.callers[0].socket.shutdown(socket.SHUT_RDWR)
-        until(lambda: one.neighbours.told and other.neighbours.told, one, other)
-        assert (one.told(), other.told()) == ([(1, 1)], [(1, 0)])
-        one.neighbours.send(1, [b"lost"])
+        until(lambda: one.peers._messages and other.peers._messages, one, other)
+        assert (one.lost(), other.lost()) == ([(1, 1)], [(1, 0)])
+        one.peers.send(1, [b"lost"])
         for _ in range(5):
             one.turn()
             other.turn()
-        assert (one.told(), len(other.callers)) == ([], 1)
+        assert (one.lost(), len(other.callers)) == ([], 1)
         begin(2, one, other)
-        one.neighbours.send(1, [b"b"])
+        one.peers.send(1, [b"b"])
         until(lambda: other.frames == [b"a", b"b"], one, other)
-        assert one.told() == other.told() == []
+        assert one.lost() == other.lost() == []
 
 
-def test_a_call_that_is_dropped_before_it_is_open_is_made_again_with_what_it_had_to_send() -> None:
+def test_a_connection_dropped_during_the_handshake_is_retried_with_what_it_had_to_send() -> None:
     with pair() as (one, other):
-        one.neighbours.send(1, [b"a", b"b"])
+        one.peers.send(1, [b"a", b"b"])
         until(lambda: one.watch.wait(0.0) or True, one)
         dropped = 0
         while dropped < 2:
@@ -137,66 +136,66 @@ def test_a_call_that_is_dropped_before_it_is_open_is_made_again_with_what_it_had
             other.listener.accept()[0].close()
             other.listener.setblocking(False)
             dropped += 1
-            before = one.neighbours._calls[1].tries
-            until(lambda: one.neighbours._calls[1].tries > before, one)  # noqa: B023
-        one.neighbours.send(1, [b"c"])
+            before = one.peers._outgoing[1].attempts
+            until(lambda: one.peers._outgoing[1].attempts > before, one)  # noqa: B023
+        one.peers.send(1, [b"c"])
         until(lambda: len(other.frames) == 3, one, other)
         assert other.frames == [b"a", b"b", b"c"]
-        assert one.told() == other.told() == []
+        assert one.lost() == other.lost() == []
 
 
-def test_a_call_that_is_refused_is_told_of_once() -> None:
+def test_a_refused_connection_is_reported_once() -> None:
     with pair() as (one, other):
         other.watch.remove(other.listener)
         other.listener.close()
-        one.neighbours.send(1, [b"a"])
-        until(lambda: one.neighbours.told, one)
-        one.neighbours.send(1, [b"b"])
+        one.peers.send(1, [b"a"])
+        until(lambda: one.peers._messages, one)
+        one.peers.send(1, [b"b"])
         one.turn()
-        assert one.told() == [(1, 1)]
+        assert one.lost() == [(1, 1)]
 
 
-def test_a_call_that_nobody_answers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswered_connection_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_S", 0.05)
     with pair() as (one, _):
-        one.neighbours.send(1, [b"a"])
-        until(lambda: one.neighbours.told, one)
-        assert one.told() == [(1, 1)]
+        one.peers.send(1, [b"a"])
+        until(lambda: one.peers._messages, one)
+        assert one.lost() == [(1, 1)]
 
 
-def test_who_was_replaced_is_hung_up_on_without_a_word() -> None:
+def test_connections_to_a_replaced_worker_are_closed_without_a_report() -> None:
     with pair() as (one, other):
-        one.neighbours.send(1, [b"a"])
-        other.neighbours.send(0, [b"b"])
+        one.peers.send(1, [b"a"])
+        other.peers.send(0, [b"b"])
         until(lambda: other.frames and one.frames, one, other)
         begin(2, one, other, incarnations=(1, 3))
         for _ in range(5):
             one.turn()
-        assert one.told() == []
+        assert one.lost() == []
         assert one.callers[0].fileno() == -1
-        one.neighbours.send(1, [b"c"])
+        one.peers.send(1, [b"c"])
         until(lambda: other.frames == [b"a", b"c"], one, other)
 
 
-def test_a_caller_that_was_replaced_is_not_heard() -> None:
+def test_frames_of_a_replaced_worker_are_ignored() -> None:
     with pair() as (one, other):
         begin(2, one, other, incarnations=(1, 2))
         peers = tuple(controller_messages.Peer(f"w{n}", "127.0.0.1", 1, 5) for n in range(2))
-        other.neighbours.meet(peers)
-        one.neighbours.send(1, [b"a"])
-        until(lambda: one.neighbours.told, one, other)
-        assert (other.frames, other.told()) == ([], [])
+        other.peers.update_peers(peers)
+        one.peers.send(1, [b"a"])
+        until(lambda: one.peers._messages, one, other)
+        assert (other.frames, other.lost()) == ([], [])
 
 
-def test_a_second_call_takes_the_place_of_one_whose_end_was_not_noticed() -> None:
+def test_a_second_connection_replaces_one_whose_end_was_not_noticed() -> None:
     with pair() as (one, other):
-        one.neighbours.send(1, [b"a"])
+        one.peers.send(1, [b"a"])
         until(lambda: other.frames, one, other)
-        before = one.neighbours._calls.pop(1).connection  # as if only this end had seen it break
+        before = one.peers._outgoing.pop(1).connection  # as if only this end had seen it break
         one.watch.remove(before)
-        one.neighbours.send(1, [b"b"])
+        one.peers.send(1, [b"b"])
         until(lambda: len(other.frames) == 2, one, other)
         before.close()
         other.turn()
-        assert len(other.neighbours._callers) == 1
-        assert other.told() == []
+        assert len(other.peers._incoming) == 1
+        assert other.lost() == []

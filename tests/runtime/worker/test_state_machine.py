@@ -28,7 +28,7 @@ def outputs(cluster: TestCluster) -> dict[str, Counter[str]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_gives_what_a_plain_evaluation_gives_wherever_its_tasks_run(seed: int) -> None:
+def test_output_equals_that_of_a_plain_evaluation_wherever_tasks_run(seed: int) -> None:
     rng = random.Random(seed)
     nodes = flows.draw(seed)
     flow, expected = flows.build(nodes), flows.evaluate(nodes)
@@ -72,14 +72,14 @@ class Watched(TestCluster):
 
 def check_bounds(found: list[Task], window: int, most: int) -> None:
     for task in found:
-        assert task.queued <= window * len(task.inputs)
-        assert task.queued == sum(len(item) for item in task.inbox if isinstance(item, Delivery))
+        assert task.inbox.queued <= window * len(task.inbox.channels)
+        assert task.inbox.queued == sum(len(item) for item in task.inbox.waiting if isinstance(item, Delivery))
         for queue in task.queues:
             assert queue.backlog <= most
             assert all(0 <= lane.credits <= window for lane in queue.lanes)
 
 
-def test_a_slow_sink_holds_everything_before_it_up_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_sink_blocks_everything_upstream_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "FULL", 100)
     look = partial(check_bounds, window=16, most=100 + 2)
     cluster = Watched(look, wide(30_000, cpu=0.01), emulate=tiny_cluster(3), window=16, sample_tps=1.0)
@@ -124,7 +124,7 @@ def test_no_source_task_has_more_in_flight_than_it_may(limit: int, options: dict
     assert result.status.in_flight == 0
 
 
-def test_a_sampling_rate_follows_about_that_many_tuples_a_second() -> None:
+def test_a_sampling_rate_traces_about_that_many_tuples_per_second() -> None:
     flow = Dataflow("paced")
     numbers = flow.source("numbers", Generated(int, rate=2_000.0))
     flow.sink("out", Captured([]), numbers)
@@ -216,7 +216,7 @@ EMITTED: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", EMITTED)
-def test_an_operators_mistake_ends_the_run_and_names_it(case: str) -> None:
+def test_an_operators_error_ends_the_run_and_names_it(case: str) -> None:
     value, options, expected = EMITTED[case]
     cluster = TestCluster(failing(lambda: Emits(value), **options), workers=4).start()
     with pytest.raises(ApplicationFailed, match=expected) as raised:
@@ -259,7 +259,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"emulate": tiny_cluster(2)}])
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_sources_mistake_ends_the_run_and_names_it(case: str, options: dict[str, Any]) -> None:
+def test_a_sources_error_ends_the_run_and_names_it(case: str, options: dict[str, Any]) -> None:
     source, expected = MISTAKES[case]
     flow = Dataflow("mistaken")
     flow.sink("out", Captured([]), flow.source("odd", source, gives=int))
@@ -281,7 +281,7 @@ class Untimely(Operator[int, int]):
 
 
 @pytest.mark.parametrize("when", ["x", None, float("nan")])
-def test_a_timer_at_no_time_ends_the_run_and_names_who_asked_for_it(when: Any) -> None:
+def test_a_timer_without_a_valid_time_ends_the_run_and_names_the_operator(when: Any) -> None:
     with pytest.raises(
         ApplicationFailed, match=rf"odd\[[01]\]: at: expected a time in seconds, got {when!r}; .* on tuple"
     ):
@@ -337,7 +337,7 @@ class Restless(Operator[int, int]):
 
 
 @pytest.mark.parametrize("options", [{"workers": 1}, {"emulate": tiny_cluster(1)}])
-def test_a_timer_that_asks_for_another_at_once_lets_others_have_their_turn(options: dict[str, Any]) -> None:
+def test_a_timer_that_sets_another_at_once_lets_others_run(options: dict[str, Any]) -> None:
     flow = Dataflow("restless")
     restless = flow.operator("restless", Restless, flow.source("numbers", Generated(int, rate=1.0)), gives=int)
     flow.sink("out", Captured([]), restless)

@@ -2,39 +2,39 @@ import random
 
 import pytest
 
-from penstock.runtime.worker.token_bucket import Bucket
+from penstock.runtime.worker.token_bucket import TokenBucket
 
 
-def test_begins_empty_and_gives_a_token_every_so_often() -> None:
-    bucket = Bucket(4.0, 100.0)
-    assert bucket.whole(100.0) == 0
-    assert bucket.ready == 100.25
-    assert bucket.whole(100.24) == 0
-    assert bucket.whole(100.25) == 1
+def test_starts_empty_and_gets_tokens_at_the_rate() -> None:
+    bucket = TokenBucket(4.0, 100.0)
+    assert bucket.available(100.0) == 0
+    assert bucket.next_token == 100.25
+    assert bucket.available(100.24) == 0
+    assert bucket.available(100.25) == 1
     assert bucket.take(1, 100.25) == [100.25]
-    assert bucket.ready == 100.5
+    assert bucket.next_token == 100.5
 
 
-def test_lets_only_as_many_wait_as_come_in_fifty_milliseconds_and_always_one() -> None:
-    assert Bucket(1000.0, 0.0).whole(60.0) == 50
-    assert Bucket(2.0, 0.0).whole(60.0) == 1
+def test_keeps_the_tokens_of_fifty_milliseconds_and_always_one() -> None:
+    assert TokenBucket(1000.0, 0.0).available(60.0) == 50
+    assert TokenBucket(2.0, 0.0).available(60.0) == 1
 
 
-def test_says_when_each_token_had_come_however_late_it_is_taken() -> None:
-    bucket = Bucket(1000.0, 1.0)
+def test_reports_when_each_token_had_arrived_however_late_it_is_taken() -> None:
+    bucket = TokenBucket(1000.0, 1.0)
     assert bucket.take(3, 1.0055) == pytest.approx([1.001, 1.002, 1.003])
-    assert bucket.whole(1.0055) == 2
+    assert bucket.available(1.0055) == 2
     assert bucket.take(2, 1.0055) == pytest.approx([1.004, 1.005])
 
 
 @pytest.mark.parametrize("rate", [0.3, 7.0, 999.0, 12345.6])
 def test_gives_the_rate_over_any_time_wherever_the_clock_stands(rate: float) -> None:
     for start in (0.0, 1e3, 4e6):
-        bucket, now, given = Bucket(rate, start), start, 0
+        bucket, now, given = TokenBucket(rate, start), start, 0
         rng = random.Random(int(rate))
         while given < 2000:
-            now = bucket.ready
-            there = bucket.whole(now)
+            now = bucket.next_token
+            there = bucket.available(now)
             assert there >= 1, "it is woken up for nothing"
             given += there
             bucket.take(there, now)
@@ -43,20 +43,20 @@ def test_gives_the_rate_over_any_time_wherever_the_clock_stands(rate: float) -> 
         assert given / (now - start) == pytest.approx(rate, rel=0.002)
 
 
-def test_who_takes_more_than_there_is_waits_for_it_later() -> None:
-    bucket = Bucket(10.0, 0.0)
+def test_taking_too_many_is_paid_back_later() -> None:
+    bucket = TokenBucket(10.0, 0.0)
     bucket.take(3, 0.1)
-    assert bucket.ready == pytest.approx(0.4)
+    assert bucket.next_token == pytest.approx(0.4)
 
 
 def test_another_rate_counts_from_when_it_changes() -> None:
-    bucket = Bucket(100.0, 0.0)
-    assert bucket.whole(10.0) == 5
-    bucket.change(10.0, 10.0)
-    assert bucket.whole(10.0) == 1, "more would be a burst that the new rate has not"
+    bucket = TokenBucket(100.0, 0.0)
+    assert bucket.available(10.0) == 5
+    bucket.set_rate(10.0, 10.0)
+    assert bucket.available(10.0) == 1, "more would be a burst that the new rate has not"
     bucket.take(1, 10.0)
-    assert bucket.ready == pytest.approx(10.1)
-    bucket.change(0.0, 10.05)
-    assert bucket.whole(1e6) == 0
-    bucket.change(10.0, 20.0)
-    assert bucket.ready == pytest.approx(20.1), "what came before the pause is gone"
+    assert bucket.next_token == pytest.approx(10.1)
+    bucket.set_rate(0.0, 10.05)
+    assert bucket.available(1e6) == 0
+    bucket.set_rate(10.0, 20.0)
+    assert bucket.next_token == pytest.approx(20.1), "what came before the pause is gone"

@@ -29,8 +29,8 @@ from penstock.runtime.controller.operations import Operation
 from penstock.runtime.protocol import controller_messages
 from penstock.runtime.protocol.frames import Credit, decode_frame
 from penstock.runtime.worker.output import OutQueue
-from penstock.runtime.worker.routing import Router
 from penstock.runtime.worker.task import Task
+from penstock.runtime.worker.tuple_policies.router import Router
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from penstock.testing.bugs import injected
 from penstock.testing.drawing import ROUTINGS, SENDINGS, Fault, draw, drawn_policies
@@ -187,12 +187,12 @@ def test_a_slow_task_gets_fewer_tuples_by_a_policy_that_looks_at_load(policy: st
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "shuffle"])
-def test_a_slow_task_gets_as_many_by_one_that_does_not(policy: str) -> None:
+def test_a_slow_task_gets_the_same_number_by_one_that_does_not(policy: str) -> None:
     got = shares(TuplePolicies(routing=policy))
     assert abs(got[0] - got[1]) < 100
 
 
-def test_the_first_tuple_after_a_quiet_slot_goes_at_once_and_others_wait_for_the_slot() -> None:
+def test_the_first_tuple_after_a_quiet_slot_leaves_at_once_and_others_wait_for_the_slot() -> None:
     flow = spread(500.0, 1000, cpu=0.0)
     cluster = TestCluster(flow, emulate=uneven(), tuples=TuplePolicies(routing="round-robin", slot_ms=5.5)).start()
     sent: dict[int, float] = {}
@@ -224,7 +224,7 @@ def test_a_live_decision_is_that_of_the_kernel_on_the_same_view(
     queues, lanes = empty_queues(np.array([0, 4])), idle_lanes(*(np.zeros(4) for _ in range(4)))
     for place, (lane, (backlog, used, milliseconds)) in enumerate(zip(out.lanes, told, strict=True)):
         lane.credits, lane.number = 32 - used, 40
-        router.heard(place, Credit(1, 0, 0, lane.target, 0, backlog, 40 - used, milliseconds / 1e3, 0.25 * backlog))
+        router.observe(place, Credit(1, 0, 0, lane.target, 0, backlog, 40 - used, milliseconds / 1e3, 0.25 * backlog))
         lanes.backlog[place], lanes.flying[place], lanes.outstanding[place] = backlog, used, used
         lanes.room[place], lanes.ahead[place] = 32 - used, 0.25 * backlog
         lanes.speed[place] = 2.0 / milliseconds
@@ -254,7 +254,7 @@ def test_links_between_machines_are_what_lanes_cost() -> None:
     assert lanes.onward.tolist() == [3.0, 1.0, 0.0]
 
 
-def test_credit_comes_once_a_slot_where_load_is_looked_at_and_none_is_kept_back() -> None:
+def test_credit_comes_once_per_slot_if_load_is_looked_at_and_none_is_kept_back() -> None:
     def ran(policies: TuplePolicies) -> Tapped:
         placement = ["home/0", "slow/0", "fast/0", "home/1"]
         flow = spread(300.0, 100, cpu=1e-4)
@@ -274,7 +274,7 @@ def test_credit_comes_once_a_slot_where_load_is_looked_at_and_none_is_kept_back(
     assert [lane.credits for lane in queue_of(seldom, "in[0]").lanes] == [64 - 50 % 16] * 2
 
 
-def test_credit_says_how_long_a_task_takes_with_what_its_slot_does_for_others() -> None:
+def test_credit_reports_the_time_per_tuple_with_what_the_slot_does_for_other_tasks() -> None:
     def told(placement: list[str], rate: float) -> dict[int, float]:
         policies = TuplePolicies(routing="round-robin", streams={"in->work": "potus-plus"})
         cluster = Tapped(spread(rate, 400), emulate=uneven(), placement=placement, window=2048, tuples=policies)
@@ -288,7 +288,7 @@ def test_credit_says_how_long_a_task_takes_with_what_its_slot_does_for_others() 
     assert together[1] == pytest.approx(0.004, rel=0.2)
 
 
-def test_the_price_of_a_way_reaches_those_before_it() -> None:
+def test_prices_propagate_upstream() -> None:
     flow = Dataflow("two-hops")
     numbers = flow.source("in", Endless(range(200), 300.0), gives=int)
     first = flow.operator("first", Which, numbers, parallelism=2, cpu=1e-4, gives=tuple[int, int])
@@ -303,11 +303,11 @@ def test_the_price_of_a_way_reaches_those_before_it() -> None:
     assert all(credit.price == 0.0 for _, credit in cluster.credits if credit.stream == 1)
 
 
-def test_a_target_that_has_not_said_what_follows_is_taken_to_be_as_the_others_are() -> None:
+def test_a_target_without_a_report_gets_the_mean_of_the_others() -> None:
     cluster = TestCluster(spread(0.5, 2, tasks=3), emulate=uneven(), tuples=TuplePolicies(routing="potus-plus:v=10"))
     router = router_of(cluster.start(), "in[0]")
     for place, price in ((0, 40.0), (2, 20.0)):
-        router.heard(place, Credit(cluster.controller.epoch, 0, 0, 0, 1, 0, 0, 1e-3, price))
+        router.observe(place, Credit(cluster.controller.epoch, 0, 0, 0, 1, 0, 0, 1e-3, price))
     router.decide(1)
     assert router.lanes.ahead.tolist() == [40.0, 30.0, 20.0]
 
@@ -339,7 +339,7 @@ def test_a_card_is_given_no_more_than_it_sends_in_a_slot() -> None:
     waited = 0
     for _ in range(100):
         cluster.advance(0.001)
-        network = cluster.workers[0].execution._network  # type: ignore[attr-defined]
+        network = cluster.workers[0].execution._network._network  # type: ignore[attr-defined]
         (card,) = network._card
         assert card._free - cluster.clock() < 0.001 + 2 * 100 * 8 / 0.05e6
         waited = max(waited, queue_of(cluster, "pass[0]").backlog)
@@ -398,7 +398,7 @@ def test_what_potus_keeps_at_an_operator_leaves_when_no_more_tuples_come() -> No
     assert sorted(cluster.drain()["out"]) == [0, 1, 2]
 
 
-def test_what_potus_is_told_to_keep_it_keeps() -> None:
+def test_potus_keeps_what_its_settings_tell_it_to() -> None:
     cluster = quiet("potus:v=3,spread=none").start()
     cluster.advance(0.5)
     assert len(queue_of(cluster, "pass[0]").values) == 3
@@ -409,19 +409,20 @@ def test_a_task_may_leave_while_policies_are_switched() -> None:
     cluster = quiet("potus:v=3,spread=none").start()
     cluster.advance(0.05)
     (worker,) = (one for one in cluster.workers if len(one.tasks) == 2 and 0 in one.tasks)
-    pumped, pump = [], worker.pump
+    exchange = worker._exchange
+    pumped, pump = [], exchange.pump
 
     def leaving(task: Task) -> None:
         pumped.append(task.number)
         pump(task)
         worker.tasks.pop(1 - task.number, None)
 
-    worker.pump = leaving  # type: ignore[method-assign]
-    worker._switch(controller_messages.Rules())
+    exchange.pump = leaving  # type: ignore[method-assign]
+    worker._switch_policies(controller_messages.PolicyRules())
     assert pumped == [0]
 
 
-def test_a_switch_without_effect_is_refused() -> None:
+def test_a_switch_without_effect_is_rejected() -> None:
     flow = Dataflow("keyed")
     flow.sink("out", Captured([]), flow.source("in", Endless(range(3)), gives=int).fields(), parallelism=2)
     cluster = TestCluster(flow).start()
@@ -433,21 +434,21 @@ def test_a_switch_without_effect_is_refused() -> None:
 def test_a_switch_is_in_force_in_every_worker_and_in_the_journal() -> None:
     cluster = TestCluster(flows.word_count(3000, most=1), emulate=tiny_cluster(3, 2)).start()
     cluster.advance(0.01)
-    assert all(worker.ruling is None for worker in cluster.workers)
+    assert all(worker.policies is None for worker in cluster.workers)
     wanted = TuplePolicies(routing="potus-plus", sending="round-robin", slot_ms=3.0)
     assert cluster.apply([("count[0]", "m0/1")], tuples=wanted)[0].after == "m0/1"
     assert cluster.controller.status(cluster.clock()).tuples == wanted
     assert cluster.controller.standing.journal.tuples == wanted
     streams = {"lines->split": "potus-plus", "count->out": "potus-plus"}
-    told = [(worker.assigned.rules.routing, worker.assigned.rules.sending) for worker in cluster.workers]
+    told = [(worker.rules.routing, worker.rules.sending) for worker in cluster.workers]
     assert told == [(streams, "round-robin")] * 3
     cluster.apply([], tuples=TuplePolicies())
     cluster.settle()
-    assert all(worker.ruling is None for worker in cluster.workers)
+    assert all(worker.policies is None for worker in cluster.workers)
     flows.check_counts(cluster.finish()["out"], 3000)
 
 
-def test_a_refused_switch_changes_nothing() -> None:
+def test_a_rejected_switch_changes_nothing() -> None:
     cluster = TestCluster(flows.word_count(300)).start()
     ended: list[Operation] = []
     with pytest.raises(PenstockError, match="stream split->count is grouped by fields"):
@@ -467,7 +468,7 @@ def test_policies_that_were_switched_are_in_force_after_recoveries_and_with_anot
         cluster.run()
         in_force = cluster.driver.controller.rulebook.tuples
         assert all(
-            process.worker.assigned.rules.sending == in_force.sending
+            process.worker.rules.sending == in_force.sending
             for process in cluster.processes.values()
             if process.alive and process.worker.epoch == cluster.driver.controller.epoch
         )

@@ -37,7 +37,7 @@ class Checkpointing:
         self.writing = False  # a manifest is on its way to the disk: it is not known whether the checkpoint counts
         self._begun = 0.0
         self._active = False
-        self._saved: dict[int, worker_messages.Saved] = {}
+        self._saved: dict[int, worker_messages.CheckpointSaved] = {}
         self._unpublished: list[Manifest] = []
         self._publishing = False
         self._next = math.inf
@@ -77,9 +77,9 @@ class Checkpointing:
         self.number += 1
         self._begun, self._active = now, True
         self._saved = {}
-        self.controller.tell_all(controller_messages.Checkpoint(self.controller.epoch, self.number))
+        self.controller.tell_all(controller_messages.BeginCheckpoint(self.controller.epoch, self.number))
 
-    def saved(self, worker: int, message: worker_messages.Saved, now: float) -> None:
+    def saved(self, worker: int, message: worker_messages.CheckpointSaved, now: float) -> None:
         """Take note of what a worker has saved; write the manifest when that was the last."""
         if not self._active or message.checkpoint != self.number:
             return
@@ -108,7 +108,7 @@ class Checkpointing:
 
         controller.storing.append(Job(f"manifest {self.number}", do, lambda _, p, at: self._written(manifest, p, at)))
 
-    def unsaved(self, _: int, message: worker_messages.Unsaved, now: float) -> None:
+    def unsaved(self, _: int, message: worker_messages.CheckpointFailed, now: float) -> None:
         """Give up a checkpoint that a worker cannot save."""
         if self._active and message.checkpoint == self.number:
             self.give_up(message.problem, now)
@@ -119,7 +119,7 @@ class Checkpointing:
             return
         self._active = False
         self._warn(problem)
-        self.controller.tell_all(controller_messages.Abort(self.controller.epoch, self.number))
+        self.controller.tell_all(controller_messages.AbortCheckpoint(self.controller.epoch, self.number))
         self._go_on(now)
 
     @property
@@ -158,7 +158,7 @@ class Checkpointing:
         if problem:
             self._warn(problem)
             if current:
-                self.controller.tell_all(controller_messages.Abort(self.controller.epoch, manifest.number))
+                self.controller.tell_all(controller_messages.AbortCheckpoint(self.controller.epoch, manifest.number))
         else:
             self.problem = ""
             self.controller.recovery.fruitful()
@@ -167,7 +167,9 @@ class Checkpointing:
             self._unpublished.append(manifest)
             self.controller.event("checkpoint", f"{manifest.number} {manifest.size} B {manifest.seconds:.3f} s", now)
             if current:
-                self.controller.tell_all(controller_messages.Completed(self.controller.epoch, manifest.number))
+                self.controller.tell_all(
+                    controller_messages.CheckpointCompleted(self.controller.epoch, manifest.number)
+                )
         if current:
             self._publish()
             self._go_on(now)
@@ -207,7 +209,7 @@ class Checkpointing:
 
         self.controller.storing.append(Job(f"publish {manifests[-1].number}", do, then))
 
-    def unusable(self, worker: int, message: worker_messages.Unusable, now: float) -> None:
+    def unusable(self, worker: int, message: worker_messages.CheckpointUnreadable, now: float) -> None:
         """Look for oneself at a checkpoint that a worker cannot read.
 
         One that is whole stays, and the worker goes: it cannot reach the disk. One that is damaged is passed over for

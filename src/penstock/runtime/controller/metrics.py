@@ -45,7 +45,7 @@ class Gauges:
                 readings.popleft()
             kind = self._layout.components[task.task].kind
             self._processed[task.task] += task.processed
-            self.emitted += task.given if kind is Kind.SOURCE else 0
+            self.emitted += task.emitted if kind is Kind.SOURCE else 0
             self.written += task.processed if kind is Kind.SINK else 0
             if task.skipped or task.retried:
                 self._skipped[task.task] += task.skipped
@@ -79,7 +79,9 @@ class Gauges:
             flat = [reading for each in readings for reading in each]
             processed = sum(r.task.processed for r in flat)
             busy = sum(r.task.busy for r in flat)
-            spent = sorted(1e3 * time for task in tasks for r in self._tasks.get(task, ()) for time in r.task.spent)
+            spent = sorted(
+                1e3 * time for task in tasks for r in self._tasks.get(task, ()) for time in r.task.response_times
+            )
             latest = [self._tasks[task][-1].task for task in tasks if self._tasks.get(task)]
             found.append(
                 ComponentStatus(

@@ -161,7 +161,7 @@ class Operations:
             else:
                 operation.step, operation.deadline = "preparing", now + PREPARE_S
                 self.controller.out.append(
-                    (host, controller_messages.Prepare(self.controller.epoch, operation.number, task))
+                    (host, controller_messages.PrepareMove(self.controller.epoch, operation.number, task))
                 )
 
     def _switch(self, operation: Operation, tuples: TuplePolicies, now: float) -> None:
@@ -171,7 +171,7 @@ class Operations:
         self.controller.rulebook.switch(tuples, now)
         self.controller.standing.note(lambda at: self._noted(operation, number, at))
 
-    def prepared(self, _: int, message: worker_messages.Prepared, now: float) -> None:
+    def prepared(self, _: int, message: worker_messages.MovePrepared, now: float) -> None:
         """Take a host's answer on whether a task can move: let it go, or give up."""
         operation = self._waiting[0] if self._waiting else None
         if operation is None or operation.number != message.move or operation.step != "preparing":
@@ -265,7 +265,7 @@ class Operations:
         """Let a task go on that was asked to move, and may stand still for it."""
         task, controller = operation.moves[0][0], self.controller
         host = controller.slots[controller.placement[task]]
-        controller.out.append((host, controller_messages.Release(controller.epoch, operation.number, task)))
+        controller.out.append((host, controller_messages.ReleaseTask(controller.epoch, operation.number, task)))
 
     def _cut_short(self, operation: Operation, reason: str) -> None:
         """Let no move follow the one that is under way."""

@@ -18,7 +18,7 @@ from penstock.runtime.controller.state_machine import RESTING, Controller
 from penstock.runtime.handle import LogLine
 from penstock.runtime.log_feed import Feed
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.protocol.transport import CLOSED, Connection, ConnectionLost, Strangers, Watch, listen
+from penstock.runtime.protocol.transport import CLOSED, Connection, ConnectionLost, PendingConnections, Watch, listen
 from penstock.runtime.protocol.wire import encode
 from penstock.runtime.storage.telemetry_writer import Recorder
 from penstock.runtime.storage.writer import Writer
@@ -52,7 +52,7 @@ class Driver:
         self._listener = listener
         self.address: tuple[str, int] = listener.getsockname()[:2]
         self._watch = Watch()
-        self._strangers = Strangers(listener, secret, self._watch, protects)
+        self._pending = PendingConnections(listener, secret, self._watch, protects)
         self._workers: dict[int, Connection] = {}
         self._names: dict[Connection, int] = {}
         self._hearts: dict[Connection, tuple[int, int]] = {}  # worker and incarnation
@@ -156,7 +156,7 @@ class Driver:
                 else:
                     self._ready(ready, events)
             if called:  # last: who has introduced itself must not be dropped for those who call now
-                self._callers.update(self._strangers.accept(time.monotonic()))
+                self._callers.update(self._pending.accept(time.monotonic()))
             self._turn_away()
             self._serve_requests()
             self._writer.conclude()
@@ -183,7 +183,7 @@ class Driver:
 
     def _turn_away(self) -> None:
         now = time.monotonic()
-        for caller in self._strangers.late(now):
+        for caller in self._pending.expired(now):
             self._lose(caller, "")
             self._turned_away += 1
         if self._turned_away and now >= self._next_warning:
@@ -193,7 +193,7 @@ class Driver:
     def _read(self, connection: Connection) -> None:
         frames = connection.read()
         caller = connection.caller if connection.opened and connection in self._callers else None
-        if caller is not None and caller.heart:
+        if caller is not None and caller.heartbeat:
             if not 0 <= caller.worker < len(self.controller.members):
                 raise ConnectionLost("it is no worker of this run")
             self._callers.discard(connection)
@@ -201,7 +201,7 @@ class Driver:
             self._still.pop(caller.worker, None)
         for frame in frames:
             try:
-                message = worker_messages.decode_telling(frame)
+                message = worker_messages.decode_worker_message(frame)
             except Undecodable as error:
                 raise ConnectionLost(f"it does not speak the protocol, {error}") from None
             now = time.monotonic()
@@ -209,15 +209,15 @@ class Driver:
                 self._register(connection, message, now)
             elif connection in self._names:
                 self.controller.told(self._names[connection], message, now)
-            elif connection in self._hearts and isinstance(message, worker_messages.Beat):
+            elif connection in self._hearts and isinstance(message, worker_messages.Heartbeat):
                 self._beat(connection, message, now)
 
-    def _beat(self, connection: Connection, message: worker_messages.Beat, now: float) -> None:
+    def _beat(self, connection: Connection, message: worker_messages.Heartbeat, now: float) -> None:
         """Answer a sign of life, unless it is from one that was given up: that may not go on."""
         number, incarnation = self._hearts[connection]
         if number in self._workers and self._incarnation(number) == incarnation:
             self.controller.told(number, message, now)
-            connection.write([encode(controller_messages.Pulse(message.at))])
+            connection.write([encode(controller_messages.RenewLease(message.at))])
 
     def _incarnation(self, number: int) -> int:
         return self.controller.members[number].incarnation

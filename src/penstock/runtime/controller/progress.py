@@ -59,7 +59,7 @@ class Progress:
         fields = {"root": done.root, "due": done.due, "finished": done.finished}
         controller.diary.record(RecordKind.DONE, done.finished, task=controller.layout.names[done.task], **fields)
 
-    def passed(self, _: int, message: worker_messages.Passed, now: float) -> None:
+    def passed(self, _: int, message: worker_messages.SinkProgress, now: float) -> None:
         """Learn how far a source's tuples have come: as far as at the sink that is furthest behind."""
         key = (message.sink, message.source)
         self._passed[key] = max(self._passed.get(key, 0), message.value)
@@ -75,7 +75,7 @@ class Progress:
             controller = self.controller
             worker = controller.slots[controller.placement[source]]
             controller.out.append(
-                (worker, controller_messages.Progressed(controller.epoch, source, self.through[source]))
+                (worker, controller_messages.SourceProgress(controller.epoch, source, self.through[source]))
             )
 
     @property

@@ -61,9 +61,9 @@ class Relocation:
         }
         self._asked[number] = (controller.epoch, others)
         for worker in (number, *others):
-            controller.out.append((worker, controller_messages.Part(controller.epoch, number, tuple(others))))
+            controller.out.append((worker, controller_messages.Detach(controller.epoch, number, tuple(others))))
 
-    def parted(self, worker: int, message: worker_messages.Parted, now: float) -> None:
+    def parted(self, worker: int, message: worker_messages.Detached, now: float) -> None:
         """Take note that nothing is on its way between two workers; let the one go when that is so of all others."""
         controller = self.controller
         epoch, others = self._asked.get(message.peer, (0, set()))

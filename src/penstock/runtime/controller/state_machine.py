@@ -40,7 +40,7 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.storage.checkpoints import Manifest
 from penstock.runtime.storage.disk import Job
-from penstock.runtime.worker import running_task as footprint
+from penstock.runtime.worker.running_task import last_running
 
 RESTING = ("stopped", "failed")
 NOTHING = "the run processed nothing"
@@ -92,21 +92,21 @@ class Controller:
     def _takers(self) -> dict[type, Callable[[int, Any, float], None]]:
         """Return who takes what workers tell."""
         return {
-            worker_messages.Beat: self._beat,
+            worker_messages.Heartbeat: self._beat,
             worker_messages.Pong: self.pings.answered,
             worker_messages.Log: self._log,
             worker_messages.Ready: self._ready,
             worker_messages.Report: self._reported,
             worker_messages.Failure: self._failure,
-            worker_messages.Prepared: self.operations.prepared,
+            worker_messages.MovePrepared: self.operations.prepared,
             worker_messages.Moved: self.operations.moved,
-            worker_messages.Passed: self.progress.passed,
+            worker_messages.SinkProgress: self.progress.passed,
             worker_messages.Ended: self._end,
-            worker_messages.Lost: self._lost_peer,
-            worker_messages.Parted: self.relocation.parted,
-            worker_messages.Saved: self.checkpointing.saved,
-            worker_messages.Unsaved: self.checkpointing.unsaved,
-            worker_messages.Unusable: self.checkpointing.unusable,
+            worker_messages.PeerLost: self._lost_peer,
+            worker_messages.Detached: self.relocation.parted,
+            worker_messages.CheckpointSaved: self.checkpointing.saved,
+            worker_messages.CheckpointFailed: self.checkpointing.unsaved,
+            worker_messages.CheckpointUnreadable: self.checkpointing.unusable,
         }
 
     # What workers say
@@ -126,13 +126,13 @@ class Controller:
             self.assign([number])
         return number
 
-    def told(self, worker: int, message: worker_messages.Telling, now: float) -> None:
+    def told(self, worker: int, message: worker_messages.WorkerMessage, now: float) -> None:
         """Take in what a worker says; what it says of another epoch is no use any more."""
         self.now = now
         if not self.members[worker].alive:
             return
         self.members.beat(worker, now)
-        if not isinstance(message, worker_messages.Beat):
+        if not isinstance(message, worker_messages.Heartbeat):
             self.members[worker].last_word = now
         if getattr(message, "epoch", 0) in (0, self.epoch):  # 0: said outside any epoch
             self._takes[type(message)](worker, message, now)
@@ -160,7 +160,7 @@ class Controller:
             if not problem and task is not None and 0 <= task < len(names) and not self.at_rest:
                 self.recovery.blame(names[task], site)
 
-        look = partial(footprint.found, folder=self.terms.folder, site=site, incarnation=incarnation)
+        look = partial(last_running, folder=self.terms.folder, site=site, incarnation=incarnation)
         self.storing.append(Job(f"what worker {site} did", look, blame))
 
     def tasks_of_lost(self) -> list[str]:
@@ -223,7 +223,7 @@ class Controller:
         if self.phase in RESTING:
             raise PenstockError(f"limits: the application is {self.phase}; only a running one can be changed")
         self.limits = changed_limits(self.limits, limits, self.layout.application)
-        self.tell_all(controller_messages.Limit(self.epoch, self.limits))
+        self.tell_all(controller_messages.LimitRates(self.epoch, self.limits))
         self.event("limit", ", ".join(f"{name} {rate:g}/s" for name, rate in self.limits.items()) or "none", now)
         self.standing.note(lambda _: None)
         return self.limits
@@ -364,7 +364,7 @@ class Controller:
 
     def _going(self) -> list[controller_messages.Command]:
         return [
-            controller_messages.Go(self.epoch),
+            controller_messages.Start(self.epoch),
             *([controller_messages.Drain(self.epoch)] if self.phase == "draining" else []),
         ]
 
@@ -394,7 +394,7 @@ class Controller:
         """Say something to every worker."""
         self.out += [(number, command) for number in self.members.alive if self.members[number].epoch]
 
-    def _beat(self, worker: int, message: worker_messages.Beat, now: float) -> None:
+    def _beat(self, worker: int, message: worker_messages.Heartbeat, now: float) -> None:
         """Take a sign of life: there is nothing in it but that it came."""
 
     def _reported(self, worker: int, message: worker_messages.Report, now: float) -> None:
@@ -424,7 +424,7 @@ class Controller:
         if self.phase in ("running", "draining") and self.progress.all_ended:
             self.checkpointing.request(now)
 
-    def _lost_peer(self, worker: int, message: worker_messages.Lost, now: float) -> None:
+    def _lost_peer(self, worker: int, message: worker_messages.PeerLost, now: float) -> None:
         """Begin a new epoch: something was on that connection, also where the peer had no task any more."""
         peer, name = self.members[message.peer], self.members[worker].site.name
         if peer.parted:  # nothing was: it left on purpose

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime.protocol.controller_messages import Rules, Switch
+from penstock.runtime.protocol.controller_messages import PolicyRules, SwitchPolicies
 
 if TYPE_CHECKING:
     from penstock.model.taskgraph import Floats
@@ -66,12 +66,12 @@ class Rulebook:
         controller = self._controller
         for number in controller.members.alive:
             if controller.members[number].epoch:
-                controller.out.append((number, Switch(controller.epoch, self.rules(number))))
+                controller.out.append((number, SwitchPolicies(controller.epoch, self.rules(number))))
 
-    def rules(self, worker: int) -> Rules:
+    def rules(self, worker: int) -> PolicyRules:
         """Return what a worker must know."""
         costs = self._costs(worker) if self._routing else {}
-        return Rules(self._routing, self.tuples.sending, self.tuples.slot / 1e3, costs, self._onward())
+        return PolicyRules(self._routing, self.tuples.sending, self.tuples.slot / 1e3, costs, self._onward())
 
     @cached_property
     def _cluster(self) -> Cluster | None:

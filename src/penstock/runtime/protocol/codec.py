@@ -1,8 +1,8 @@
-"""How the tuples of a stream travel: MessagePack, decoded to the type that the stream declares.
+"""Encodes and decodes the tuples of a stream: MessagePack, decoded to the type that the stream declares.
 
-Where no type is declared, MessagePack's own types arrive: tuples as lists, structs as dicts. So that it does not matter
-where a task runs, tuples of such a stream are encoded and decoded within a process too; declared ones are handed over.
-An author's types take part in both (a property, `__post_init__`), so that either may raise anything.
+If no type is declared, MessagePack's own types arrive: tuples as lists, structs as dicts. So that it does not matter
+where a task runs, tuples of such a stream are encoded and decoded within a process too; those of a declared type are
+handed over. An author's types run code in both (a property, `__post_init__`), so either may raise anything.
 """
 
 from collections.abc import Callable
@@ -11,20 +11,19 @@ from typing import Any
 import msgspec
 
 from penstock.model.decoding import decode_msgpack, msgpack_decoder
-from penstock.model.errors import InvalidInput
+from penstock.model.errors import InvalidInput, shown
 from penstock.runtime.protocol.transport import LARGEST
-from penstock.runtime.worker.logic import shown
 
-ARRAY_OF_ONE = b"\x91"  # how such a one begins
-LARGEST_TUPLES = LARGEST - 2**20  # bytes of a frame's tuples: beside them are its head and marks
+ARRAY_OF_ONE = b"\x91"  # the header of an array with one element
+LARGEST_TUPLES = LARGEST - 2**20  # bytes of a frame's tuples; the rest is for its header and marks
 
 
 class _TooLarge(Exception):
-    """A tuple that no frame has room for."""
+    """A tuple that is too large for a frame."""
 
 
 class Unreadable:
-    """A tuple that has come but is not of the declared type: it takes the tuple's place until its turn has come."""
+    """Takes the place, in its batch, of a tuple that is not of the declared type, until it is processed."""
 
     def __init__(self, raw: bytes, error: BaseException) -> None:
         self.raw = raw
@@ -32,7 +31,7 @@ class Unreadable:
 
     @property
     def value(self) -> Any:
-        """The tuple as MessagePack has it."""
+        """The tuple in MessagePack's own types."""
         return decode_msgpack(self.raw)
 
 
@@ -42,7 +41,7 @@ class Codec:
     def __init__(self, stream: str, kind: Any) -> None:
         self.stream = stream
         self.typed = kind is not Any
-        self._encode = msgspec.msgpack.Encoder(enc_hook=_as_it_came).encode
+        self._encode = msgspec.msgpack.Encoder(enc_hook=_unchanged).encode
         try:
             self._decode: Callable[[bytes], list[Any]] = msgpack_decoder(list[kind])
         except TypeError as error:
@@ -50,9 +49,9 @@ class Codec:
             raise InvalidInput(f"{stream}.gives", problem) from None
 
     def encode(self, values: list[Any]) -> bytes:
-        """Encode a batch; raise `InvalidInput` for a value that cannot travel.
+        """Encode a batch; raise `InvalidInput` for a value that cannot be sent.
 
-        Values that are too large only together are for the caller to send apart.
+        If values are too large only together, the caller splits the batch.
         """
         try:
             encoded = self._encode(values)
@@ -68,7 +67,7 @@ class Codec:
             raise
 
     def unsendable(self, value: Any) -> InvalidInput | None:
-        """Say why a value cannot travel; None where it can."""
+        """Say why a value cannot be sent; None if it can."""
         error = _raised(self._encode_one, value)
         if error is None:
             return None
@@ -90,17 +89,13 @@ class Codec:
         for value in values:
             self._encode_one(value)
 
-    def decode(self, values: bytes) -> list[Any]:
-        """Decode a batch; raise `InvalidInput` for a value that is not of the declared type."""
-        return self.decoded(values, strict=True)
-
-    def decoded(self, values: bytes, strict: bool = False) -> list[Any]:
-        """Decode a batch; unless it is to be strict, a value that is not of the declared type becomes `Unreadable`."""
+    def decode(self, values: bytes, *, strict: bool = True) -> list[Any]:
+        """Decode a batch; a value that is not of the declared type raises `InvalidInput`, or becomes `Unreadable`."""
         try:
             return self._decode(values)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: S110  which tuple it was on is found next; what was damaged on its way raises there
+        except BaseException:  # noqa: S110  the tuple that raised is found below; damaged bytes raise there
             pass
         found = self._decode_each(values)
         if strict and (bad := next((value for value in found if isinstance(value, Unreadable)), None)) is not None:
@@ -122,12 +117,12 @@ class Codec:
         return found
 
     def hand_over(self, values: list[Any]) -> list[Any]:
-        """Return a batch as the other end of the stream gets it in the same process."""
+        """Return a batch as the receiving task in the same process gets it."""
         return values if self.typed else self.decode(self.encode(values))
 
 
-def _as_it_came(value: Any) -> Any:
-    """Let a tuple that could not be read go on as it came."""
+def _unchanged(value: Any) -> Any:
+    """Encode a tuple that could not be decoded as it arrived."""
     if isinstance(value, Unreadable):
         return msgspec.Raw(value.raw)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -144,6 +139,6 @@ def _raised(function: Callable[[Any], Any], value: Any) -> BaseException | None:
 
 
 def _line(error: BaseException) -> str:
-    """Say what was raised: msgspec's own words, or the type of an author's exception, too."""
+    """Return the text of an exception, with its type if it is not msgspec's."""
     known = isinstance(error, msgspec.MsgspecError | TypeError | ValueError | OverflowError)
     return str(error) if known else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""From the controller to a worker: what it has to do, and what it must know for that."""
+"""Messages from the controller to a worker: commands, with the settings that they need."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ Route = tuple[str, str, str, tuple[str, ...]]  # stream, source machine, target 
 
 
 class Peer(Wire):
-    """Where a worker listens."""
+    """The address of a worker."""
 
     name: str
     host: str
@@ -20,8 +20,8 @@ class Peer(Wire):
     incarnation: int
 
 
-class Kept(Wire):
-    """Where the state of a task is kept."""
+class StateLocation(Wire):
+    """Where the saved state of a task is."""
 
     task: int
     file: str
@@ -31,18 +31,18 @@ class Kept(Wire):
     counted: int
 
 
-class Rules(msgspec.Struct, array_like=True, frozen=True):
-    """The tuple policies in force, as one worker must know them."""
+class PolicyRules(msgspec.Struct, array_like=True, frozen=True):
+    """The tuple policies in force, as one worker needs them."""
 
-    routing: dict[str, str] = {}  # label of a stream -> policy; streams that are not in it go by their grouping
+    routing: dict[str, str] = {}  # label of a stream -> policy; other streams follow their grouping
     sending: str = ""
     slot_s: float = 1e-3  # between two decisions of an out-queue
-    costs: dict[str, float] = {}  # machine -> links from this worker's to it; 1 where it is not in it
-    onward: tuple[float, ...] = ()  # of each task: the least cost of all that follows from a tuple there
+    costs: dict[str, float] = {}  # machine -> links from this worker's machine to it; default: 1
+    onward: tuple[float, ...] = ()  # of each task: the minimum cost of all that follows from a tuple there
 
 
 class Assign(Wire, tag=40):
-    """Everything a worker needs to begin an epoch."""
+    """Start an epoch with these tasks and settings."""
 
     epoch: int
     worker: int
@@ -61,22 +61,22 @@ class Assign(Wire, tag=40):
     lease_s: float = 3.0  # for which it goes on without a sign of the controller
     checkpoints: str = ""  # folder
     checkpoint: int = 0  # from which this epoch goes on; 0: from the beginning
-    kept: tuple[Kept, ...] = ()  # the tasks of this worker in it
+    kept: tuple[StateLocation, ...] = ()  # the tasks of this worker in it
     given_up: int = 0  # the last checkpoint whose barriers are to be passed over
-    rules: Rules = Rules()
+    rules: PolicyRules = PolicyRules()
     limits: dict[str, float] = {}  # source component -> tuples a second of all its tasks, where that is limited
     share: str = ""  # folder in which emulated machines keep what runs share; empty: they are this run's own
     capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine, where that is not emulated
 
 
-class Go(Wire, tag=41):
-    """Begin: every worker is ready."""
+class Start(Wire, tag=41):
+    """Process tuples: every worker is ready."""
 
     epoch: int
 
 
-class Prepare(Wire, tag=42):
-    """Say whether a task can move; one that can stands still until it is told to move, or released."""
+class PrepareMove(Wire, tag=42):
+    """Check whether a task can move; one that can is suspended until it is moved or released."""
 
     epoch: int
     move: int
@@ -84,7 +84,7 @@ class Prepare(Wire, tag=42):
 
 
 class Move(Wire, tag=43):
-    """Move a task to a slot; every worker gets it."""
+    """Move a task to a slot; sent to every worker."""
 
     epoch: int
     move: int
@@ -93,13 +93,13 @@ class Move(Wire, tag=43):
 
 
 class Drain(Wire, tag=44):
-    """Let the sources end."""
+    """End the sources, and process all that is in flight."""
 
     epoch: int
 
 
-class Progressed(Wire, tag=45):
-    """What a source task has given is processed to the end up to this number."""
+class SourceProgress(Wire, tag=45):
+    """The first `value` tuples of a source task are processed to the end, at all sinks."""
 
     epoch: int
     task: int
@@ -107,17 +107,17 @@ class Progressed(Wire, tag=45):
 
 
 class Ping(Wire, tag=46):
-    """Answer with your clock."""
+    """Answer with the time of the worker's clock."""
 
     number: int
 
 
 class Stop(Wire, tag=47):
-    """End at once."""
+    """Stop at once."""
 
 
-class Release(Wire, tag=48):
-    """Let a task go on that stands still for a move which was given up."""
+class ReleaseTask(Wire, tag=48):
+    """Resume a task that is suspended for a move which was aborted."""
 
     epoch: int
     move: int
@@ -125,67 +125,67 @@ class Release(Wire, tag=48):
 
 
 class Routes(Wire, tag=49):
-    """Send tuples over the links of another plan from now on; every worker gets it."""
+    """Send tuples over the links of another plan from now on; sent to every worker."""
 
     epoch: int
     routes: tuple[Route, ...]
 
 
-class Checkpoint(Wire, tag=50):
-    """Let every source put a barrier between its tuples; a task that has one from everywhere saves its state."""
+class BeginCheckpoint(Wire, tag=50):
+    """Begin a checkpoint: every source emits a barrier; a task with barriers on all inputs saves its state."""
 
     epoch: int
     number: int
 
 
-class Abort(Wire, tag=51):
-    """Forget a checkpoint that did not come to its end."""
+class AbortCheckpoint(Wire, tag=51):
+    """Abort a checkpoint that was not completed."""
 
     epoch: int
     number: int
 
 
-class Completed(Wire, tag=52):
-    """A checkpoint is complete: what it holds will be published."""
+class CheckpointCompleted(Wire, tag=52):
+    """A checkpoint is complete: the files in it will be published."""
 
     epoch: int
     number: int
 
 
 class Peers(Wire, tag=53):
-    """Another worker has come and has no tasks yet."""
+    """Another worker has joined and has no tasks yet."""
 
     epoch: int
     peers: tuple[Peer, ...]
     slots: dict[str, int]
 
 
-class Pulse(Wire, tag=54):
-    """The answer to `Beat`, on its connection: the controller has heard of this worker at that time of its clock."""
+class RenewLease(Wire, tag=54):
+    """The answer to `Heartbeat`, on its connection: the time, by the worker's clock, from which its lease counts."""
 
     at: float
 
 
-class Switch(Wire, tag=55):
-    """Route and send tuples by these policies from now on; those that have a lane already keep it."""
+class SwitchPolicies(Wire, tag=55):
+    """Route and send tuples by these policies from now on; tuples that are bound to a lane already keep it."""
 
     epoch: int
-    rules: Rules
+    rules: PolicyRules
 
 
-class Limit(Wire, tag=56):
-    """Let sources give so many tuples a second from now on.
+class LimitRates(Wire, tag=56):
+    """Limit the rates of sources from now on.
 
-    It needs no operation: it changes when tuples are given, never which or where they go, so that no worker has to know
-    what others know of it; one that is about to begin an epoch hears of it by `Assign`.
+    It needs no operation: it changes when tuples are emitted, never which or where they go, so workers need not agree
+    on it. A worker that is about to start an epoch receives the rates by `Assign`.
     """
 
     epoch: int
     limits: dict[str, float]  # as in `Assign`
 
 
-class Part(Wire, tag=57):
-    """Send nothing more to a worker that leaves, and say so to it; it answers when it has heard all of the others."""
+class Detach(Wire, tag=57):
+    """Send a `Farewell` to a worker that leaves, and nothing more; it answers when it has one from all `others`."""
 
     epoch: int
     worker: int
@@ -193,23 +193,23 @@ class Part(Wire, tag=57):
 
 
 Command = (
-    Checkpoint
-    | Part
-    | Limit
-    | Switch
-    | Abort
-    | Completed
+    BeginCheckpoint
+    | Detach
+    | LimitRates
+    | SwitchPolicies
+    | AbortCheckpoint
+    | CheckpointCompleted
     | Peers
-    | Pulse
+    | RenewLease
     | Assign
-    | Go
-    | Prepare
+    | Start
+    | PrepareMove
     | Move
     | Drain
-    | Progressed
+    | SourceProgress
     | Ping
     | Stop
-    | Release
+    | ReleaseTask
     | Routes
 )
 

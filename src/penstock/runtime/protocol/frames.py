@@ -1,21 +1,22 @@
-"""Between workers: tuples, markers and credits of channels, and tasks that move."""
+"""Frames between workers: tuples, markers and credits of channels, and tasks that move."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.protocol.wire import Wire
 
-# What a marker means to the tasks it passes.
-BARRIER = 0  # a checkpoint: everything before it belongs to it
-MOVE = 1  # the channel goes on over another worker
-END = 2  # nothing comes after it
-PROGRESS = 3  # a source's count of tuples, so that its in-flight limit can follow
+# Kinds of markers.
+BARRIER = 0  # of a checkpoint: everything before it belongs to the checkpoint
+MOVE = 1  # the channel continues over another worker
+END = 2  # nothing follows
+PROGRESS = 3  # the number of tuples that a source has emitted, for its in-flight limit
 
 
 class Mark(Wire):
-    """A sampled tuple within a frame, or waiting to be sent: which it is, and the tuple it follows from."""
+    """A sampled tuple in a batch: its position, its id, and the tuple that it follows from."""
 
-    place: int  # in the frame, or among those that wait
+    place: int  # in the batch
     root: int
     id: int
     parent: int
@@ -34,13 +35,13 @@ class Data(Wire, tag=1):
     sent: float  # sender's clock
     values: bytes  # a MessagePack array
     marks: tuple[Mark, ...] = ()
-    sender: int = 0  # worker that the tuples left, which a relay is not
-    at: float = 0.0  # emulated: when it arrives at what comes next
-    links: tuple[int, ...] = ()  # emulated: what it has still to cross
+    sender: int = 0  # worker that sent the tuples first; a worker that forwards them keeps it
+    at: float = 0.0  # emulated: when it arrives at the next link, or at the target
+    links: tuple[int, ...] = ()  # emulated: links that it still has to cross
 
 
 class Marker(Wire, tag=2):
-    """Something that travels between the tuples of a channel and overtakes none."""
+    """A control event in the stream of a channel: it overtakes no tuple, and no tuple overtakes it."""
 
     epoch: int
     stream: int
@@ -55,8 +56,16 @@ class Marker(Wire, tag=2):
     links: tuple[int, ...] = ()
 
 
+class MarkerBody(NamedTuple):
+    """A marker before it is on a channel."""
+
+    kind: int
+    value: int = 0
+    origin: int = 0
+
+
 class Credit(Wire, tag=3):
-    """Leave for a channel's source to send more, and what it may want to know of its target before it does."""
+    """Credit for a channel's source to send more tuples, with the load of the target."""
 
     epoch: int
     stream: int
@@ -64,10 +73,10 @@ class Credit(Wire, tag=3):
     target: int
     amount: int
     queue: int  # tuples that wait at the target
-    received: int = 0  # numbers of this channel that have come there, so that the sender knows what is on its way
-    seconds: float = 0.0  # that a tuple takes there of late; 0: not known
+    received: int = 0  # number of the next tuple that the target expects: what is in flight follows from it
+    seconds: float = 0.0  # recent mean per tuple at the target; 0: not known
     price: float = 0.0  # of all that follows from a tuple there, by the measure of the routing policies in force
-    wider: int = 0  # the change of the number of tuples that the channel may have in flight; `amount` includes it
+    wider: int = 0  # change of the channel's window; `amount` includes it
 
 
 class Waiting(Wire):
@@ -114,22 +123,22 @@ Pending = tuple[str, str]  # a file that is complete: the name it has, and the o
 
 
 class State(Wire, tag=4):
-    """A task that moves: what its logic knows, and both ends of its channels."""
+    """A task that moves: the state of its logic, and both ends of its channels."""
 
     epoch: int
     move: int
     task: int
     slot: str
-    left: float  # since when it stands still; clock of the worker that it leaves
+    left: float  # since when it is suspended; clock of the worker that it leaves
     logic: bytes
     timers: tuple[float, ...]  # seconds from now
     ended: bool
-    counted: int  # tuples that a source has given
+    counted: int  # tuples that it emitted (a source) or processed
     progressed: int
     inputs: tuple[InState, ...]
     outputs: tuple[QueueState, ...]
     pending: tuple[Pending, ...] = ()  # files that wait for a checkpoint to publish them
-    letters: bytes = b""  # of the sink of tuples that it skips
+    letters: bytes = b""  # state of the dead-letter sink
     at: float = 0.0
     links: tuple[int, ...] = ()
 
@@ -139,9 +148,10 @@ class Farewell(Wire, tag=5):
 
     epoch: int
     sender: int  # worker
-    leaves: bool = False  # it is the one that leaves
+    leaves: bool = False  # the sender is the one that leaves
 
 
-Frame = Data | Marker | Credit | State
+Envelope = Data | Marker | State  # what is carried to a task's slot
+Frame = Envelope | Credit
 
 decode_frame: Callable[[bytes], Frame | Farewell] = msgpack_decoder(Frame | Farewell)

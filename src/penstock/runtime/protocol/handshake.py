@@ -1,4 +1,4 @@
-"""The opening of a connection: each end says who it is, and proves that it knows the run's secret."""
+"""The handshake of a connection: each end identifies itself, and proves that it knows the run's secret."""
 
 from collections.abc import Callable
 
@@ -9,27 +9,27 @@ PROTOCOL = 4
 
 
 class Hello(Wire, tag=10):
-    """The first message on a connection: who calls, and a number for the other to prove itself with."""
+    """The first message on a connection: the identity of the caller, and its challenge for the other end."""
 
     protocol: int
     run: str
     worker: int
     incarnation: int
     nonce: bytes
-    heart: bool = False  # a connection to the controller that carries heartbeats only
-    protects: bool = False  # every frame after the greeting carries a keyed checksum
-    token: bytes = b""  # shows that the caller knows the secret; may be replayed, so that it only sets a priority
+    heartbeat: bool = False  # the connection carries heartbeats only
+    protects: bool = False  # every frame after the handshake carries a keyed checksum
+    token: bytes = b""  # shows that the caller knows the secret; it can be replayed, so it only sets a priority
 
 
 class Welcome(Wire, tag=11):
-    """The answer: proof of the secret, and a number to prove it with in turn."""
+    """The answer: proof of the secret, and a challenge in turn."""
 
     proof: bytes
     nonce: bytes
 
 
 class Proof(Wire, tag=12):
-    """The caller's proof; after it the connection is open."""
+    """The caller's proof, which opens the connection."""
 
     proof: bytes
 

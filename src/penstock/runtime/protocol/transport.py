@@ -1,13 +1,13 @@
 """Connections between workers and controller: raw TCP, frames with a length and a number, both ends authenticated.
 
-A connection opens with three messages in which each end proves that it knows the run's secret without telling it.
-The first message carries a token of the secret already, so that a stranger is told from a peer at once. On request
-(`protects`), every frame after the greeting carries a checksum keyed by the secret and both ends' nonces; it covers the
-frame's number, so that a frame that is changed, repeated, left out or moved breaks the connection.
+A connection opens with a handshake of three messages, in which each end proves that it knows the run's secret without
+sending it. The first message already carries a token of the secret, so peers are distinguished from strangers at once.
+On request (`protects`), every frame after the handshake carries a checksum keyed by the secret and both ends' nonces;
+it covers the frame's number, so a frame that is changed, repeated, dropped or reordered breaks the connection.
 
-Nothing here ever waits, but for the first call of a worker: what cannot be sent is kept, and what has come is cut into
-frames. A number that is missing, or a connection that breaks, is a failure of the epoch; there is no reconnecting
-within it.
+Nothing here blocks, except for a worker's first connection to the controller: what cannot be sent is buffered, and what
+was received is cut into frames. A missing number, or a connection that breaks, is a failure of the epoch; there is no
+reconnecting within it.
 """
 
 import contextlib
@@ -31,36 +31,36 @@ from penstock.runtime.protocol.wire import encode
 
 HEADER = struct.Struct("<II")  # length of the frame, its number on this connection
 LARGEST = 256 * 1024 * 1024  # bytes of a frame
-LARGEST_GREETING = 4096  # bytes of a frame from whom nothing is known yet
+LARGEST_GREETING = 4096  # bytes of a frame of the handshake
 READ = 256 * 1024
-PIECE = 1024 * 1024  # bytes handed to the socket at once
-SELECTABLE = 1024  # file numbers that `select` can wait for
+PIECE = 1024 * 1024  # bytes given to the socket at once
+SELECTABLE = 1024  # file descriptors that `select` can wait for
 TAG = 16  # bytes of a frame's keyed checksum
-STRANGERS = 64  # callers at once that have not proved yet that they know the secret
-PROOF_S = 20.0  # that they have for it: a worker that a busy host holds up is no stranger
-SILENT_S = 30  # after which the system asks whether the other end is there
-UNHEARD_S = 120  # for which the other end may take nothing: longer than an operator should need for a tuple
+MAX_PENDING = 64  # incoming connections whose handshake is not complete
+HANDSHAKE_S = 20.0  # for it; a worker on a busy host may need long
+KEEPALIVE_S = 30  # of silence, after which the system checks whether the other end is there
+UNACKNOWLEDGED_S = 120  # for which the other end may read nothing: longer than an operator should need for a tuple
 UNPROVED = "it does not know the run's secret"
-CLOSED = "it closed the connection"  # as a process does by ending; nothing on the way between two looks like it
-DROPPED = (CLOSED, os.strerror(errno.ECONNRESET), os.strerror(errno.EPIPE))  # of a caller that was taken for a stranger
-RETRY_S = 0.2  # between calls of one that was
+CLOSED = "it closed the connection"  # as a process does by ending; a network in between cannot cause it
+DROPPED = (CLOSED, os.strerror(errno.ECONNRESET), os.strerror(errno.EPIPE))  # of a connection among too many pending
+RETRY_S = 0.2  # between attempts to connect if that happens
 
 
 class ConnectionLost(Exception):
-    """The other end has gone, or is not who it should be."""
+    """The other end is gone, or is not who it should be."""
 
 
 class Connection:
     """One end of a connection.
 
-    The end that calls is given its `hello`; the end that answers learns the caller's, in `caller`. Until `opened`,
-    frames that are written wait. Both ends must agree on whether frames are protected: `protects`.
+    The end that connects is given its `hello`; the end that accepts receives it, in `caller`. Until `opened`, frames
+    that are written wait. Both ends must agree on whether frames are protected: `protects`.
     """
 
     def __init__(self, sock: socket.socket, secret: bytes, hello: Hello | None = None, protects: bool = False) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _notice_cuts(sock)
+        _detect_cuts(sock)
         self.socket = sock
         self.caller = hello
         self.opened = False
@@ -75,16 +75,16 @@ class Connection:
         self._waiting: deque[bytes] = deque()  # until the connection is open
         self._unsent = bytearray()
         if hello is not None:
-            told = msgspec.structs.replace(hello, protects=protects)
-            self._put(encode(msgspec.structs.replace(told, token=self._token(told))))
+            hello = msgspec.structs.replace(hello, protects=protects)
+            self._put(encode(msgspec.structs.replace(hello, token=self._token(hello))))
 
     def fileno(self) -> int:
-        """Return the socket's number, for a selector."""
+        """Return the file descriptor, for a selector."""
         return self.socket.fileno()
 
     @property
     def wants_to_write(self) -> bool:
-        """Whether something waits for the socket."""
+        """Whether bytes wait for the socket."""
         return bool(self._unsent)
 
     @property
@@ -93,7 +93,7 @@ class Connection:
         return len(self._unsent)
 
     def read(self) -> list[bytes]:
-        """Return the frames that have come; raise `ConnectionLost` where no more can."""
+        """Return the frames that were received; raise `ConnectionLost` if no more can come."""
         try:
             got = self.socket.recv(READ)
         except (BlockingIOError, InterruptedError):
@@ -111,7 +111,7 @@ class Connection:
         return self._cut()
 
     def write(self, frames: Iterable[bytes]) -> None:
-        """Send frames, or as much of them as the socket takes now."""
+        """Send frames, or the part of them that the socket takes now."""
         if self.opened:
             for frame in frames:
                 self._put(frame)
@@ -134,7 +134,7 @@ class Connection:
             del self._unsent[:sent]
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self.socket.close()
 
     def take_waiting(self) -> list[bytes]:
@@ -151,7 +151,7 @@ class Connection:
         self._sent += 1
 
     def _cut(self, most: int | None = None) -> list[bytes]:
-        """Take whole frames off what was received; greetings one by one, since what follows may be larger."""
+        """Cut whole frames off what was received; those of the handshake one by one, as what follows may be larger."""
         frames: list[bytes] = []
         start, buffer = 0, self._received
         key = None if self._keys is None else self._keys[1]
@@ -178,7 +178,7 @@ class Connection:
         return frames
 
     def _greet(self, frame: bytes) -> None:
-        """Take the next message of the greeting."""
+        """Take the next message of the handshake."""
         try:
             message = decode_greeting(frame)
         except Undecodable:
@@ -201,11 +201,11 @@ class Connection:
                 self._check(message.proof, b"call", self._nonce)
                 self._open(self.caller.nonce, self._nonce)
             case _:
-                raise ConnectionLost("it does not keep to the greeting")
+                raise ConnectionLost("it does not follow the handshake")
         self.flush()
 
     def _open(self, calling: bytes, answering: bytes) -> None:
-        """Begin to carry frames; the arguments are the nonces of both ends."""
+        """Complete the handshake; the arguments are the nonces of both ends."""
         self.opened = True
         if self._protects:
             nonces = hashlib.sha256(calling).digest() + hashlib.sha256(answering).digest()
@@ -231,25 +231,25 @@ def _tag(key: bytes, number: int, frame: bytes) -> bytes:
 
 
 def _checked(key: bytes, number: int, whole: bytes) -> bytes:
-    """Return a frame without its checksum; raise `ConnectionLost` when it does not fit."""
+    """Return a frame without its checksum; raise `ConnectionLost` if that is wrong."""
     frame = whole[:-TAG]
     if not hmac.compare_digest(whole[-TAG:], _tag(key, number, frame)):
-        raise ConnectionLost(f"frame {number} was changed on its way")
+        raise ConnectionLost(f"frame {number} was changed in transit")
     return frame
 
 
 class Watch:
-    """Waits for the sockets of a process, and for room to write only while something waits for that.
+    """Waits for the sockets of a process, and for room to write only while there is something to write.
 
-    `select` can wait for less than a millisecond, which epoll cannot, but not for files of a large number: as soon as
-    there is one, what the system does best takes its place.
+    `select` can wait for less than a millisecond, which epoll cannot, but not for large file descriptors: as soon as
+    there is one, the default selector of the system takes its place.
     """
 
     def __init__(self) -> None:
         self._selector: selectors.BaseSelector = selectors.SelectSelector()
 
     def add(self, ready: socket.socket | Connection) -> None:
-        """Wait from now on for something to be read there."""
+        """Wait for data to read from now on."""
         if ready.fileno() >= SELECTABLE and isinstance(self._selector, selectors.SelectSelector):
             before, self._selector = self._selector, selectors.DefaultSelector()
             for key in before.get_map().values():
@@ -259,30 +259,30 @@ class Watch:
         self.update(ready)
 
     def update(self, ready: socket.socket | Connection) -> None:
-        """Wait for room to write too, where something waits for it, or no more."""
+        """Wait for room to write as well if there is something to write, else not."""
         writes = isinstance(ready, Connection) and ready.wants_to_write
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
         if self._selector.get_key(ready).events != events:
             self._selector.modify(ready, events)
 
     def remove(self, ready: socket.socket | Connection) -> None:
-        """Wait no more for it; to be called before it is closed."""
+        """Stop waiting for it; to be called before it is closed."""
         self._selector.unregister(ready)
 
     def wait(self, seconds: float) -> list[tuple[object, int]]:
-        """Return what is ready, and for which events of `selectors`, at the latest after so many seconds."""
+        """Return what is ready, with its events of `selectors`, after so many seconds at the latest."""
         return [(key.fileobj, events) for key, events in self._selector.select(seconds)]
 
     def close(self) -> None:
-        """Let go of what is waited for, which stays open."""
+        """Stop waiting for all; what was waited for stays open."""
         self._selector.close()
 
 
-class Strangers:
-    """Callers that have not proved yet that they know the secret: a limited number, each for a limited time.
+class PendingConnections:
+    """Incoming connections whose handshake is not complete: a limited number, each for a limited time.
 
-    All who call are accepted. When there are too many, the oldest are dropped: first those that have not introduced
-    themselves by a genuine hello, so that silent connections, however many, do not keep out a peer.
+    All are accepted. When there are too many, the oldest are dropped: first those without a genuine hello, so that
+    silent connections, however many, do not keep out a peer.
     """
 
     def __init__(self, listener: socket.socket, secret: bytes, watch: Watch, protects: bool = False) -> None:
@@ -290,20 +290,20 @@ class Strangers:
         self._secret = secret
         self._watch = watch
         self._protects = protects
-        self._since: dict[Connection, float] = {}  # in the order in which they called
+        self._since: dict[Connection, float] = {}  # in the order in which they were accepted
         watch.add(listener)
 
     def accept(self, now: float) -> list[Connection]:
-        """Accept and watch those who call, as many as may stay; to be called after others were read, `late` next."""
+        """Accept and watch connections; to be called after others were read, and before `expired`."""
         accepted: list[Connection] = []
-        while len(accepted) < STRANGERS:
+        while len(accepted) < MAX_PENDING:
             try:
                 sock, _ = self._listener.accept()
-            except OSError:  # nobody else calls, or this process may open no more files
+            except OSError:  # there are no more, or this process may open no more files
                 break
             try:
                 caller = Connection(sock, self._secret, protects=self._protects)
-            except OSError:  # it has hung up already
+            except OSError:  # it is closed already
                 sock.close()
                 continue
             self._watch.add(caller)
@@ -311,32 +311,28 @@ class Strangers:
             accepted.append(caller)
         return accepted
 
-    def late(self, now: float) -> list[Connection]:
-        """Return those to drop, once: whose time is over, or who are too many; forget who has proved it or has gone."""
+    def expired(self, now: float) -> list[Connection]:
+        """Return those to drop, each once: their time is over, or there are too many."""
         if not self._since:
             return []
-        strange = {caller: since for caller, since in self._since.items() if _strange(caller)}
-        drop = {caller for caller, since in strange.items() if now - since > PROOF_S}
-        if (surplus := len(strange) - len(drop) - STRANGERS) > 0:
-            left = [caller for caller in strange if caller not in drop]
-            drop.update(sorted(left, key=lambda caller: caller.caller is not None)[:surplus])
-        self._since = {caller: since for caller, since in strange.items() if caller not in drop}
-        return [caller for caller in strange if caller in drop]
+        pending = {one: since for one, since in self._since.items() if not one.opened and one.fileno() >= 0}
+        drop = {one for one, since in pending.items() if now - since > HANDSHAKE_S}
+        if (surplus := len(pending) - len(drop) - MAX_PENDING) > 0:
+            left = [one for one in pending if one not in drop]
+            drop.update(sorted(left, key=lambda one: one.caller is not None)[:surplus])
+        self._since = {one: since for one, since in pending.items() if one not in drop}
+        return [one for one in pending if one in drop]
 
 
-def _strange(caller: Connection) -> bool:
-    return not caller.opened and caller.fileno() >= 0
-
-
-def hello(run: str, worker: int, incarnation: int, heart: bool = False) -> Hello:
-    """Return the first message of a connection, with a number that was never used."""
-    return Hello(PROTOCOL, run, worker, incarnation, secrets.token_bytes(16), heart)
+def hello(run: str, worker: int, incarnation: int, heartbeat: bool = False) -> Hello:
+    """Return the first message of a connection, with a new nonce."""
+    return Hello(PROTOCOL, run, worker, incarnation, secrets.token_bytes(16), heartbeat)
 
 
 def call(
     host: str, port: int, secret: bytes, greeting: Hello, within_s: float = 10.0, protects: bool = False
 ) -> Connection:
-    """Connect, waiting at most so long for the other end to accept."""
+    """Connect, waiting at most `within_s` for the other end to accept."""
     sock = socket.create_connection((host, port), within_s)
     return Connection(sock, secret, greeting, protects)
 
@@ -344,11 +340,11 @@ def call(
 def call_until_open(
     host: str, port: int, secret: bytes, make_greeting: Callable[[], Hello], protects: bool = False
 ) -> Connection:
-    """Connect and greet; call again for a while when the other end drops the connection before it is open.
+    """Connect and complete the handshake; try again for a while if the other end drops the connection before.
 
-    A crowd of strangers may have pushed it out. Raises `ConnectionLost`, or `OSError` when nobody listens.
+    It may have had too many pending connections. Raises `ConnectionLost`, or `OSError` if nobody listens.
     """
-    deadline = time.monotonic() + PROOF_S
+    deadline = time.monotonic() + HANDSHAKE_S
     while True:
         connection = call(host, port, secret, make_greeting(), protects=protects)
         try:
@@ -357,7 +353,7 @@ def call_until_open(
                 watch.add(connection)
                 while not connection.opened:
                     if not watch.wait(max(0.0, deadline - time.monotonic())):
-                        raise ConnectionLost(f"it has not answered for {PROOF_S:g} s")
+                        raise ConnectionLost(f"it has not answered for {HANDSHAKE_S:g} s")
                     connection.flush()
                     connection.read()
         except ConnectionLost:
@@ -370,7 +366,7 @@ def call_until_open(
 
 
 def begin_call(host: str, port: int, secret: bytes, greeting: Hello, protects: bool = False) -> Connection:
-    """Begin to connect, and wait for nothing: that nobody answers shows when the connection is read or written."""
+    """Start to connect without waiting: a failure shows when the connection is read or written."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     sock = socket.socket(family, kind, protocol)
     try:
@@ -384,14 +380,14 @@ def begin_call(host: str, port: int, secret: bytes, greeting: Hello, protects: b
         raise
 
 
-def _notice_cuts(sock: socket.socket) -> None:
-    """Have the system break a connection whose other end was cut off without a word."""
+def _detect_cuts(sock: socket.socket) -> None:
+    """Let the system break a connection whose other end is unreachable."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
-        ("TCP_KEEPIDLE", SILENT_S),
-        ("TCP_KEEPINTVL", SILENT_S // 3),
+        ("TCP_KEEPIDLE", KEEPALIVE_S),
+        ("TCP_KEEPINTVL", KEEPALIVE_S // 3),
         ("TCP_KEEPCNT", 3),
-        ("TCP_USER_TIMEOUT", UNHEARD_S * 1000),
+        ("TCP_USER_TIMEOUT", UNACKNOWLEDGED_S * 1000),
     ):
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,10 +1,10 @@
-"""What all that is said has in common: how it is written."""
+"""The encoding of all messages and frames."""
 
 import msgspec
 
 
 class Wire(msgspec.Struct, array_like=True, gc=False):
-    """Anything on the wire."""
+    """A message or frame, or a part of one: a MessagePack array."""
 
 
 encode = msgspec.msgpack.Encoder().encode

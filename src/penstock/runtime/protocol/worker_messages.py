@@ -1,4 +1,4 @@
-"""From a worker to the controller: that it is there, what it did, what has come of what it was told."""
+"""Messages from a worker to the controller: registration, reports, failures, and the results of commands."""
 
 from collections.abc import Callable
 
@@ -17,24 +17,24 @@ class Register(Wire, tag=20):
 
 
 class Ready(Wire, tag=21):
-    """All tasks are open and all connections stand."""
+    """All tasks of the epoch are open."""
 
     epoch: int
 
 
 class TaskReport(Wire):
-    """One task since the last report."""
+    """The counters of one task since the last report."""
 
     task: int
     processed: int
-    given: int
+    emitted: int
     busy: float
     blocked: float
     queue: int
     waiting_out: int
-    spent: tuple[float, ...] = ()  # s from arrival to end of processing, of sampled tuples
-    skipped: int = 0  # tuples that its error policy let go
-    retried: int = 0  # times that it had one tried again
+    response_times: tuple[float, ...] = ()  # s from arrival to end of processing, of sampled tuples
+    skipped: int = 0  # tuples, by the error policy
+    retried: int = 0  # attempts, by the error policy
 
 
 class Root(Wire):
@@ -47,7 +47,7 @@ class Root(Wire):
 
 
 class Ack(Wire):
-    """Sampled tuples of a tree that were processed and made: the exclusive or of their ids."""
+    """The exclusive or of the ids of the sampled tuples of a tree that were processed or emitted."""
 
     root: int
     ids: int
@@ -55,7 +55,7 @@ class Ack(Wire):
 
 
 class Report(Wire, tag=22):
-    """What a worker did since its last report."""
+    """What a worker did since its last report; sent periodically."""
 
     epoch: int
     at: float
@@ -63,14 +63,14 @@ class Report(Wire, tag=22):
     tasks: tuple[TaskReport, ...]
     roots: tuple[Root, ...]
     acks: tuple[Ack, ...]
-    cpu: float  # share of the process's core, or of the emulated cores
+    cpu: float  # cores that the process used, or the share used of the emulated cores
     lag: float
     warning: str = ""
-    aligning: bool = False  # tasks that a checkpoint waits for have processed tuples
+    aligning: bool = False  # tasks that have not saved their state for the checkpoint yet have processed tuples
 
 
 class Log(Wire, tag=23):
-    """A line that a user's code logged."""
+    """A line that an author's code logged or printed."""
 
     at: float
     level: str
@@ -80,7 +80,7 @@ class Log(Wire, tag=23):
 
 
 class Failure(Wire, tag=24):
-    """A user's code raised, or a worker cannot go on."""
+    """An author's code raised, or the worker itself failed."""
 
     epoch: int
     component: str
@@ -88,11 +88,11 @@ class Failure(Wire, tag=24):
     value: str  # the tuple
     error: str
     traceback: str
-    user: bool = True  # it would happen again; False: the runtime's own, which a new epoch may mend
+    user: bool = True  # a retry would fail again; False: a failure of the runtime, which a new epoch may resolve
 
 
-class Prepared(Wire, tag=25):
-    """The answer to `Prepare`: why the task cannot move, or nothing."""
+class MovePrepared(Wire, tag=25):
+    """The answer to `PrepareMove`: why the task cannot move; empty if it can."""
 
     epoch: int
     move: int
@@ -100,20 +100,20 @@ class Prepared(Wire, tag=25):
 
 
 class Moved(Wire, tag=26):
-    """A task has arrived, with every tuple that was on its way; until then its tuples were held up."""
+    """A task has arrived with every tuple that was in flight to it; its tuples waited from `left` to `settled`."""
 
     epoch: int
     move: int
     left: float  # clock of the worker that it left
-    settled: float  # clock of the worker that tells
+    settled: float  # clock of the worker that reports it
 
 
 class Ended(Wire, tag=27):
-    """A task has seen the end of its input and is closed."""
+    """A task has seen the end of its input."""
 
     epoch: int
     task: int
-    counted: int  # tuples that it gave, or wrote
+    counted: int  # tuples that it emitted (a source) or processed
 
 
 class Pong(Wire, tag=28):
@@ -123,17 +123,16 @@ class Pong(Wire, tag=28):
     at: float
 
 
-class Beat(Wire, tag=29):
-    """A sign of life from a worker's side thread, on a connection of its own; the answer is `Pulse`."""
+class Heartbeat(Wire, tag=29):
+    """A sign of life from a worker's side thread, on a connection of its own; the answer is `RenewLease`."""
 
     at: float  # the worker's clock
-
     progress: int  # turns of its loop so far
     cpu: float  # s of processor time so far
     memory_mb: float
 
 
-class Lost(Wire, tag=30):
+class PeerLost(Wire, tag=30):
     """A connection to another worker broke."""
 
     epoch: int
@@ -141,15 +140,15 @@ class Lost(Wire, tag=30):
     reason: str
 
 
-class Parted(Wire, tag=35):
-    """Nothing is on its way any more between this worker and one that leaves."""
+class Detached(Wire, tag=35):
+    """Nothing is in flight any more between this worker and the one that leaves."""
 
     epoch: int
     peer: int
 
 
-class Passed(Wire, tag=31):
-    """A sink has seen everything that follows from the first tuples of a source."""
+class SinkProgress(Wire, tag=31):
+    """A sink has processed everything that follows from the first `value` tuples of a source."""
 
     epoch: int
     sink: int  # task
@@ -157,30 +156,30 @@ class Passed(Wire, tag=31):
     value: int  # tuples
 
 
-class Entry(Wire):
-    """A task in a checkpoint: where in the worker's file its state is, and what the manifest says of it."""
+class TaskEntry(Wire):
+    """A task in a checkpoint: where its state is in the worker's file, and its entry in the manifest."""
 
     task: int
     offset: int
     size: int
     checksum: int
     ended: bool
-    counted: int  # tuples that it gave, or took
-    position: str  # of a source, as JSON; empty: it is none
+    counted: int  # tuples that it emitted (a source) or processed
+    position: str  # of a source, as JSON; empty: not a source
     pending: tuple[Pending, ...]
 
 
-class Saved(Wire, tag=32):
+class CheckpointSaved(Wire, tag=32):
     """The states of all tasks of a worker at a checkpoint are on disk."""
 
     epoch: int
     checkpoint: int
     file: str
     size: int
-    entries: tuple[Entry, ...]
+    entries: tuple[TaskEntry, ...]
 
 
-class Unsaved(Wire, tag=33):
+class CheckpointFailed(Wire, tag=33):
     """A worker cannot do its part of a checkpoint."""
 
     epoch: int
@@ -188,31 +187,31 @@ class Unsaved(Wire, tag=33):
     problem: str
 
 
-class Unusable(Wire, tag=34):
-    """A worker could not read its tasks' states from a checkpoint."""
+class CheckpointUnreadable(Wire, tag=34):
+    """A worker could not read the states of its tasks from a checkpoint."""
 
     epoch: int
     checkpoint: int
     problem: str
 
 
-Telling = (
+WorkerMessage = (
     Register
     | Ready
     | Report
     | Log
     | Failure
-    | Prepared
+    | MovePrepared
     | Moved
     | Ended
     | Pong
-    | Beat
-    | Lost
-    | Parted
-    | Passed
-    | Saved
-    | Unsaved
-    | Unusable
+    | Heartbeat
+    | PeerLost
+    | Detached
+    | SinkProgress
+    | CheckpointSaved
+    | CheckpointFailed
+    | CheckpointUnreadable
 )
 
-decode_telling: Callable[[bytes], Telling] = msgpack_decoder(Telling)
+decode_worker_message: Callable[[bytes], WorkerMessage] = msgpack_decoder(WorkerMessage)

@@ -33,10 +33,10 @@ from penstock.model.decoding import Undecodable, decode_json, json_decoder, msgp
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime.protocol.controller_messages import Kept
+from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.protocol.frames import Pending
 from penstock.runtime.protocol.wire import Wire
-from penstock.runtime.protocol.worker_messages import Entry
+from penstock.runtime.protocol.worker_messages import TaskEntry
 from penstock.runtime.storage.disk import Disk, below
 
 FORMAT = 1
@@ -115,10 +115,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """The files that are published with it."""
         return [pair for task in self.tasks for pair in task.pending]
 
-    def kept(self, task: str, number: int) -> Kept:
+    def kept(self, task: str, number: int) -> StateLocation:
         """Return where the state of a task is, as workers are told."""
         saved = next(saved for saved in self.tasks if saved.task == task)
-        return Kept(number, saved.file, saved.offset, saved.size, saved.checksum, saved.counted)
+        return StateLocation(number, saved.file, saved.offset, saved.size, saved.checksum, saved.counted)
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -188,7 +188,7 @@ def unpack(data: bytes, path: str) -> tuple[TaskState, bytes]:
     return state, data[4 + size :]
 
 
-def saved(entry: Entry, name: str, file: str) -> Saved:
+def saved(entry: TaskEntry, name: str, file: str) -> Saved:
     """Return a task as the manifest has it."""
     figures = (entry.offset, entry.size, entry.checksum, entry.ended, entry.counted)
     return Saved(name, file, *figures, entry.position, entry.pending)

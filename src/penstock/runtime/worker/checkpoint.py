@@ -1,88 +1,111 @@
-"""A worker's part in checkpoints: barriers are lined up, states saved and written.
+"""A worker's part in checkpoints: barriers are aligned, states are saved and written, and read again.
 
-A barrier says that everything before it on its channel belongs to a checkpoint. A task holds back what comes on a
-channel after its barrier until every channel has had its own: then its state is that of the checkpoint. It is encoded
-in pieces between turns, while the task stands still and all others go on, and written by the shell.
+A barrier marks the end of what belongs to a checkpoint on its channel. A task buffers what comes behind the barrier of
+a channel until every channel has had its own: then its state is that of the checkpoint. The state is encoded in pieces
+between turns, while the task is suspended and all others run, and written by the shell.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Protocol
 
 import msgspec
 
 from penstock.api.contracts import Source
 from penstock.model.decoding import decode_msgpack
 from penstock.runtime.protocol import worker_messages
-from penstock.runtime.protocol.frames import BARRIER
-from penstock.runtime.protocol.worker_messages import Entry
-from penstock.runtime.storage.checkpoints import checksum, folder_of, pack
+from penstock.runtime.protocol.controller_messages import StateLocation
+from penstock.runtime.protocol.frames import BARRIER, MarkerBody
+from penstock.runtime.protocol.worker_messages import TaskEntry
+from penstock.runtime.storage.checkpoints import TaskState, checksum, folder_of, pack, read, unpack
 from penstock.runtime.storage.disk import Disk, Job, below
 from penstock.runtime.worker.input import InChannel
-from penstock.runtime.worker.lane import MarkerOf
+from penstock.runtime.worker.routing import TaskDirectory
+from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import Task
 
-if TYPE_CHECKING:
-    from penstock.runtime.worker.state_machine import Worker
-
 Piece = bytes | memoryview
-TURN_BYTES = 256 * 1024  # of a task's state that are encoded a turn
+States = dict[int, tuple[TaskState, bytes]]  # task -> the runtime's own part of its state, and its logic's
+TURN_BYTES = 256 * 1024  # of a task's state that are encoded per turn
 
 
-class Saving:
-    """The checkpoint that a worker takes part in, in one epoch; `number` is that of the latest it has heard of."""
+class _Slots(Protocol):
+    """What runs tasks: `Execution`."""
 
-    def __init__(self, worker: "Worker") -> None:
-        self.worker = worker
+    def is_idle(self, task: Task) -> bool: ...
+    def wake(self, task: Task) -> None: ...
+
+
+class Checkpointer:
+    """The checkpoint that a worker takes part in, in one epoch; `number` is that of the latest."""
+
+    def __init__(
+        self,
+        epoch: int,
+        folder: str,
+        given_up: int,
+        directory: TaskDirectory,
+        slots: _Slots,
+        running: RunningTask,
+        report: Callable[[worker_messages.WorkerMessage], None],
+        store: Callable[[Job], None],
+    ) -> None:
         self.number = 0
-        self._given_up = worker.assigned.given_up  # no checkpoint up to this number will come to its end
-        self._saved: dict[int, tuple[Entry, list[Piece]]] = {}  # task -> what the manifest says, and its state
+        self._epoch = epoch
+        self._folder = folder
+        self._aborted = given_up  # no checkpoint up to this number will be completed
+        self._directory = directory
+        self._tasks = directory.here
+        self._slots = slots
+        self._running = running
+        self._report = report
+        self._store = store
+        self._saved: dict[int, tuple[TaskEntry, list[Piece]]] = {}  # task -> its manifest entry, and its state
         self._encoding: dict[int, Iterator[Piece]] = {}
         self._pieces: dict[int, list[Piece]] = {}
         self._commanded = False
         self._written = False
 
     def begin(self, number: int) -> None:
-        """Begin a checkpoint at the sources that are here, whatever keeps them from giving tuples."""
-        self._hear(number)
+        """Begin a checkpoint at the sources that are here, even if they are blocked or have ended."""
+        self._advance_to(number)
         self._commanded = True
-        for task in list(self.worker.tasks.values()):
+        for task in list(self._tasks.values()):
             if task.is_source:
-                task.saving = True
-                if self.worker.execution.idle(task):
+                task.start_saving()
+                if self._slots.is_idle(task):
                     self.save(task)
         self._write()
 
-    def barrier(self, task: Task, channel: InChannel, number: int) -> None:
-        """Take a barrier that has come on a channel: save the task's state once all have."""
-        if number <= self._given_up or number < self.number:
+    def take_barrier(self, task: Task, channel: InChannel, number: int) -> None:
+        """Take a barrier that has come on a channel: save the task's state once all channels have theirs."""
+        if number <= self._aborted or number < self.number:
             return
-        self._hear(number)
-        channel.barred = True
-        task.set_aside(channel)
-        if all(each.barred for each in task.inputs.values()):
-            task.saving = True
+        self._advance_to(number)
+        if task.inbox.align(channel):
+            task.start_saving()
+            self.save(task)
+
+    def save_source(self, task: Task) -> None:
+        """Save a source that is between two tuples now."""
+        if task.is_source and task.number not in self._encoding:
             self.save(task)
 
     def save(self, task: Task) -> None:
-        """Begin to save a task, which stands still and is between two tuples."""
-        worker = self.worker
-        worker.current = task
-        problem = task.unwritten() or task.unsavable
+        """Begin to save a task, which is suspended and between two tuples."""
+        self._running.set(task)
+        problem = task.prepare_files() or task.unsavable
         if problem:
-            worker.told.append(worker_messages.Unsaved(worker.epoch, self.number, f"task {task.name}: {problem}"))
-            self._pass_on(task)
+            failed = worker_messages.CheckpointFailed(self._epoch, self.number, f"task {task.name}: {problem}")
+            self._report(failed)
+            self._pass_barrier(task)
             return
         self._encoding[task.number] = task.state_pieces()
         self._pieces[task.number] = []
         self._encode(task)
 
-    def idle(self, task: Task) -> None:
-        """Note that a task is between two tuples now."""
-        if task.saving and task.is_source and task.number not in self._encoding:
-            self.save(task)
-
     @property
-    def busy(self) -> bool:
+    def encoding(self) -> bool:
         """Whether there is more to encode."""
         return bool(self._encoding)
 
@@ -90,40 +113,47 @@ class Saving:
     def aligning(self) -> bool:
         """Whether tasks that are still to be saved have processed tuples since the last report."""
         waits = self._commanded and not self._written
-        return waits and any(task.processed and n not in self._saved for n, task in self.worker.tasks.items())
+        return waits and any(task.processed and n not in self._saved for n, task in self._tasks.items())
 
-    def turn(self) -> None:
+    def encode_more(self) -> None:
         """Encode one more piece of every task that is being saved."""
         for number in list(self._encoding):
-            self._encode(self.worker.tasks[number])
+            self._encode(self._tasks[number])
 
     def abort(self, number: int) -> None:
-        """Forget a checkpoint; what was held back for it goes on."""
-        self._given_up = max(self._given_up, number)
+        """Abort a checkpoint: what was buffered for it continues."""
+        self._aborted = max(self._aborted, number)
         if self.number <= number:
-            self._forget()
+            self._reset()
 
     def complete(self, number: int) -> None:
         """Forget the files that a complete checkpoint publishes."""
-        for task in self.worker.tasks.values():
-            task.pending = [(held, pair) for held, pair in task.pending if held == 0 or held > number]
+        for task in self._tasks.values():
+            task.forget_files(number)
 
-    def _hear(self, number: int) -> None:
+    def _advance_to(self, number: int) -> None:
         if number > self.number:
-            self._forget()
+            self._reset()
             self.number = number
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._saved, self._encoding, self._pieces = {}, {}, {}
         self._commanded = self._written = False
-        for task in self.worker.tasks.values():
-            if task.saving or task.aside or any(channel.barred for channel in task.inputs.values()):
-                task.go_on()
-                self.worker.execution.relieved(task)
+        for task in self._tasks.values():
+            if task.saving or task.inbox.aligning:
+                self._resume(task)
+
+    def _resume(self, task: Task) -> None:
+        task.resume_from_saving()
+        self._slots.wake(task)
+
+    def _pass_barrier(self, task: Task) -> None:
+        task.put_marker(MarkerBody(BARRIER, self.number))
+        self._resume(task)
 
     def _encode(self, task: Task) -> None:
-        """Encode as much as a turn has room for; most states are done with it."""
-        self.worker.current = task
+        """Encode what fits into a turn; most states are done with that."""
+        self._running.set(task)
         pieces, size = self._pieces[task.number], 0
         for piece in self._encoding[task.number]:
             pieces.append(piece)
@@ -134,64 +164,75 @@ class Saving:
         self._finish(task, self._pieces.pop(task.number))
 
     def _finish(self, task: Task, pieces: list[Piece]) -> None:
-        """Keep a state that is encoded, and let the barrier go on behind all that the task gave before."""
-        logic = task.logic
-        position = ""
+        logic, position = task.logic, ""
         if isinstance(logic, Source) and logic.rewinds and not task.closed:
-            position = _shown(b"".join(pieces))
+            position = _json(b"".join(pieces))
         packed = pack(task.saved_state(sum(map(len, pieces))), pieces)
         size = sum(map(len, packed))
-        task.pending = [(held or self.number, pair) for held, pair in task.pending]
-        pending = tuple(pair for _, pair in task.pending)
-        entry = Entry(task.number, 0, size, 0, task.ended, task.counted, position, pending)
+        pending = task.assign_files(self.number)
+        entry = TaskEntry(task.number, 0, size, 0, task.ended, task.counted, position, pending)
         self._saved[task.number] = (entry, packed)
-        self._pass_on(task)
+        self._pass_barrier(task)
         self._write()
-
-    def _pass_on(self, task: Task) -> None:
-        task.put_marker(MarkerOf(BARRIER, self.number, 0))
-        task.go_on()
-        self.worker.execution.relieved(task)
 
     def _write(self) -> None:
         """Have all states written once the last has been saved."""
-        worker, number, epoch = self.worker, self.number, self.worker.epoch
-        if self._written or not self._commanded or self._saved.keys() != worker.tasks.keys():
+        number, epoch = self.number, self._epoch
+        if self._written or not self._commanded or self._saved.keys() != self._tasks.keys():
             return
         self._written = True
-        file = f"w{worker.me}.e{epoch}"
-        path = below(folder_of(worker.assigned.checkpoints, number), file)
+        file = f"w{self._directory.me}.e{epoch}"
+        path = below(folder_of(self._folder, number), file)
         states = [state for _, state in sorted(self._saved.items())]
         self._saved = {}
 
-        def do(disk: Disk) -> worker_messages.Saved:
-            size = _summed(states)
+        def do(disk: Disk) -> worker_messages.CheckpointSaved:
+            size, entries = _laid_out(states)
             if states:
                 disk.write(path, [piece for _, packed in states for piece in packed])
-            return worker_messages.Saved(epoch, number, file, size, tuple(entry for entry, _ in states))
+            return worker_messages.CheckpointSaved(epoch, number, file, size, entries)
 
-        def then(saved: worker_messages.Saved, problem: str, _: float) -> None:
-            if worker.saving is self and self.number == number and number > self._given_up:
-                worker.told.append(worker_messages.Unsaved(epoch, number, problem) if problem else saved)
+        def then(saved: worker_messages.CheckpointSaved, problem: str, _: float) -> None:
+            if self.number == number and number > self._aborted:
+                failed = worker_messages.CheckpointFailed(epoch, number, problem)
+                self._report(failed if problem else saved)
 
-        worker.storing.append(Job(f"checkpoint {number}", do, then))
+        self._store(Job(f"checkpoint {number}", do, then))
 
 
-def _summed(states: list[tuple[Entry, list[Piece]]]) -> int:
-    """Put states one after another, with the checksum of each; return how long they are together."""
-    size = 0
+def _laid_out(states: list[tuple[TaskEntry, list[Piece]]]) -> tuple[int, tuple[TaskEntry, ...]]:
+    """Return the size of states one after another, and their entries with the offset and checksum of each."""
+    size, entries = 0, []
     for entry, packed in states:
-        entry.offset, entry.checksum = size, 0
-        size += entry.size
+        total = 0
         for piece in packed:
-            entry.checksum = checksum(piece, entry.checksum)
-    return size
+            total = checksum(piece, total)
+        entries.append(msgspec.structs.replace(entry, offset=size, checksum=total))
+        size += entry.size
+    return size, tuple(entries)
 
 
-def _shown(position: bytes) -> str:
-    """Return a source's position for people to read: as JSON, or else as Python shows it."""
+def _json(position: bytes) -> str:
+    """Return a source's position as JSON for people to read, or else its `repr`."""
     decoded = decode_msgpack(position, strict=False)
     try:
         return msgspec.json.encode(decoded).decode()
     except (TypeError, ValueError):
         return repr(decoded)
+
+
+def reading_job(
+    folder: str, checkpoint: int, locations: tuple[StateLocation, ...], then: Callable[[States, str, float], None]
+) -> Job:
+    """Return the job that reads the states of tasks from a checkpoint; `then` gets them, or the problem."""
+    do = partial(_read_states, folder=folder_of(folder, checkpoint), locations=locations)
+    return Job(f"states of checkpoint {checkpoint}", do, then)
+
+
+def _read_states(disk: Disk, folder: str, locations: tuple[StateLocation, ...]) -> States:
+    """Read the states of tasks, rejecting what is damaged."""
+    states: States = {}
+    for location in locations:
+        path = below(folder, location.file)
+        states[location.task] = unpack(read(disk, path, location.offset, location.size, location.checksum), path)
+    return states

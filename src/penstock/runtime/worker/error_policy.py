@@ -1,10 +1,10 @@
-"""Runs an author's code under an error policy: what to do when it raises is decided here, call by call.
+"""Runs an author's code under an error policy, which decides call by call what happens when it raises.
 
-A component without a policy never comes here. A guard runs tuples one by one and says how far it has come: to the end,
-or to a tuple that is to be tried again at a later time. It waits for nothing itself.
+Components without a policy never come here. A guard runs tuples one by one and reports how far it got: to the end, or
+to a tuple that is to be retried at a later time. It never waits itself.
 
-Tuples that are skipped go to a sink of the task's own: what that has ready joins what the task publishes at a
-checkpoint, and its state joins the task's, so that a dead letter is written as often as any output: once.
+Skipped tuples go to a dead-letter sink of the task: its finished files join what the task publishes at a checkpoint,
+and its state joins the task's, so that a dead letter is written exactly once, like any output.
 """
 
 import logging
@@ -18,121 +18,122 @@ import msgspec
 from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.logic import Logic
 from penstock.api.on_error import DeadLetter, ErrorPolicy, Retry, Skip
+from penstock.model.errors import shown
 from penstock.runtime.protocol.codec import Unreadable
-from penstock.runtime.worker.logic import Movable, UserError, call, shown
+from penstock.runtime.worker.logic import LogicState, UserError, call
 
 _LOG = logging.getLogger(__name__)
 
 
-class Done(NamedTuple):
-    """How far a guard has come with a batch."""
+class Attempt(NamedTuple):
+    """How far a guard got with a batch."""
 
-    made: list[Any]  # what follows from the tuples that it is done with
-    taken: int  # so many of them
-    until: float | None = None  # when the next of them is to be tried again; None: there is none
+    emitted: list[Any]  # what follows from the tuples that are done
+    done: int  # tuples
+    retry_at: float | None = None  # when the next tuple is to be retried; None: all are done
 
 
 class Guard:
     """Runs the calls of one task under its component's policy."""
 
-    def __init__(self, policy: ErrorPolicy, letters: Sink[Any] | None, logic: Logic, context: TaskContext) -> None:
+    def __init__(self, policy: ErrorPolicy, dead_letters: Sink[Any] | None, logic: Logic, context: TaskContext) -> None:
         self._policy = policy
         self._logic = logic
         self._context = context
-        self._tries: dict[float | None, int] = {}  # of a timer by its time, or of the tuple that is next
-        self.until = 0.0  # the task stands still so long
-        self.skipped = self.retried = 0  # since they were last told
-        self._letters = letters
-        self._movable: Movable | None = None  # where the letters are open
-        self._told = False
+        self._attempts: dict[float | None, int] = {}  # of a timer by its time; None: of the next tuple
+        self.retry_at = 0.0  # the task is suspended until then
+        self.skipped = self.retried = 0  # since the last report
+        self._dead_letters = dead_letters
+        self._state: LogicState | None = None  # of the dead-letter sink, while that is open
+        self._warned = False
 
-    def run(self, values: Sequence[Any], now: float) -> Done:
+    def run(self, values: Sequence[Any], now: float) -> Attempt:
         """Let an operator process tuples, or a sink take them."""
-        made: list[Any] = []
-        self.until = 0.0
+        emitted: list[Any] = []
+        self.retry_at = 0.0
         for place, value in enumerate(values):
             try:
-                made += self._apply(value)
+                emitted += self._apply(value)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # sys.exit included
-                if self._again(None, now):
-                    return Done(made, place, self.until)
+                if self._retries(None, now):
+                    return Attempt(emitted, place, self.retry_at)
                 self.give_up("write" if isinstance(self._logic, Sink) else "process", value, error)
             else:
-                if self._tries:
-                    self._tries.pop(None, None)
-        return Done(made, len(values))
+                if self._attempts:
+                    self._attempts.pop(None, None)
+        return Attempt(emitted, len(values))
 
-    def fire(self, when: float, now: float) -> Done:
+    def fire(self, when: float, now: float) -> Attempt:
         """Run the timer that was due at a time."""
         assert isinstance(self._logic, Operator), "sinks have no timers"
-        self.until = 0.0
+        self.retry_at = 0.0
         try:
-            given = self._logic.on_timer(when)
-            made = [] if given is None else list(given)
+            result = self._logic.on_timer(when)
+            emitted = [] if result is None else list(result)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if self._again(when, now):
-                return Done([], 0, self.until)
+            if self._retries(when, now):
+                return Attempt([], 0, self.retry_at)
             self.give_up("on_timer", when, error)
-            return Done([], 1)
-        self._tries.pop(when, None)
-        return Done(made, 1)
+            return Attempt([], 1)
+        self._attempts.pop(when, None)
+        return Attempt(emitted, 1)
 
     def poll(self, now: float, limit: int) -> Any:
-        """Ask a source for tuples: nothing where it is to be asked again later. There is no tuple to skip."""
+        """Poll a source; return nothing if it is to be polled again later. There is no tuple to skip."""
         assert isinstance(self._logic, Source)
-        self.until = 0.0
+        self.retry_at = 0.0
         try:
-            found = self._logic.poll(now, limit)
+            polled = self._logic.poll(now, limit)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if self._again(None, now):
+            if self._retries(None, now):
                 return []
             raise UserError("", "poll") from error
-        self._tries.pop(None, None)
-        return found
+        self._attempts.pop(None, None)
+        return polled
 
     def take_counts(self) -> tuple[int, int]:
-        """Return how many tuples were skipped, and how often one was to be tried again, since the last call."""
+        """Return how many tuples were skipped, and how many retries there were, since the last call."""
         counts = self.skipped, self.retried
         self.skipped = self.retried = 0
         return counts
 
     def open(self) -> None:
-        """Get ready to skip tuples: also a task that has ended may have some to publish."""
-        if self._letters is not None:
-            call(self._letters.open, self._context)
-            self._movable = Movable(self._letters)
+        """Open the dead-letter sink, also for a task that has ended: it may have dead letters to publish."""
+        if self._dead_letters is not None:
+            call(self._dead_letters.open, self._context)
+            self._state = LogicState(self._dead_letters)
 
     def flush(self, now: float) -> None:
-        """Let the sink of dead letters finish a file where it is long enough."""
-        if self._letters is not None and self._movable is not None:
-            call(self._letters.flush, now)
+        """Let the dead-letter sink finish a file that is long enough."""
+        if self._dead_letters is not None and self._state is not None:
+            call(self._dead_letters.flush, now)
 
     def prepare(self) -> Sequence[tuple[str, str]]:
-        """Finish the files of dead letters: return the name of each, and the one it is to get."""
-        if self._letters is None or self._movable is None:
+        """Finish the files of dead letters: return the temporary and the final name of each."""
+        if self._dead_letters is None or self._state is None:
             return ()
-        return call(self._letters.prepare)  # type: ignore[no-any-return]
+        return call(self._dead_letters.prepare)  # type: ignore[no-any-return]
 
     def save(self) -> bytes:
-        """Return the state of the sink of dead letters, encoded; to be called after `prepare`."""
-        return b"" if self._movable is None else self._movable.save()
+        """Return the encoded state of the dead-letter sink; to be called after `prepare`."""
+        return b"" if self._state is None else self._state.save()
 
     def load(self, saved: bytes) -> None:
-        """Go on with a state that was saved elsewhere, or before."""
-        if self._movable is not None and saved:
-            self._movable.load(saved)
+        """Restore a saved state of the dead-letter sink."""
+        if self._state is not None and saved:
+            self._state.load(saved)
 
     def close(self) -> None:
-        """Drop what was not prepared: those tuples come again."""
-        if self._letters is not None and self._movable is not None:
-            self._movable = None
-            call(self._letters.close)
+        """Discard the dead letters that were not prepared: their tuples will be processed again."""
+        if self._dead_letters is not None and self._state is not None:
+            self._state = None
+            call(self._dead_letters.close)
 
     def _apply(self, value: Any) -> list[Any]:
         if isinstance(value, Unreadable):
@@ -141,27 +142,27 @@ class Guard:
             self._logic.write([value])
             return []
         assert isinstance(self._logic, Operator), "sources take no tuples"
-        given = self._logic.process(value)
-        return [] if given is None else list(given)
+        emitted = self._logic.process(value)
+        return [] if emitted is None else list(emitted)
 
-    def _again(self, key: float | None, now: float) -> bool:
-        """Say whether a call is to be tried again, and keep in mind when."""
-        policy, tries = self._policy, self._tries.pop(key, 0)
-        if not isinstance(policy, Retry) or tries >= policy.times:
+    def _retries(self, key: float | None, now: float) -> bool:
+        """Say whether a call is to be retried, and set when."""
+        policy, attempts = self._policy, self._attempts.pop(key, 0)
+        if not isinstance(policy, Retry) or attempts >= policy.times:
             return False
-        self._tries[key] = tries + 1
+        self._attempts[key] = attempts + 1
         self.retried += 1
-        self.until = now + policy.delay(tries)
+        self.retry_at = now + policy.delay(attempts)
         return True
 
     def give_up(self, name: str, value: Any, error: BaseException, where: str = "") -> None:
-        """Skip a tuple, or end the run: no retry is left, or, of one that cannot be sent, would be any use."""
+        """Skip a tuple or end the run: no retry is left, or the tuple cannot be sent, so that retries are no use."""
         policy = self._policy.then if isinstance(self._policy, Retry) else self._policy
         if isinstance(value, Unreadable):
             name, value = "gives", value.value
-        if not isinstance(policy, Skip) or self._letters is None:
+        if not isinstance(policy, Skip) or self._dead_letters is None:
             raise UserError(shown(value), where) from error
-        line = _line(error)
+        line = traceback.format_exception_only(error)[-1].strip()
         letter = DeadLetter(
             component=self._context.component,
             task=self._context.task,
@@ -171,21 +172,17 @@ class Guard:
             error=line,
             traceback="".join(traceback.format_exception(error)),
         )
-        call(self._letters.write, [letter], about=shown(value))
+        call(self._dead_letters.write, [letter], about=shown(value))
         self.skipped += 1
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             _LOG.warning("skips tuples that it raises on, to %s; the first: %s", policy.folder, line)
 
 
-def _line(error: BaseException) -> str:
-    return traceback.format_exception_only(error)[-1].strip()
-
-
 def _writable(value: Any) -> Any:
-    """Return a tuple as JSON can hold it, or else what Python shows of it."""
+    """Return a tuple as JSON can hold it, or else its `repr`."""
     try:
         msgspec.json.encode(value)
-    except Exception:  # an author's object may refuse in any way
+    except Exception:  # an author's object may raise anything
         return shown(value, None)
     return value

@@ -1,30 +1,38 @@
-"""What comes to a task: the receiver's ends of its channels, and the batches that wait in its inbox."""
+"""What comes to a task: its inbox, and the receiver's ends of the channels into it.
 
-import math
+Tuples and markers of a channel are numbered. They enter the inbox in this order, whatever order they arrive in. During
+a checkpoint, what comes behind the barrier of a channel is buffered until all channels have had theirs.
+"""
+
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from penstock.runtime.protocol.frames import Mark
+from penstock.runtime.protocol.frames import MOVE, InState, Mark, MarkerBody
+
+Path = tuple[int, int]  # stream, source task: identifies a channel of a task
+NO_MARKERS: tuple[MarkerBody, ...] = ()
+
+
+class BrokenProtocol(RuntimeError):
+    """Frames that violate the protocol: a defect, or a damaged connection."""
 
 
 class InChannel:
     """The receiver's end of one channel.
 
-    `expected` is the number of the next tuple that is to be accepted; a batch with a later number, sent by a new host
-    that overtook the old one, is held until those before it have come.
+    `expected` is the number of the next tuple or marker; what has a later number, sent by a new host and faster than
+    what the old host forwards, is held until those before it have come.
     """
 
     __slots__ = (
-        "barred",
+        "aligned",
         "consumed",
-        "credited",
         "ended",
         "expected",
         "granted",
         "held",
         "progress",
-        "promised",
         "queued",
         "source",
         "stream",
@@ -34,19 +42,23 @@ class InChannel:
         self.stream = stream
         self.source = source
         self.expected = 0
-        self.granted = window  # tuples that its sender may have in flight, as of the credit given so far
-        self.queued = 0  # tuples in the inbox, and aside
-        self.consumed = 0  # tuples processed that no credit has been given for
-        self.credited = -math.inf  # when credit was given last, where senders want it soon
-        self.promised = False  # credit is going to be given before long, where they do
+        self.granted = window  # tuples that the sender may have in flight, by the credit given so far
+        self.queued = 0  # tuples in the inbox
+        self.consumed = 0  # tuples processed for which no credit has been given
         self.ended = False
-        self.barred = False  # its barrier has come, and what comes after it must wait
-        self.held: dict[int, deque[Any]] = {}  # by number
+        self.aligned = False  # the barrier of the checkpoint has come
+        self.held: dict[int, deque[Delivery | MarkerBody]] = {}  # by number
         self.progress: dict[int, int] = {}  # source task -> its tuples that have passed here
+
+    def grant(self, wider: int) -> int:
+        """Return the credit for what was processed, with a change of the window included."""
+        amount, self.consumed = self.consumed + wider, 0
+        self.granted += wider
+        return amount
 
 
 class Delivery:
-    """A batch in an inbox."""
+    """A batch in an inbox; `taken` of its tuples have been processed."""
 
     __slots__ = ("arrived", "channel", "marks", "passed", "sender", "sent", "size", "taken", "values")
 
@@ -63,8 +75,8 @@ class Delivery:
         self.channel = channel
         self.values = values
         self.marks = marks
-        self.taken = 0  # tuples that have been processed, where they are one by one
-        self.passed = 0  # marks of those
+        self.taken = 0
+        self.passed = 0  # marks of the tuples that have been processed
         self.sent = sent
         self.arrived = arrived
         self.size = size  # bytes on the wire; 0 within a process
@@ -73,17 +85,8 @@ class Delivery:
     def __len__(self) -> int:
         return len(self.values) - self.taken
 
-    def take(self) -> tuple[Any, Mark | None]:
-        """Take the next tuple, and its mark where it is sampled."""
-        place = self.taken
-        self.taken += 1
-        if self.passed < len(self.marks) and self.marks[self.passed].place == place:
-            self.passed += 1
-            return self.values[place], self.marks[self.passed - 1]
-        return self.values[place], None
-
-    def next(self, most: int) -> tuple[list[Any], Mark | None]:
-        """Return the next tuples, at most so many, without taking them: a sampled one, or some that are not."""
+    def peek(self, most: int) -> tuple[list[Any], Mark | None]:
+        """Return the next tuples, at most `most`: one sampled tuple with its mark, or some that are not sampled."""
         start = self.taken
         end = min(start + most, len(self.values))
         if self.passed < len(self.marks):
@@ -93,10 +96,190 @@ class Delivery:
             end = min(end, mark.place)
         return (self.values if end - start == len(self.values) else self.values[start:end]), None
 
+    def advance(self, count: int, sampled: bool) -> None:
+        """Take tuples that `peek` returned."""
+        self.taken += count
+        self.passed += sampled
+
     def cut(self) -> None:
-        """Forget the tuples that were taken."""
+        """Remove the tuples that were taken."""
         if self.taken:
             self.values = self.values[self.taken :]
             left = self.marks[self.passed :]
             self.marks = [Mark(m.place - self.taken, m.root, m.id, m.parent, m.emitted) for m in left]
             self.taken = self.passed = 0
+
+
+Item = Delivery | tuple[InChannel, MarkerBody]  # in an inbox
+
+
+class Inbox:
+    """The batches and markers that wait for one task, in the order in which it processes them.
+
+    `queued` counts the tuples that wait, `active` the channels that some of them came on, `open` the channels that have
+    not ended.
+    """
+
+    __slots__ = ("_buffered", "_task", "active", "channels", "open", "queued", "waiting")
+
+    def __init__(self, task: str, channels: Iterable[InChannel]) -> None:
+        self._task = task
+        self.channels: dict[Path, InChannel] = {(channel.stream, channel.source): channel for channel in channels}
+        self.waiting: deque[Item] = deque()
+        self._buffered: deque[Item] = deque()  # behind the barriers of a checkpoint
+        self.queued = 0
+        self.active = 0
+        self.open = len(self.channels)
+
+    def accept(self, channel: InChannel, number: int, item: Delivery | MarkerBody) -> Sequence[MarkerBody]:
+        """Put what came on a channel into the inbox, in the order of numbers; return the markers of moves among it.
+
+        The marker of a move comes over the old host, so later tuples may have come before it.
+        """
+        overtaken = isinstance(item, MarkerBody) and item.kind == MOVE and number < channel.expected
+        if number != channel.expected and not overtaken:
+            if number < channel.expected:
+                problem = f"expected tuple {channel.expected} of {channel.stream}/{channel.source}, got {number}"
+                raise BrokenProtocol(f"{self._task}: {problem}")
+            channel.held.setdefault(number, deque()).append(item)
+            return NO_MARKERS
+        moves = self._enqueue(channel, item)
+        while channel.held and channel.expected in channel.held:
+            for held in channel.held.pop(channel.expected):
+                moves = (*moves, *self._enqueue(channel, held))
+        return moves
+
+    def _enqueue(self, channel: InChannel, item: Delivery | MarkerBody) -> Sequence[MarkerBody]:
+        if isinstance(item, Delivery):
+            count = len(item.values)
+            channel.expected += count
+            self.active += not channel.queued
+            self.queued += count
+            channel.queued += count
+            (self._buffered if channel.aligned else self.waiting).append(item)
+        elif item.kind == MOVE:
+            return (item,)
+        else:
+            channel.expected += 1
+            (self._buffered if channel.aligned else self.waiting).append((channel, item))
+        return NO_MARKERS
+
+    def drop_taken(self, count: int) -> None:
+        """Remove `count` tuples that were taken from the first batch."""
+        self.queued -= count
+        if not len(self.waiting[0]):
+            self.waiting.popleft()
+
+    def consume(self, channel: InChannel, count: int) -> None:
+        """Count tuples that were processed."""
+        channel.consumed += count
+        channel.queued -= count
+        self.active -= not channel.queued
+
+    def end(self, channel: InChannel) -> bool:
+        """Note that nothing more comes on a channel; return whether all have ended."""
+        if not channel.ended:
+            channel.ended = True
+            self.open -= 1
+        return self.open == 0
+
+    def align(self, channel: InChannel) -> bool:
+        """Buffer what comes behind the barrier that has come on a channel; return whether all channels have theirs."""
+        channel.aligned = True
+        kept: list[Item] = []
+        for item in self.waiting:
+            of = item.channel if isinstance(item, Delivery) else item[0]
+            (self._buffered if of is channel else kept).append(item)
+        self.waiting = deque(kept)
+        return all(each.aligned for each in self.channels.values())
+
+    @property
+    def aligning(self) -> bool:
+        """Whether a barrier has come, so that something may be buffered."""
+        return bool(self._buffered) or any(channel.aligned for channel in self.channels.values())
+
+    def unblock(self) -> None:
+        """Return what was buffered behind barriers to the inbox."""
+        for channel in self.channels.values():
+            channel.aligned = False
+        self.waiting.extendleft(reversed(self._buffered))
+        self._buffered.clear()
+
+    def advance_progress(self, channel: InChannel, origin: int, value: int, paths: Sequence[Path]) -> int | None:
+        """Set the progress of a source on a channel; return the minimum over all paths from it, if that has grown."""
+        before = min(self.channels[path].progress.get(origin, 0) for path in paths)
+        channel.progress[origin] = max(channel.progress.get(origin, 0), value)
+        now = min(self.channels[path].progress.get(origin, 0) for path in paths)
+        return now if now > before else None
+
+    def clear(self) -> None:
+        """Remove everything: the task has left, and takes it along."""
+        self.waiting.clear()
+        self.queued = 0
+
+    # State
+
+    def ended_channels(self) -> tuple[Path, ...]:
+        """Return the channels that have ended."""
+        return tuple(path for path, channel in self.channels.items() if channel.ended)
+
+    def end_channels(self, paths: Iterable[Path]) -> None:
+        """Restore which channels have ended."""
+        for path in paths:
+            self.channels[path].ended = True
+        self.open = sum(not channel.ended for channel in self.channels.values())
+
+    def save(self) -> tuple[InState, ...]:
+        """Return the state of the channels as of the tuples that were processed; `contents` follows it."""
+        waiting = dict.fromkeys(self.channels, 0)
+        for item in self.waiting:
+            channel, count = (item.channel, len(item)) if isinstance(item, Delivery) else (item[0], 1)
+            waiting[channel.stream, channel.source] += count
+        return tuple(
+            InState(
+                channel.stream,
+                channel.source,
+                channel.expected - waiting[path],
+                channel.consumed,
+                channel.ended,
+                tuple(channel.progress.items()),
+                channel.granted,
+            )
+            for path, channel in self.channels.items()
+        )
+
+    def load(self, states: Iterable[InState]) -> None:
+        """Restore the state of the channels."""
+        for state in states:
+            channel = self.channels[state.stream, state.source]
+            channel.expected, channel.consumed, channel.ended = state.expected, state.consumed, state.ended
+            channel.progress, channel.granted = dict(state.progress), state.granted
+        self.end_channels(())
+
+    def contents(
+        self, moves: Iterable[tuple[InChannel, MarkerBody]]
+    ) -> Iterator[tuple[InChannel, int, Delivery | MarkerBody]]:
+        """Yield everything that came and was not processed, with its channel and number.
+
+        moves: markers of moves that have passed this inbox.
+        """
+        numbers = {(state.stream, state.source): state.expected for state in self.save()}
+        for item in self.waiting:
+            channel, content = (item.channel, item) if isinstance(item, Delivery) else item
+            path = (channel.stream, channel.source)
+            yield channel, numbers[path], content
+            numbers[path] += _length(content)
+        for channel, marker in moves:
+            yield channel, channel.expected, marker
+        for channel in self.channels.values():
+            for number, held in sorted(channel.held.items()):
+                for content in held:
+                    yield channel, number, content
+                    number += _length(content)
+
+
+def _length(item: Delivery | MarkerBody) -> int:
+    """Return how many numbers an item takes on its channel."""
+    if isinstance(item, Delivery):
+        return len(item)
+    return int(item.kind != MOVE)

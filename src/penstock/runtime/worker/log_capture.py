@@ -1,4 +1,4 @@
-"""What a user's code logs or prints in a worker, as lines for the controller, with the task that they came from."""
+"""Captures what an author's code logs or prints in a worker, as lines with the task that they came from."""
 
 import contextlib
 import logging
@@ -10,27 +10,27 @@ from io import TextIOBase
 
 from penstock.runtime.protocol import worker_messages
 
-LINES = 10_000  # that wait to be sent; more are dropped
+LINES = 10_000  # buffered at most; further ones are dropped
 
 
-class Speech:
-    """Lines that wait to be sent. `speaker` names the component and the task whose code runs."""
+class LogCapture:
+    """Log lines that wait to be sent. `running` names the component and the task whose code runs."""
 
-    def __init__(self, speaker: Callable[[], tuple[str, int]]) -> None:
-        self._speaker = speaker
+    def __init__(self, running: Callable[[], tuple[str, int]]) -> None:
+        self._running = running
         self._lines: deque[worker_messages.Log] = deque()
-        self._dropped = 0  # lines that were too many
-        self._printed = _Printed(self)
+        self._dropped = 0
+        self._stdout = _Stdout(self)
 
-    def line(self, level: str, text: str) -> None:
-        """Keep a line, unless too many wait."""
+    def add(self, level: str, text: str) -> None:
+        """Buffer a line, unless the buffer is full."""
         if len(self._lines) >= LINES:
             self._dropped += 1
             return
-        self._lines.append(worker_messages.Log(time.time(), level, *self._speaker(), text))
+        self._lines.append(worker_messages.Log(time.time(), level, *self._running(), text))
 
     def warn(self, text: str) -> None:
-        """Keep a line of the worker's own, however many wait."""
+        """Buffer a line of the worker's own, however many wait."""
         self._lines.append(worker_messages.Log(time.time(), "warning", "", -1, text))
 
     def take(self) -> list[worker_messages.Log]:
@@ -44,51 +44,50 @@ class Speech:
         return lines
 
     @contextlib.contextmanager
-    def heard(self) -> Iterator[None]:
-        """Hear what is logged and printed."""
-        handler = _Forwarder(self)
+    def capture(self) -> Iterator[None]:
+        """Capture what is logged and printed."""
+        handler = _Handler(self)
         root, before = logging.getLogger(), logging.getLogger().level
         root.addHandler(handler)
         root.setLevel(logging.INFO)
-        printed = sys.stdout
-        sys.stdout = self._printed
+        stdout = sys.stdout
+        sys.stdout = self._stdout
         try:
             yield
         finally:
-            sys.stdout = printed
+            sys.stdout = stdout
             root.removeHandler(handler)
             root.setLevel(before)
 
-    def end(self) -> None:
-        """Say what was printed last, without an end of line."""
-        self._printed.end()
+    def flush(self) -> None:
+        """Add the last line that was printed if it has no end of line."""
+        self._stdout.flush_line()
 
 
-class _Forwarder(logging.Handler):
-    def __init__(self, speech: Speech) -> None:
+class _Handler(logging.Handler):
+    def __init__(self, capture: LogCapture) -> None:
         super().__init__()
-        self._speech = speech
+        self._capture = capture
 
     def emit(self, record: logging.LogRecord) -> None:
         if not record.name.startswith("py4j"):
-            self._speech.line(record.levelname.lower(), self.format(record))
+            self._capture.add(record.levelname.lower(), self.format(record))
 
 
-class _Printed(TextIOBase):
+class _Stdout(TextIOBase):
     """Standard output that becomes log lines."""
 
-    def __init__(self, speech: Speech) -> None:
+    def __init__(self, capture: LogCapture) -> None:
         super().__init__()
-        self._speech = speech
-        self._rest = ""
+        self._capture = capture
+        self._partial = ""
 
     def write(self, text: str) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
+        *lines, self._partial = (self._partial + text).split("\n")
         for line in lines:
-            self._speech.line("info", line)
+            self._capture.add("info", line)
         return len(text)
 
-    def end(self) -> None:
-        """Say what was printed last."""
-        if self._rest:
+    def flush_line(self) -> None:
+        if self._partial:
             self.write("\n")

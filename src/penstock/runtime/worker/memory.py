@@ -1,6 +1,6 @@
-"""What is known of the machine that a process is on: the memory that it uses itself, and what its host has.
+"""The memory that this process uses, and the cores and memory of its host.
 
-Workers tell the first. The second describes the machine of an embedded run, whose cores are taken to be of speed 1.
+Workers report the former. The latter describes the machine of an embedded run, whose cores count as speed 1.
 """
 
 import os
@@ -10,7 +10,7 @@ _MB = 2**20
 
 
 def resident_mb() -> float:
-    """Return the memory of this process that is resident now; where the system does not tell, the most it ever was."""
+    """Return the resident memory of this process; its maximum so far if the system does not tell the current value."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / _MB
@@ -19,5 +19,5 @@ def resident_mb() -> float:
 
 
 def host_capacity() -> tuple[float, float]:
-    """Return the cores of this host, and its memory in MB."""
+    """Return the number of cores of this host, and its memory in MB."""
     return float(os.cpu_count() or 1), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _MB

@@ -1,206 +1,184 @@
-"""Moves a task from one worker to another while tuples flow, without losing one and in order.
+"""Moves tasks between workers while tuples flow, without losing a tuple, and in order.
 
-Every worker is told of a move. Those that send to the task put a marker on the old channel and switch to the new host.
-The old host sends the task's state, then whatever has come for it, and goes on forwarding what still comes; numbers put
-everything into order at the new host. The move is over when every channel's marker has come there.
+Every worker gets the command. Those that send to the task put a marker on the old channel and switch to the new worker.
+The old worker sends the task's state, then whatever has come for it, and forwards what still comes; numbers restore the
+order at the new worker. The move is over when every channel's marker has come there.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.protocol.frames import MOVE, Credit, Data, Frame, Mark, Marker, State
-from penstock.runtime.worker import task_opening as opening
-from penstock.runtime.worker.input import Delivery, InChannel
-from penstock.runtime.worker.lane import MarkerOf
+from penstock.runtime.protocol.frames import Envelope, MarkerBody, State
+from penstock.runtime.worker.input import InChannel
+from penstock.runtime.worker.routing import Early, Exchange, TaskDirectory
 from penstock.runtime.worker.task import Task
 
-if TYPE_CHECKING:
-    from penstock.runtime.worker.state_machine import Worker
-
-
-class Local(NamedTuple):
-    """Tuples handed over within the process to a task that is on its way here."""
-
-    stream: int
-    source: int
-    number: int
-    values: list[Any]
-    marks: list[Mark]
-    sent: float
+Report = Callable[[worker_messages.WorkerMessage], None]
 
 
 class CannotLeave(RuntimeError):
-    """A task whose state cannot travel, or whose files the disk does not take."""
+    """A task whose state cannot be moved, or whose files the disk does not take."""
 
 
-class Moves:
-    """A worker's part in moves, in one epoch.
+class _Unsettled(NamedTuple):
+    """A task that has arrived before everything that was in flight to it."""
 
-    `early` holds what has come for tasks that are on their way here; `ahead` a task that came before the command which
-    says so; `moved` is the number of the last move that was commanded.
-    """
+    move: int
+    left: float  # since when it was suspended; clock of the worker that it left
+    channels: int  # whose marker has not come
 
-    def __init__(self, worker: "Worker") -> None:
-        self.worker = worker
-        self.moved = 0
-        self.ahead: State | None = None
-        self.early: dict[int, list[Frame | Local]] = {}
+
+class Arrivals:
+    """The tasks that move here in one epoch: what comes before them, and the channels that are not settled."""
+
+    def __init__(self, epoch: int, directory: TaskDirectory, now: Callable[[], float], report: Report) -> None:
+        self._epoch = epoch
+        self._directory = directory
+        self._now = now
+        self._report = report
+        self._early: dict[int, list[Early]] = {}
+        self._unsettled: dict[int, _Unsettled] = {}
+        self._passed: dict[int, list[tuple[InChannel, MarkerBody]]] = {}  # markers that are to follow their task
+        self.deferred: State | None = None  # of a task that came before the command to move it
 
     def awaits(self, task: int) -> bool:
-        """Say whether a task that is not here is on its way."""
-        return self.worker.where[task] == self.worker.me or (self.ahead is not None and self.ahead.task == task)
+        """Say whether a task that is not here is moving here."""
+        return self._directory.is_local(task) or (self.deferred is not None and self.deferred.task == task)
 
-    def keep(self, task: int, early: "Frame | Local") -> None:
-        """Keep something for a task that is on its way."""
-        self.early.setdefault(task, []).append(early)
+    def keep(self, task: int, item: Early) -> None:
+        """Keep something until its task has arrived."""
+        self._early.setdefault(task, []).append(item)
 
-    def begin(self, move: controller_messages.Move) -> None:
-        """Do this worker's part of a move: switch channels to the task, let it go, or await it."""
-        worker = self.worker
-        old_slot, old = worker.placement[move.task], worker.where[move.task]
-        new = worker.assigned.slots[move.slot]
-        worker.placement[move.task], worker.where[move.task] = move.slot, new
-        self.moved = move.move
-        task = worker.tasks.get(move.task)
-        if old == new:
-            if task is not None:
-                task.release()
-                worker.execution.reslot(task, move.slot)
-                worker.told.append(worker_messages.Moved(worker.epoch, move.move, now := worker.execution.now(), now))
+    def defer(self, state: State) -> None:
+        """Keep a task until the command to move it has come."""
+        self.deferred = state
+
+    def take_deferred(self) -> State | None:
+        """Return the task that waits for the command."""
+        state, self.deferred = self.deferred, None
+        return state
+
+    def take_early(self, task: int) -> list[Early]:
+        """Return what came before its task."""
+        return self._early.pop(task, [])
+
+    def take_passed(self, task: int) -> list[tuple[InChannel, MarkerBody]]:
+        """Return the markers of a move that have passed a task which leaves."""
+        return self._passed.pop(task, [])
+
+    def arrived(self, task: Task, state: State) -> None:
+        """Note that a task has arrived; everything that was in flight to it follows."""
+        self._unsettled[task.number] = _Unsettled(state.move, state.left, len(task.inbox.channels))
+        self._report_if_settled(task)
+
+    def settle(self, task: Task, channel: InChannel, marker: MarkerBody) -> None:
+        """Note that everything that a channel had sent to a task's old worker has come."""
+        unsettled = self._unsettled.get(task.number)
+        if unsettled is None or unsettled.move != marker.value:  # this is the old worker
+            self._passed.setdefault(task.number, []).append((channel, marker))
             return
-        if task is not None:
-            task.leaving = move.move
-            if task.preparing < 0:
-                task.stood = worker.execution.now()
-        for upstream in worker.tasks.values():
-            for queue in upstream.queues:
-                for lane in queue.lanes:
-                    if lane.target == move.task:
-                        worker.send_marker_to(queue, lane, MarkerOf(MOVE, move.move, 0), old_slot, old)
-        if worker.ruling is not None:
-            worker.ruling.moved(move.task)
-        if task is not None and worker.execution.idle(task):
+        self._unsettled[task.number] = unsettled._replace(channels=unsettled.channels - 1)
+        self._report_if_settled(task)
+
+    def _report_if_settled(self, task: Task) -> None:
+        move, left, channels = self._unsettled[task.number]
+        if channels == 0:
+            del self._unsettled[task.number]
+            self._report(worker_messages.Moved(self._epoch, move, left, self._now()))
+
+
+class _Host(Protocol):
+    """What runs the tasks of a worker: `Worker`."""
+
+    def open_task(self, task: int, slot: str, ended: bool) -> Task: ...
+    def add_task(self, task: Task) -> None: ...
+    def remove_task(self, task: Task) -> None: ...
+    def receive_early(self, task: Task, item: Early) -> None: ...
+
+
+class _Slots(Protocol):
+    """What runs tasks in slots, and carries frames between them: `Execution`."""
+
+    def now(self) -> float: ...
+    def is_idle(self, task: Task) -> bool: ...
+    def change_slot(self, task: Task, slot: str) -> None: ...
+    def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None: ...
+
+
+class Migration:
+    """A worker's part in moves, in one epoch."""
+
+    def __init__(
+        self,
+        directory: TaskDirectory,
+        exchange: Exchange,
+        arrivals: Arrivals,
+        slots: _Slots,
+        host: _Host,
+        report: Report,
+    ) -> None:
+        self._directory = directory
+        self._exchange = exchange
+        self._epoch = exchange.epoch
+        self._arrivals = arrivals
+        self._slots = slots
+        self._host = host
+        self._report = report
+        self._last = 0  # number of the last move that was commanded
+
+    def redirect(self, move: controller_messages.Move) -> bool:
+        """Switch the channels to a task that moves, and suspend it if it is here; return whether it changes workers."""
+        directory, task = self._directory, self._directory.here.get(move.task)
+        slot, host = directory.relocate(move.task, move.slot)
+        self._last = move.move
+        if host != directory.hosts[move.task]:
+            if task is not None:
+                task.leave(move.move, self._slots.now())
+            self._exchange.redirect(move.task, move.move, slot, host)
+            return True
+        if task is not None:  # to another slot of this worker
+            task.release()
+            self._slots.change_slot(task, move.slot)
+            self._report(worker_messages.Moved(self._epoch, move.move, now := self._slots.now(), now))
+        return False
+
+    def proceed(self, task: Task | None) -> None:
+        """Let a task leave if it is about to, and admit one that came before the command."""
+        if task is not None and task.leaving >= 0 and self._slots.is_idle(task):
             self.depart(task)
-        if self.ahead is not None:
-            state, self.ahead = self.ahead, None
+        state = self._arrivals.take_deferred()
+        if state is not None:
             self.arrive(state)
 
     def depart(self, task: Task) -> None:
-        """Send a task to where it goes, and after it all that has come for it."""
-        worker = self.worker
-        worker.current = task
-        if task.preparing < 0:
-            problem = task.save()
-            if problem:  # it has grown beyond what was thought, or the disk is full; it stays, in a new epoch
-                raise CannotLeave(f"task {task.name}: {problem}")
-        now, new_slot = worker.execution.now(), worker.placement[task.number]
-        host, old_slot = worker.where[task.number], task.slot
-        state = State(
-            worker.epoch,
-            task.leaving,
-            task.number,
-            new_slot,
-            task.stood,
-            task.saved,
-            tuple(when - now for when in task.context.timers),
-            task.ended,
-            task.counted,
-            task.progressed,
-            task.input_state(),
-            tuple(queue.save(worker.encoded) for queue in task.queues),
-            tuple(pair for _, pair in task.pending),
-            b"" if task.guard is None else task.guard.save(),
-        )
-        del worker.tasks[task.number]
-        task.let_go()
-        worker.execution.removed(task)
-        worker.execution.carry(state, old_slot, new_slot, host)
-        for frame in self._left_behind(task, state):
-            worker.execution.carry(frame, old_slot, new_slot, host)
-        task.leave()
-        worker.departed.append(worker.task_report(task, worker.clock()))
-
-    def _left_behind(self, task: Task, state: State) -> list[Data | Marker]:
-        """Return what had come for a task that leaves: its inbox, batches held for their turn, markers of the move."""
-        numbers = {(one.stream, one.source): one.expected for one in state.inputs}
-        frames: list[Data | Marker] = []
-
-        def add(channel: InChannel, number: int, item: Delivery | MarkerOf) -> int:
-            way = (channel.stream, channel.source, task.number, number)
-            if isinstance(item, MarkerOf):
-                frames.append(Marker(self.worker.epoch, *way, item.kind, item.value, item.origin, self.worker.me))
-                return int(item.kind != MOVE)
-            item.cut()
-            values = self.worker.layout.streams[channel.stream].codec.encode(item.values)
-            count = len(item.values)
-            frames.append(Data(self.worker.epoch, *way, count, item.sent, values, tuple(item.marks), item.sender))
-            return count
-
-        for item in task.inbox:
-            channel, content = (item.channel, item) if isinstance(item, Delivery) else item
-            key = (channel.stream, channel.source)
-            numbers[key] += add(channel, numbers[key], content)
-        for channel, marker in task.passing:
-            add(channel, channel.expected, marker)
-        for channel in task.inputs.values():
-            for number, held in sorted(channel.held.items()):
-                for content in held:
-                    number += add(channel, number, content)
-        return frames
+        """Send a task to its new worker, and after it all that has come for it."""
+        problem = task.save_for_move()
+        if problem:  # it has grown beyond what was expected, or the disk is full; it stays, in a new epoch
+            raise CannotLeave(f"task {task.name}: {problem}")
+        directory, old_slot = self._directory, task.slot
+        slot, host = directory.placement[task.number], directory.hosts[task.number]
+        state = task.departing_state(self._epoch, slot, self._slots.now(), self._exchange.encode)
+        contents = task.inbox.contents(self._arrivals.take_passed(task.number))
+        left_behind = [self._exchange.frame_of(task, *content) for content in contents]
+        task.clear()
+        self._host.remove_task(task)
+        for frame in (state, *left_behind):
+            self._slots.carry(frame, old_slot, slot, host)
 
     def arrive(self, state: State) -> None:
-        """Go on with a task that was elsewhere."""
-        worker = self.worker
-        if state.move > self.moved:
-            self.ahead = state
+        """Run a task that was elsewhere."""
+        if state.move > self._last:
+            self._arrivals.defer(state)
             return
-        if worker.where[state.task] != worker.me:  # a machine on its way did not know better
-            worker.execution.carry(state, worker.slot_here(), worker.placement[state.task], worker.where[state.task])
+        directory, number = self._directory, state.task
+        if not directory.is_local(number):  # a machine on its way had an older placement
+            self._slots.carry(state, directory.own_slot, directory.placement[number], directory.hosts[number])
             return
-        task = opening.open_task(worker, state.task, state.slot, ended=state.ended)
-        if task.movable is not None:
-            task.movable.load(state.logic)
-        if task.guard is not None:
-            task.guard.load(state.letters)
-        task.pending = [(0, (name, final)) for name, final in state.pending]
-        now = worker.execution.now()
-        task.context.timers = [now + after for after in state.timers]
-        task.counted, task.progressed = state.counted, state.progressed
-        task.finishing = worker.draining and task.is_source
-        task.size = len(state.logic)
-        task.load_inputs(state.inputs)
-        for queue, saved in zip(task.queues, state.outputs, strict=True):
-            queue.load(saved, worker.decoded)
-        task.arriving, task.unsettled, task.left = state.move, len(task.inputs), state.left
-        task.since = worker.clock()
-        worker.add_task(task)
-        self._settled(task)
-        for early in self.early.pop(task.number, []):
-            self._deliver_early(task, early)
-        for queue in task.queues:
-            queue.pump()
-
-    def _deliver_early(self, task: Task, early: "Frame | Local") -> None:
-        worker = self.worker
-        if isinstance(early, Credit):
-            worker.credit(early)
-        elif isinstance(early, Local):
-            channel = task.inputs[early.stream, early.source]
-            delivery = Delivery(channel, early.values, early.marks, early.sent, worker.execution.now(), 0, worker.me)
-            worker.accept(task, channel, early.number, delivery)
-        else:
-            worker.deliver(early, 0, worker.execution.now())
-
-    def settle(self, task: Task, channel: InChannel, marker: MarkerOf) -> None:
-        """Note that all that a channel had sent to a task's old host has come."""
-        if task.arriving != marker.value:
-            task.passing.append((channel, marker))  # this is the old host
-            return
-        task.unsettled -= 1
-        self._settled(task)
-
-    def _settled(self, task: Task) -> None:
-        worker = self.worker
-        if task.unsettled == 0 and task.arriving >= 0:
-            worker.told.append(worker_messages.Moved(worker.epoch, task.arriving, task.left, worker.execution.now()))
-            task.arriving = -1
+        task = self._host.open_task(number, state.slot, state.ended)
+        task.load(state, self._slots.now(), self._exchange.decode)
+        self._host.add_task(task)
+        self._arrivals.arrived(task, state)
+        for item in self._arrivals.take_early(number):
+            self._host.receive_early(task, item)
+        task.pump()

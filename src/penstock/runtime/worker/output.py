@@ -1,36 +1,178 @@
-"""The sender's end of channels: out-queues, one a task and stream, whose tuples get a target when they are sent.
+"""The sender's ends of channels: out-queues, one per task and stream, whose tuples are bound to a channel late.
 
-A *lane* is the sender's end of one channel. It may send as many tuples as its receiver has given credit for. Where the
-grouping leaves the choice (shuffle, partial-key), tuples wait unbound in the queue until a lane can take them; where
-the key, the sender or the task decides, they wait in their lane. Markers need no credit, and overtake nothing.
+A *lane* is the sender's end of one channel. It may send as many tuples as its receiver has given credit for. If the
+grouping leaves the choice (shuffle, partial-key), tuples wait unbound in the queue until a lane can take them; if the
+key, the sender or the task decides, they wait in their lane. Markers need no credit, and overtake nothing.
 
-A *chooser* (`routing`) may bind unbound tuples in place of the grouping's own way, and a *gate* (`sending`) may hold
-back what is bound for other machines. Neither holds a marker: what is before it is bound and leaves as credit allows.
+A *chooser* (a routing policy) may bind unbound tuples in place of the grouping, and a *gate* (a sending policy) may
+hold back what is bound for other machines. Neither holds a marker back: what is before it is bound, and leaves as
+credit allows.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from penstock.api.keys import key_group, owner, second_group
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
-from penstock.runtime.protocol.frames import Credit, LaneState, Mark, Marker, QueueState, Waiting
-from penstock.runtime.worker.lane import Batch, Lane, MarkerOf, Sampled, by_place, cut, shifted
+from penstock.runtime.protocol.frames import Credit, LaneState, Mark, Marker, MarkerBody, QueueState, Waiting
 
-FULL = 4096  # tuples in an out-queue at which its task stops
-AHEAD = 2  # of what a lane may have in flight, as much may wait for it
+FULL = 4096  # tuples in an out-queue at which its task is blocked
+WINDOWS = 2  # a lane may queue this many times the window of its channel
 SHORTEST = 16  # tuples that may wait in any case
-OWNERS = 200_000  # keys whose owner a queue remembers
+CACHED_KEYS = 200_000  # keys whose lanes a queue remembers
+
+
+class Batch(NamedTuple):
+    """Tuples to be sent, and the marks of those that are sampled."""
+
+    values: list[Any]
+    marks: list[Mark]  # in order of place
+
+
+class Sampled(NamedTuple):
+    """A sampled tuple that has just been emitted, before it has an id."""
+
+    place: int  # among those emitted with it
+    root: int
+    parent: int
+    emitted: float
+
+
+class Lane:
+    """The sender's end of one channel.
+
+    `number` is that of the next tuple or marker; `waiting` holds batches and markers in the order in which they leave;
+    `collected` is where a queue gathers tuples while it binds a batch, and empty otherwise.
+    """
+
+    __slots__ = (
+        "backlog",
+        "collected",
+        "collected_marks",
+        "credits",
+        "downstream_price",
+        "markers",
+        "number",
+        "target",
+        "waiting",
+        "window",
+    )
+
+    def __init__(self, target: int, window: int) -> None:
+        self.target = target  # task
+        self.window = window  # tuples that it may have in flight
+        self.credits = window
+        self.number = 0
+        self.waiting: deque[Batch | MarkerBody] = deque()
+        self.backlog = 0  # tuples in `waiting`
+        self.markers = 0  # in `waiting`
+        self.downstream_price = 0.0  # of what follows from a tuple at the target, as last reported
+        self.collected: list[Any] = []
+        self.collected_marks: list[Mark] = []
+
+    @property
+    def outstanding(self) -> int:
+        """Tuples of the lane that its target has not processed yet, as far as is known here."""
+        return self.window - self.credits + self.backlog
+
+    @property
+    def room(self) -> int:
+        """Tuples that it may take beyond those that wait; none if there is no credit for these."""
+        return max(0, self.credits - self.backlog)
+
+    def collect(self, value: Any, mark: Mark | None) -> None:
+        """Add a tuple that the queue binds to it, with its mark if it is sampled."""
+        if mark is not None:
+            self.collected_marks.append(moved(mark, len(self.collected)))
+        self.collected.append(value)
+
+    def take_collected(self) -> Batch:
+        """Return the tuples that were collected."""
+        batch = Batch(self.collected, self.collected_marks)
+        self.collected, self.collected_marks = [], []
+        return batch
+
+    def append(self, batch: Batch) -> None:
+        """Queue a batch behind all that waits."""
+        self.backlog += len(batch.values)
+        last = self.waiting[-1] if self.waiting else None
+        if isinstance(last, Batch):
+            last.marks.extend(shifted(batch.marks, len(last.values)))
+            last.values.extend(batch.values)
+        else:
+            self.waiting.append(batch)
+
+    def append_marker(self, marker: MarkerBody) -> None:
+        """Queue a marker behind all that waits."""
+        self.markers += 1
+        self.waiting.append(marker)
+
+    def take_marker(self) -> MarkerBody:
+        """Take the marker at the head."""
+        marker = self.waiting.popleft()
+        assert isinstance(marker, MarkerBody)
+        self.markers -= 1
+        return marker
+
+    def take_batch(self, most: int) -> Batch:
+        """Take tuples of the batch at the head, at most `most`."""
+        batch = self.waiting[0]
+        assert isinstance(batch, Batch)
+        if len(batch.values) <= most:
+            self.waiting.popleft()
+        else:
+            batch = cut(batch.values, batch.marks, most)
+        self.backlog -= len(batch.values)
+        return batch
+
+    def spend(self, count: int) -> int:
+        """Take credit and numbers for tuples that are sent; return the number of the first."""
+        number = self.number
+        self.number += count
+        self.credits -= count
+        return number
+
+    def spend_marker(self) -> int:
+        """Take the number of a marker that is sent, which needs no credit."""
+        self.number += 1
+        return self.number - 1
+
+    def add_credit(self, credit: Credit) -> None:
+        """Add the credit that the receiver gives, which may change the window."""
+        self.credits += credit.amount
+        self.window += credit.wider
+        self.downstream_price = credit.price
+
+    def save(self, encode: Callable[[Batch], bytes], stream: int, source: int) -> LaneState:
+        """Return its state, with all that waits."""
+        waiting = tuple(
+            _encoded(item, encode)
+            if isinstance(item, Batch)
+            else Waiting(marker=Marker(0, stream, source, self.target, 0, *item))
+            for item in self.waiting
+        )
+        return LaneState(self.target, self.credits, self.number, waiting, self.window)
+
+    def load(self, state: LaneState, decode: Callable[[Waiting], Batch]) -> None:
+        """Restore its state."""
+        self.credits, self.number, self.window = state.credits, state.number, state.window
+        for item in state.waiting:
+            if item.marker is None:
+                self.append(decode(item))
+            else:
+                self.append_marker(MarkerBody(item.marker.kind, item.marker.value, item.marker.origin))
 
 
 class Sender(Protocol):
-    """What an out-queue sends by: the worker that it belongs to."""
+    """What an out-queue sends by."""
 
     def send(self, queue: "OutQueue", lane: Lane, batch: Batch) -> None:
-        """Send tuples; the lane has credit for them."""
+        """Send tuples that the lane has credit for."""
         ...
 
-    def send_marker(self, queue: "OutQueue", lane: Lane, marker: MarkerOf) -> None:
+    def send_marker(self, queue: "OutQueue", lane: Lane, marker: MarkerBody) -> None:
         """Send a marker."""
         ...
 
@@ -39,44 +181,44 @@ class Sender(Protocol):
         ...
 
     def new_id(self, root: int) -> int:
-        """Return an id for a sampled tuple that was made, 63 random bits, and note that it belongs to a tree."""
+        """Return an id of 63 random bits for a sampled tuple, and note that it belongs to the tree of `root`."""
         ...
 
     def refuse(self, queue: "OutQueue", name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
-        """Take a tuple that cannot be bound or sent: skip it, or end the run, by its task's error policy."""
+        """Skip a tuple that cannot be bound or sent, or end the run, by its task's error policy."""
         ...
 
 
 class Chooser(Protocol):
-    """What binds the unbound tuples of an out-queue in place of its grouping's own way."""
+    """What binds the unbound tuples of an out-queue in place of its grouping."""
 
     def choose(self) -> None:
-        """Have `OutQueue.bind` called for the tuples that are to go now; the others wait until it does so again."""
+        """Call `OutQueue.bind` for the tuples that are to leave now; the others wait until it does so again."""
         ...
 
     def choose_all(self) -> None:
-        """Have `OutQueue.hold` called for as many tuples as it cares to choose for, whether or not lanes have room."""
+        """Call `OutQueue.queue` for the tuples it has a choice for, whether or not their lanes have room."""
         ...
 
-    def heard(self, place: int, credit: Credit) -> None:
-        """Take what the target of a lane has to say."""
+    def observe(self, place: int, credit: Credit) -> None:
+        """Take the load that the target of a lane reports."""
         ...
 
 
 class Gate(Protocol):
     """What holds back tuples that leave the machine until it is their queue's turn, by `OutQueue.release`."""
 
-    def bars(self, lane: Lane) -> bool:
+    def holds(self, lane: Lane) -> bool:
         """Say whether a lane leads to another machine."""
         ...
 
-    def held(self, queue: "OutQueue") -> None:
-        """Take note that tuples of a queue wait to be released."""
+    def request(self, queue: "OutQueue") -> None:
+        """Note that tuples of a queue wait to be released."""
         ...
 
 
 class OutQueue:
-    """The tuples of one task for one stream that have not been sent."""
+    """The tuples that one task has emitted on one stream and that have not been sent."""
 
     def __init__(
         self,
@@ -96,13 +238,13 @@ class OutQueue:
         self.source = source  # task
         self.lanes = list(lanes)
         self.output = output  # the named output that it takes, of several
-        self.values: list[Any] = []  # not bound to a lane yet
+        self.values: list[Any] = []  # unbound
         self.marks: list[Mark] = []
-        self.turn = turn  # the lane that is next where any will do
+        self.turn = turn  # the lane that is next in turn
         self.chooser: Chooser | None = None
         self.gate: Gate | None = None
         self._bound = 0  # tuples that wait in lanes
-        self._timed = timed  # it is kept short where receivers are slow
+        self._timed = timed  # its length is bounded by the windows, which follow the receivers' speed
         self._released = 0  # the lane that the gate serves next
         self._key = key
         self._sender = sender
@@ -114,23 +256,27 @@ class OutQueue:
             Grouping.FORWARD: self._bind_first,  # its only lane
             Grouping.DIRECT: self._bind_direct,
         }.get(grouping)
+        self._set_limits()
 
-        self.resize()
+    def set_policies(self, chooser: Chooser | None, gate: Gate | None) -> None:
+        """Bind and send by policies from now on; None: by the grouping, and as credit allows."""
+        self.chooser, self.gate = chooser, gate
+        self._set_limits()
 
-    def resize(self) -> None:
-        """Let as many tuples wait as fits what receivers let lanes have in flight, which they bound by time.
+    def _set_limits(self) -> None:
+        """Set how many tuples may wait, by the windows of the lanes.
 
-        A policy decides by how many wait, so that its queues are not kept short.
+        A policy decides by how many wait, so its queues are not kept short.
         """
         most = FULL
         if self._timed and self.chooser is None and self.gate is None:
-            most = max(SHORTEST, min(FULL, AHEAD * min(lane.window for lane in self.lanes)))
-        self.lane_limit, self.limit = most, min(FULL, most * len(self.lanes))
+            most = max(SHORTEST, min(FULL, WINDOWS * min(lane.window for lane in self.lanes)))
+        self._lane_limit, self.limit = most, min(FULL, most * len(self.lanes))
         self._over = sum(lane.backlog >= most for lane in self.lanes)
 
     @property
     def full(self) -> bool:
-        """Whether no more tuples should be put: there are too many in all, or for one lane."""
+        """Whether its task is blocked: too many tuples wait in all, or for one lane."""
         return self._over > 0 or len(self.values) + self._bound >= self.limit
 
     @property
@@ -144,7 +290,7 @@ class OutQueue:
             return
         if self.grouping is Grouping.ALL:
             for lane in self.lanes:  # each copy of a sampled tuple has an id of its own
-                self._hold(lane, Batch(list(values), self._marked(sampled)))
+                self._append(lane, Batch(list(values), self._marked(sampled)))
         else:
             marks = self._marked(sampled)
             if self._bind is None:
@@ -154,21 +300,22 @@ class OutQueue:
                 self._bind(values, marks)
         self.pump()
 
-    def _marked(self, sampled: Sequence[Sampled]) -> list[Mark]:
-        new_id = self._sender.new_id
-        return [Mark(place, root, new_id(root), parent, emitted) for place, root, parent, emitted in sampled]
-
-    def _hold(self, lane: Lane, batch: Batch) -> None:
-        self._bound += len(batch.values)
-        was_over = lane.backlog >= self.lane_limit
-        lane.hold(batch)
-        self._over += (lane.backlog >= self.lane_limit) - was_over
-
-    def put_marker(self, marker: MarkerOf) -> None:
-        """Send a marker on every lane, behind every tuple that came before it."""
-        self._bind_the_rest()
+    def put_marker(self, marker: MarkerBody) -> None:
+        """Send a marker on every lane, behind every tuple that was put before it."""
+        self._bind_all()
         for lane in self.lanes:
-            lane.hold_marker(marker)
+            lane.append_marker(marker)
+        self.pump()
+
+    def add_credit(self, credit: Credit) -> None:
+        """Add credit that a receiver gives, and send what it allows."""
+        for place, lane in enumerate(self.lanes):
+            if lane.target == credit.target:
+                lane.add_credit(credit)
+                if credit.wider:
+                    self._set_limits()
+                if self.chooser is not None:
+                    self.chooser.observe(place, credit)
         self.pump()
 
     def pump(self) -> None:
@@ -180,62 +327,72 @@ class OutQueue:
             if self.chooser is not None:
                 self.chooser.choose()
             elif self.grouping is Grouping.PARTIAL_KEY:
-                self.bind_by(_load)
+                self.bind_by_load(_load)
             else:
-                self.deal()
+                self.bind_in_turn()
+
+    def _marked(self, sampled: Sequence[Sampled]) -> list[Mark]:
+        new_id = self._sender.new_id
+        return [Mark(place, root, new_id(root), parent, emitted) for place, root, parent, emitted in sampled]
+
+    def _append(self, lane: Lane, batch: Batch) -> None:
+        self._bound += len(batch.values)
+        was_over = lane.backlog >= self._lane_limit
+        lane.append(batch)
+        self._over += (lane.backlog >= self._lane_limit) - was_over
+
+    def _append_collected(self) -> None:
+        for lane in self.lanes:
+            if lane.collected:
+                self._append(lane, lane.take_collected())
+
+    # Sending what is bound
 
     def _pump_lane(self, lane: Lane) -> None:
-        """Send what waits in a lane: where it is barred, only up to its last marker."""
-        barred = self.gate is not None and self.gate.bars(lane)
+        """Send what waits in a lane: behind the gate, only up to its last marker."""
+        held = self.gate is not None and self.gate.holds(lane)
         while lane.waiting:
-            if barred and not lane.markers:
+            if held and not lane.markers:
                 assert self.gate is not None
-                self.gate.held(self)
+                self.gate.request(self)
                 return
             if not self._send_head(lane, lane.credits):
                 return
 
     def _send_head(self, lane: Lane, most: int) -> int:
-        """Send the marker at the head of a lane, or at most so many of the tuples there; return how many went."""
-        head = lane.waiting[0]
-        if isinstance(head, MarkerOf):
-            lane.waiting.popleft()
-            lane.markers -= 1
-            self._sender.send_marker(self, lane, head)
+        """Send the marker at the head of a lane, or at most `most` of the tuples there; return how many were sent."""
+        if isinstance(lane.waiting[0], MarkerBody):
+            self._sender.send_marker(self, lane, lane.take_marker())
             return 1
         if most <= 0:
             return 0
-        if len(head.values) <= most:
-            lane.waiting.popleft()
-            batch = head
-        else:
-            batch = cut(head.values, head.marks, most)
+        was_over = lane.backlog >= self._lane_limit
+        batch = lane.take_batch(most)
         count = len(batch.values)  # fewer may be sent
-        self._over -= lane.backlog >= self.lane_limit > lane.backlog - count
-        lane.backlog -= count
+        self._over -= was_over and lane.backlog < self._lane_limit
         self._bound -= count
         self._sender.send(self, lane, batch)
         return count
 
-    def _dispatch(self, lane: Lane, batch: Batch) -> None:
+    def _send_or_append(self, lane: Lane, batch: Batch) -> None:
         """Send tuples that a lane has room for, or let them wait for the gate."""
-        if lane.waiting or (self.gate is not None and self.gate.bars(lane)):
-            self._hold(lane, batch)
+        if lane.waiting or (self.gate is not None and self.gate.holds(lane)):
+            self._append(lane, batch)
             self._pump_lane(lane)
         else:
             self._sender.send(self, lane, batch)
 
     def releasable(self) -> int:
-        """Return how many tuples could leave the machine if the gate let them: those that there is credit for."""
+        """Return how many tuples could leave the machine if the gate released them: those that there is credit for."""
         gate = self.gate
-        return 0 if gate is None else sum(min(one.backlog, one.credits) for one in self.lanes if gate.bars(one))
+        return 0 if gate is None else sum(min(one.backlog, one.credits) for one in self.lanes if gate.holds(one))
 
     def release(self, count: int) -> None:
-        """Send so many of the tuples that wait for the gate, lanes in turn."""
+        """Send `count` of the tuples that wait for the gate, lanes in turn."""
         gate = self.gate
         while gate is not None and count > 0:
             lanes = self.lanes[self._released :] + self.lanes[: self._released]
-            able = [lane for lane in lanes if min(lane.backlog, lane.credits) > 0 and gate.bars(lane)]
+            able = [lane for lane in lanes if min(lane.backlog, lane.credits) > 0 and gate.holds(lane)]
             if not able:
                 return
             share = max(1, count // len(able))
@@ -243,25 +400,27 @@ class OutQueue:
                 count -= self._send_head(lane, min(share, lane.credits))
                 self._released = (self.lanes.index(lane) + 1) % len(self.lanes)
 
+    # Binding when a lane has credit
+
     def bind(self, place: int, count: int) -> None:
-        """Bind the first so many unbound tuples to a lane that has room for them."""
-        self._dispatch(self.lanes[place], self._take_unbound(count))
+        """Bind the first `count` unbound tuples to a lane that has room for them."""
+        self._send_or_append(self.lanes[place], self._take_unbound(count))
 
-    def hold(self, place: int, count: int) -> None:
-        """Let the first so many unbound tuples wait in a lane, as something is to go behind them."""
-        self._hold(self.lanes[place], self._take_unbound(count))
+    def queue(self, place: int, count: int) -> None:
+        """Bind the first `count` unbound tuples to a lane and let them wait there: a marker will follow them."""
+        self._append(self.lanes[place], self._take_unbound(count))
 
-    def deal(self) -> None:
-        """Give every lane with credit an equal share, beginning where the last turn ended."""
+    def bind_in_turn(self) -> None:
+        """Give every lane with credit an equal share, starting with the lane that is next in turn."""
         while self.values:
             ready = [lane for lane in self._in_turn() if lane.credits > lane.backlog]
             if not ready:
                 return
             for lane, share in self._shares(ready):
-                self._dispatch(lane, self._take_unbound(min(share, lane.credits - lane.backlog)))
+                self._send_or_append(lane, self._take_unbound(min(share, lane.credits - lane.backlog)))
 
     def _shares(self, lanes: list[Lane]) -> list[tuple[Lane, int]]:
-        """Share the unbound tuples out as one by one in turn would; the turn goes on behind those that get one more."""
+        """Split the unbound tuples as if dealt one by one; the turn continues behind the lanes that get one more."""
         share, extra = divmod(len(self.values), len(lanes))
         if extra:
             self.turn = (self.lanes.index(lanes[extra - 1]) + 1) % len(self.lanes)
@@ -271,36 +430,36 @@ class OutQueue:
     def _in_turn(self) -> list[Lane]:
         lanes = self.lanes[self.turn :] + self.lanes[: self.turn]
         if self.grouping is Grouping.LOCAL_OR_SHUFFLE:
-            near = [lane for lane in lanes if self._sender.is_local(lane.target)]
-            return near or lanes
+            local = [lane for lane in lanes if self._sender.is_local(lane.target)]
+            return local or lanes
         return lanes
 
-    def bind_by(self, load: Callable[[Lane], float], whatever_room: bool = False) -> None:
+    def bind_by_load(self, load: Callable[[Lane], float], ignore_credit: bool = False) -> None:
         """Bind each tuple to the less loaded of its key's two lanes, until neither has room; or all of them."""
         bound, marks = 0, by_place(self.marks)
         for value in self.values:
             try:
-                ready: Sequence[Lane] = self._two(value)
+                ready: Sequence[Lane] = self._two_lanes(value)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # of an author's function, or type
                 self._sender.refuse(self, "key", value, marks.get(bound), error)
                 bound += 1
                 continue
-            if not whatever_room:
-                ready = [lane for lane in ready if len(lane.fresh) < lane.credits - lane.backlog]
+            if not ignore_credit:
+                ready = [lane for lane in ready if len(lane.collected) < lane.credits - lane.backlog]
                 if not ready:
                     break
             min(ready, key=load).collect(value, marks.get(bound))
             bound += 1
         cut(self.values, self.marks, bound)
-        if whatever_room:
-            self._hold_fresh()
+        if ignore_credit:
+            self._append_collected()
         for lane in self.lanes:
-            if lane.fresh:
-                self._dispatch(lane, lane.take_fresh())
+            if lane.collected:
+                self._send_or_append(lane, lane.take_collected())
 
-    def _two(self, value: Any) -> tuple[Lane, Lane]:
+    def _two_lanes(self, value: Any) -> tuple[Lane, Lane]:
         key = value if self._key is None else self._key(value)
         found = self._choices.get(key)
         if found is None:
@@ -308,7 +467,7 @@ class OutQueue:
             first, second = owner(key_group(key), count), owner(second_group(key), count)
             if first == second:
                 second = (second + 1) % count
-            if len(self._choices) >= OWNERS:
+            if len(self._choices) >= CACHED_KEYS:
                 self._choices.clear()
             found = self._choices[key] = (self.lanes[first], self.lanes[second])
         return found
@@ -320,15 +479,17 @@ class OutQueue:
             return batch
         return cut(self.values, self.marks, count)
 
-    def _bind_the_rest(self) -> None:
-        """Bind tuples that nobody had credit for, so that a marker can go behind them."""
+    def _bind_all(self) -> None:
+        """Bind the unbound tuples whatever credit there is, so that a marker can follow them."""
         if self.values and self.chooser is not None:
             self.chooser.choose_all()
         if self.values and self.grouping is Grouping.PARTIAL_KEY:
-            self.bind_by(_load, whatever_room=True)
+            self.bind_by_load(_load, ignore_credit=True)
         elif self.values:
             for lane, share in self._shares(self._in_turn()):
-                self._hold(lane, self._take_unbound(share))
+                self._append(lane, self._take_unbound(share))
+
+    # Binding at once
 
     def _bind_fields(self, values: list[Any], marks: list[Mark]) -> None:
         owners, key, start = self._owners, self._key, 0
@@ -340,22 +501,22 @@ class OutQueue:
                     name = value if key is None else key(value)
                     lane = owners.get(name)
                     if lane is None:
-                        lane = self._own(name)
+                        lane = self._owner(name)
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # of an author's function, or type
                     self._sender.refuse(self, "key", value, None, error)
                     continue
-                lane.fresh.append(value)
+                lane.collected.append(value)
             if mark is not None:
                 self._bind_sampled(values[mark.place], mark)
                 end += 1
             start = end
-        self._hold_fresh()
+        self._append_collected()
 
     def _bind_sampled(self, value: Any, mark: Mark) -> None:
         try:
-            lane = self._own(value if self._key is None else self._key(value))
+            lane = self._owner(value if self._key is None else self._key(value))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -363,19 +524,14 @@ class OutQueue:
         else:
             lane.collect(value, mark)
 
-    def _own(self, key: Hashable) -> Lane:
-        if len(self._owners) >= OWNERS:
+    def _owner(self, key: Hashable) -> Lane:
+        if len(self._owners) >= CACHED_KEYS:
             self._owners.clear()
         lane = self._owners[key] = self.lanes[owner(key_group(key), len(self.lanes))]
         return lane
 
-    def _hold_fresh(self) -> None:
-        for lane in self.lanes:
-            if lane.fresh:
-                self._hold(lane, lane.take_fresh())
-
     def _bind_first(self, values: list[Any], marks: list[Mark]) -> None:
-        self._hold(self.lanes[0], Batch(list(values), marks))
+        self._append(self.lanes[0], Batch(list(values), marks))
 
     def _bind_direct(self, values: list[Any], marks: list[Mark]) -> None:
         at = by_place(marks)
@@ -386,7 +542,7 @@ class OutQueue:
                 self._sender.refuse(self, "direct", pair, at.get(place), error)
             else:
                 lane.collect(value, at.get(place))
-        self._hold_fresh()
+        self._append_collected()
 
     def _direct_lane(self, pair: Any) -> tuple[Lane, Any]:
         try:
@@ -400,43 +556,59 @@ class OutQueue:
             problem = f"there is no task {task!r} to send to; there are 0 to {len(self.lanes) - 1}"
             raise InvalidInput("direct", problem) from None
 
+    # State
+
     def save(self, encode: Callable[["OutQueue", Batch], bytes]) -> QueueState:
-        """Return all of it for another worker, whose copies of untyped tuples have no keys to take any more."""
+        """Return its state; the copies of untyped tuples that another worker gets have no keys to bind them by."""
         if self.grouping is Grouping.PARTIAL_KEY:
-            self._bind_the_rest()
-        lanes = tuple(
-            LaneState(
-                lane.target,
-                lane.credits,
-                lane.number,
-                tuple(_saved(item, encode, self, lane) for item in lane.waiting),
-                lane.window,
-            )
-            for lane in self.lanes
-        )
-        unbound = _saved(Batch(self.values, self.marks), encode, self, self.lanes[0])
-        return QueueState(self.stream, self.turn, unbound, lanes)
+            self._bind_all()
+
+        def encoded(batch: Batch) -> bytes:
+            return encode(self, batch)
+
+        lanes = tuple(lane.save(encoded, self.stream, self.source) for lane in self.lanes)
+        return QueueState(self.stream, self.turn, _encoded(Batch(self.values, self.marks), encoded), lanes)
+
+    def restore_turn(self, turn: int) -> None:
+        """Restore the lane that is next in turn."""
+        self.turn = turn
 
     def load(self, state: QueueState, decode: Callable[["OutQueue", Waiting], Batch]) -> None:
-        """Take over from another worker."""
+        """Restore its state."""
         self.turn = state.turn
         self.values, self.marks = decode(self, state.unbound)
         for lane, saved in zip(self.lanes, state.lanes, strict=True):
-            lane.credits, lane.number, lane.window = saved.credits, saved.number, saved.window
-            for item in saved.waiting:
-                if item.marker is None:
-                    self._hold(lane, decode(self, item))
-                else:
-                    lane.hold_marker(MarkerOf(item.marker.kind, item.marker.value, item.marker.origin))
-        self.resize()
+            lane.load(saved, lambda waiting: decode(self, waiting))
+        self._bound = sum(lane.backlog for lane in self.lanes)
+        self._set_limits()
 
 
 def _load(lane: Lane) -> int:
-    return lane.outstanding + len(lane.fresh)
+    return lane.outstanding + len(lane.collected)
 
 
-def _saved(item: Batch | MarkerOf, encode: Callable[[OutQueue, Batch], bytes], queue: OutQueue, lane: Lane) -> Waiting:
-    if isinstance(item, Batch):
-        return Waiting(encode(queue, item), len(item.values), tuple(item.marks))
-    marker = Marker(0, queue.stream, queue.source, lane.target, 0, item.kind, item.value, item.origin)
-    return Waiting(marker=marker)
+def _encoded(batch: Batch, encode: Callable[[Batch], bytes]) -> Waiting:
+    return Waiting(encode(batch), len(batch.values), tuple(batch.marks))
+
+
+def by_place(marks: Iterable[Mark]) -> dict[int, Mark]:
+    """Return marks by the places of their tuples."""
+    return {mark.place: mark for mark in marks}
+
+
+def cut(values: list[Any], marks: list[Mark], count: int) -> Batch:
+    """Cut the first tuples off a list, in place."""
+    taken = Batch(values[:count], [mark for mark in marks if mark.place < count])
+    del values[:count]
+    marks[:] = shifted([mark for mark in marks if mark.place >= count], -count)
+    return taken
+
+
+def shifted(marks: Iterable[Mark], by: int) -> list[Mark]:
+    """Return marks with their places shifted."""
+    return [moved(mark, mark.place + by) for mark in marks]
+
+
+def moved(mark: Mark, place: int) -> Mark:
+    """Return a mark with another place."""
+    return Mark(place, mark.root, mark.id, mark.parent, mark.emitted)

@@ -1,8 +1,8 @@
-"""The other workers as one of them has them: connections to them, and from them.
+"""The connections of a worker to and from the other workers.
 
-A connection is made when there is something to send, and stays from epoch to epoch, since every frame carries its own.
-One that breaks, is refused or is not answered is told of once, by whichever end sees it, and not made again before the
-next epoch: what was on its way is lost with it.
+A connection is opened when there is something to send. It stays open across epochs, since every frame carries its own
+epoch. A connection that breaks, is refused or is not answered is reported once, by whichever end notices it, and is not
+opened again before the next epoch: what was in flight is lost with it.
 """
 
 import time
@@ -12,23 +12,22 @@ from dataclasses import dataclass
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.protocol.transport import DROPPED, Connection, ConnectionLost, Watch, begin_call, hello
 
-ANSWER_S = 5.0  # for another worker to answer a call
-TRIES = 5  # calls of a worker that drops them
+ANSWER_S = 5.0  # within which another worker must accept a connection
+ATTEMPTS = 5  # to connect to a worker that drops unauthenticated connections
 
 
 @dataclass
-class _Call:
+class _Outgoing:
     connection: Connection
     peer: controller_messages.Peer
-    since: float | None  # None: it was answered
-    tries: int = 1
+    since: float | None  # when it was opened; None: the handshake is complete
+    attempts: int = 1
 
 
-class Neighbours:
-    """Connections of one worker. What broke is left in `told`."""
+class PeerConnections:
+    """The connections of one worker; `take_lost` returns those that broke."""
 
     def __init__(self, run: str, secret: bytes, watch: Watch, protects: bool = False) -> None:
-        self.told: list[worker_messages.Lost] = []
         self._run = run
         self._secret = secret
         self._watch = watch
@@ -36,39 +35,40 @@ class Neighbours:
         self._epoch = 0
         self._me = self._incarnation = -1
         self._peers: tuple[controller_messages.Peer, ...] = ()
-        self._calls: dict[int, _Call] = {}  # to which frames are sent
-        self._callers: set[Connection] = set()  # from which they come
+        self._outgoing: dict[int, _Outgoing] = {}
+        self._incoming: set[Connection] = set()
         self._lost: set[int] = set()  # in this epoch
-        self._unanswered = False
+        self._messages: list[worker_messages.PeerLost] = []
+        self._handshaking = False  # an outgoing connection may be
 
-    def begin(self, assign: controller_messages.Assign) -> None:
-        """Begin an epoch: what broke in the one before may be tried again."""
+    def start_epoch(self, assign: controller_messages.Assign) -> None:
+        """Start an epoch: connections that broke in the previous one may be opened again."""
         self._epoch, self._me, self._incarnation = assign.epoch, assign.worker, assign.incarnation
         self._lost.clear()
-        self.meet(assign.peers)
+        self.update_peers(assign.peers)
 
-    def meet(self, peers: Sequence[controller_messages.Peer]) -> None:
-        """Learn who the others are, and hang up on those who are not among them any more.
+    def update_peers(self, peers: Sequence[controller_messages.Peer]) -> None:
+        """Set the addresses of the other workers, and close the connections to those that are no longer among them.
 
-        One that was lost and has been replaced can be called again: nothing was ever sent to the new one.
+        A worker that was lost and has been replaced can be connected to again: nothing was ever sent to the new one.
         """
         before, self._peers = self._peers, tuple(peers)
         self._lost = {n for n in self._lost if n < len(before) and before[n : n + 1] == self._peers[n : n + 1]}
-        for number, call in list(self._calls.items()):
-            if number >= len(self._peers) or call.peer != self._peers[number]:
-                self._forget(call.connection)
-        for caller in list(self._callers):
-            if self._is_replaced(caller):
-                self._forget(caller)
+        for number, outgoing in list(self._outgoing.items()):
+            if number >= len(self._peers) or outgoing.peer != self._peers[number]:
+                self._drop(outgoing.connection)
+        for connection in list(self._incoming):
+            if self._is_replaced(connection):
+                self._drop(connection)
 
     def send(self, number: int, frames: Iterable[bytes]) -> None:
-        """Send frames to another worker; they are lost where the connection to it is."""
+        """Send frames to another worker; they are lost if the connection to it is."""
         if number in self._lost:
             return
         try:
-            connection = self._calls[number].connection if number in self._calls else self._call(number)
+            connection = self._outgoing[number].connection if number in self._outgoing else self._connect(number)
         except OSError as error:
-            self._tell(number, error.strerror or str(error))
+            self._report(number, error.strerror or str(error))
             return
         try:
             connection.write(frames)
@@ -77,98 +77,104 @@ class Neighbours:
             self.lose(connection, str(lost))
 
     def unsent(self) -> int:
-        """Return how many bytes wait for the socket to the worker that most wait for."""
-        return max((call.connection.unsent for call in self._calls.values()), default=0)
+        """Return the number of bytes that wait for the socket with the longest queue."""
+        return max((outgoing.connection.unsent for outgoing in self._outgoing.values()), default=0)
 
-    def admit(self, caller: Connection) -> None:
-        """Take in who has called; nothing is known of it yet."""
-        self._callers.add(caller)
+    def take_lost(self) -> list[worker_messages.PeerLost]:
+        """Return the connections that broke since the last call."""
+        messages, self._messages = self._messages, []
+        return messages
+
+    def accept(self, connection: Connection) -> None:
+        """Add an incoming connection that is not authenticated yet."""
+        self._incoming.add(connection)
 
     def opened(self, connection: Connection) -> None:
-        """Take note that both ends have proved who they are; raise `ConnectionLost` where it is nobody any more."""
-        for call in self._calls.values():
-            if call.connection is connection:
-                call.since = None
-        if connection not in self._callers:
+        """Note that both ends are authenticated; raise `ConnectionLost` if the caller has been replaced."""
+        for outgoing in self._outgoing.values():
+            if outgoing.connection is connection:
+                outgoing.since = None
+        if connection not in self._incoming:
             return
         if self._is_replaced(connection):
             raise ConnectionLost("it was replaced by another")
-        for other in [other for other in self._callers if other is not connection and _same(other, connection)]:
-            self._forget(other)  # it calls again because that connection broke
+        for other in [other for other in self._incoming if other is not connection and _same(other, connection)]:
+            self._drop(other)  # the caller connects again because that connection broke
 
     def lose(self, connection: Connection, reason: str) -> None:
-        """Let go of a connection that broke, and tell of it where one of the others was at its end."""
-        numbers = [number for number, call in self._calls.items() if call.connection is connection]
-        if numbers and reason in DROPPED and self._call_again(numbers[0]):
+        """Drop a connection that broke, and report it if another worker was at its end."""
+        numbers = [number for number, outgoing in self._outgoing.items() if outgoing.connection is connection]
+        if numbers and reason in DROPPED and self._reconnect(numbers[0]):
             return
-        caller = connection.caller if connection in self._callers and connection.opened else None
+        caller = connection.caller if connection in self._incoming and connection.opened else None
         if caller is not None and not self._is_replaced(connection):
             numbers.append(caller.worker)
-        self._forget(connection)
+        self._drop(connection)
         for number in numbers:
-            self._tell(number, reason)
+            self._report(number, reason)
 
-    def give_up(self, now: float) -> None:
-        """Let go of calls that nobody answers."""
-        if not self._unanswered:
+    def drop_unanswered(self, now: float) -> None:
+        """Lose the outgoing connections whose handshake takes too long."""
+        if not self._handshaking:
             return
-        late = [call for call in self._calls.values() if call.since is not None and now - call.since > ANSWER_S]
-        for call in late:
-            self.lose(call.connection, f"it has not answered for {ANSWER_S:g} s")
-        self._unanswered = any(call.since is not None for call in self._calls.values())
+        waiting = [(one.connection, one.since) for one in self._outgoing.values() if one.since is not None]
+        for connection, since in waiting:
+            if now - since > ANSWER_S:
+                self.lose(connection, f"it has not answered for {ANSWER_S:g} s")
+        self._handshaking = any(one.since is not None for one in self._outgoing.values())
 
     def close(self) -> None:
-        """Hang up on all."""
-        for connection in [*(call.connection for call in self._calls.values()), *self._callers]:
+        """Close all connections."""
+        for connection in [*(outgoing.connection for outgoing in self._outgoing.values()), *self._incoming]:
             connection.close()
 
-    def _call(self, number: int) -> Connection:
+    def _connect(self, number: int) -> Connection:
         peer = self._peers[number]
         greeting = hello(self._run, self._me, self._incarnation)
         connection = begin_call(peer.host, peer.port, self._secret, greeting, self._protects)
-        self._calls[number] = _Call(connection, peer, time.monotonic())
-        self._unanswered = True
+        self._outgoing[number] = _Outgoing(connection, peer, time.monotonic())
+        self._handshaking = True
         self._watch.add(connection)
         return connection
 
-    def _call_again(self, number: int) -> bool:
-        """Call a worker again that has dropped a call before it was open: it may have had too many strangers."""
-        call = self._calls[number]
-        if call.since is None or call.tries >= TRIES:
+    def _reconnect(self, number: int) -> bool:
+        """Connect again to a worker that dropped the connection during the handshake, perhaps as it had too many."""
+        outgoing = self._outgoing[number]
+        if outgoing.since is None or outgoing.attempts >= ATTEMPTS:
             return False
-        frames = call.connection.take_waiting()
-        self._forget(call.connection)
+        frames = outgoing.connection.take_waiting()
+        self._drop(outgoing.connection)
         try:
-            connection = self._call(number)
+            connection = self._connect(number)
         except OSError as error:
-            self._tell(number, error.strerror or str(error))
+            self._report(number, error.strerror or str(error))
             return True
-        self._calls[number] = _Call(connection, call.peer, call.since, call.tries + 1)
+        self._outgoing[number] = _Outgoing(connection, outgoing.peer, outgoing.since, outgoing.attempts + 1)
         self.send(number, frames)
         return True
 
     def _is_replaced(self, connection: Connection) -> bool:
-        """Whether a caller has a successor; one that is not known yet is a successor itself."""
+        """Say whether a caller has a successor; one that is not known yet is a successor itself."""
         caller = connection.caller
         if caller is None or not connection.opened or not 0 <= caller.worker < len(self._peers):
             return False
         return caller.incarnation < self._peers[caller.worker].incarnation
 
-    def _forget(self, connection: Connection) -> None:
+    def _drop(self, connection: Connection) -> None:
         self._watch.remove(connection)
         connection.close()
-        self._callers.discard(connection)
-        for number in [number for number, call in self._calls.items() if call.connection is connection]:
-            del self._calls[number]
+        self._incoming.discard(connection)
+        for number in [number for number, outgoing in self._outgoing.items() if outgoing.connection is connection]:
+            del self._outgoing[number]
 
-    def _tell(self, number: int, reason: str) -> None:
+    def _report(self, number: int, reason: str) -> None:
         if number not in self._lost:
             self._lost.add(number)
-            self.told.append(worker_messages.Lost(self._epoch, number, reason))
+            self._messages.append(worker_messages.PeerLost(self._epoch, number, reason))
 
 
 def _same(one: Connection, other: Connection) -> bool:
-    """Whether two callers are the same worker process."""
+    """Say whether two callers are the same worker process."""
     if one.caller is None or other.caller is None or not one.opened:
         return False
     return (one.caller.worker, one.caller.incarnation) == (other.caller.worker, other.caller.incarnation)

@@ -1,8 +1,8 @@
-"""A worker process: sockets, clock, log and files around the worker's logic. One thread moves all tuples.
+"""A worker process: sockets, clock, log and files around the worker's state machine. One thread moves all tuples.
 
-It runs inside a long-lived Spark task: it calls the controller, registers, is told its tasks, and turns until it is
-told to stop, the controller has gone, or it has not heard the controller for longer than it may go on without. It lives
-through as many epochs as there are, one that it could not go on in included.
+It runs inside a long-lived Spark task: it connects to the controller, registers, gets its tasks, and takes turns until
+the controller stops it, the connection to the controller breaks, or its lease ends. It lasts over all epochs, also
+those in which it failed.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.protocol.transport import (
     Connection,
     ConnectionLost,
-    Strangers,
+    PendingConnections,
     Watch,
     call_until_open,
     hello,
@@ -31,19 +31,19 @@ from penstock.runtime.protocol.transport import (
 from penstock.runtime.protocol.wire import encode
 from penstock.runtime.storage.telemetry_writer import Recorder
 from penstock.runtime.storage.writer import Writer
-from penstock.runtime.worker.heartbeat import Heart, Place
-from penstock.runtime.worker.log_capture import Speech
+from penstock.runtime.worker.heartbeat import Controller, Heartbeat
+from penstock.runtime.worker.log_capture import LogCapture
 from penstock.runtime.worker.memory import resident_mb
-from penstock.runtime.worker.peer_connections import Neighbours
-from penstock.runtime.worker.running_task import leave
+from penstock.runtime.worker.peer_connections import PeerConnections
+from penstock.runtime.worker.reporting import Process
 from penstock.runtime.worker.state_machine import Worker
 
-LONGEST_WAIT_S = 0.5
-LAST_WORDS_S = 5.0  # to say them, once it has ended
+MAX_WAIT_S = 0.5
+LAST_MESSAGES_S = 5.0  # for sending the last messages, once it has ended
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """What a worker process must know before it can call the controller."""
+    """What a worker process needs to connect to the controller."""
 
     run: str
     worker: str
@@ -52,17 +52,17 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     secret: str
     listen: str  # the address to listen on; empty: the one that reaches the controller
     protects: bool = False  # frames carry keyed checksums
-    umask: int = 0o077  # of all files that it makes
+    umask: int = 0o077  # of all files that it writes
 
 
 def main(flow: Dataflow, argument: str) -> None:
-    """Be a worker: the function that a Spark task calls. Returns when the worker has ended, whatever the reason."""
+    """Run a worker: the function that a Spark task calls. Returns when the worker has ended, whatever the reason."""
     settings = decode_json(argument, WorkerSettings)
     secret, greeting = bytes.fromhex(settings.secret), partial(hello, settings.run, -1, 0)
     try:
         control = call_until_open(settings.host, settings.port, secret, greeting, settings.protects)
     except (OSError, ConnectionLost):
-        return  # the controller has gone, and with it the run
+        return  # the controller is down, and with it the run
     before = os.umask(settings.umask)
     try:
         Shell(flow, settings, control).serve()
@@ -81,14 +81,14 @@ class Shell:
         self._watch = Watch()
         self._host = settings.listen or control.socket.getsockname()[0]
         self._listener = listen(self._host)
-        self._strangers = Strangers(self._listener, self._secret, self._watch, settings.protects)
-        self._neighbours = Neighbours(settings.run, self._secret, self._watch, settings.protects)
-        self._speech = Speech(self._speaker)
+        self._pending = PendingConnections(self._listener, self._secret, self._watch, settings.protects)
+        self._peers = PeerConnections(settings.run, self._secret, self._watch, settings.protects)
+        self._log = LogCapture(self._running)
         self._recorder: Recorder | None = None
         self._waker, self._woken = socket.socketpair()
         self._writer = Writer(self._wake)
-        self._gone = ""
-        self._heart: Heart | None = None
+        self._disconnected = ""  # why there is no connection to the controller any more
+        self._heartbeat: Heartbeat | None = None
         self.worker: Worker | None = None
 
     def serve(self) -> None:
@@ -98,20 +98,20 @@ class Shell:
         self._watch.add(self._woken)
         self._watch.add(self._control)
         try:
-            with self._speech.heard():
+            with self._log.capture():
                 self._register()
                 if self.worker is not None:
                     try:
                         self._loop(self.worker)
-                    finally:  # closes what is open, and leaves what other runs have too: the process may be used again
+                    finally:  # closes what is open, and leaves shared machines: the process may be used again
                         self.worker.command(controller_messages.Stop())
-                    if not self._gone:
+                    if not self._disconnected:
                         self._carry(self.worker)  # its last report, before telemetry takes its time
-                    self._end_telemetry(self.worker)
-                    self._speech.end()
-                    self._say_last_words(self.worker)
+                    self._close_telemetry(self.worker)
+                    self._log.flush()
+                    self._send_last_messages(self.worker)
         except ConnectionLost:
-            pass  # the controller has gone, and with it the run
+            pass  # the controller is down, and with it the run
         finally:
             self._close()
 
@@ -124,24 +124,23 @@ class Shell:
                 self._flow,
                 self._settings.run,
                 time.monotonic,
-                cpu_seconds=time.process_time,
-                memory_mb=resident_mb,
+                process=Process(time.process_time, resident_mb),
                 wake=self._wake,
-                unsent=self._neighbours.unsent,
+                unsent=self._peers.unsent,
             )
         except Exception as error:  # of an author's factory, it may be
             text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
             failure = worker_messages.Failure(0, "", -1, "", text, traceback.format_exc())
             self._control.write([encode(failure)])
-            deadline = time.monotonic() + LAST_WORDS_S
+            deadline = time.monotonic() + LAST_MESSAGES_S
             while not self._control.opened and time.monotonic() < deadline:
                 self._watch.wait(0.1)
                 self._control.read()
 
     def _loop(self, worker: Worker) -> None:
         busy = False
-        while worker.phase != "stopped" and not self._gone:
-            wait = 0.0 if busy else min(max(worker.wakeup() - time.monotonic(), 0.0), LONGEST_WAIT_S)
+        while worker.phase != "stopped" and not self._disconnected:
+            wait = 0.0 if busy else min(max(worker.wakeup() - time.monotonic(), 0.0), MAX_WAIT_S)
             commanded, called = 0, False
             for ready, events in self._watch.wait(wait):
                 if ready is self._control:
@@ -149,26 +148,26 @@ class Shell:
                 elif ready is self._listener:
                     called = True
                 else:
-                    self._ready(worker, ready, events)
-            if commanded:  # last, so that a connection which broke in an epoch is not blamed on the next
-                self._ready(worker, self._control, commanded)
-            if called:  # last: who has introduced itself must not be dropped for those who call now
-                for caller in self._strangers.accept(time.monotonic()):
-                    self._neighbours.admit(caller)
-            for caller in self._strangers.late(time.monotonic()):
-                self._neighbours.lose(caller, "")
-            self._neighbours.give_up(time.monotonic())
+                    self._serve(worker, ready, events)
+            if commanded:  # last, so that a connection which broke in an epoch is not reported in the next
+                self._serve(worker, self._control, commanded)
+            if called:  # last: connections that have just authenticated must not be dropped for new ones
+                for connection in self._pending.accept(time.monotonic()):
+                    self._peers.accept(connection)
+            for connection in self._pending.expired(time.monotonic()):
+                self._peers.lose(connection, "")
+            self._peers.drop_unanswered(time.monotonic())
             self._writer.conclude()
             busy = worker.turn()
             self._carry(worker)
 
-    def _ready(self, worker: Worker, ready: object, events: int) -> None:
+    def _serve(self, worker: Worker, ready: object, events: int) -> None:
+        """Read or write what is ready."""
         if ready is self._woken:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
-            for task in worker.tasks.values():
-                task.next_poll = 0.0
-        elif isinstance(ready, Connection) and ready.fileno() >= 0:  # another's breaking may have closed it
+            worker.poll_sources()
+        elif isinstance(ready, Connection) and ready.fileno() >= 0:  # the loss of another may have closed it
             try:
                 if events & selectors.EVENT_WRITE:
                     ready.flush()
@@ -177,10 +176,10 @@ class Shell:
                     self._read(worker, ready)
             except ConnectionLost as lost:
                 self._lose(ready, str(lost))
-            except Exception as error:  # a defect that one connection shows must not end the loop that serves all
+            except Exception as error:  # a defect that shows on one connection must not end the loop that serves all
                 if ready is self._control or ready.fileno() < 0:
                     raise
-                self._speech.warn(traceback.format_exc())
+                self._log.warn(traceback.format_exc())
                 self._lose(ready, f"{type(error).__name__}: {error}")
 
     def _read(self, worker: Worker, connection: Connection) -> None:
@@ -193,7 +192,7 @@ class Shell:
                 self._watch.update(connection)
                 return
             if connection.opened and not was_open:
-                self._neighbours.opened(connection)
+                self._peers.opened(connection)
             for frame in frames:
                 worker.frame(frame)
         except Undecodable as error:
@@ -203,25 +202,25 @@ class Shell:
 
     def _command(self, worker: Worker, command: controller_messages.Command) -> None:
         if isinstance(command, controller_messages.Assign):
-            self._begin(worker, command)
+            self._start_epoch(worker, command)
         elif isinstance(command, controller_messages.Peers):
-            self._neighbours.meet(command.peers)
+            self._peers.update_peers(command.peers)
         worker.command(command)
 
-    def _begin(self, worker: Worker, assign: controller_messages.Assign) -> None:
-        """Get to know the others; in the first epoch, begin to write telemetry and to beat."""
-        self._neighbours.begin(assign)
+    def _start_epoch(self, worker: Worker, assign: controller_messages.Assign) -> None:
+        """Set who the other workers are; in the first epoch, start telemetry and heartbeats."""
+        self._peers.start_epoch(assign)
         if self._recorder is not None:
-            self._recorder.add(worker.tracker.take_records())  # the worker begins anew
+            self._recorder.add(worker.take_records())  # of the previous epoch
         elif assign.telemetry:
             name = f"{assign.peers[assign.worker].name}-{assign.incarnation}"
             self._recorder = Recorder(assign.telemetry, name)
-        if self._heart is None:
-            # Counted from before the controller hears that this worker is ready: so it is never the longer one's.
-            worker.lease = time.monotonic() + assign.lease_s
-            worker.footprint = leave(assign.folder, self._settings.worker, assign.incarnation)
+        if self._heartbeat is None:
+            # Counted from before the controller hears that this worker is ready, so that the controller's is longer.
+            worker.start_lease(time.monotonic() + assign.lease_s)
+            worker.running_task.publish(assign.folder, self._settings.worker, assign.incarnation)
             settings = self._settings
-            place = Place(
+            controller = Controller(
                 settings.host,
                 settings.port,
                 self._secret,
@@ -230,79 +229,74 @@ class Shell:
                 assign.incarnation,
                 settings.protects,
             )
-            self._heart = Heart(worker, place, assign.lease_s)
-            self._heart.start()
+            self._heartbeat = Heartbeat(worker, controller, assign.lease_s)
+            self._heartbeat.start()
 
     def _carry(self, worker: Worker) -> None:
-        """Send what the worker has left to be sent, and have written what it has left to be."""
-        if worker.out:
-            out, worker.out = worker.out, {}
-            for number, frames in out.items():
-                self._neighbours.send(number, frames)
-        if worker.storing:
-            jobs, worker.storing = worker.storing, []
+        """Send and write what the worker has left to be sent and written."""
+        outbox = worker.outbox
+        for number, frames in outbox.take_frames().items():
+            self._peers.send(number, frames)
+        if jobs := outbox.take_jobs():
             self._writer.add(jobs)
-        if self._neighbours.told:
-            worker.told += self._neighbours.told
-            self._neighbours.told = []
-        lines = self._speech.take()
-        if worker.told or lines:
-            told, worker.told = worker.told, []
+        messages = [*outbox.take_messages(), *self._peers.take_lost(), *self._log.take()]
+        if messages:
             try:
-                self._control.write([encode(message) for message in [*told, *lines]])
+                self._control.write([encode(message) for message in messages])
                 self._watch.update(self._control)
             except ConnectionLost as lost:
                 self._lose(self._control, str(lost))
         if self._recorder is not None:
-            if worker.tracker.records:
-                self._recorder.add(worker.tracker.take_records())
-            self._tell_of_telemetry(self._recorder)
+            if records := worker.take_records():
+                self._recorder.add(records)
+            self._report_telemetry(self._recorder)
 
-    def _tell_of_telemetry(self, recorder: Recorder) -> None:
+    def _report_telemetry(self, recorder: Recorder) -> None:
         if recorder.problem:
-            self._speech.warn(recorder.problem)
+            self._log.warn(recorder.problem)
             recorder.problem = ""
 
-    def _end_telemetry(self, worker: Worker) -> None:
-        """Write what is left of it, as long as the controller can be told that this failed."""
+    def _close_telemetry(self, worker: Worker) -> None:
+        """Write the rest of it, while a failure can still be reported to the controller."""
         if self._recorder is not None:
-            self._recorder.add(worker.tracker.take_records())
+            self._recorder.add(worker.take_records())
             self._recorder.close()
-            self._tell_of_telemetry(self._recorder)
+            self._report_telemetry(self._recorder)
 
     def _lose(self, connection: Connection, reason: str) -> None:
         if connection is self._control:
-            self._gone = reason or "it has gone"
+            self._disconnected = reason or "the connection is closed"
             self._watch.remove(connection)
             connection.close()
         else:
-            self._neighbours.lose(connection, reason)
+            self._peers.lose(connection, reason)
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError, OSError):
             self._waker.send(b"!")
 
-    def _say_last_words(self, worker: Worker) -> None:
-        """Let what was told before the end reach the controller."""
-        if self._gone:
+    def _send_last_messages(self, worker: Worker) -> None:
+        """Let what was reported before the end reach the controller."""
+        if self._disconnected:
             return
         self._carry(worker)
-        deadline = time.monotonic() + LAST_WORDS_S
-        while not self._gone and self._control.wants_to_write and time.monotonic() < deadline:
+        deadline = time.monotonic() + LAST_MESSAGES_S
+        while not self._disconnected and self._control.wants_to_write and time.monotonic() < deadline:
             self._control.flush()
             time.sleep(0.001)
 
-    def _speaker(self) -> tuple[str, int]:
-        task = self.worker.current if self.worker is not None else None
+    def _running(self) -> tuple[str, int]:
+        """Return the component and the task whose code runs."""
+        task = self.worker.running_task.task if self.worker is not None else None
         return (task.component.name, task.context.task) if task is not None else ("", -1)
 
     def _close(self) -> None:
-        if self._heart is not None:
-            self._heart.close()
+        if self._heartbeat is not None:
+            self._heartbeat.close()
         if self._recorder is not None:
             self._recorder.close()
         self._control.close()
-        self._neighbours.close()
+        self._peers.close()
         for sock in (self._listener, self._waker, self._woken):
             sock.close()
         self._writer.close()

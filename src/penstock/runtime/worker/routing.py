@@ -1,176 +1,302 @@
-"""Routing policies in a worker: which of the tasks downstream get the tuples that wait in an out-queue.
+"""Routes tuples and markers to tasks wherever these run: hands them over in the process, or sends them in frames."""
 
-A decision is made for all that wait, when a slot has passed since the last one of the same queue: so the first tuple
-after a quiet slot goes at once, and under load tuples wait for a slot at most. What a policy looks at is put into the
-tables that it knows from the simulator, and `policies.tuples.routing.route` decides, as it does there.
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-Live, a source has no tuples before they arrive, and all that have arrived must leave: `arrived` is all that waits at a
-source and nothing at an operator; γ is not limited, as credits limit what may leave. Of a target's queue is known what
-it said last, and what went there since. A policy that holds tuples back waits for more of them, which live may never
-come, and queues are not endless: what it has kept for `PATIENCE` slots is taken to have arrived at a source, and where
-so much waits that its task stands still, it is dealt out in turn.
-"""
-
-from collections.abc import Callable
-from functools import cache
-
-import numpy as np
-
-from penstock.model.slotted import UNLIMITED
-from penstock.model.topology import Grouping
-from penstock.policies.api import RoutingPolicy, rule
-from penstock.policies.tuples.kinds import LEAST_LOADED, LOAD_AWARE, POTUS
-from penstock.policies.tuples.lanes import empty_queues, idle_lanes
-from penstock.policies.tuples.routing import route
-from penstock.policies.tuples.sending import STATE, send
-from penstock.runtime.protocol.frames import Credit
-from penstock.runtime.worker.lane import Lane
-from penstock.runtime.worker.output import OutQueue
+from penstock.api.keys import key_name
+from penstock.model.errors import InvalidInput, shown
+from penstock.runtime.layout import Layout
+from penstock.runtime.protocol import codec as codecs
+from penstock.runtime.protocol.codec import Unreadable
+from penstock.runtime.protocol.controller_messages import Peer
+from penstock.runtime.protocol.frames import MOVE, Credit, Data, Envelope, Mark, Marker, MarkerBody, Waiting
+from penstock.runtime.worker.input import Delivery, InChannel
+from penstock.runtime.worker.logic import UserError
+from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sender, by_place, cut, moved
+from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import Task
-from penstock.runtime.worker.tuple_policies import Ruling
+from penstock.runtime.worker.tracing import Tracer
 
-QUICKEST_S = 1e-7  # that a tuple takes; clocks tell no less
-PATIENCE = 100  # slots for which a policy may hold all that waits in a queue
-
-
-@cache
-def warm_up() -> None:
-    """Compile the kernels, or load them from disk: a tuple must not wait for that."""
-    rng, ones = np.random.default_rng(0), np.ones(1)
-    one, counts = rule(POTUS), np.zeros(1, dtype=np.int64)
-    lanes = idle_lanes(ones.copy(), ones.copy(), ones.copy(), ones.copy())
-    queues = empty_queues(np.array([0, 1], dtype=np.int64))
-    route(one.kind, one.settings, queues, lanes, 0, 1, UNLIMITED, rng, counts)
-    send(0, one.settings, 0.0, 1, counts, ones, np.zeros(STATE), rng, counts.copy())
+Payload = TypeVar("Payload")
 
 
-class Router:
-    """The policy of one out-queue."""
+class TaskDirectory:
+    """The workers, where every task is by the last command, and the tasks that run in this worker."""
 
-    def __init__(self, ruling: Ruling, task: Task, queue: OutQueue, policy: RoutingPolicy) -> None:
-        self._ruling = ruling
-        self._worker = ruling.worker
-        self._task = task
-        self._queue = queue
-        self._rule = policy.rule
-        self._holds = policy.holds
-        self.prices = policy.price_of_cost is not None
-        count = len(queue.lanes)
-        self.queues = empty_queues(np.array([0, count], dtype=np.int64))
-        self.queues.turn[0] = 0 if self._rule.kind == LOAD_AWARE else queue.turn % count
-        senders = float(len(self._worker.layout.tasks(task.component.name)))
-        self.lanes = idle_lanes(np.zeros(count), np.zeros(count), np.ones(count), np.full(count, senders))
-        self._sent = np.zeros(count, dtype=np.int64)
-        # What is not known to have come is taken to be on its way.
-        self._received = np.array([lane.number - (lane.window - lane.credits) for lane in queue.lanes], dtype=np.int64)
-        self._seconds = np.zeros(count)
-        self._stale = False  # the speeds that follow from these
-        self._rng = np.random.default_rng((self._worker.assigned.seed, self._worker.epoch, task.number, queue.stream))
-        self._due = self._priced = -np.inf  # when the next decision may be made; when its price was worked out
-        self._waits = False  # for that
-        self._held = 0  # decisions in a row, one a slot, that sent nothing
-        self._before = (task.counted, self._gone())
-        self.weigh()
+    def __init__(self, me: int, peers: Sequence[Peer], slots: Mapping[str, int], placement: Sequence[str]) -> None:
+        self.me = me  # number of this worker
+        self.update_workers(peers, slots)
+        self.placement = list(placement)  # slot of each task
+        self.hosts = [slots[slot] for slot in placement]  # worker of each task
+        self.here: dict[int, Task] = {}  # in topological order
 
-    def weigh(self) -> None:
-        """Look up what lanes cost, by where tasks are now."""
-        self.lanes.cost[:] = [self._ruling.cost(lane.target) for lane in self._queue.lanes]
-        self.lanes.onward[:] = [self._ruling.onward(lane.target) for lane in self._queue.lanes]
+    @property
+    def own_slot(self) -> str:
+        """A slot of this worker."""
+        return next(slot for slot, worker in self.slots.items() if worker == self.me)
 
-    def heard(self, place: int, credit: Credit) -> None:
-        """Take what the target of a lane says of itself."""
-        self.lanes.backlog[place] = credit.queue
-        self.lanes.ahead[place] = credit.price
-        self._received[place] = credit.received
-        if credit.seconds > 0.0:
-            self._seconds[place] = max(credit.seconds, QUICKEST_S)
-            self._stale = True
+    def is_local(self, task: int) -> bool:
+        """Say whether a task belongs to this worker; it may not have arrived yet."""
+        return self.hosts[task] == self.me
 
-    def _clock_speeds(self) -> None:
-        """Work out how many tuples a slot each target serves, and a price: of one that has not said, what others do.
+    def worker_named(self, name: str) -> int:
+        """Return the number of a worker."""
+        return self._numbers[name]
 
-        Taken to cost nothing, it would get the tuples of all senders until it has said otherwise.
-        """
-        known = self._seconds > 0.0
-        self.lanes.speed[:] = self._ruling.slot_s / np.where(known, self._seconds, self._seconds[known].mean())
-        self.lanes.ahead[~known] = self.lanes.ahead[known].mean()
-        self._stale = False
+    def update_workers(self, peers: Sequence[Peer], slots: Mapping[str, int]) -> None:
+        """Set who the workers are and the worker of each slot: workers may join."""
+        self.peers = peers  # by number
+        self.slots = slots  # slot -> worker
+        self._numbers = {peer.name: number for number, peer in enumerate(peers)}
 
-    def choose(self) -> None:
-        """Decide, if a slot has passed since the last time; see that it is decided when one has."""
-        now = self._worker.execution.now()
-        if now >= self._due and any(lane.credits > lane.backlog for lane in self._queue.lanes):
-            self._due = now + self._ruling.slot_s
-            if self._queue.grouping is Grouping.PARTIAL_KEY:
-                self._queue.bind_by(self._load())
-            else:
-                self.decide(len(self._queue.values))
-                self._held = 0 if self._sent.any() else self._held + 1
-                for place in np.flatnonzero(self._sent):
-                    self._queue.bind(int(place), int(self._sent[place]))
-                if self._holds and self._held and self._task.full():
-                    self._queue.deal()  # its task stands still, and a barrier may wait for it to go on
-        if self._queue.values and not self._waits and any(lane.credits > lane.backlog for lane in self._queue.lanes):
-            self._waits = True
-            self._worker.execution.later(max(now, self._due), self._again)
+    def relocate(self, task: int, slot: str) -> tuple[str, int]:
+        """Set the slot of a task; return the slot and the worker that it had."""
+        before = self.placement[task], self.hosts[task]
+        self.placement[task], self.hosts[task] = slot, self.slots[slot]
+        return before
 
-    def choose_all(self) -> None:
-        """Decide for all that wait, whatever room there is, as a marker is to go behind them."""
-        if self._queue.grouping is Grouping.PARTIAL_KEY:
-            self._queue.bind_by(self._load(), whatever_room=True)
+    def add(self, task: Task) -> None:
+        """Add a task that runs in this worker."""
+        self.here[task.number] = task
+        ordered = sorted(self.here.items())
+        self.here.clear()
+        self.here.update(ordered)
+
+    def remove(self, task: Task) -> None:
+        """Remove a task that has left this worker."""
+        del self.here[task.number]
+
+
+class HandedOver(NamedTuple):
+    """Tuples that were handed over within the process to a task that has not arrived yet."""
+
+    stream: int
+    source: int
+    number: int
+    values: list[Any]
+    marks: list[Mark]
+    sent: float
+
+
+Early = Data | Marker | Credit | HandedOver  # what comes for a task before the task itself
+
+
+class _Carrier(Protocol):
+    """What brings frames to the worker of a task, and wakes a task that has something to process: `Execution`."""
+
+    hands_over: bool
+
+    def now(self) -> float: ...
+    def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None: ...
+    def wake(self, task: Task) -> None: ...
+
+
+class EarlyArrivals(Protocol):
+    """What keeps what comes for tasks that move here: `Arrivals`."""
+
+    def awaits(self, task: int) -> bool:
+        """Say whether a task that is not here is moving here."""
+        ...
+
+    def keep(self, task: int, item: Early) -> None:
+        """Keep something until its task has arrived."""
+        ...
+
+    def settle(self, task: Task, channel: InChannel, marker: MarkerBody) -> None:
+        """Note that everything that a channel had sent to a task's old worker has come."""
+        ...
+
+
+class Exchange(Sender):
+    """Sends what the tasks of a worker emit, and delivers what comes for them."""
+
+    def __init__(
+        self,
+        epoch: int,
+        layout: Layout,
+        directory: TaskDirectory,
+        carrier: _Carrier,
+        arrivals: EarlyArrivals,
+        tracer: Tracer,
+        running: RunningTask,
+    ) -> None:
+        self.epoch = epoch
+        self.directory = directory
+        self._layout = layout
+        self._codecs = [stream.codec for stream in layout.streams]
+        self._carrier = carrier
+        self._now = carrier.now
+        self._arrivals = arrivals
+        self._tracer = tracer
+        self._running = running
+        self._count_sent: Callable[[int, int], None] | None = None
+
+    def count_sent(self, count: Callable[[int, int], None] | None) -> None:
+        """Call a function with the tuples and bytes of every frame that is sent."""
+        self._count_sent = count
+
+    # Sending
+
+    def new_id(self, root: int) -> int:
+        """Return an id for a sampled tuple."""
+        return self._tracer.new_id(root)
+
+    def is_local(self, task: int) -> bool:
+        """Say whether a task runs in this process."""
+        return self.directory.is_local(task)
+
+    def pump(self, task: Task) -> None:
+        """Send what may be sent of a task's out-queues, and resume the task if it was blocked."""
+        before = self._running.task
+        self._running.set(task)
+        task.pump()
+        self._running.set(before)
+        self._carrier.wake(task)
+
+    def send(self, queue: OutQueue, lane: Lane, batch: Batch) -> None:
+        """Send tuples to a task, wherever it is."""
+        codec, target, now = self._codecs[queue.stream], lane.target, self._now()
+        host = self.directory.hosts[target]
+        if host == self.directory.me and self._carrier.hands_over:
+            values = self._sendable(queue, batch, codec.hand_over)
+            if values:
+                self._hand_over(queue, target, lane.spend(len(values)), values, batch.marks, now)
             return
-        self.decide(len(self._queue.values), roomy=True)
-        for place in np.flatnonzero(self._sent):
-            self._queue.hold(int(place), int(self._sent[place]))
+        encoded = self._sendable(queue, batch, codec.encode)
+        count = len(batch.values)
+        if not count:
+            return
+        if count > 1 and len(encoded) > codecs.LARGEST_TUPLES:  # each alone fits
+            for part in (cut(batch.values, batch.marks, count // 2), batch):
+                self.send(queue, lane, part)
+            return
+        if self._count_sent is not None:
+            self._count_sent(count, len(encoded))
+        number, source, me = lane.spend(count), queue.source, self.directory.me
+        frame = Data(self.epoch, queue.stream, source, target, number, count, now, encoded, tuple(batch.marks), me)
+        placement = self.directory.placement
+        self._carrier.carry(frame, placement[source], placement[target], host)
 
-    def decide(self, waiting: int, roomy: bool = False) -> None:
-        """Fill the tables for so many tuples and have the rule decide; how many go down each lane is in `_sent`."""
-        own = self._queue.lanes
-        queues, lanes = self.queues, self.lanes
-        if self._stale:
-            self._clock_speeds()
-        queues.waiting[0] = waiting
-        queues.arrived[0] = waiting if self._task.is_source or self._held >= PATIENCE else 0
-        lanes.outstanding[:] = [lane.outstanding for lane in own]
-        lanes.flying[:] = np.maximum([lane.number + lane.backlog for lane in own] - self._received, 0)
-        if roomy:
-            lanes.room[:] = UNLIMITED
+    def _hand_over(
+        self, queue: OutQueue, target: int, number: int, values: list[Any], marks: list[Mark], now: float
+    ) -> None:
+        task = self.directory.here.get(target)
+        if task is None:
+            self._arrivals.keep(target, HandedOver(queue.stream, queue.source, number, values, marks, now))
+            return
+        channel = task.inbox.channels[queue.stream, queue.source]
+        self._accept(task, channel, number, Delivery(channel, values, marks, now, now, 0, self.directory.me))
+
+    def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerBody) -> None:
+        """Send a marker to a task, wherever it is; it has a number as a tuple has."""
+        slot, host = self.directory.placement[lane.target], self.directory.hosts[lane.target]
+        self._carry_marker(queue, lane.target, lane.spend_marker(), marker, slot, host)
+
+    def redirect(self, target: int, move: int, slot: str, host: int) -> None:
+        """Mark, on every channel to a task that moves, the end of what goes to its old slot and worker."""
+        for task in self.directory.here.values():
+            for queue in task.queues:
+                for lane in queue.lanes:
+                    if lane.target == target:
+                        self._carry_marker(queue, target, lane.number, MarkerBody(MOVE, move), slot, host)
+
+    def frame_of(self, task: Task, channel: InChannel, number: int, item: Delivery | MarkerBody) -> Data | Marker:
+        """Return a frame for what came to a task that has not processed it."""
+        path, me = (channel.stream, channel.source, task.number, number), self.directory.me
+        if isinstance(item, MarkerBody):
+            return Marker(self.epoch, *path, *item, me)
+        item.cut()
+        encoded = self._codecs[channel.stream].encode(item.values)
+        return Data(self.epoch, *path, len(item.values), item.sent, encoded, tuple(item.marks), item.sender)
+
+    def _carry_marker(
+        self, queue: OutQueue, target: int, number: int, marker: MarkerBody, slot: str, host: int
+    ) -> None:
+        frame = Marker(self.epoch, queue.stream, queue.source, target, number, *marker, self.directory.me)
+        self._carrier.carry(frame, self.directory.placement[queue.source], slot, host)
+
+    # Receiving
+
+    def deliver(self, frame: Data | Marker, size: int, at: float) -> None:
+        """Take a frame that has reached this worker, or forward it to where its task has gone."""
+        task = self.directory.here.get(frame.target)
+        if task is None:
+            self._forward(frame)
+            return
+        channel = task.inbox.channels[frame.stream, frame.source]
+        if isinstance(frame, Marker):
+            self._accept(task, channel, frame.number, MarkerBody(frame.kind, frame.value, frame.origin))
+            return
+        self._running.set(task)
+        values = self._codecs[frame.stream].decode(frame.values, strict=task.guard is None)
+        delivery = Delivery(channel, values, frame.marks, frame.sent, at, size, frame.sender)
+        self._accept(task, channel, frame.number, delivery)
+
+    def deliver_early(self, task: Task, item: Data | Marker | HandedOver) -> None:
+        """Give a task that has arrived what came before it."""
+        if not isinstance(item, HandedOver):
+            self.deliver(item, 0, self._now())
+            return
+        channel = task.inbox.channels[item.stream, item.source]
+        delivery = Delivery(channel, item.values, item.marks, item.sent, self._now(), 0, self.directory.me)
+        self._accept(task, channel, item.number, delivery)
+
+    def _accept(self, task: Task, channel: InChannel, number: int, item: Delivery | MarkerBody) -> None:
+        for marker in task.inbox.accept(channel, number, item):
+            self._arrivals.settle(task, channel, marker)
+        self._carrier.wake(task)
+
+    def _forward(self, frame: Data | Marker) -> None:
+        target, directory = frame.target, self.directory
+        if self._arrivals.awaits(target):
+            self._arrivals.keep(target, frame)
         else:
-            lanes.room[:] = [lane.room for lane in own]
-        self._sent[:] = 0
-        route(self._rule.kind, self._rule.settings, queues, lanes, 0, 1, UNLIMITED, self._rng, self._sent)
-        self._priced = self._worker.execution.now()
+            self._carrier.carry(frame, directory.own_slot, directory.placement[target], directory.hosts[target])
 
-    def _load(self) -> Callable[[Lane], float]:
-        """Return what says which of a key's two lanes is the more loaded, with what is bound to it at the moment.
+    # Tuples that cannot be sent
 
-        POTUS's measure is that of the slot's beginning; what is bound in it does not count.
-        """
-        if self._rule.kind == LEAST_LOADED:
-            return lambda lane: lane.outstanding + len(lane.fresh)
-        self.decide(0)
-        first, score, speed = self._queue.lanes[0].target, self.lanes.score, self.lanes.speed
-        if self._rule.kind == POTUS:
-            return lambda lane: float(score[lane.target - first])
-        return lambda lane: float(score[lane.target - first] + len(lane.fresh) / speed[lane.target - first])
+    def encode(self, queue: OutQueue, batch: Batch) -> bytes:
+        """Encode a batch, without the tuples that cannot be sent."""
+        return self._sendable(queue, batch, self._codecs[queue.stream].encode)
 
-    def price(self) -> float:
-        """Return what the next tuple would cost and wait, as of a slot ago at most."""
-        if self._worker.execution.now() > self._priced + self._ruling.slot_s:
-            self.decide(0)
-        return float(self.queues.price[0])
+    def decode(self, queue: OutQueue, waiting: Waiting) -> Batch:
+        """Decode what waited in an out-queue on another worker."""
+        values = self._codecs[queue.stream].decode(waiting.values, strict=False)
+        batch = Batch(values, list(waiting.marks))
+        if any(isinstance(value, Unreadable) for value in values):
+            self._keep(queue, batch, [value.error if isinstance(value, Unreadable) else None for value in values])
+        return batch
 
-    def emits(self) -> float:
-        """Return how many tuples come here for each that the task processes."""
-        taken, given = self._task.counted - self._before[0], self._gone() - self._before[1]
-        if taken <= 0:
-            return self._worker.layout.application.streams[self._queue.stream].selectivity
-        return given / taken
+    def _sendable(self, queue: OutQueue, batch: Batch, encode: Callable[[list[Any]], Payload]) -> Payload:
+        try:
+            return encode(batch.values)
+        except InvalidInput:
+            codec = self._codecs[queue.stream]
+            self._keep(queue, batch, [codec.unsendable(value) for value in batch.values])
+            return encode(batch.values)
 
-    def _gone(self) -> int:
-        return sum(lane.number for lane in self._queue.lanes) + self._queue.backlog
+    def _keep(self, queue: OutQueue, batch: Batch, problems: Sequence[BaseException | None]) -> None:
+        """Remove the tuples that have a problem from a batch, in place."""
+        marks = by_place(batch.marks)
+        left = [place for place, problem in enumerate(problems) if problem is None]
+        for place, problem in enumerate(problems):
+            if problem is not None:
+                self.refuse(queue, "gives", batch.values[place], marks.get(place), problem)
+        batch.values[:] = [batch.values[place] for place in left]
+        batch.marks[:] = [moved(marks[place], new) for new, place in enumerate(left) if place in marks]
 
-    def _again(self, _: float) -> None:
-        self._waits = False
-        if self._queue.chooser is self and self._worker.tasks.get(self._task.number) is self._task:
-            self._worker.pump(self._task)
+    def refuse(self, queue: OutQueue, name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
+        """Skip a tuple that a task emitted and that cannot be sent, or end the run, by its error policy."""
+        before = self._running.task
+        task = self.directory.here.get(queue.source) or before
+        self._running.set(task)
+        where = ""
+        if name == "key":
+            stream = self._layout.streams[queue.stream]
+            where = f"the key {', '.join(map(key_name, stream.outlet.keys))} of {stream.label}".replace("  ", " ")
+        if task is None or task.guard is None:
+            raise UserError(shown(value), where) from error
+        task.guard.give_up(name, value, error, where)
+        if mark is not None:
+            self._tracer.ack(mark.root, mark.id, self._now())
+        self._running.set(before)

@@ -1,7 +1,7 @@
-"""Which task a worker runs, kept where it outlasts the process: a few bytes of a file in the run's folder.
+"""Which task's code a worker runs, published where it outlasts the process: a few bytes of a file in the run's folder.
 
-A process that is killed, or that kills itself, says nothing any more. The system keeps what it had written to memory
-that it shares with a file, so that the controller can name the task that was running.
+A process that is killed reports nothing. The operating system keeps what the process wrote to memory that it shares
+with a file, so the controller can name the task that was running.
 """
 
 import mmap
@@ -12,39 +12,51 @@ from collections.abc import MutableSequence
 from pathlib import Path
 
 from penstock.runtime.storage.disk import Disk
+from penstock.runtime.worker.task import Task
 
-NOTHING = -1  # no task: the worker waits, or does something else
+NO_TASK = -1  # the worker waits, or does something else
 FOLDER = "workers"
 _LAYOUT = struct.Struct("=qq")  # incarnation, task
 
 
-def nowhere() -> MutableSequence[int]:
-    """Return a footprint that nobody will see."""
-    return array("q", [NOTHING])
+class RunningTask:
+    """The task whose code runs, or ran last: errors and log lines are attributed to it."""
 
+    def __init__(self) -> None:
+        self.task: Task | None = None
+        self._published: MutableSequence[int] = array("q", [NO_TASK])
 
-def leave(folder: str, site: str, incarnation: int) -> MutableSequence[int]:
-    """Return a footprint in a file; where it cannot be made, one that nobody will see."""
-    path = Path(_path(folder, site))
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    def set(self, task: Task | None) -> None:
+        """Attribute what happens from now on to a task, or to none."""
+        self.task = task
+        self._published[0] = NO_TASK if task is None else task.number
+
+    def clear(self) -> None:
+        """Publish that no task runs; errors are still attributed to the last one."""
+        self._published[0] = NO_TASK
+
+    def publish(self, folder: str, site: str, incarnation: int) -> None:
+        """Publish the task in a file of the run's folder; without effect if the file cannot be made."""
+        path = Path(_path(folder, site))
         try:
-            os.write(descriptor, _LAYOUT.pack(incarnation, NOTHING))
-            shared = mmap.mmap(descriptor, _LAYOUT.size)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return nowhere()
-    return memoryview(shared).cast("q")[1:]  # type: ignore[return-value]
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.unlink(missing_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                os.write(descriptor, _LAYOUT.pack(incarnation, NO_TASK))
+                shared = mmap.mmap(descriptor, _LAYOUT.size)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return
+        self._published = memoryview(shared).cast("q")[1:]  # type: ignore[assignment]
 
 
-def found(disk: Disk, folder: str, site: str, incarnation: int) -> int:
-    """Return the task that a worker ran last, or `NOTHING`."""
+def last_running(disk: Disk, folder: str, site: str, incarnation: int) -> int:
+    """Return the task that a worker ran last, or `NO_TASK`."""
     data = disk.read(_path(folder, site))
-    whose, task = _LAYOUT.unpack(data) if len(data) == _LAYOUT.size else (0, NOTHING)
-    return task if whose == incarnation else NOTHING
+    owner, task = _LAYOUT.unpack(data) if len(data) == _LAYOUT.size else (0, NO_TASK)
+    return task if owner == incarnation else NO_TASK
 
 
 def _path(folder: str, site: str) -> str:

@@ -1,47 +1,117 @@
-"""A worker without I/O: frames and commands in, frames and reports out.
+"""A worker without I/O: frames and commands in, frames, messages and storage jobs out.
 
-A shell hands it what comes over the network (`frame`, `command`), gives it time (`turn`) and carries away what it
-leaves in `out`, `told` and the tracker's records. Several of them, a controller and a clock in one process make a whole
-cluster that a test can replay. Tasks are run to completion, in topological order, so that a tuple passes through all
-tasks of a slot in one turn.
+A shell hands it what comes over the network (`frame`, `command`), gives it time (`turn`) and drains its `outbox` and
+records. Several workers, a controller and a clock in one process make a whole cluster that a test can replay. Tasks run
+to completion, in topological order, so that a tuple passes through all tasks of a slot in one turn.
 """
 
 import math
-import traceback
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
-from penstock.model.errors import FileProblem, PenstockError
-from penstock.model.telemetry import RecordKind
+from penstock.model.cluster import Cluster
+from penstock.model.telemetry import Record
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.protocol.frames import Credit, Farewell, decode_frame
+from penstock.runtime.protocol.controller_messages import Assign, PolicyRules
+from penstock.runtime.protocol.frames import (
+    BARRIER,
+    END,
+    PROGRESS,
+    Credit,
+    Envelope,
+    Farewell,
+    Frame,
+    MarkerBody,
+    State,
+    decode_frame,
+)
+from penstock.runtime.protocol.wire import encode
 from penstock.runtime.storage.disk import Job
-from penstock.runtime.worker import running_task as footprint
-from penstock.runtime.worker import task_opening as opening
-from penstock.runtime.worker.checkpoint import Saving
-from penstock.runtime.worker.exchange import Exchange
+from penstock.runtime.worker.checkpoint import Checkpointer, States, reading_job
 from penstock.runtime.worker.execution.direct import Direct
 from penstock.runtime.worker.execution.emulated import Emulated
-from penstock.runtime.worker.logic import UserError, call
-from penstock.runtime.worker.migration import Moves
-from penstock.runtime.worker.task import Task
-from penstock.runtime.worker.tracing import Sampler, Tracker
-from penstock.runtime.worker.tuple_policies import ruling_of
+from penstock.runtime.worker.execution.emulated_network import Emulation
+from penstock.runtime.worker.execution.interface import Execution, Handlers
+from penstock.runtime.worker.flow_control import FlowControl
+from penstock.runtime.worker.input import InChannel
+from penstock.runtime.worker.logic import UserError
+from penstock.runtime.worker.migration import Arrivals, Migration
+from penstock.runtime.worker.reporting import UNKNOWN, Process, Reporter, failure
+from penstock.runtime.worker.routing import Early, Exchange, TaskDirectory
+from penstock.runtime.worker.running_task import RunningTask
+from penstock.runtime.worker.task import SourceLimits, Task
+from penstock.runtime.worker.task_factory import RunFacts, TaskFactory
+from penstock.runtime.worker.tracing import Identity, Tracer
 
-REPORT_S = 0.25
+if TYPE_CHECKING:
+    from penstock.runtime.worker.tuple_policies.active import ActivePolicies
+
 FLUSH_S = 1.0
 
 
-class Worker(Exchange):
+class Outbox:
+    """What a worker leaves for its shell: frames for each worker, messages to the controller, storage jobs."""
+
+    def __init__(self) -> None:
+        self._frames: dict[int, list[bytes]] = {}
+        self._messages: list[worker_messages.WorkerMessage] = []
+        self._jobs: list[Job] = []
+
+    def post(self, worker: int, frame: Frame | Farewell) -> None:
+        """Send a frame to another worker."""
+        self._frames.setdefault(worker, []).append(encode(frame))
+
+    def report(self, message: worker_messages.WorkerMessage) -> None:
+        """Send a message to the controller."""
+        self._messages.append(message)
+
+    def store(self, job: Job) -> None:
+        """Run a storage job, after the earlier ones."""
+        self._jobs.append(job)
+
+    def unsent(self) -> int:
+        """Return the number of bytes of the frames."""
+        return sum(len(frame) for frames in self._frames.values() for frame in frames)
+
+    def take_frames(self) -> dict[int, list[bytes]]:
+        """Return the frames since the last call."""
+        frames, self._frames = self._frames, {}
+        return frames
+
+    def take_messages(self) -> list[worker_messages.WorkerMessage]:
+        """Return the messages since the last call."""
+        messages, self._messages = self._messages, []
+        return messages
+
+    def take_jobs(self) -> list[Job]:
+        """Return the jobs since the last call."""
+        jobs, self._jobs = self._jobs, []
+        return jobs
+
+
+class Worker:
     """One worker process.
 
     `phase` goes from `new` over `restoring` and `assigned` to `running`, and through these again in every epoch; it
-    ends in `stopped`, or in `failed` until the next epoch.
+    ends in `stopped`, or in `failed` until the next epoch. The parts that it assembles belong to one epoch: what they
+    hold is discarded with them.
     """
+
+    assigned: Assign
+    rules: PolicyRules  # of the tuple policies in force
+    execution: Execution
+    checkpointer: Checkpointer
+    migration: Migration
+    arrivals: Arrivals
+    _exchange: Exchange
+    _flow: FlowControl
+    _factory: TaskFactory
+    _tracer: Tracer
+    _reporter: Reporter
 
     def __init__(
         self,
@@ -49,358 +119,453 @@ class Worker(Exchange):
         run: str,
         clock: Callable[[], float],
         *,
-        cpu_seconds: Callable[[], float] = lambda: 0.0,
-        memory_mb: Callable[[], float | None] = lambda: None,
+        process: Process = UNKNOWN,
         wake: Callable[[], None] = lambda: None,
         unsent: Callable[[], int] = lambda: 0,
         layout: Layout | None = None,
     ) -> None:
-        self.layout = layout or Layout(flow)  # one that is there already saves making it again
-        self.run = run
+        self.layout = layout or Layout(flow)  # one that is given saves making it again
         self.clock = clock
+        self.outbox = Outbox()
+        self.running_task = RunningTask()
         self.phase = "new"
-        self.out = {}
-        self.told = []
-        self.storing: list[Job] = []  # for the shell to do, in order
-        self.lease = math.inf  # when it stops, unless it is heard that the controller still counts on it
         self.epoch = 0
-        self.limits: dict[str, float] = {}  # source component -> tuples a second of all its tasks
-        self.tasks = {}
-        self.footprint = footprint.nowhere()
-        self.current = None
+        self.lease = math.inf  # when it stops, unless the controller renews it
         self.turns = 0
-        self._cpu_seconds = cpu_seconds
-        self._process_mb = memory_mb  # that the process uses, where it is a real one
-        self.wake = wake
-        self._unsent = unsent  # bytes that the shell has not sent yet to the worker that it has most for
-        self.ruling = None
-        self._let_go: Callable[[], None] = lambda: None  # what the execution has beyond this process
-        self._last_report = self._last_cpu = 0.0
-        self._next_report = self._next_flush = math.inf
+        self.draining = False
+        self.directory = TaskDirectory(0, (), {}, ())
+        self.policies: ActivePolicies | None = None
+        self._run = run
+        self._process = process
+        self._wake = wake
+        self._unsent = unsent  # bytes that the shell has not sent yet to the worker with the longest queue
+        self._rates: dict[str, float] = {}  # source component -> tuples per second of all its tasks
+        self._next_flush = math.inf
+        self._close_execution: Callable[[], None] = lambda: None
 
     @property
-    def current(self) -> Task | None:
-        """The task whose code runs."""
-        return self._current
+    def tasks(self) -> dict[int, Task]:
+        """The tasks that run here, by number."""
+        return self.directory.here
 
-    @current.setter
-    def current(self, task: Task | None) -> None:
-        self._current = task
-        self.footprint[0] = footprint.NOTHING if task is None else task.number
+    # What the shell calls
+
+    def start_lease(self, until: float) -> None:
+        """Stop at a time, unless the controller renews the lease."""
+        self.lease = until
+
+    def renew_lease(self, until: float) -> None:
+        """Extend the lease, unless it lasts longer already."""
+        self.lease = max(self.lease, until)
+
+    def poll_sources(self) -> None:
+        """Poll all sources in the next turn."""
+        for task in self.tasks.values():
+            task.poll_soon()
+
+    def take_records(self) -> list[Record]:
+        """Return the telemetry records since the last call."""
+        return self._tracer.take_records() if self.epoch else []
 
     def command(self, message: controller_messages.Command) -> None:
-        """Do what the controller says."""
+        """Do what the controller commands."""
         match message:
-            case controller_messages.Pulse():
+            case controller_messages.RenewLease():
                 self.lease = message.at + self.assigned.lease_s
             case controller_messages.Ping():
-                self.told.append(worker_messages.Pong(message.number, self.clock()))
+                self.outbox.report(worker_messages.Pong(message.number, self.clock()))
             case controller_messages.Assign():
-                self.guarded(lambda: self._assign(message))
-            case controller_messages.Limit():  # also while states are being read, of which nobody tells the controller
+                self._attempt(self._assign, message)
+            case controller_messages.LimitRates():  # also while states are being read
                 if message.epoch == self.epoch:
-                    self.limits = message.limits
+                    self._set_rates(message.limits)
             case controller_messages.Stop():
-                self._close("stopped")
+                self._stop()
             case _ if self.phase not in ("assigned", "running") or message.epoch != self.epoch:
                 return
-            case controller_messages.Go():
-                self._go()
-            case controller_messages.Peers() | controller_messages.Drain() | controller_messages.Progressed():
-                self._note(message)
+            case controller_messages.Start():
+                self._start()
+            case controller_messages.Peers() | controller_messages.Drain() | controller_messages.SourceProgress():
+                self._update(message)
             case _:
-                self.execution.begin()
-                self.guarded(lambda: self._operate(message))
-
-    def _note(
-        self, message: controller_messages.Peers | controller_messages.Drain | controller_messages.Progressed
-    ) -> None:
-        """Take note of something that the next turn goes by."""
-        match message:
-            case controller_messages.Peers():
-                self.assigned = msgspec.structs.replace(self.assigned, peers=message.peers, slots=message.slots)
-            case controller_messages.Drain():
-                self.draining = True
-                for task in self.tasks.values():
-                    task.finishing = task.is_source
-            case controller_messages.Progressed():
-                if message.task in self.tasks:
-                    task = self.tasks[message.task]
-                    task.progressed = max(task.progressed, message.value)
+                self.execution.sync()
+                self._attempt(self._operate, message)
 
     def frame(self, data: bytes) -> None:
         """Take a frame from another worker."""
         frame = decode_frame(data)
         if self.phase not in ("assigned", "running") or frame.epoch != self.epoch:
             return
-        self.execution.begin()
+        self.execution.sync()
         if isinstance(frame, Farewell):
-            self._part_from(frame)
+            self._take_farewell(frame)
         elif isinstance(frame, Credit):
-            self.guarded(lambda: self.credit(frame))
+            self._attempt(self._flow.receive, frame)
         else:
-            self.guarded(lambda: self.execution.receive(frame, len(data)))
+            self._attempt(self.execution.receive, frame, len(data))
 
     def turn(self) -> bool:
-        """Work for a bounded while; return whether there is more to do at once."""
+        """Work for a bounded time; return whether there is more to do at once."""
         self.turns += 1
         if self.clock() > self.lease:
-            self._close("stopped")
+            self._stop()
         if self.phase != "running":
             return False
         try:
             busy = self.execution.turn(self.clock())
-            if self.saving.busy:
-                self.saving.turn()
+            if self.checkpointer.encoding:
+                self.checkpointer.encode_more()
                 busy = True
         except Exception as error:
             self._fail(error)
             return False
         now = self.clock()
-        self.footprint[0] = footprint.NOTHING
-        if now >= self._next_report:
+        self.running_task.clear()
+        if now >= self._reporter.due:
             self._report(now)
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_S
-            self.guarded(lambda: self._flush(now))
+            self._attempt(self._flush, now)
         return busy and self.phase == "running"
-
-    def unsent(self) -> int:
-        """Return how many bytes wait to be sent to other workers, by the shell or for it."""
-        return self._unsent() + sum(len(frame) for frames in self.out.values() for frame in frames)
 
     def wakeup(self) -> float:
         """Return when the next turn is due at the latest."""
         if self.phase != "running":
             return math.inf
-        return min(self._next_report, self.execution.wakeup())
+        return min(self._reporter.due, self.execution.wakeup())
 
-    # Beginning and end
+    # Start and end of an epoch
 
-    def _assign(self, assign: controller_messages.Assign) -> None:
+    def _assign(self, assign: Assign) -> None:
         self._discard()
-        self.out, self.phase = {}, "restoring"
-        self.epoch, self.me = assign.epoch, assign.worker
-        self.assigned, self.limits = assign, assign.limits
-        self.placement = list(assign.placement)
-        self.where = [assign.slots[slot] for slot in self.placement]
-        self.tracker = Tracker(
-            self.run,
-            assign.peers[assign.worker].name,
-            assign.incarnation,
-            seed=assign.seed,
-            epoch=assign.epoch,
-            keep=bool(assign.telemetry),
-            emulated=assign.emulated is not None,
-        )
+        self.outbox.take_frames()
+        self.phase, self.epoch, self.assigned = "restoring", assign.epoch, assign
         self.draining = False
+        self._set_rates(assign.limits)
         self._farewells: set[int] = set()  # workers that send nothing more to this one
-        self._parting: controller_messages.Part | None = None  # this one leaves
-        self.moves = Moves(self)
-        self.saving = Saving(self)
-        self.departed: list[worker_messages.TaskReport] = []  # of tasks that have left since the last report
-        self.samplers: dict[int, Sampler] = {}
-        self.execution = Direct(self) if assign.emulated is None else Emulated(self)
-        self._let_go = self.execution.close
-        self.ruling = ruling_of(self, assign.rules)
-        opening.begin(self, assign)
+        self._detach: controller_messages.Detach | None = None  # this worker leaves
+        self.policies = None
+        self._assemble(assign)
+        self._switch_policies(assign.rules)
+        if assign.kept:
+            self._read_states(assign)
+        else:
+            self._open_all({})
 
-    def add_task(self, task: Task) -> None:
-        """Begin to run a task that is open."""
-        self.tasks[task.number] = task
-        self.tasks = dict(sorted(self.tasks.items()))
-        self.samplers.setdefault(task.number, Sampler(self.assigned.sample_tps))
-        self.execution.added(task)
-        if self.ruling is not None:
-            self.ruling.added(task)
+    def _assemble(self, assign: Assign) -> None:
+        """Make the parts of an epoch; settings are read here."""
+        outbox, running = self.outbox, self.running_task
+        name, emulated = assign.peers[assign.worker].name, assign.emulated is not None
+        directory = self.directory = TaskDirectory(assign.worker, assign.peers, assign.slots, assign.placement)
+        identity = Identity(self._run, name, assign.incarnation, assign.epoch, emulated)
+        tracer = self._tracer = Tracer(
+            identity,
+            self.layout,
+            assign.peers,
+            sample_tps=assign.sample_tps,
+            seed=assign.seed,
+            keep=bool(assign.telemetry),
+        )
+        execution = self.execution = self._execution(assign, name, tracer)
+        self._close_execution = execution.close
+        arrivals = self.arrivals = Arrivals(assign.epoch, directory, execution.now, outbox.report)
+        exchange = self._exchange = Exchange(assign.epoch, self.layout, directory, execution, arrivals, tracer, running)
+        flow = self._flow = FlowControl(
+            assign.epoch, assign.window, directory, execution, arrivals, outbox.post, running
+        )
+        self.migration = Migration(directory, exchange, arrivals, execution, self, outbox.report)
+        self.checkpointer = Checkpointer(
+            assign.epoch,
+            assign.checkpoints,
+            assign.given_up,
+            directory,
+            execution,
+            running,
+            outbox.report,
+            outbox.store,
+        )
+        execution.connect(
+            Handlers(self._deliver, outbox.post, flow.processed, self._take_marker, self._finish, self._idle)
+        )
+        execution.reroute(assign.routes)
+        self._factory = TaskFactory(
+            RunFacts(self._run, assign.folder, assign.epoch, assign.seed, self.clock, self._wake),
+            self.layout,
+            exchange,
+            running,
+            SourceLimits(assign.in_flight, self._rates),
+            window=execution.window(None, 1),
+            timed=execution.timed,
+        )
+        self._reporter = Reporter(assign.epoch, self._process, execution, tracer, directory.here, assign.capacity)
 
-    def _go(self) -> None:
+    def _execution(self, assign: Assign, name: str, tracer: Tracer) -> Execution:
+        if assign.emulated is None:
+            return Direct(self.clock, self.directory, tracer, self.running_task, assign.window, self._unsent_bytes)
+        cluster = msgspec.convert(assign.emulated, Cluster)
+        emulation = Emulation(cluster, name, f"{assign.folder} {self._run} {name}", assign.share, assign.seed)
+        return Emulated(emulation, self.clock, self.layout, self.directory, tracer, self.running_task, assign.window)
+
+    def _unsent_bytes(self) -> int:
+        return self._unsent() + self.outbox.unsent()
+
+    def _read_states(self, assign: Assign) -> None:
+        """Open the tasks once their states have been read."""
+
+        def then(states: States, problem: str, _: float) -> None:
+            if self.assigned is not assign or self.phase != "restoring":  # another epoch has started meanwhile
+                return
+            if problem:
+                self.outbox.report(worker_messages.CheckpointUnreadable(assign.epoch, assign.checkpoint, problem))
+            else:
+                self.execution.sync()
+                self._attempt(self._open_all, states)
+
+        self.outbox.store(reading_job(assign.checkpoints, assign.checkpoint, assign.kept, then))
+
+    def _open_all(self, states: States) -> None:
+        """Open the tasks of this worker, with their states if there are any."""
+        directory = self.directory
+        for number, slot in enumerate(directory.placement):
+            if not directory.is_local(number):
+                continue
+            state, logic = states.get(number, (None, b""))
+            task = self.open_task(number, slot, ended=state is not None and state.ended)
+            if state is not None:
+                task.restore(state, logic)
+            self.add_task(task)
+            if task.ended:
+                self.outbox.report(worker_messages.Ended(self.epoch, task.number, task.counted))
+        self.phase = "assigned"
+        self.outbox.report(worker_messages.Ready(self.epoch))
+
+    def _start(self) -> None:
         self.phase = "running"
         now = self.clock()
-        self._last_report, self._last_cpu = now, self._cpu_seconds()
-        self._next_report, self._next_flush = now + REPORT_S, now + FLUSH_S
+        self._reporter.start(now)
+        self._next_flush = now + FLUSH_S
 
-    def _operate(self, message: controller_messages.Command) -> None:
-        """Do this worker's part of an operation."""
-        match message:
-            case controller_messages.Checkpoint():
-                self.saving.begin(message.number)
-            case controller_messages.Abort():
-                self.saving.abort(message.number)
-            case controller_messages.Completed():
-                self.saving.complete(message.number)
-            case controller_messages.Routes():
-                self.execution.reroute(message.routes)
-            case controller_messages.Part():
-                self._part(message)
-            case controller_messages.Switch():
-                self._switch(message.rules)
-            case controller_messages.Move():
-                self.moves.begin(message)
-            case controller_messages.Prepare():
-                task = self.current = self.tasks.get(message.task)
-                problem = "it is not here" if task is None else task.prepare(message.move, self.execution.now())
-                self.told.append(worker_messages.Prepared(self.epoch, message.move, problem))
-            case controller_messages.Release():
-                task = self.tasks.get(message.task)
-                if task is not None and task.preparing == message.move:
-                    task.release()
-                    self.execution.relieved(task)
-
-    def _part(self, message: controller_messages.Part) -> None:
-        """Say farewell to a worker that leaves: every frame for it has gone before. This one may leave itself."""
-        if message.worker != self.me:
-            self.post(message.worker, Farewell(self.epoch, self.me))
-            return
-        self._parting = message
-        self._leave_if_heard()
-
-    def _part_from(self, farewell: Farewell) -> None:
-        """Take a farewell: of one that stays, where this one leaves, or the answer of one that leaves."""
-        if farewell.leaves:
-            self.told.append(worker_messages.Parted(self.epoch, farewell.sender))
-        else:
-            self._farewells.add(farewell.sender)
-            self._leave_if_heard()
-
-    def _leave_if_heard(self) -> None:
-        """Answer the others once all of them have said farewell, behind all that was passed on for them."""
-        if self._parting is not None and self._farewells.issuperset(self._parting.others):
-            for other in self._parting.others:
-                self.post(other, Farewell(self.epoch, self.me, leaves=True))
-
-    def _switch(self, rules: controller_messages.Rules) -> None:
-        """Route and send by other policies: what waits unbound, or for the gate, is decided by these."""
-        self.assigned = msgspec.structs.replace(self.assigned, rules=rules)
-        if self.ruling is not None and self.ruling.weighed(rules):
-            return
-        self.ruling = ruling_of(self, rules)
-        for task in self.tasks.values():
-            for queue in task.queues:
-                queue.chooser = queue.gate = None
-                queue.resize()
-            if self.ruling is not None:
-                self.ruling.added(task)
-        for task in list(self.tasks.values()):
-            if self.tasks.get(task.number) is task:  # what is sent may let one leave, or end
-                self.pump(task)
-
-    def _flush(self, now: float) -> None:
-        for task in self.tasks.values():
-            if isinstance(task.logic, Sink) and not task.ended and not task.stands:
-                self.current = task
-                call(task.logic.flush, now)
-            if task.guard is not None and not task.stands:
-                self.current = task
-                task.guard.flush(now)
-
-    def _close(self, phase: str) -> None:
+    def _stop(self) -> None:
         if self.phase == "stopped":
             return
         if self.phase == "running":
             self._report(self.clock())
         self._discard()
-        self.phase = phase
+        self.phase = "stopped"
 
     def _discard(self) -> None:
-        """Close what is open; an author's `close` may fail in its own way, which is no reason to stay."""
+        """Close what is open; if an author's `close` fails, all else is closed nevertheless."""
         for task in self.tasks.values():
             try:
-                task.let_go()
+                task.close()
             except UserError as error:
-                self.told.append(self._failure(task, error))
-        self.tasks = {}
-        self._let_go()
+                self.outbox.report(self._failure(task, error))
+        self.directory.here.clear()
+        self._close_execution()
 
-    def guarded(self, step: Callable[[], None]) -> None:
-        """Do something; whatever it raises is told, and ends the epoch or the run."""
+    # Commands
+
+    def _set_rates(self, rates: dict[str, float]) -> None:
+        self._rates.clear()
+        self._rates.update(rates)
+
+    def _update(
+        self, message: controller_messages.Peers | controller_messages.Drain | controller_messages.SourceProgress
+    ) -> None:
+        """Take a command that only changes what later turns do."""
+        match message:
+            case controller_messages.Peers():
+                self.directory.update_workers(message.peers, message.slots)
+                self._tracer.update_peers(message.peers)
+            case controller_messages.Drain():
+                self.draining = True
+                for task in self.tasks.values():
+                    task.drain()
+            case controller_messages.SourceProgress():
+                if message.task in self.tasks:
+                    self.tasks[message.task].set_progress(message.value)
+
+    def _operate(self, message: controller_messages.Command) -> None:
+        """Do this worker's part of an operation."""
+        match message:
+            case controller_messages.BeginCheckpoint():
+                self.checkpointer.begin(message.number)
+            case controller_messages.AbortCheckpoint():
+                self.checkpointer.abort(message.number)
+            case controller_messages.CheckpointCompleted():
+                self.checkpointer.complete(message.number)
+            case controller_messages.Routes():
+                self.execution.reroute(message.routes)
+            case controller_messages.Detach():
+                self._take_detach(message)
+            case controller_messages.SwitchPolicies():
+                self._switch_policies(message.rules)
+            case controller_messages.Move():
+                self._move(message)
+            case controller_messages.PrepareMove():
+                task = self.tasks.get(message.task)
+                self.running_task.set(task)
+                problem = "it is not here" if task is None else task.prepare(message.move, self.execution.now())
+                self.outbox.report(worker_messages.MovePrepared(self.epoch, message.move, problem))
+            case controller_messages.ReleaseTask():
+                task = self.tasks.get(message.task)
+                if task is not None and task.preparing == message.move:
+                    task.release()
+                    self.execution.wake(task)
+
+    def _move(self, message: controller_messages.Move) -> None:
+        task = self.tasks.get(message.task)
+        if self.migration.redirect(message):
+            if self.policies is not None:
+                self.policies.relocated(message.task)
+            self.running_task.set(task)
+            self.migration.proceed(task)
+
+    def _policies(self, rules: PolicyRules) -> "ActivePolicies | None":
+        if not rules.routing and not rules.sending:
+            return None
+        # Loads a compiler and its kernels, which takes longer than a worker without policies takes to start.
+        from penstock.runtime.worker.tuple_policies.active import ActivePolicies
+        from penstock.runtime.worker.tuple_policies.context import PolicyContext
+
+        seed = (self.assigned.seed, self.epoch)
+        actions = (self._exchange.pump, self._flow.grant)
+        return ActivePolicies(PolicyContext(self.layout, self.directory, self.execution, seed, *actions), rules)
+
+    def _switch_policies(self, rules: PolicyRules) -> None:
+        """Route and send by other policies: they decide on what waits unbound, or for the gate."""
+        self.rules = rules
+        if self.policies is not None:
+            if self.policies.update_costs(rules):
+                return
+            self.policies.close()
+        self.policies = self._policies(rules)
+        self._exchange.count_sent(None if self.policies is None else self.policies.count_sent)
+        self._flow.use_feedback(self.policies)
+        for task in self.tasks.values():
+            for queue in task.queues:
+                queue.set_policies(None, None)
+            if self.policies is not None:
+                self.policies.add(task)
+        for task in list(self.tasks.values()):
+            if self.tasks.get(task.number) is task:  # sending may let one leave, or end
+                self._exchange.pump(task)
+
+    # A worker that leaves
+
+    def _take_detach(self, message: controller_messages.Detach) -> None:
+        """Say farewell to a worker that leaves: every frame for it has been sent. It may be this one."""
+        if message.worker != self.directory.me:
+            self.outbox.post(message.worker, Farewell(self.epoch, self.directory.me))
+            return
+        self._detach = message
+        self._leave_if_detached()
+
+    def _take_farewell(self, farewell: Farewell) -> None:
+        """Take a farewell: to this worker, which leaves, or the answer of one that leaves."""
+        if farewell.leaves:
+            self.outbox.report(worker_messages.Detached(self.epoch, farewell.sender))
+        else:
+            self._farewells.add(farewell.sender)
+            self._leave_if_detached()
+
+    def _leave_if_detached(self) -> None:
+        """Answer the others once all of them have said farewell, behind all that was forwarded to them."""
+        if self._detach is not None and self._farewells.issuperset(self._detach.others):
+            for other in self._detach.others:
+                self.outbox.post(other, Farewell(self.epoch, self.directory.me, leaves=True))
+
+    # Tasks
+
+    def open_task(self, task: int, slot: str, ended: bool) -> Task:
+        """Open a task."""
+        return self._factory.open(task, slot, ended=ended)
+
+    def add_task(self, task: Task) -> None:
+        """Run a task that is open."""
+        if self.draining:
+            task.drain()
+        self.directory.add(task)
+        self.execution.add(task)
+        if self.policies is not None:
+            self.policies.add(task)
+
+    def remove_task(self, task: Task) -> None:
+        """Close a task that leaves, and report its last counters."""
+        self.directory.remove(task)
+        task.close()
+        self.execution.remove(task)
+        self._reporter.left(task, self.clock())
+
+    def receive_early(self, task: Task, item: Early) -> None:
+        """Take what came before its task."""
+        if isinstance(item, Credit):
+            self._flow.receive(item)
+        else:
+            self._exchange.deliver_early(task, item)
+
+    def _deliver(self, frame: Envelope, size: int, at: float) -> None:
+        """Take a frame that has reached this worker for good."""
+        if isinstance(frame, State):
+            self.migration.arrive(frame)
+        else:
+            self._exchange.deliver(frame, size, at)
+
+    def _take_marker(self, task: Task, channel: InChannel, marker: MarkerBody) -> None:
+        """Act on a marker that has come to the head of an inbox."""
+        if marker.kind == END:
+            if task.inbox.end(channel):
+                self._finish(task)
+        elif marker.kind == BARRIER:
+            self.checkpointer.take_barrier(task, channel, marker.value)
+        elif marker.kind == PROGRESS:
+            paths = self.layout.progress_channels(task.number, marker.origin)
+            value = task.inbox.advance_progress(channel, marker.origin, marker.value, paths)
+            if value is None:
+                return
+            if task.queues:
+                task.put_marker(MarkerBody(PROGRESS, value, marker.origin))
+            else:
+                self.outbox.report(worker_messages.SinkProgress(self.epoch, task.number, marker.origin, value))
+
+    def _finish(self, task: Task) -> None:
+        """Finish a task to which nothing more comes."""
+        self.running_task.set(task)
+        task.finish()
+        self.outbox.report(worker_messages.Ended(self.epoch, task.number, task.counted))
+
+    def _idle(self, task: Task) -> None:
+        """Let a suspended task leave, or be saved, which is between two tuples now."""
+        if task.leaving >= 0:
+            self.migration.depart(task)
+        elif task.saving:
+            self.checkpointer.save_source(task)
+
+    def _flush(self, now: float) -> None:
+        for task in self.tasks.values():
+            if not task.suspended:
+                self.running_task.set(task)
+                task.flush(now)
+
+    def _report(self, now: float) -> None:
+        self.outbox.report(self._reporter.report(now, self.checkpointer.aligning))
+
+    # Failures
+
+    def _attempt(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Do something; an exception is reported, and ends the epoch or the run."""
         try:
-            step()
+            step(*arguments)
         except Exception as error:
             self._fail(error)
-        self.footprint[0] = footprint.NOTHING
+        self.running_task.clear()
 
     def _fail(self, error: Exception) -> None:
-        self.told.append(self._failure(self.current, error))
+        self.outbox.report(self._failure(self.running_task.task, error))
         self._discard()
         self.phase = "failed"
 
     def _failure(self, task: Task | None, error: Exception) -> worker_messages.Failure:
-        cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
-        text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"
-        context = task.context if task else None
-        if isinstance(error, UserError):
-            text = f"{text} in {error.where}" if error.where else text
-            context = error.context or context
-        return worker_messages.Failure(
-            self.epoch,
-            context.component if context else "",
-            context.task if context else -1,
-            error.value if isinstance(error, UserError) else "",
-            text,
-            "".join(traceback.format_exception(cause)),
-            self._is_users(error, cause),
-        )
-
-    def _is_users(self, error: Exception, cause: BaseException) -> bool:
-        """Say whether an error would come again: not one of a disk that keeps tasks from being opened once more."""
-        if self.phase == "restoring" and self.epoch > 1 and isinstance(cause, FileProblem | OSError):
-            return False
-        return isinstance(error, UserError | PenstockError)
-
-    # Reporting
-
-    def _report(self, now: float) -> None:
-        interval = max(now - self._last_report, 1e-9)
-        aligning = self.saving.aligning
-        tasks = [*self.departed, *(self.task_report(task, now) for task in self.tasks.values())]
-        self.departed = []
-        roots, acks = self.tracker.take()
-        cpu_now = self._cpu_seconds()
-        cpu, lag, warning = self.execution.load(now, interval, (cpu_now - self._last_cpu) / interval)
-        self.tracker.record(
-            RecordKind.MACHINE,
-            now,
-            interval=interval,
-            busy=self._share(cpu),
-            lag=lag,
-            memory_mb=self._memory_mb(),
-            **self._capacity(),
-        )
-        figures = (now, interval, tuple(tasks), roots, acks, cpu, lag, warning, aligning)
-        self.told.append(worker_messages.Report(self.epoch, *figures))
-        self._last_report, self._last_cpu = now, cpu_now
-        self._next_report = now + REPORT_S
-
-    def _memory_mb(self) -> float | None:
-        """Return the memory in use: the process's, or what the tasks of an emulated machine declare."""
-        if self.assigned.emulated is None:
-            return self._process_mb()
-        return sum(task.component.memory_mb for task in self.tasks.values())
-
-    def _capacity(self) -> dict[str, float]:
-        """Return what the machine has: as described, or as emulated now; nothing where neither is known."""
-        found = self.execution.capacity() or self.assigned.capacity
-        return {} if found is None else {"capacity_cpu": found[0], "capacity_mb": found[1]}
-
-    def _share(self, cpu: float) -> float:
-        """Return the share of its machine's cpu that a worker uses: of a process `cpu` says how many cores it does."""
-        told = self.assigned.capacity
-        return cpu if told is None else cpu / told[0]
-
-    def task_report(self, task: Task, now: float) -> worker_messages.TaskReport:
-        """Return what a task did since the last report, and begin to count anew."""
-        report = task.report(now)
-        self.tracker.record(
-            RecordKind.TASK,
-            now,
-            task=task.name,
-            interval=max(now - max(self._last_report, task.since), 1e-9),
-            processed=report.processed,
-            given=report.given,
-            queue=report.queue,
-            waiting_out=report.waiting_out,
-            busy=report.busy,
-            blocked=report.blocked,
-        )
-        return report
+        # A disk that keeps tasks from being reopened may recover.
+        restoring = self.phase == "restoring" and self.epoch > 1
+        return failure(self.epoch, None if task is None else task.context, error, retries_disk=restoring)

@@ -1,37 +1,64 @@
-"""One task: its logic, its inbox and out-queues, and what it counts.
+"""One task: its logic, its inbox and out-queues, the limits of a source, why it is suspended, and its counters.
 
-A task processes what has come to its inbox, in order. It stops while its out-queues are full, so that pressure works
-back to the sources. It knows no sockets and reads no clock but the one it is given.
+A task processes what has come to its inbox, in order. It stops while its out-queues are full, so that back-pressure
+reaches the sources. It uses no sockets and reads no clock but that of its context.
 """
 
 import heapq
 import math
-from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import length_hint
+from typing import Any, NamedTuple
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed, is_time
-from penstock.api.logic import Logic
-from penstock.model.errors import FileProblem, InvalidInput, nearest
+from penstock.api.logic import FilterOperator, Logic, MapOperator
+from penstock.model.errors import FileProblem, InvalidInput, nearest, shown
 from penstock.model.topology import Component, Kind
-from penstock.runtime.protocol.frames import END, InState, Pending
+from penstock.runtime.protocol.frames import END, PROGRESS, MarkerBody, Pending, State, Waiting
 from penstock.runtime.protocol.transport import LARGEST
 from penstock.runtime.protocol.worker_messages import TaskReport
 from penstock.runtime.storage.checkpoints import TaskState
 from penstock.runtime.worker.error_policy import Guard
-from penstock.runtime.worker.input import Delivery, InChannel
-from penstock.runtime.worker.lane import MarkerOf, Sampled
-from penstock.runtime.worker.logic import Movable, UserError, batch_process, call, listed, run_batch, shown, write
-from penstock.runtime.worker.output import OutQueue
-from penstock.runtime.worker.service_time import Pace, Stride
+from penstock.runtime.worker.input import Inbox
+from penstock.runtime.worker.logic import LogicState, UserError, call, listed
+from penstock.runtime.worker.output import Batch, OutQueue, Sampled
+from penstock.runtime.worker.service_time import BatchSize, ServiceTime
+from penstock.runtime.worker.token_bucket import TokenBucket
 
-SOONEST_S = 50e-6  # after which a source that had nothing, and says that it is due, is asked again
-CHUNK = 1024  # tuples of a task, or of a source, per turn
-STRIDE = 64  # tuples of an operator between two looks at the clock
+TURN_S = 0.01  # after which a worker reads its connections; what runs then is finished first
+MIN_WAIT_S = 50e-6  # before a source that had nothing, and is due at once, is polled again
+PROGRESS_S = 0.05  # between the progress markers of a source
+CHUNK = 1024  # tuples of a task per turn
+BATCH = 64  # tuples that an operator processes between two looks at the clock
 PORTIONS = 4  # in which an out-queue is filled
-SPENT = 256  # sampled times a report
+RESPONSE_TIMES = 256  # kept per report
 LARGEST_STATE = LARGEST // 2  # bytes; what waits in the out-queues is in the same frame
-SURELY_SMALL = LARGEST_STATE // 4  # bytes that a state had lately which is not too large now either
+SMALL_STATE = LARGEST_STATE // 4  # bytes: a state that was not larger recently is not too large now
+
+Process = Callable[[Iterator[Any]], list[Any]]
+
+
+class AuthorCode(NamedTuple):
+    """What an author wrote for one task."""
+
+    logic: Logic
+    guard: Guard | None = None  # None: an exception of the logic ends the run
+    outputs: Sequence[str] = ()  # names, if there are several
+
+
+class SourceLimits(NamedTuple):
+    """What limits a source."""
+
+    in_flight: int = 0  # tuples that are not processed to the end; 0: no limit
+    rates: Mapping[str, float] = {}  # component -> tuples per second of all its tasks, if limited; may change
+
+
+class Polled(NamedTuple):
+    """What a source emitted."""
+
+    values: list[Any]
+    dues: list[float]
+    ready: list[float]  # the earliest time to emit each: when it was due, or when the rate limit allowed it
 
 
 class Task:
@@ -42,287 +69,158 @@ class Task:
         number: int,
         component: Component,
         context: TaskContext,
-        logic: Logic,
-        outputs: Sequence[str] = (),
-        guard: Guard | None = None,
+        code: AuthorCode,
+        inbox: Inbox,
+        queues: Sequence[OutQueue],
+        slot: str,
+        limits: SourceLimits,
     ) -> None:
         self.number = number
         self.component = component
         self.context = context
-        self.logic = logic
-        self.outputs = outputs
-        self.guard = guard  # None: an exception of its logic ends the run
+        self.logic, self.guard, self._outputs = code
+        self.inbox = inbox
+        self.queues = list(queues)
+        self.slot = slot
         self.is_source = component.kind is Kind.SOURCE
-        self.publishes = isinstance(logic, Sink) and logic.exactly_once  # at a checkpoint, after the last tuple too
-        self.slot = ""
-        self.inputs: dict[tuple[int, int], InChannel] = {}
-        self.inbox: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()
-        self.aside: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()  # what came after a barrier
-        self.queued = 0  # tuples in the inbox, and aside
-        self.active = 0  # inputs that some of these came on
-        self.queues: list[OutQueue] = []
-        self.open_channels = 0  # inputs that have not ended
-        self.ended = False  # END sent on
+        self.publishes = isinstance(self.logic, Sink) and self.logic.exactly_once  # after its last tuple, too
+        self.ended = False  # it has emitted END
         self.closed = False  # its logic is, or was never opened
-        self.saving = False  # it stands still until its state is saved
-        self.pending: list[tuple[int, Pending]] = []  # files to be published, and the checkpoint that has them first
-        self.finishing = False  # a source that gives no more
-        self.preparing = -1  # the move for which it stands still: what was said of it then must stay true
-        self.saved = b""  # the state of its logic, once it is about to leave
-        self.size = -1  # bytes of its state when it was last saved; below 0: it never was
-        self.stood = 0.0  # since when it stands still for a move
+        self.pending: list[tuple[int, Pending]] = []  # files to be published, with the first checkpoint that has them
+        self._process = batch_process(self.logic) if isinstance(self.logic, Operator) else None
+        self._state: LogicState | None = None  # once the logic is open
+        self._state_size = -1  # bytes, when it was last saved; below 0: never
+        # Why it is suspended
+        self.saving = False  # until its state is saved for a checkpoint
+        self.preparing = -1  # the move for which it is suspended, so that the answer stays true
         self.leaving = -1  # the move that takes it elsewhere
-        self.arriving = -1  # the move that brought it, until all that was on its way has come
-        self.unsettled = 0  # channels of which that is not known yet
-        self.since = 0.0  # when it came, where a move brought it
-        self.left = 0.0  # arriving: when it left, on the clock of the worker that it left
-        self.passing: list[Any] = []  # markers of a move that are to follow the task
-        self.counted = 0  # tuples that it gave (a source) or took
-        self.processed = self.given = 0  # since the last report
-        self.process = batch_process(logic) if isinstance(logic, Operator) else None
-        self.pace = Pace()
-        self.stride = Stride(CHUNK, batched=True) if self.process is None else Stride(STRIDE, batched=False)
-        self.busy = self.blocked = 0.0
-        self.blocked_since: float | None = None
-        self.spent: list[float] = []
+        self.suspended_at = 0.0  # for a move
+        self._saved = b""  # the state of its logic, once it is about to leave
+        # A source
+        self.finishing = False  # it emits no more
         self.next_poll = 0.0
-        self.progressed = 0  # in-flight limit: tuples of this source that are processed to the end
-        self.marked_progress = 0
-        self.movable: Movable | None = None
+        self._limits = limits
+        self._bucket: TokenBucket | None = None
+        self._progressed = 0  # its tuples that are processed to the end
+        self._marked = 0  # its tuples up to the last progress marker
+        self._progress_due = 0.0
+        # Counters
+        self.counted = 0  # tuples that it emitted (a source) or processed
+        self.processed = self.emitted = 0  # since the last report, as the rest
+        self.busy = self.blocked = 0.0
+        self.since = context.now()
+        self._blocked_since: float | None = None
+        self._response_times: list[float] = []
+        self.service_time = ServiceTime()
+        self.batch_size = BatchSize(CHUNK, batched=True) if self._process is None else BatchSize(BATCH, batched=False)
 
     @property
     def name(self) -> str:
         """Its name in plans and output."""
         return self.context.name
 
-    def open(self) -> None:
-        """Open the logic."""
-        call(self.logic.open, self.context)
-        self.movable = Movable(self.logic)
-
-    def prepare_output(self) -> None:
-        """Have a sink finish the files that it has written, and a guard those of what was skipped."""
-        if isinstance(self.logic, Sink) and not self.closed:
-            self.pending += listed(self.logic.prepare, each=_publishable)
+    def open(self, ended: bool) -> None:
+        """Open the logic; that of a task that has ended elsewhere stays closed, unless it has files to publish."""
+        self.ended = ended
+        self.closed = ended and not self.publishes
         if self.guard is not None:
-            self.pending += map(_publishable, self.guard.prepare())
+            self.guard.open()
+        if not self.closed:
+            call(self.logic.open, self.context)
+            self._state = LogicState(self.logic)
 
-    def unwritten(self) -> str:
-        """Have it finish its files; say why it cannot, which a full disk is no reason to end the run for."""
-        try:
-            self.prepare_output()
-        except UserError as error:
-            if isinstance(error.__cause__, FileProblem | OSError):
-                return str(error.__cause__)
-            raise
-        return ""
+    def close_logic(self) -> None:
+        """Close the logic; timers that are not due yet are dropped."""
+        self.context.timers.clear()
+        self.closed = True
+        call(self.logic.close)
+
+    def close(self) -> None:
+        """Close all that is open."""
+        if self.guard is not None:
+            self.guard.close()
+        if not self.closed and self._state is not None:
+            self.close_logic()
+
+    # Running
 
     @property
-    def unsavable(self) -> str:
-        """Why its state cannot be saved; a source that cannot rewind has none."""
-        return "" if self.closed or self.movable is None or self.is_source else self.movable.problem()
-
-    def state_pieces(self) -> Iterator[bytes | memoryview]:
-        """Yield the state of its logic, encoded; nothing where that is closed."""
-        if not self.closed and self.movable is not None:
-            yield from self.movable.pieces()
-
-    def saved_state(self, size: int) -> TaskState:
-        """Return the runtime's own part of its state at a checkpoint, when all that it gave before has been sent on."""
-        now, self.size = self.context.now(), size
-        return TaskState(
-            self.ended,
-            self.counted,
-            tuple(when - now for when in self.context.timers),
-            tuple(way for way, channel in self.inputs.items() if channel.ended),
-            tuple(queue.turn for queue in self.queues),
-            size,
-            b"" if self.guard is None else self.guard.save(),
-        )
-
-    def restore(self, state: TaskState, logic: bytes) -> None:
-        """Go on from a checkpoint; all that was given before it has been processed to the end."""
-        self.size = len(logic)
-        if not self.closed and self.movable is not None:
-            self.movable.load(logic)
-        if self.guard is not None:
-            self.guard.load(state.letters)
-        now = self.context.now()
-        self.context.timers = [now + after for after in state.timers]
-        self.counted = self.progressed = self.marked_progress = state.counted
-        for way in state.ended_inputs:
-            self.inputs[way].ended = True
-        self.open_channels = sum(not channel.ended for channel in self.inputs.values())
-        for queue, turn in zip(self.queues, state.turns, strict=True):
-            queue.turn = turn
-
-    def set_aside(self, channel: InChannel) -> None:
-        """Hold back what has come on a channel after its barrier."""
-        kept: deque[Delivery | tuple[InChannel, MarkerOf]] = deque()
-        for item in self.inbox:
-            of = item.channel if isinstance(item, Delivery) else item[0]
-            (self.aside if of is channel else kept).append(item)
-        self.inbox = kept
-
-    def go_on(self) -> None:
-        """Go on behind the barriers."""
-        self.saving = False
-        for channel in self.inputs.values():
-            channel.barred = False
-        self.inbox.extendleft(reversed(self.aside))
-        self.aside.clear()
-
-    def prepare(self, move: int, now: float) -> str:
-        """Say why it cannot move; return nothing where it can.
-
-        One whose state may be too large for a frame, or may come to be more than it was opened with, or whose files the
-        disk may not take, stands still from now on, with its state saved, until it is told to move or is released: what
-        was said of it stays true.
-        """
-        if self.closed or self.movable is None:  # it has no logic left to move
-            return ""
-        problem = self.movable.problem()
-        writes = isinstance(self.logic, Sink) or self.guard is not None
-        if not problem and (writes or self.movable.guessed or not 0 <= self.size <= SURELY_SMALL):
-            problem = self.save()
-            self.preparing, self.stood = move, now
-        if problem:
-            self.release()
-        return problem
-
-    def save(self) -> str:
-        """Save the state that it takes along; say why it cannot."""
-        problem = self.unwritten()
-        if problem:
-            return problem
-        self.saved = b"" if self.closed or self.movable is None else self.movable.save()
-        self.size = len(self.saved)
-        if self.size <= LARGEST_STATE:
-            return ""
-        size, most = (f"{count / 2**20:.1f} MiB" for count in (self.size, LARGEST_STATE))
-        return f"its state takes {size}, and at most {most} can move"
-
-    def release(self) -> None:
-        """Go on: the move was given up, or takes it to another slot of the same worker."""
-        self.preparing, self.saved = -1, b""
-
-    @property
-    def stands(self) -> bool:
-        """Whether it must do nothing, as it is about to move or to be saved."""
+    def suspended(self) -> bool:
+        """Whether it must not run, as it is about to move or to be saved."""
         return self.saving or self.preparing >= 0 or self.leaving >= 0
 
-    def leave(self) -> None:
-        """Let go of all that has gone elsewhere with it."""
-        self.inbox.clear()
-        self.queued, self.queues = 0, []
-
     def full(self) -> bool:
-        """Whether it must wait until its out-queues have room."""
-        for queue in self.queues:  # noqa: SIM110  asked for every batch, and `any` takes twice as long
+        """Whether it is blocked until its out-queues have room."""
+        for queue in self.queues:  # noqa: SIM110  called for every batch, and `any` takes twice as long
             if queue.full:
                 return True
         return False
 
     def portion(self) -> int:
-        """Return how many tuples it may run at once, so that what follows does not fill its out-queues by far."""
+        """Return how many tuples it may process at once, so that the results exceed no out-queue by much."""
         return min((queue.limit for queue in self.queues), default=CHUNK * PORTIONS) // PORTIONS
 
-    @property
-    def waiting_out(self) -> int:
-        """Tuples in its out-queues."""
-        return sum(queue.backlog for queue in self.queues)
-
-    def poll(self, now: float, limit: int) -> tuple[list[Any], Sequence[float] | None] | None:
-        """Ask a source for tuples and when they were due; None: it has ended."""
-        assert isinstance(self.logic, Source)
-        found = call(self.logic.poll, now, limit) if self.guard is None else self.guard.poll(now, limit)
-        if found is None:
-            return None
-        given, dues = (found.values, found.dues) if isinstance(found, Timed) else (found, None)
-        values: list[Any] = call(list, given, about=shown(given), name="poll")
-        if dues is not None:
-            self._check_dues(len(values), dues)
-        if not values:
-            self.next_poll = self._next_due(now)
-        return values, dues
-
-    def _next_due(self, now: float) -> float:
-        """Return when to ask a source again that had nothing."""
-        if self.guard is not None and self.guard.until > 0.0:
-            return self.guard.until
-        due = call(self.logic.next_due, now)  # type: ignore[union-attr]
-        if not is_time(due):
-            raise InvalidInput("next_due", f"expected a time in seconds, got {shown(due)}; add to now")
-        return due if due > now else now + SOONEST_S
-
-    def _check_dues(self, count: int, dues: Sequence[float]) -> None:
-        """Refuse times that do not fit the values that a source gave."""
-        try:
-            given, fits = len(dues), math.isfinite(sum(dues))
-        except TypeError:
-            given, fits = count, False
-        if given != count:
-            raise InvalidInput("poll", f"expected a due for each of {count} values, got {given}")
-        if not fits:
-            raise InvalidInput("poll", f"expected times in seconds as dues, got {shown(dues)}")
-
     def run(self, values: list[Any]) -> list[Any]:
-        """Process tuples; return what follows from them."""
-        if self.process is not None:
-            return run_batch(self.process, values)
+        """Process tuples; return what follows from them. A guard, if there is one, does this instead."""
+        if self._process is not None:
+            return run_batch(self._process, values)
         if isinstance(self.logic, Sink):
-            write(self.logic, values)
+            write_batch(self.logic, values)
             return []
         return values
 
-    @property
-    def next_timer(self) -> float:
-        """When the next timer is due that can be run: none while there is no room for what it gives."""
-        timers = self.context.timers
-        if not timers or self.ended or self.stands or self.full():
-            return math.inf
-        return timers[0] if self.guard is None else max(timers[0], self.guard.until)
-
-    def take_timer(self) -> float:
-        """Take the timer that is due first."""
-        return heapq.heappop(self.context.timers)
-
-    def fire(self, when: float, now: float) -> list[Any]:
-        """Run the timer that was due at a time; one that is to be tried again is asked for again."""
-        if self.guard is not None:
-            done = self.guard.fire(when, now)
-            if done.until is not None:
-                heapq.heappush(self.context.timers, when)
-            return done.made
-        return listed(self.logic.on_timer, when) if isinstance(self.logic, Operator) else []
-
-    def finish(self) -> list[Any]:
-        """Return the last tuples of an operator."""
-        return listed(self.logic.finish) if isinstance(self.logic, Operator) else []
-
-    def close(self) -> None:
-        """Close the logic; timers that are not due yet never will be."""
-        self.context.timers.clear()
-        self.closed = True
-        call(self.logic.close)
-
-    def let_go(self) -> None:
-        """Close all that is open."""
-        if self.guard is not None:
-            self.guard.close()
-        if not self.closed and self.movable is not None:
-            self.close()
-
     def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> None:
-        """Put tuples into the out-queues."""
-        self.given += len(values)
-        if self.outputs:
+        """Emit tuples: put them into the out-queues."""
+        self.emitted += len(values)
+        if self._outputs:
             values, sampled = self._with_outputs(values, sampled)
         for queue in self.queues:
             if queue.output is None:
                 queue.put(values, sampled)
             else:
-                queue.put(*_selected(values, sampled, queue.output))
+                queue.put(*_of_output(values, sampled, queue.output))
+
+    def put_marker(self, marker: MarkerBody) -> None:
+        """Put a marker into every out-queue."""
+        for queue in self.queues:
+            queue.put_marker(marker)
+
+    def pump(self) -> None:
+        """Send what may be sent of the out-queues."""
+        for queue in self.queues:
+            queue.pump()
+
+    def count(self, count: int, arrived: float, now: float) -> None:
+        """Count tuples that it has processed together; `arrived` is when they came."""
+        self.processed += count
+        self.counted += count
+        self.service_time.add(count, arrived, now)
+
+    def count_emitted(self, count: int) -> None:
+        """Count tuples that a source emits."""
+        self.processed += count
+        self.counted += count
+
+    def add_busy(self, seconds: float) -> None:
+        """Add the time that it was busy."""
+        self.busy += seconds
+
+    def finish(self) -> None:
+        """Emit the last tuples of an operator, and END: nothing more comes to it."""
+        last = listed(self.logic.finish) if isinstance(self.logic, Operator) else []
+        if last:
+            self.put(last)
+        self.put_marker(MarkerBody(END))
+        self.ended = True
+        if not self.publishes:  # else it is closed when its last files have been published
+            self.close_logic()
+
+    def flush(self, now: float) -> None:
+        """Let a sink, and the dead-letter sink, finish a file that is long enough."""
+        if isinstance(self.logic, Sink) and not self.ended:
+            call(self.logic.flush, now)
+        if self.guard is not None:
+            self.guard.flush(now)
 
     def _with_outputs(self, values: list[Any], sampled: Sequence[Sampled]) -> tuple[list[Any], Sequence[Sampled]]:
         """Return the tuples that name one of the outputs; the error policy decides on the others."""
@@ -344,68 +242,393 @@ class Task:
             name, _ = pair
         except (TypeError, ValueError):
             return f"expected pairs (output, value), got {shown(pair)}"
-        if name in self.outputs:
+        if name in self._outputs:
             return ""
-        return f"there is no output {name!r}, got {shown(pair)}; {nearest(name, self.outputs)}"
+        return f"there is no output {name!r}, got {shown(pair)}; {nearest(name, self._outputs)}"
 
-    def put_marker(self, marker: MarkerOf) -> None:
-        """Put a marker into every out-queue."""
-        for queue in self.queues:
-            queue.put_marker(marker)
+    # Timers
 
-    def end(self) -> None:
-        """Say on every channel that nothing follows."""
-        self.put_marker(MarkerOf(END, 0, 0))
+    @property
+    def next_timer(self) -> float:
+        """The time of the next timer that can run: none while there is no room for what it emits."""
+        timers = self.context.timers
+        if not timers or self.ended or self.suspended or self.full():
+            return math.inf
+        return timers[0] if self.guard is None else max(timers[0], self.guard.retry_at)
 
-    def report(self, now: float) -> TaskReport:
-        """Return what it did since the last report, and begin to count anew."""
-        if self.blocked_since is not None:
-            self.blocked += now - self.blocked_since
-            self.blocked_since = now
-        figures = (self.processed, self.given, self.busy, self.blocked, self.queued, self.waiting_out)
-        mishaps = (0, 0) if self.guard is None else self.guard.take_counts()
-        report = TaskReport(self.number, *figures, tuple(self.spent), *mishaps)
-        self.processed = self.given = 0
-        self.busy = self.blocked = 0.0
-        self.spent.clear()
-        return report
+    def fire_timers(self, now: float) -> None:
+        """Run the timers that are due, while there is room for what they emit."""
+        clock = self.context.now
+        deadline = clock() + TURN_S
+        for _ in range(len(self.context.timers)):  # those that they set in turn wait for the next time
+            if self.next_timer > now or clock() >= deadline:
+                return
+            emitted = self._fire(heapq.heappop(self.context.timers), now)
+            if emitted:
+                self.put(emitted)
 
-    def input_state(self) -> tuple[InState, ...]:
-        """Return the receiver's ends, as of what has been processed: the inbox goes after them."""
-        waiting: dict[int, int] = {}
-        for item in self.inbox:
-            channel, count = (item.channel, len(item)) if isinstance(item, Delivery) else (item[0], 1)
-            waiting[id(channel)] = waiting.get(id(channel), 0) + count
-        return tuple(
-            InState(
-                channel.stream,
-                channel.source,
-                channel.expected - waiting.get(id(channel), 0),
-                channel.consumed,
-                channel.ended,
-                tuple(channel.progress.items()),
-                channel.granted,
-            )
-            for channel in self.inputs.values()
+    def _fire(self, when: float, now: float) -> list[Any]:
+        """Run the timer that was due at a time; set it again if it is to be retried."""
+        if self.guard is not None:
+            attempt = self.guard.fire(when, now)
+            if attempt.retry_at is not None:
+                heapq.heappush(self.context.timers, when)
+            return attempt.emitted
+        return listed(self.logic.on_timer, when) if isinstance(self.logic, Operator) else []
+
+    # Sources
+
+    def poll(self, now: float, limit: int, *, timed: bool = False, polled: int = 0) -> Polled | None:
+        """Poll a source for the tuples that are due, within its limits; None: none now.
+
+        timed: calls are kept short. polled: tuples of earlier calls that are not emitted yet.
+        """
+        bucket, room = self._bucket_at(now), self.room(polled)
+        if self.guard is not None and self.guard.retry_at > 0.0:  # whatever wakes it, it is polled again then
+            self.next_poll = max(self.next_poll, self.guard.retry_at)
+        blocked = room <= 0 or self.full()
+        if blocked or now < self.next_poll:
+            self.note_blocked(now, blocked)
+            return None
+        self.note_blocked(now, False)
+        most = min(limit, room)
+        if timed:
+            most = min(most, self.batch_size.count, self.portion())
+        if bucket is not None:
+            most = min(most, bucket.available(now))
+        if most <= 0:
+            return None
+        self.next_poll = 0.0
+        values, given = self._poll_logic(now, most)
+        if not values:
+            return None
+        dues = [now] * len(values) if given is None else list(given)
+        if bucket is None:
+            return Polled(values, dues, dues)
+        return Polled(values, dues, [max(both) for both in zip(dues, bucket.take(len(values), now), strict=True)])
+
+    def _poll_logic(self, now: float, limit: int) -> tuple[list[Any], Sequence[float] | None]:
+        """Return the tuples of a source and when they were due; after the last ones, note that it finishes."""
+        assert isinstance(self.logic, Source)
+        found = call(self.logic.poll, now, limit) if self.guard is None else self.guard.poll(now, limit)
+        if found is None:
+            self.finishing = True
+            return [], None
+        given, dues = (found.values, found.dues) if isinstance(found, Timed) else (found, None)
+        plain = type(given) is list or type(given) is tuple  # else an author's code runs, and may raise
+        values: list[Any] = list(given) if plain else call(list, given, about=shown(given), name="poll")
+        if dues is not None:
+            _check_dues(len(values), dues)
+        if not values:
+            self.next_poll = self._next_due(now)
+        return values, dues
+
+    def _next_due(self, now: float) -> float:
+        """Return when to poll a source again that had nothing."""
+        if self.guard is not None and self.guard.retry_at > 0.0:
+            return self.guard.retry_at
+        due = call(self.logic.next_due, now)  # type: ignore[union-attr]
+        if not is_time(due):
+            raise InvalidInput("next_due", f"expected a time in seconds, got {shown(due)}; add to now")
+        return due if due > now else now + MIN_WAIT_S
+
+    def room(self, polled: int = 0) -> int:
+        """Return how many more tuples the in-flight limit lets a source emit, beside those that it was polled for."""
+        limit = self._limits.in_flight
+        return (limit - (self.counted - self._progressed) if limit else CHUNK) - polled
+
+    def next_poll_allowed(self) -> float:
+        """Return when to poll a source next: when it has tuples and its rate limit allows one; 0: at once."""
+        bucket = self._bucket_at(self.context.now()) if self._limits.rates else None
+        return max(self.next_poll, 0.0 if bucket is None else bucket.next_token)
+
+    def _bucket_at(self, now: float) -> TokenBucket | None:
+        """Return the bucket of a source that keeps it to its rate limit of now; None: no limit."""
+        limit = self._limits.rates.get(self.component.name)
+        if limit is None:
+            self._bucket = None
+            return None
+        rate = limit / self.component.parallelism
+        if self._bucket is None:
+            self._bucket = TokenBucket(rate, now)
+        elif self._bucket.rate != rate:
+            self._bucket.set_rate(rate, now)
+        return self._bucket
+
+    def poll_soon(self) -> None:
+        """Poll a source in the next turn."""
+        self.next_poll = 0.0
+
+    def drain(self) -> None:
+        """Let a source end."""
+        self.finishing = self.is_source
+
+    def set_progress(self, value: int) -> None:
+        """Note that the first `value` tuples of a source are processed to the end."""
+        self._progressed = max(self._progressed, value)
+
+    def mark_progress(self, now: float) -> None:
+        """Emit a source's count of tuples when that is due, so that their end is noticed."""
+        limit, ahead = self._limits.in_flight, self.counted - self._marked
+        if limit and ahead and (now >= self._progress_due or ahead >= max(1, limit // 8)):
+            self._marked = self.counted
+            self._progress_due = now + PROGRESS_S
+            self.put_marker(MarkerBody(PROGRESS, self.counted, self.number))
+
+    def next_progress(self) -> float:
+        """Return when `mark_progress` is due."""
+        return self._progress_due if self._limits.in_flight and self.counted > self._marked else math.inf
+
+    # Checkpoints
+
+    def prepare_files(self) -> str:
+        """Finish the files of a sink, and of dead letters; say what failed if the disk did, which ends no run."""
+        try:
+            if isinstance(self.logic, Sink) and not self.closed:
+                self.pending += listed(self.logic.prepare, each=_publishable)
+            if self.guard is not None:
+                self.pending += map(_publishable, self.guard.prepare())
+        except UserError as error:
+            if isinstance(error.__cause__, FileProblem | OSError):
+                return str(error.__cause__)
+            raise
+        return ""
+
+    def start_saving(self) -> None:
+        """Suspend it until its state is saved for a checkpoint."""
+        self.saving = True
+
+    def resume_from_saving(self) -> None:
+        """Resume behind the barriers of a checkpoint."""
+        self.saving = False
+        self.inbox.unblock()
+
+    @property
+    def unsavable(self) -> str:
+        """Why its state cannot be saved; a source that cannot rewind has none."""
+        return "" if self.closed or self._state is None or self.is_source else self._state.problem()
+
+    def state_pieces(self) -> Iterator[bytes | memoryview]:
+        """Yield the encoded state of its logic; nothing if that is closed."""
+        if not self.closed and self._state is not None:
+            yield from self._state.pieces()
+
+    def saved_state(self, size: int) -> TaskState:
+        """Return its own part of its state at a checkpoint, when all that it emitted before has been sent."""
+        now, self._state_size = self.context.now(), size
+        return TaskState(
+            self.ended,
+            self.counted,
+            tuple(when - now for when in self.context.timers),
+            self.inbox.ended_channels(),
+            tuple(queue.turn for queue in self.queues),
+            size,
+            b"" if self.guard is None else self.guard.save(),
         )
 
-    def load_inputs(self, states: Sequence[InState]) -> None:
-        """Take over the receiver's ends."""
-        for state in states:
-            channel = self.inputs[state.stream, state.source]
-            channel.expected, channel.consumed, channel.ended = state.expected, state.consumed, state.ended
-            channel.progress, channel.granted = dict(state.progress), state.granted
-        self.open_channels = sum(not channel.ended for channel in self.inputs.values())
+    def restore(self, state: TaskState, logic: bytes) -> None:
+        """Restore the state of a checkpoint; all that it emitted before has been processed to the end."""
+        now = self.context.now()
+        self._load_logic(logic, state.letters, [now + after for after in state.timers])
+        self.counted = self._progressed = self._marked = state.counted
+        self.inbox.end_channels(state.ended_inputs)
+        for queue, turn in zip(self.queues, state.turns, strict=True):
+            queue.restore_turn(turn)
+
+    def assign_files(self, checkpoint: int) -> tuple[Pending, ...]:
+        """Assign the files that are in no checkpoint yet to one; return all that are to be published."""
+        self.pending = [(first or checkpoint, pair) for first, pair in self.pending]
+        return tuple(pair for _, pair in self.pending)
+
+    def forget_files(self, checkpoint: int) -> None:
+        """Forget the files that a complete checkpoint publishes."""
+        self.pending = [(first, pair) for first, pair in self.pending if first == 0 or first > checkpoint]
+
+    # Moves
+
+    def prepare(self, move: int, now: float) -> str:
+        """Say why it cannot move; return nothing if it can.
+
+        A task is suspended with its state saved, until it is moved or released, if the answer could become wrong: its
+        state may be too large for a frame, or may grow from none, or the disk may not take its files.
+        """
+        if self.closed or self._state is None:  # it has no logic left to move
+            return ""
+        problem = self._state.problem()
+        writes = isinstance(self.logic, Sink) or self.guard is not None
+        if not problem and (writes or self._state.guessed or not 0 <= self._state_size <= SMALL_STATE):
+            problem = self._save()
+            self.preparing, self.suspended_at = move, now
+        if problem:
+            self.release()
+        return problem
+
+    def release(self) -> None:
+        """Resume: the move was aborted, or is to another slot of the same worker."""
+        self.preparing, self._saved = -1, b""
+
+    def leave(self, move: int, now: float) -> None:
+        """Suspend it for a move to another worker."""
+        self.leaving = move
+        if self.preparing < 0:
+            self.suspended_at = now
+
+    def change_slot(self, slot: str) -> None:
+        """Let it run in another slot of this worker."""
+        self.slot = slot
+
+    def save_for_move(self) -> str:
+        """Save the state that it takes along, unless it is saved already; say why that failed."""
+        return self._save() if self.preparing < 0 else ""
+
+    def _save(self) -> str:
+        problem = self.prepare_files()
+        if problem:
+            return problem
+        self._saved = b"" if self.closed or self._state is None else self._state.save()
+        self._state_size = len(self._saved)
+        if self._state_size <= LARGEST_STATE:
+            return ""
+        size, most = (f"{count / 2**20:.1f} MiB" for count in (self._state_size, LARGEST_STATE))
+        return f"its state takes {size}, and at most {most} can move"
+
+    def departing_state(self, epoch: int, slot: str, now: float, encode: Callable[[OutQueue, Batch], bytes]) -> State:
+        """Return all that it takes along to another worker, after `save_for_move`."""
+        return State(
+            epoch,
+            self.leaving,
+            self.number,
+            slot,
+            self.suspended_at,
+            self._saved,
+            tuple(when - now for when in self.context.timers),
+            self.ended,
+            self.counted,
+            self._progressed,
+            self.inbox.save(),
+            tuple(queue.save(encode) for queue in self.queues),
+            tuple(pair for _, pair in self.pending),
+            b"" if self.guard is None else self.guard.save(),
+        )
+
+    def clear(self) -> None:
+        """Drop all that has left with it."""
+        self.inbox.clear()
+        self.queues = []
+
+    def load(self, state: State, now: float, decode: Callable[[OutQueue, Waiting], Batch]) -> None:
+        """Take over the state that it had on another worker."""
+        self._load_logic(state.logic, state.letters, [now + after for after in state.timers])
+        self.pending = [(0, (name, final)) for name, final in state.pending]
+        self.counted, self._progressed = state.counted, state.progressed
+        self.inbox.load(state.inputs)
+        for queue, saved in zip(self.queues, state.outputs, strict=True):
+            queue.load(saved, decode)
+
+    def _load_logic(self, logic: bytes, dead_letters: bytes, timers: list[float]) -> None:
+        self._state_size = len(logic)
+        if not self.closed and self._state is not None:
+            self._state.load(logic)
+        if self.guard is not None:
+            self.guard.load(dead_letters)
+        self.context.timers = timers
+
+    # Reports
+
+    def note_blocked(self, now: float, blocked: bool) -> None:
+        """Account for the time in which it is blocked for lack of credit."""
+        if blocked:
+            if self._blocked_since is None:
+                self._blocked_since = now
+        elif self._blocked_since is not None:
+            self.blocked += max(0.0, now - self._blocked_since)
+            self._blocked_since = None
+
+    def note_response_time(self, seconds: float) -> None:
+        """Keep the time from arrival to end of processing of a sampled tuple, unless there are many."""
+        if len(self._response_times) < RESPONSE_TIMES:
+            self._response_times.append(seconds)
+
+    def report(self, now: float) -> TaskReport:
+        """Return the counters since the last report, and reset them."""
+        if self._blocked_since is not None:
+            self.blocked += now - self._blocked_since
+            self._blocked_since = now
+        waiting_out = sum(queue.backlog for queue in self.queues)
+        figures = (self.processed, self.emitted, self.busy, self.blocked, self.inbox.queued, waiting_out)
+        errors = (0, 0) if self.guard is None else self.guard.take_counts()
+        report = TaskReport(self.number, *figures, tuple(self._response_times), *errors)
+        self.processed = self.emitted = 0
+        self.busy = self.blocked = 0.0
+        self._response_times.clear()
+        return report
+
+
+def batch_process(operator: Operator[Any, Any]) -> Process:
+    """Return a function that runs an operator over an iterator of tuples and lists what it emits."""
+    if type(operator) is MapOperator:
+        function = operator.function
+        return lambda values: [function(value) for value in values]
+    if type(operator) is FilterOperator:
+        predicate = operator.predicate
+        return lambda values: [value for value in values if predicate(value)]
+    process = operator.process
+
+    def run(values: Iterator[Any]) -> list[Any]:
+        emitted: list[Any] = []
+        extend = emitted.extend
+        for value in values:
+            result = process(value)
+            if result is not None:
+                extend(result)
+        return emitted
+
+    return run
+
+
+def run_batch(process: Process, values: list[Any]) -> list[Any]:
+    """Run a batch; an exception becomes a `UserError` that shows the tuple it was raised on."""
+    iterator = iter(values)
+    try:
+        return process(iterator)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit is an author's error, too
+        at = len(values) - length_hint(iterator) - 1
+        raise UserError(shown(values[max(at, 0)])) from error
+
+
+def write_batch(sink: Sink[Any], values: list[Any]) -> None:
+    """Let a sink take a batch; an exception becomes a `UserError` that shows its first tuple."""
+    try:
+        sink.write(values)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        first = shown(values[0])
+        raise UserError(first if len(values) == 1 else f"{first} or one of the {len(values) - 1} after it") from error
+
+
+def _check_dues(count: int, dues: Sequence[float]) -> None:
+    """Reject times that do not fit the values that a source returned."""
+    try:
+        given, fits = len(dues), math.isfinite(sum(dues))
+    except TypeError:
+        given, fits = count, False
+    if given != count:
+        raise InvalidInput("poll", f"expected a due for each of {count} values, got {given}")
+    if not fits:
+        raise InvalidInput("poll", f"expected times in seconds as dues, got {shown(dues)}")
 
 
 def _publishable(pair: tuple[str, str]) -> tuple[int, Pending]:
-    """Return the name of a file and the one it is to get, which no checkpoint has yet."""
+    """Return the temporary and final name of a file that is in no checkpoint yet."""
     name, final = pair
     return 0, (str(name), str(final))
 
 
-def _selected(values: list[Any], sampled: Sequence[Sampled], output: str) -> tuple[list[Any], list[Sampled]]:
-    """Pick the tuples of one named output."""
+def _of_output(values: list[Any], sampled: Sequence[Sampled], output: str) -> tuple[list[Any], list[Sampled]]:
+    """Return the tuples of one named output."""
     kept: list[Any] = []
     at = {one.place: one for one in sampled}
     marks: list[Sampled] = []

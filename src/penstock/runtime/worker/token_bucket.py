@@ -1,54 +1,54 @@
-"""A token bucket: how many tuples a source task may give now, so that it keeps to a rate over time.
+"""A token bucket: how many tuples a source task may emit now, so that it keeps to a rate over time.
 
-A token comes every `1 / rate` seconds; as many as come in `BURST_S`, and always one, wait for a source that has nothing
-to give. It begins empty, here and wherever its task goes: however often a source is moved or begins anew, it never
-gives more than the rate times the time since then. Times are of whatever clock the caller has.
+A token arrives every `1 / rate` seconds. Unused tokens are kept up to `BURST_S` worth of them, and always one. A bucket
+starts empty, also when its task restarts or moves: however often that happens, a source never emits more than the rate
+times the elapsed time. Times are on any clock that the caller chooses.
 """
 
 import math
 
 BURST_S = 0.05
-SLACK = 1e-6  # of a token that may be missing: sums of times are rounded; what is given too early is waited for later
-LONGEST = 1e6  # tokens after which the count begins anew, so that it stays exact
+SLACK = 1e-6  # part of a token that may be missing, as sums of times are rounded; the debt is paid by the next one
+MAX_DEBT = 1e6  # tokens after which the reference time is reset, so that the arithmetic stays exact
 
 
-class Bucket:
-    """The tokens of one source task; `rate` tokens a second, 0: none, ever."""
+class TokenBucket:
+    """The tokens of one source task; `rate` is in tokens per second, 0 blocks the source."""
 
     def __init__(self, rate: float, now: float) -> None:
         self.rate = rate
-        self._most = max(1.0, rate * BURST_S)
+        self._capacity = max(1.0, rate * BURST_S)
         self._at = now
-        self._level = 0.0  # tokens at that time; below 0 for those taken since
+        self._level = 0.0  # tokens at that time; negative for those taken since
 
-    def change(self, rate: float, now: float) -> None:
-        """Have tokens come at another rate from now on; those that wait stay, as many as the new rate lets wait."""
+    def set_rate(self, rate: float, now: float) -> None:
+        """Change the rate; the tokens that are there stay, up to the new capacity."""
         level = self._level_at(now)
-        self.rate, self._most = rate, max(1.0, rate * BURST_S)
-        self._at, self._level = now, min(level, self._most) if rate > 0.0 else 0.0
+        self.rate, self._capacity = rate, max(1.0, rate * BURST_S)
+        self._at, self._level = now, min(level, self._capacity) if rate > 0.0 else 0.0
 
-    def whole(self, now: float) -> int:
-        """Return how many tuples may be given now."""
+    def available(self, now: float) -> int:
+        """Return how many tuples may be emitted now."""
         return int(self._level_at(now) + self._slack(now)) if self.rate > 0.0 else 0
 
     @property
-    def ready(self) -> float:
-        """When the next token is there, or has been since."""
+    def next_token(self) -> float:
+        """The time of the next token; it may be in the past."""
         return self._time(1) if self.rate > 0.0 else math.inf
 
     def take(self, count: int, now: float) -> list[float]:
-        """Take tokens; return when each of them had come, none later than now.
+        """Take tokens; return the time at which each of them had arrived, none later than now.
 
-        More may be taken than there are: a source that was asked for less than it can give at a time is in debt.
+        More may be taken than there are: a source that returned more than it was asked for goes into debt.
         """
         times = [min(self._time(number), now) for number in range(1, count + 1)]
-        if self._level + (now - self._at) * self.rate > self._most or self._level < -LONGEST:
+        if self._level + (now - self._at) * self.rate > self._capacity or self._level < -MAX_DEBT:
             self._level, self._at = self._level_at(now), now
         self._level -= count
         return times
 
     def _level_at(self, now: float) -> float:
-        return min(self._most, self._level + max(0.0, now - self._at) * self.rate)
+        return min(self._capacity, self._level + max(0.0, now - self._at) * self.rate)
 
     def _time(self, number: int) -> float:
         return self._at + max(0.0, number - self._level) / self.rate

@@ -1,25 +1,28 @@
-"""What a worker notes of sampled tuples: their trees, their hops, and records of both.
+"""Traces sampled tuples: their trees, their hops, and telemetry records of both.
 
-Trees follow Storm's acker: every tuple of a tree has 63 random bits, a task tells the exclusive or of the tuple it took
-and those it made, and the tree is complete when all that was told cancels out. Only sampled roots are followed.
+Trees follow Storm's acker: every tuple of a tree has 63 random bits. Tasks report the exclusive or of the tuples that
+they processed and emitted, and the tree is complete when all reports cancel out. Only sampled roots are traced.
 """
 
 import math
 import random
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from penstock.model.telemetry import Record, RecordKind
+from penstock.runtime.layout import Layout
+from penstock.runtime.protocol.controller_messages import Peer
 from penstock.runtime.protocol.frames import Mark
 from penstock.runtime.protocol.worker_messages import Ack, Root
 from penstock.runtime.worker.input import Delivery
-from penstock.runtime.worker.lane import Sampled
-from penstock.runtime.worker.task import SPENT, Task
+from penstock.runtime.worker.output import Sampled
+from penstock.runtime.worker.task import Task
 
-ADAPT_S = 0.25  # over which a source's rate is taken, at least
+ADAPT_S = 0.25  # the minimum interval over which a source's rate is measured
 
 
 class Sampler:
-    """Picks the tuples of one source task that are followed: about so many a second, evenly spread over its tuples."""
+    """Picks the tuples of one source task that are traced: about `per_second`, evenly spread over its tuples."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
@@ -29,7 +32,7 @@ class Sampler:
         self._since: tuple[float, int] | None = None
 
     def pick(self, first: int, count: int, now: float) -> list[int]:
-        """Return which of `count` tuples, the first of number `first`, are followed."""
+        """Return which of `count` tuples, the first of number `first`, are traced."""
         if self._per_second < 0:
             return list(range(count))
         if self._per_second == 0:
@@ -49,7 +52,7 @@ class Sampler:
         return [0]
 
     def _adapt(self, first: int, now: float) -> None:
-        """Follow the source's rate: every so many tuples that the wanted number a second comes out."""
+        """Set the stride by the source's current rate."""
         if self._since is None:
             self._since = (now, first)
             return
@@ -60,71 +63,97 @@ class Sampler:
             self._since = (now, first)
 
 
-class Tracker:
-    """Everything that one worker has noted since it was last asked."""
+class Identity(NamedTuple):
+    """What identifies a worker in telemetry."""
+
+    run: str
+    worker: str
+    incarnation: int
+    epoch: int
+    emulated: bool
+
+
+class Tracer:
+    """Traces the sampled tuples of one worker in one epoch; keeps what it has noted until it is taken."""
 
     def __init__(
-        self, run: str, worker: str, incarnation: int, *, seed: int, epoch: int, keep: bool, emulated: bool
+        self,
+        identity: Identity,
+        layout: Layout,
+        peers: Sequence[Peer],
+        *,
+        sample_tps: float,
+        seed: int,
+        keep: bool,
     ) -> None:
-        self.keep = keep  # whether records are written
-        self.records: list[Record] = []
-        # A worker that lives through a failure keeps its incarnation: its ids must not come again in the next epoch.
+        self._layout = layout
+        self._peers = peers
+        self._sample_tps = sample_tps
+        self._keep = keep  # whether records are written
+        self._records: list[Record] = []
+        # A worker that survives a failure keeps its incarnation: its ids must not repeat in the next epoch.
+        run, worker, incarnation, epoch, _ = identity
         self._ids = random.Random(f"{seed}/{run}/{worker}/{incarnation}/{epoch}")  # noqa: S311  not for secrets
-        self._always: dict[str, Any] = {
-            "run": run,
-            "worker": worker,
-            "incarnation": incarnation,
-            "epoch": epoch,
-            "emulated": emulated,
-        }
+        self._identity: dict[str, Any] = identity._asdict()
+        self._samplers: dict[int, Sampler] = {}  # by source task
         self._acks: dict[int, tuple[int, float]] = {}
         self._roots: list[Root] = []
 
-    def made(self, root: int) -> int:
-        """Return an id for a tuple of a tree that was made, 63 random bits, and note it."""
+    def update_peers(self, peers: Sequence[Peer]) -> None:
+        """Set who the other workers are."""
+        self._peers = peers
+
+    def sample(self, task: Task, dues: Sequence[float], emitted: float) -> list[Sampled]:
+        """Start trees for some of the tuples that a source emits."""
+        sampler = self._samplers.get(task.number)
+        if sampler is None:
+            sampler = self._samplers[task.number] = Sampler(self._sample_tps)
+        sampled: list[Sampled] = []
+        for place in sampler.pick(task.counted, len(dues), emitted):
+            root = self._ids.getrandbits(63)
+            self._roots.append(Root(root, task.number, dues[place], emitted))
+            self.record(RecordKind.ROOT, emitted, root=root, id=root, task=task.name, due=dues[place], emitted=emitted)
+            self.ack(root, 0, emitted)
+            sampled.append(Sampled(place, root, root, emitted))
+        return sampled
+
+    def new_id(self, root: int) -> int:
+        """Return an id of 63 random bits for a tuple that was emitted, and note that it belongs to a tree."""
         new = self._ids.getrandbits(63)
         self.ack(root, new, 0.0)
         return new
 
-    def root(self, task: Task, due: float, emitted: float) -> int:
-        """Begin a tree."""
-        root = self._ids.getrandbits(63)
-        self._roots.append(Root(root, task.number, due, emitted))
-        self.record(RecordKind.ROOT, emitted, root=root, id=root, task=task.name, due=due, emitted=emitted)
-        return root
-
     def ack(self, root: int, ids: int, finished: float) -> None:
-        """Note tuples of a tree that were processed or made; `finished` is 0 for those that were only made."""
+        """Note tuples of a tree that were processed or emitted; `finished` is 0 for those that were only emitted."""
         noted = self._acks.get(root)
         self._acks[root] = (ids, finished) if noted is None else (noted[0] ^ ids, max(noted[1], finished))
 
-    def hop(
-        self,
-        task: Task,
-        delivery: Delivery,
-        mark: Mark,
-        started: float,
-        finished: float,
-        names: tuple[str, str, str, int],
-    ) -> None:
-        """Record one tuple's way over a stream and through a task.
+    def processed(
+        self, task: Task, delivery: Delivery, mark: Mark, started: float, finished: float, results: range
+    ) -> list[Sampled]:
+        """Note that a sampled tuple was processed; return the marks of what follows from it.
 
-        names: the stream, the source task, its worker and that worker's incarnation.
+        results: the places, in what is emitted with them, of the tuples that follow from it.
         """
-        if len(task.spent) < SPENT:
-            task.spent.append(finished - delivery.arrived)
-        stream, source, worker, incarnation = names
+        self.ack(mark.root, mark.id, finished)
+        task.note_response_time(finished - delivery.arrived)
+        if self._keep:
+            self._record_hop(task, delivery, mark, started, finished)
+        return [Sampled(place, mark.root, mark.id, finished) for place in results]
+
+    def _record_hop(self, task: Task, delivery: Delivery, mark: Mark, started: float, finished: float) -> None:
+        channel, sender = delivery.channel, self._peers[delivery.sender]
         self.record(
             RecordKind.HOP,
             finished,
             root=mark.root,
             id=mark.id,
             parent=mark.parent,
-            stream=stream,
-            source=source,
+            stream=self._layout.streams[channel.stream].label,
+            source=self._layout.names[channel.source],
             task=task.name,
-            source_worker=worker,
-            source_incarnation=incarnation,
+            source_worker=sender.name,
+            source_incarnation=sender.incarnation,
             emitted=mark.emitted,
             sent=delivery.sent,
             arrived=delivery.arrived,
@@ -135,11 +164,10 @@ class Tracker:
 
     def record(self, kind: RecordKind, at: float, **fields: Any) -> None:
         """Keep a record for the shell, which takes them after every turn and limits how many wait to be written."""
-        if not self.keep:
-            return
-        self.records.append(Record(kind=str(kind), at=at, **self._always, **fields))
+        if self._keep:
+            self._records.append(Record(kind=str(kind), at=at, **self._identity, **fields))
 
-    def take(self) -> tuple[tuple[Root, ...], tuple[Ack, ...]]:
+    def take_trees(self) -> tuple[tuple[Root, ...], tuple[Ack, ...]]:
         """Return what was noted of trees since the last call."""
         roots, acks = tuple(self._roots), tuple(Ack(root, ids, at) for root, (ids, at) in self._acks.items())
         self._roots, self._acks = [], {}
@@ -147,10 +175,7 @@ class Tracker:
 
     def take_records(self) -> list[Record]:
         """Return the records since the last call."""
-        records, self.records = self.records, []
+        if not self._records:
+            return []
+        records, self._records = self._records, []
         return records
-
-
-def children(places: range, root: int, parent: int, emitted: float) -> list[Sampled]:
-    """Return the marks of all tuples that follow from a sampled one, by their places in what was made."""
-    return [Sampled(place, root, parent, emitted) for place in places]

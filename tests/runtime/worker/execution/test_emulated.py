@@ -180,7 +180,7 @@ def test_words_are_counted_right_over_routed_links_and_moves() -> None:
         flows.check_counts(cluster.finish()["out"], 300)
 
 
-def test_what_is_written_says_that_it_is_emulated() -> None:
+def test_records_state_that_they_are_emulated() -> None:
     result = hops_of((Machine(name="a"),), ["a/0", "a/0"], cpu=0.1)
     assert result.status.emulated == "small"
     assert all(record.emulated for record in result.records)

@@ -33,7 +33,7 @@ def published(folder: Path) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_tuple_in_service_or_under_way_is_lost_or_doubled_by_a_recovery(seed: int, tmp_path: Path) -> None:
+def test_no_tuple_in_service_or_in_flight_is_lost_or_doubled_by_a_recovery(seed: int, tmp_path: Path) -> None:
     rng = Random(seed)
     options = {"capture": False, "folder": str(tmp_path), "checkpoint_s": 0.4, "seed": seed, "window": 16}
     cluster = TestCluster(counting(), emulate=tiny_cluster(3, 2), **options).start()  # type: ignore[arg-type]

@@ -1,223 +1,258 @@
-"""Runs tasks as fast as the processor goes.
-
-Batches are taken from inboxes and run, and what follows from them is put into out-queues.
-"""
+"""Runs tasks as fast as the processor does: polls sources, takes batches from inboxes, emits what follows from them."""
 
 import heapq
 import math
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.runtime.protocol.controller_messages import Route
-from penstock.runtime.protocol.frames import Data, Marker, State
-from penstock.runtime.worker.execution.runner import TURN_S, Runner, note_blocked
+from penstock.runtime.protocol.frames import Envelope
+from penstock.runtime.worker.execution.interface import Handlers, Usage
 from penstock.runtime.worker.input import Delivery
-from penstock.runtime.worker.lane import Sampled
-from penstock.runtime.worker.task import CHUNK, Task
-from penstock.runtime.worker.tracing import children
+from penstock.runtime.worker.output import Sampled
+from penstock.runtime.worker.routing import TaskDirectory
+from penstock.runtime.worker.running_task import RunningTask
+from penstock.runtime.worker.task import CHUNK, TURN_S, Task
+from penstock.runtime.worker.tracing import Tracer
 
-if TYPE_CHECKING:
-    from penstock.runtime.worker.state_machine import Worker
-
-UNSENT = 64 * 1024  # bytes that wait for sockets, above which a sending policy lets nothing more leave
+UNSENT = 64 * 1024  # bytes that wait for sockets, above which a sending policy releases nothing
 SOON_S = 1e-3
 QUEUE_S = 0.25  # of a task's time: what its channels may have in flight in all
-FIRST = 32  # tuples that a channel may have in flight as long as it is not known how long they take
-NARROWEST = 2  # tuples that it may have in any case
+FIRST_WINDOW = 32  # tuples, as long as the time that they take is not known
+MIN_WINDOW = 2
 
 
-class Direct(Runner):
+class Direct:
     """The tasks of one worker process."""
 
     hands_over = True
     timed = True
 
-    def __init__(self, worker: "Worker") -> None:
-        super().__init__(worker)
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        directory: TaskDirectory,
+        tracer: Tracer,
+        running: RunningTask,
+        max_window: int,
+        unsent: Callable[[], int],
+    ) -> None:
+        self.now = clock
+        self._directory = directory
+        self._tasks = directory.here
+        self._tracer = tracer
+        self._running = running
+        self._max_window = max_window
+        self._unsent = unsent  # bytes that wait to be sent to other workers
+        self._handlers: Handlers
         self._lag = 0.0
         self._first = 0  # the task that is the first of the next turn
-        self._later: list[tuple[float, int, Callable[[float], None]]] = []  # heap
+        self._scheduled: list[tuple[float, int, Callable[[float], None]]] = []  # heap
         self._order = count()
 
-    def begin(self) -> None:
-        """Note that something has come: nothing to do."""
+    def connect(self, handlers: Handlers) -> None:
+        """Set what it calls."""
+        self._handlers = handlers
 
-    def now(self) -> float:
-        """Return the time."""
-        return self.worker.clock()
+    def close(self) -> None:
+        """Stop: there is nothing to close."""
 
-    def window(self, seconds: float | None, channels: int) -> int:
-        """Return how many tuples a channel may have in flight: those that its share of a task is done with soon."""
-        most = self.worker.assigned.window
-        if seconds is None:
-            return min(FIRST, most)
-        served = int(QUEUE_S / max(seconds, 1e-9)) // channels
-        return min(max(NARROWEST, served), most)
+    # Time
+
+    def sync(self) -> None:
+        """Note that something has come: the clock needs no update."""
+
+    def call_at(self, when: float, step: Callable[[float], None]) -> None:
+        """Call a function at a time."""
+        heapq.heappush(self._scheduled, (when, next(self._order), step))
+
+    def _call_due(self) -> bool:
+        """Call what is due, but not what that schedules in turn; return whether there was anything."""
+        now, called = self.now(), False
+        for _ in range(len(self._scheduled)):
+            if self._scheduled[0][0] > now:
+                break
+            heapq.heappop(self._scheduled)[2](now)
+            called = True
+        return called
 
     def turn(self, now: float) -> bool:
-        """Let tasks work, upstream before downstream; what is due is done before and after.
+        """Let tasks work, upstream before downstream; what is scheduled is called before and after.
 
-        Every task has worked once, unless the time is up: then the others are the first of the next turn.
+        Every task works once, unless the time is up: then the others are the first of the next turn.
         """
-        busy = bool(self._later) and self._do_due()
-        tasks = list(self.worker.tasks.values())
+        busy = bool(self._scheduled) and self._call_due()
+        tasks, clock = list(self._tasks.values()), self.now
         first, self._first = min(self._first, len(tasks)), 0
         deadline = now + TURN_S
         for place, task in enumerate(tasks[first:] + tasks[:first], first + 1):
-            if task.context.timers:  # before tuples, which would take up all the room that comes free
-                self.fire_timers(task, self.worker.clock())
+            if task.context.timers:  # before tuples, which would take up all the room
+                self._running.set(task)
+                task.fire_timers(clock())
             if task.is_source:
-                busy |= self._source(task)
-            elif task.inbox and not task.stands:
+                busy |= self._poll(task)
+            elif task.inbox.waiting and not task.suspended:
                 busy |= self._work(task, deadline)
-            if self.worker.clock() >= deadline:
+            if clock() >= deadline:
                 self._first = place % len(tasks)
                 busy = True
                 break
-        if self._later:
-            busy |= self._do_due()
+        if self._scheduled:
+            busy |= self._call_due()
         return busy
 
-    def later(self, when: float, step: Callable[[float], None]) -> None:
-        """Have something done at a time."""
-        heapq.heappush(self._later, (when, next(self._order), step))
-
-    def _do_due(self) -> bool:
-        """Do what is due, but not what that asks for in turn; return whether there was any."""
-        now, done = self.worker.clock(), False
-        for _ in range(len(self._later)):
-            if self._later[0][0] > now:
-                break
-            heapq.heappop(self._later)[2](now)
-            done = True
-        return done
-
-    def leeway(self, seconds: float) -> tuple[float, float]:
-        """Return how many bytes more the sockets may be given; how fast they are is not known, so ask again soon."""
-        return UNSENT - self.worker.unsent(), self.worker.clock() + SOON_S
-
     def wakeup(self) -> float:
-        """Return when the next source or timer is due."""
-        due = self._later[0][0] if self._later else math.inf
-        for task in self.worker.tasks.values():
-            if task.is_source and not task.ended and not task.stands:
-                asked = max(task.next_poll, self.let_go(task))
-                if asked > 0.0 and not task.full() and self.room(task) > 0:
-                    due = min(due, asked)
-                due = min(due, self.progress_due(task))
+        """Return when the next source, timer or retry is due."""
+        due = self._scheduled[0][0] if self._scheduled else math.inf
+        for task in self._tasks.values():
+            if task.is_source and not task.ended and not task.suspended:
+                polled = task.next_poll_allowed()
+                if polled > 0.0 and not task.full() and task.room() > 0:
+                    due = min(due, polled)
+                due = min(due, task.next_progress())
             due = min(due, task.next_timer)
-            if task.guard is not None and task.guard.until > 0.0 and task.inbox and not (task.stands or task.full()):
-                due = min(due, task.guard.until)  # it stands still until a tuple is to be tried again
+            guard = task.guard
+            if guard is not None and guard.retry_at > 0.0 and task.inbox.waiting and not task.suspended:
+                due = min(due, math.inf if task.full() else guard.retry_at)
         return due
 
-    def _source(self, task: Task) -> bool:
-        found = self.poll(task, self.worker.clock())
-        if found is None:
-            return task.finishing and not task.ended and not task.stands
-        started = self.worker.clock()
-        self._lag = max(self._lag, started - found.ready[0])
-        self.give(task, found.values, found.dues, started)
-        task.busy += self.worker.clock() - started
+    # Tasks
+
+    def _poll(self, task: Task) -> bool:
+        """Poll a source and emit what it has; return whether to poll it again at once."""
+        if task.ended or task.suspended:
+            return False
+        self._running.set(task)
+        clock = self.now
+        now = clock()
+        if task.finishing:
+            task.mark_progress(math.inf)
+            self._handlers.finish(task)
+            return False
+        task.mark_progress(now)
+        polled = task.poll(now, CHUNK, timed=True)
+        if polled is None:
+            return task.finishing
+        started, size = clock(), len(polled.values)
+        task.batch_size.add(size, started - now)
+        self._lag = max(self._lag, started - polled.ready[0])
+        sampled = self._tracer.sample(task, polled.dues, started)
+        task.count_emitted(size)
+        task.put(polled.values, sampled)
+        task.add_busy(clock() - started)
         return True
 
     def _work(self, task: Task, deadline: float) -> bool:
-        worker, clock, left = self.worker, self.worker.clock, CHUNK
-        worker.current = task
-        while task.inbox and left > 0:
+        """Process what waits for a task; return whether more waits."""
+        clock, inbox, left = self.now, task.inbox, CHUNK
+        self._running.set(task)
+        while inbox.waiting and left > 0:
             if task.full():
-                note_blocked(task, clock(), True)
+                task.note_blocked(clock(), True)
                 return False
-            note_blocked(task, clock(), False)
-            if task.guard is not None and task.guard.until > clock():
+            task.note_blocked(clock(), False)
+            if task.guard is not None and task.guard.retry_at > clock():
                 return False
-            item = task.inbox[0]
+            item = inbox.waiting[0]
             if not isinstance(item, Delivery):
-                task.inbox.popleft()
-                worker.take_marker(task, *item)
+                inbox.waiting.popleft()
+                self._handlers.take_marker(task, *item)
                 if task.saving:
                     return False
                 continue
             started, before = clock(), item.taken
-            self._run(task, item, deadline)
-            if not len(item):
-                task.inbox.popleft()
+            self._process(task, item, deadline)
             size, now = item.taken - before, clock()
-            task.busy += now - started
-            task.queued -= size
-            worker.processed(task, item.channel, size, item.arrived)
+            inbox.drop_taken(size)
+            task.add_busy(now - started)
+            self._handlers.processed(task, item.channel, size, item.arrived)
             left -= size
             if now >= deadline:
                 break
-        return bool(task.inbox)
+        return bool(inbox.waiting)
 
-    def _run(self, task: Task, item: Delivery, deadline: float) -> None:
-        """Run tuples of a batch, sampled ones alone, until the time is up or the next is to be tried again later."""
-        clock, tracker, guard = self.worker.clock, self.worker.tracker, task.guard
-        made: list[Any] = []
+    def _process(self, task: Task, item: Delivery, deadline: float) -> None:
+        """Process tuples of a batch, sampled ones alone, until the time is up or the next is to be retried later."""
+        clock, guard = self.now, task.guard
+        emitted: list[Any] = []
         sampled: list[Sampled] = []
-        most = item.taken + task.portion()
-        while len(item) and item.taken < most:
-            values, mark = item.next(min(task.stride.count, most - item.taken))
-            started, before = clock(), len(made)
+        end = min(item.taken + task.portion(), len(item.values))
+        while item.taken < end:
+            values, mark = item.peek(min(task.batch_size.count, end - item.taken))
+            started, before = clock(), len(emitted)
             if guard is None:
-                made += task.run(values)
-                item.taken += len(values)
+                emitted += task.run(values)
+                item.advance(len(values), mark is not None)
             else:
-                done = guard.run(values, started)
-                made += done.made
-                item.taken += done.taken
-                if done.until is not None:
+                attempt = guard.run(values, started)
+                emitted += attempt.emitted
+                retries = attempt.retry_at is not None
+                item.advance(attempt.done, mark is not None and not retries)
+                if retries:
                     break
             finished = clock()
             if mark is None:
-                task.stride.took(len(values), finished - started)
+                task.batch_size.add(len(values), finished - started)
             else:
-                item.passed += 1
-                sampled += children(range(before, len(made)), mark.root, mark.id, finished)
-                tracker.ack(mark.root, mark.id, finished)
-                self.hop(task, item, mark, started, finished)
+                results = range(before, len(emitted))
+                sampled += self._tracer.processed(task, item, mark, started, finished, results)
             if finished >= deadline:
                 break
-        if made:
-            task.put(made, sampled)
+        if emitted:
+            task.put(emitted, sampled)
 
-    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
-        """Post a frame, or deliver it where its task is here."""
-        if worker == self.worker.me:
-            self.worker.deliver(frame, 0, self.worker.clock())
-        else:
-            self.worker.post(worker, frame)
+    def add(self, task: Task) -> None:
+        """Add a task: the next turn finds it."""
 
-    def receive(self, frame: Data | Marker | State, size: int) -> None:
-        """Deliver a frame."""
-        self.worker.deliver(frame, size, self.worker.clock())
+    def remove(self, task: Task) -> None:
+        """Remove a task: the next turn does not find it."""
 
-    def added(self, task: Task) -> None:
-        """Begin with a task."""
+    def change_slot(self, task: Task, slot: str) -> None:
+        """Let a task run in another slot of this worker."""
+        task.change_slot(slot)
 
-    def reslot(self, task: Task, slot: str) -> None:
-        """Let a task go on in another slot of this worker."""
-        task.slot = slot
+    def wake(self, task: Task) -> None:
+        """Note that a task may run: the next turn finds out."""
 
-    def idle(self, task: Task) -> bool:
-        """Say whether a task can leave: always, between turns."""
+    def is_idle(self, task: Task) -> bool:
+        """Say whether a task is between two tuples: always, outside of turns."""
         return True
 
-    def arrived(self, task: Task) -> None:
-        """Note that something has come: the next turn sees it."""
+    def window(self, seconds: float | None, channels: int) -> int:
+        """Return the window of a channel: the tuples that its share of the task processes within `QUEUE_S`."""
+        if seconds is None:
+            return min(FIRST_WINDOW, self._max_window)
+        served = int(QUEUE_S / max(seconds, 1e-9)) // channels
+        return min(max(MIN_WINDOW, served), self._max_window)
 
-    def relieved(self, task: Task) -> None:
-        """Note that there may be room: the next turn sees it."""
+    # The network
+
+    def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None:
+        """Post a frame, or deliver it if its task is here."""
+        if worker == self._directory.me:
+            self._handlers.deliver(frame, 0, self.now())
+        else:
+            self._handlers.post(worker, frame)
+
+    def receive(self, frame: Envelope, size: int) -> None:
+        """Deliver a frame."""
+        self._handlers.deliver(frame, size, self.now())
+
+    def send_budget(self, seconds: float) -> tuple[float, float]:
+        """Return how many more bytes the sockets may be given; their speed is not known, so ask again soon."""
+        return UNSENT - self._unsent(), self.now() + SOON_S
 
     def reroute(self, routes: tuple[Route, ...]) -> None:
         """Send over other links: a real network finds its own."""
 
-    def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
-        """Return how many cores' time the process takes, and how late sources were polled."""
+    # Reports
+
+    def usage(self, now: float, interval: float, cpu: float) -> Usage:
+        """Return the cores that the process used, and the maximum delay of polls."""
         lag, self._lag = self._lag, 0.0
-        return cpu, lag, ""
+        return Usage(cpu, lag)
 
     def capacity(self) -> None:
-        """Return nothing: the machine is as the worker was told."""
+        """Return nothing: the machine is real."""
         return

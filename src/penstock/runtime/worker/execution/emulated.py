@@ -1,45 +1,33 @@
-"""Runs tasks as a described machine would: one tuple at a time and slot, on virtual processors, over virtual links.
+"""Runs tasks as a described machine would: one tuple at a time per slot, on virtual processors, over virtual links.
 
 A tuple's logic runs when its service begins; what follows from it leaves when its declared service time is over on the
-virtual processor. Everything happens at a time of the emulated cluster, in the order of those times, so that stamps are
-exact however late the host was; how late it was is kept, and said when it is too much.
+virtual processor. Everything happens at a time of the emulated cluster, in the order of these times, so time stamps are
+exact however late the host is; its delay is measured, and reported when it is too large.
 """
 
-import heapq
 import math
 import os
 from collections import deque
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
-
-from penstock.model.cluster import Cluster, Machine
-from penstock.runtime.emulation import (
-    ServiceTimes,
-    SharedCpu,
-    SharedLink,
-    Truth,
-    VirtualCpu,
-    VirtualLink,
-    VirtualNetwork,
-)
+from penstock.model.cluster import Machine
+from penstock.runtime.emulation import ServiceTimes, SharedCpu, Truth, VirtualCpu
 from penstock.runtime.emulation.shared_memory import Commons, Displaced
-from penstock.runtime.protocol.controller_messages import Route
-from penstock.runtime.protocol.frames import Data, Mark, Marker, State
-from penstock.runtime.worker.execution.runner import TURN_S, Runner, note_blocked
+from penstock.runtime.layout import Layout
+from penstock.runtime.protocol.frames import Mark
+from penstock.runtime.worker.execution.emulated_network import EmulatedNetwork, Emulation, EventQueue
+from penstock.runtime.worker.execution.interface import Handlers, Usage
 from penstock.runtime.worker.input import Delivery
-from penstock.runtime.worker.task import Task
-from penstock.runtime.worker.tracing import children
+from penstock.runtime.worker.output import Sampled
+from penstock.runtime.worker.routing import TaskDirectory
+from penstock.runtime.worker.running_task import RunningTask
+from penstock.runtime.worker.task import TURN_S, Task
+from penstock.runtime.worker.tracing import Tracer
 
-if TYPE_CHECKING:
-    from penstock.runtime.worker.state_machine import Worker
-
-MARKER_BYTES = 32  # what a marker takes on a link
-POLLED = 64  # tuples of a source that wait for its slot, at most; they keep it from moving
-EVENTS = 5_000  # handled a turn, at most
+MAX_POLLED = 64  # tuples of a source that wait for its slot; they keep it from moving
+EVENTS = 5_000  # handled per turn, at most
 
 
 class Job(NamedTuple):
@@ -48,183 +36,191 @@ class Job(NamedTuple):
     task: Task
     delivery: Delivery | None  # None: a tuple of a source
     mark: Mark | None
-    made: list[Any]
+    emitted: list[Any]
     started: float
     due: float  # of a source's tuple
 
 
-class Emulated(Runner):
+class Emulated:
     """The slots of one emulated machine."""
 
-    chunk = POLLED
     hands_over = False
+    timed = False
 
-    def __init__(self, worker: "Worker") -> None:
-        super().__init__(worker)
-        assigned = worker.assigned
-        cluster = msgspec.convert(assigned.emulated, Cluster)
-        self._name = assigned.peers[worker.me].name
-        machine = cluster.machines[cluster.machine_index[self._name]]
-        self._cores = machine.cores
-        self._memory_mb = machine.memory_mb
-        self._workers = {peer.name: number for number, peer in enumerate(assigned.peers)}
-        self._slots = {f"{self._name}/{number}": number for number in range(machine.slots)}
-        self._commons: list[Commons] = []  # what it has a part in with other runs
-        self._cpu = self._processor(machine)
-        self._network = VirtualNetwork(cluster, self._name, {}, self._link if assigned.share else None)
-        self.reroute(assigned.routes)
-        self._services: dict[int, ServiceTimes] = {}
-        self._pending: list[tuple[float, int, Callable[[float], None]]] = []  # heap
-        self._order = count()
-        self._time = worker.clock()
+    def __init__(
+        self,
+        emulation: Emulation,
+        clock: Callable[[], float],
+        layout: Layout,
+        directory: TaskDirectory,
+        tracer: Tracer,
+        running: RunningTask,
+        window: int,
+    ) -> None:
+        self._emulation = emulation
+        self._clock = clock
+        self._tasks = directory.here
+        self._tracer = tracer
+        self._running = running
+        self._window = window
+        self._handlers: Handlers
+        self._events = EventQueue(clock())
+        self._machine = emulation.cluster.machines[emulation.cluster.machine_index[emulation.machine]]
+        self._slots = {f"{self._machine.name}/{number}": number for number in range(self._machine.slots)}
+        self._shared: Commons | None = None  # None: the processor is this run's own
+        self._cpu = self._processor(self._machine)
+        self._network = network = EmulatedNetwork(emulation, layout, directory, self._events)
+        self.carry, self.receive = network.carry, network.receive
+        self.send_budget, self.reroute = network.send_budget, network.reroute
+        self._services: dict[int, ServiceTimes] = {}  # by task
         self._serving: dict[int, Task] = {}  # by slot
-        # tuples of sources that wait for their slot: each with its due and when it might be given at the earliest
+        # Tuples of sources that wait for their slot: with their dues, and the earliest times to emit them.
         self._polled: dict[int, deque[tuple[Any, float, float]]] = {}
-        self._used = self._cpu.used(self._time)  # others may have used some
-        self._truth = Truth(self._name, os.cpu_count() or 1, 0.0)
+        self._used = self._cpu.used(self._events.time)  # other runs may have used some
+        self._fidelity = Truth(self._machine.name, os.cpu_count() or 1, 0.0)
 
     def _processor(self, machine: Machine) -> VirtualCpu[Job]:
-        if not self.worker.assigned.share:
-            return VirtualCpu(machine.cores, machine.speed, machine.slots)
-        folder, figures = Path(self.worker.assigned.share), (machine.cores, machine.speed, machine.slots)
-        made: SharedCpu[Job] = SharedCpu(folder, machine.name, self._role, *figures)
-        self._commons.append(made.commons)
-        return made
+        figures = (machine.cores, machine.speed, machine.slots)
+        if not self._emulation.share:
+            return VirtualCpu(*figures)
+        shared: SharedCpu[Job] = SharedCpu(Path(self._emulation.share), machine.name, self._emulation.role, *figures)
+        self._shared = shared.commons
+        return shared
 
-    def _link(self, label: str, bandwidth_mbps: float | None, latency_ms: float) -> VirtualLink:
-        """Make a link that other runs have too."""
-        made = SharedLink(Path(self.worker.assigned.share), label, self._role, bandwidth_mbps, latency_ms)
-        self._commons.append(made.commons)
-        return made
-
-    @property
-    def _role(self) -> str:
-        """What a later worker of the same run and machine is known by, to take the place of this one."""
-        return f"{self.worker.assigned.folder} {self.worker.run} {self._name}"
+    def connect(self, handlers: Handlers) -> None:
+        """Set what it calls."""
+        self._handlers = handlers
+        self._network.connect(handlers)
 
     def close(self) -> None:
-        """Leave what other runs have too to them."""
-        for commons in self._commons:
-            commons.close()
+        """Leave the shared processor and links to the other runs."""
+        if self._shared is not None:
+            self._shared.close()
+        self._network.close()
 
-    def begin(self) -> None:
+    # Time
+
+    def sync(self) -> None:
         """Note that something has come from outside, now."""
-        self._time = self.worker.clock()
+        self._events.set_time(self._clock())
 
     def now(self) -> float:
         """Return the time of the event that is being handled."""
-        return self._time
+        return self._events.time
+
+    def call_at(self, when: float, step: Callable[[float], None]) -> None:
+        """Call a function at a time of the emulated cluster."""
+        self._events.at(max(when, self._events.time), step)
 
     def turn(self, now: float) -> bool:
-        """Handle all that was due, in the order of when it was."""
-        for task in list(self.worker.tasks.values()):
+        """Handle all events that are due, in the order of their times."""
+        events = self._events
+        for task in list(self._tasks.values()):
             if task.is_source:
                 self._poll(task, now)
             if task.context.timers:
-                self._time = now
-                self.fire_timers(task, now)
-        deadline = self.worker.clock() + TURN_S  # authors' code takes its real time, too
+                events.set_time(now)
+                self._running.set(task)
+                task.fire_timers(now)
+        deadline = self._clock() + TURN_S  # authors' code takes its real time, too
         for _ in range(EVENTS):
-            pending = self._pending[0][0] if self._pending else math.inf
+            scheduled = events.next
             complete = self._cpu.next_completion()
-            at = min(pending, complete)
+            at = min(scheduled, complete)
             if at > now:
                 return False
-            if (clock := self.worker.clock()) >= deadline:
+            if (clock := self._clock()) >= deadline:
                 break
-            self._truth.late(max(0.0, clock - at))
-            if pending <= complete:
-                self._time = at
-                heapq.heappop(self._pending)[2](at)
-            elif (done := self._cpu.complete_by(now)) is not None:  # else others have made it later
+            self._fidelity.late(max(0.0, clock - at))
+            if scheduled <= complete:
+                events.handle_next()
+            elif (done := self._cpu.complete_by(now)) is not None:  # else other runs have delayed it
                 self._complete(*done)
         return True
 
     def wakeup(self) -> float:
         """Return when the next event is due."""
-        due = min(self._pending[0][0] if self._pending else math.inf, self._cpu.next_completion())
-        for task in self.worker.tasks.values():
+        due = min(self._events.next, self._cpu.next_completion())
+        for task in self._tasks.values():
             if task.is_source and not task.ended:
-                due = min(due, self._poll_due(task), self.progress_due(task))
+                due = min(due, self._poll_due(task), task.next_progress())
             due = min(due, task.next_timer)
         return due
 
-    def later(self, when: float, step: Callable[[float], None]) -> None:
-        """Have something done at a time of the emulated cluster."""
-        self._at(max(when, self._time), step)
-
-    def leeway(self, seconds: float) -> tuple[float, float]:
-        """Return how many bytes more the virtual card may be given, and when it will have sent half of what it has."""
-        return self._network.leeway(self._time, seconds)
-
-    def room(self, task: Task) -> int:
-        """Return how many more tuples a source may give, counting those that wait for its slot or are in it."""
-        return super().room(task) - len(self._polled[task.number]) - self._in_service(task)
+    # Sources
 
     def _poll_due(self, task: Task) -> float:
-        """Return when a source is to be polled: not while enough waits, or it must wait itself."""
-        if not self._pollable(task) or task.full() or task.stands or self.room(task) <= 0:
+        """Return when a source is to be polled: not while enough of its tuples wait, or it must wait itself."""
+        if not self._pollable(task) or task.full() or task.suspended or task.room(self._pending(task)) <= 0:
             return math.inf
-        return max(task.next_poll, self.let_go(task))
+        return task.next_poll_allowed()
 
     def _pollable(self, task: Task) -> bool:
         waiting = self._polled[task.number]
-        return len(waiting) < POLLED and not (task.finishing and (waiting or not self.idle(task)))
+        return len(waiting) < MAX_POLLED and not (task.finishing and (waiting or not self.is_idle(task)))
+
+    def _pending(self, task: Task) -> int:
+        """Return how many tuples of a source wait for its slot, or are in it."""
+        return len(self._polled[task.number]) + self._in_service(task)
 
     def _poll(self, task: Task, now: float) -> None:
         if task.ended:
             return
-        self._time = now
-        self.tell_progress(task, now)
-        if not self._pollable(task):
+        self._events.set_time(now)
+        task.mark_progress(now)
+        if task.suspended or not self._pollable(task):
             return
-        waiting = self._polled[task.number]
-        found = self.poll(task, now)
-        if found is not None:
-            waiting.extend(zip(*found, strict=True))
-            self._at(max(found.ready[0], 0.0), lambda at: self._start(task.slot, at))
+        self._running.set(task)
+        if task.finishing:
+            task.mark_progress(math.inf)
+            self._handlers.finish(task)
+            return
+        polled = task.poll(now, MAX_POLLED, polled=self._pending(task))
+        if polled is not None:
+            self._polled[task.number].extend(zip(*polled, strict=True))
+            self._events.at(max(polled.ready[0], 0.0), lambda at: self._start(task.slot, at))
 
-    def _at(self, when: float, step: Callable[[float], None]) -> None:
-        heapq.heappush(self._pending, (when, next(self._order), step))
+    # Slots
 
     def _start(self, slot_name: str, at: float) -> None:
-        """Let an idle slot take up the tuple that has waited longest of all its tasks'."""
+        """Let an idle slot serve the tuple that has waited longest among all its tasks."""
         slot = self._slots[slot_name]
         while slot not in self._serving:
             task, arrived = self._next(slot_name)
             if task is None:
                 return
             if arrived > at:
-                self._at(arrived, lambda when: self._start(slot_name, when))
+                self._events.at(arrived, lambda when: self._start(slot_name, when))
                 return
-            self.worker.current = task
-            if task.inbox and not isinstance(task.inbox[0], Delivery):
-                self.worker.take_marker(task, *task.inbox.popleft())  # type: ignore[misc]
+            self._running.set(task)
+            waiting = task.inbox.waiting
+            if waiting and not isinstance(waiting[0], Delivery):
+                self._handlers.take_marker(task, *waiting.popleft())  # type: ignore[misc]
                 continue
             self._serve(slot, task, at)
 
     def _next(self, slot_name: str) -> tuple[Task | None, float]:
         best: tuple[Task | None, float] = (None, math.inf)
-        for task in self.worker.tasks.values():
-            if task.slot != slot_name or (task.stands and not task.is_source) or self._in_service(task):
+        for task in self._tasks.values():
+            if task.slot != slot_name or (task.suspended and not task.is_source) or self._in_service(task):
                 continue
             arrived = self._first_arrival(task)
             if arrived == math.inf:
                 continue
-            note_blocked(task, self._time, full := task.full())
+            task.note_blocked(self._events.time, full := task.full())
             if arrived < best[1] and not full:
                 best = (task, arrived)
         return best
 
     def _first_arrival(self, task: Task) -> float:
         if task.is_source:
-            waiting = self._polled[task.number]
-            return waiting[0][2] if waiting else math.inf
-        if not task.inbox:
+            polled = self._polled[task.number]
+            return polled[0][2] if polled else math.inf
+        if not task.inbox.waiting:
             return math.inf
-        head = task.inbox[0]
+        head = task.inbox.waiting[0]
         arrived = head.arrived if isinstance(head, Delivery) else -math.inf
-        return arrived if task.guard is None else max(arrived, task.guard.until)
+        return arrived if task.guard is None else max(arrived, task.guard.retry_at)
 
     def _serve(self, slot: int, task: Task, at: float) -> None:
         at = max(at, self._cpu.now)  # on a late host the processor may have got further already
@@ -232,151 +228,106 @@ class Emulated(Runner):
             value, due, _ = self._polled[task.number].popleft()
             job = Job(task, None, None, [value], at, due)
         else:
-            delivery = task.inbox[0]
+            delivery = task.inbox.waiting[0]
             assert isinstance(delivery, Delivery)
-            made = self._made(task, delivery.values[delivery.taken], at)
-            if made is None:
+            values, mark = delivery.peek(1)
+            emitted = self._run(task, values, at)
+            if emitted is None:
                 return
-            _, mark = delivery.take()
-            if not len(delivery):
-                task.inbox.popleft()
-            task.queued -= 1
-            job = Job(task, delivery, mark, made, at, 0.0)
+            delivery.advance(1, mark is not None)
+            task.inbox.drop_taken(1)
+            job = Job(task, delivery, mark, emitted, at, 0.0)
         self._serving[slot] = task
         self._cpu.submit(slot, self._services[task.number].draw(), at, job)
 
-    def _made(self, task: Task, value: Any, at: float) -> list[Any] | None:
-        """Return what follows from a tuple; None where it is to be tried again, which costs no service by itself."""
+    def _run(self, task: Task, values: list[Any], at: float) -> list[Any] | None:
+        """Return what follows from a tuple; None if it is to be retried, which costs no service by itself."""
         if task.guard is None:
-            return task.run([value])
-        done = task.guard.run([value], at)
-        return done.made if done.until is None else None
+            return task.run(values)
+        attempt = task.guard.run(values, at)
+        return attempt.emitted if attempt.retry_at is None else None
 
     def _complete(self, at: float, slot: int, job: Job) -> None:
-        self._time = at
-        task, tracker = job.task, self.worker.tracker
+        """Emit what follows from a tuple whose service is over."""
+        self._events.set_time(at)
+        task, delivery = job.task, job.delivery
         del self._serving[slot]
-        self.worker.current = task
-        task.busy += at - job.started
-        if job.delivery is None:
-            self.give(task, job.made, [job.due], at)
+        self._running.set(task)
+        task.add_busy(at - job.started)
+        if delivery is None:
+            sampled = self._tracer.sample(task, [job.due], at)
+            task.count_emitted(1)
+            task.put(job.emitted, sampled)
         else:
-            mark, sampled = job.mark, []
-            if mark is not None:
-                sampled = children(range(len(job.made)), mark.root, mark.id, at)
-                tracker.ack(mark.root, mark.id, at)
-                self.hop(task, job.delivery, mark, job.started, at)
-            if job.made:
-                task.put(job.made, sampled)
-            self.worker.processed(task, job.delivery.channel, 1, job.delivery.arrived)
-        if task.leaving >= 0 and self.idle(task):
-            self.worker.moves.depart(task)
-        elif task.saving and self.idle(task):
-            self.worker.saving.idle(task)
-        for slot_name in {f"{self._name}/{slot}": None, task.slot: None}:  # it may have been given another meanwhile
+            self._emit(job, delivery, at)
+            self._handlers.processed(task, delivery.channel, 1, delivery.arrived)
+        if task.suspended and self.is_idle(task):
+            self._handlers.idle(task)
+        for slot_name in {f"{self._machine.name}/{slot}": None, task.slot: None}:  # it may have got another meanwhile
             self._start(slot_name, at)
 
-    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
-        """Send a frame over the virtual links to a task's slot."""
-        stream = "" if isinstance(frame, State) else self.worker.layout.streams[frame.stream].label
-        way = self._network.way(stream, source_slot, target_slot)
-        self._cross(frame, way.links, self._time, worker, way.latency)
+    def _emit(self, job: Job, delivery: Delivery, at: float) -> None:
+        sampled: Sequence[Sampled] = ()
+        if job.mark is not None:
+            results = range(len(job.emitted))
+            sampled = self._tracer.processed(job.task, delivery, job.mark, job.started, at, results)
+        if job.emitted:
+            job.task.put(job.emitted, sampled)
 
-    def _cross(
-        self, frame: Data | Marker | State, links: tuple[int, ...], at: float, worker: int, latency: float = 0.0
-    ) -> None:
-        """Cross the links that are this machine's, then wait here or go on to whose turn it is.
+    # Tasks
 
-        A fixed latency comes after the sender's own links, so that these are charged in the order of time.
-        """
-        at, rest = self._network.cross(links, _size(frame), at)
-        frame.at, frame.links = at + latency, rest
-        here = self._workers[self._network.owner(rest[0])] if rest else worker
-        if rest and not self.worker.assigned.peers[here].port:  # nobody is there to charge it to: cross it from here
-            here = self.worker.me
-        if here == self.worker.me:
-            self._at(frame.at, lambda when: self._land(frame, when))
-        else:
-            self.worker.post(here, frame)
-
-    def receive(self, frame: Data | Marker | State, size: int) -> None:
-        """Let a frame wait until it would have come."""
-        self._at(frame.at, lambda when: self._land(frame, when))
-
-    def _land(self, frame: Data | Marker | State, at: float) -> None:
-        task = frame.task if isinstance(frame, State) else frame.target
-        if frame.links:
-            self._cross(frame, frame.links, at, self.worker.where[task])
-        else:
-            self.worker.deliver(frame, _size(frame), at)
-
-    def added(self, task: Task) -> None:
-        """Begin with a task."""
-        seed = (self.worker.assigned.seed, task.number, task.counted)
+    def add(self, task: Task) -> None:
+        """Add a task."""
+        seed = (self._emulation.seed, task.number, task.counted)
         self._services[task.number] = ServiceTimes(task.component.cpu, task.component.service, seed)
         self._polled.setdefault(task.number, deque())
         self._note_service()
-        self._at(self._time, lambda at: self._start(task.slot, at))
+        self._events.at(self._events.time, lambda at: self._start(task.slot, at))
 
-    def _note_service(self) -> None:
-        """Have lateness judged by how long the busiest task's tuples take, at the machine's speed of now."""
-        busiest = max((one.component.cpu for one in self.worker.tasks.values()), default=0.0)
-        self._truth.mean_service = busiest / self._cpu.speed
-
-    def _start_soon(self, task: Task) -> None:
-        """Let the task's slot go on; one that serves does so by itself when it is done."""
-        if self._slots[task.slot] not in self._serving:
-            self._at(self._time, lambda at: self._start(task.slot, at))
-
-    def removed(self, task: Task) -> None:
-        """Forget a task; its slot may have others waiting."""
-        super().removed(task)
+    def remove(self, task: Task) -> None:
+        """Remove a task; its slot may have others waiting."""
         self._services.pop(task.number, None)
-        self._at(self._time, lambda at: self._start(task.slot, at))
+        self._events.at(self._events.time, lambda at: self._start(task.slot, at))
 
-    def reslot(self, task: Task, slot: str) -> None:
-        """Let a task go on in another slot of this machine."""
-        task.slot = slot
-        self._at(self._time, lambda at: self._start(slot, at))
+    def change_slot(self, task: Task, slot: str) -> None:
+        """Let a task run in another slot of this machine."""
+        task.change_slot(slot)
+        self._events.at(self._events.time, lambda at: self._start(slot, at))
 
-    def idle(self, task: Task) -> bool:
+    def wake(self, task: Task) -> None:
+        """Let the task's slot continue; one that serves a tuple does so by itself afterwards."""
+        if self._slots[task.slot] not in self._serving:
+            self._events.at(self._events.time, lambda at: self._start(task.slot, at))
+
+    def is_idle(self, task: Task) -> bool:
         """Say whether a task is between two tuples."""
         return not self._in_service(task) and not self._polled.get(task.number)
 
     def _in_service(self, task: Task) -> bool:
         return task in self._serving.values()
 
-    def arrived(self, task: Task) -> None:
-        """Let the task's slot take up what has come."""
-        self._start_soon(task)
+    def window(self, seconds: float | None, channels: int) -> int:
+        """Return the window of a channel: the one that is set."""
+        return self._window
 
-    def relieved(self, task: Task) -> None:
-        """Let the task's slot go on where it had to wait."""
-        self._start_soon(task)
+    def _note_service(self) -> None:
+        """Judge delays by how long the tuples of the busiest task take at the machine's current speed."""
+        busiest = max((task.component.cpu for task in self._tasks.values()), default=0.0)
+        self._fidelity.mean_service = busiest / self._cpu.speed
 
-    def reroute(self, routes: tuple[Route, ...]) -> None:
-        """Send over the links of another plan."""
-        self._network.reroute({(stream, source, target): links for stream, source, target, links in routes})
+    # Reports
 
-    def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
-        """Return the share of the emulated cores used, how late events were, and what that means."""
+    def usage(self, now: float, interval: float, cpu: float) -> Usage:
+        """Return the share of the emulated cores used, the maximum delay of events, and a warning if that matters."""
         try:
             used = self._cpu.used(now)
         except Displaced:  # the next event finds that out, too, and ends the epoch for this worker
             used = self._used
-        share, self._used = (used - self._used) / (interval * self._cores), used
+        share, self._used = (used - self._used) / (interval * self._machine.cores), used
         self._note_service()
-        verdict = self._truth.verdict(cpu)
-        return share, self._truth.worst, verdict or ""
+        warning = self._fidelity.verdict(cpu)
+        return Usage(share, self._fidelity.worst, warning or "")
 
     def capacity(self) -> tuple[float, float]:
-        """Return what the machine has: as described, times what its speed was changed by since."""
-        return self._cores * self._cpu.speed, self._memory_mb
-
-
-def _size(frame: Data | Marker | State) -> int:
-    if isinstance(frame, Data):
-        return len(frame.values)
-    if isinstance(frame, Marker):
-        return MARKER_BYTES
-    return len(frame.logic) + sum(len(w.values) for q in frame.outputs for lane in q.lanes for w in lane.waiting)
+        """Return what the machine has: as described, with the changes of its speed since."""
+        return self._machine.cores * self._cpu.speed, self._machine.memory_mb

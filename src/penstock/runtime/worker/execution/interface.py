@@ -1,100 +1,122 @@
-"""What a worker asks of the way in which its tasks run: `direct`, as fast as the processor goes, or `emulated`."""
+"""What a worker asks of its execution: `direct`, as fast as the processor, or `emulated`, as a described machine."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.runtime.protocol.controller_messages import Route
-from penstock.runtime.protocol.frames import Data, Marker, State
+from penstock.runtime.protocol.frames import Envelope, Frame, MarkerBody
+from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.task import Task
 
 
+class Handlers(NamedTuple):
+    """What an execution calls in the worker."""
+
+    deliver: Callable[[Envelope, int, float], None]  # a frame, its size and time of arrival: it has reached its task
+    post: Callable[[int, Frame], None]  # a frame to another worker
+    processed: Callable[[Task, InChannel, int, float], None]  # the tuples of a channel, and when they arrived
+    take_marker: Callable[[Task, InChannel, MarkerBody], None]  # a marker is at the head of the inbox
+    finish: Callable[[Task], None]  # a source has no more tuples
+    idle: Callable[[Task], None]  # a suspended task is between two tuples now
+
+
+class Usage(NamedTuple):
+    """The use of the machine since the last report."""
+
+    cpu: float  # the share of the emulated cores; of a process, the cores that it used
+    lag: float  # the maximum delay of events or polls, in seconds
+    warning: str = ""
+
+
 class Execution(Protocol):
-    """What a worker asks of the way in which its tasks run."""
+    """When tasks get processor time, and when frames reach them."""
 
     hands_over: bool  # whether tuples for a task in the same process skip the network
-    timed: bool  # whether queues are kept short where tasks are slow
+    timed: bool  # whether calls and queues are kept short by measured times
 
-    def window(self, seconds: float | None, channels: int) -> int:
-        """Return how many tuples a channel may have in flight to a task that takes so long for each; None: not known.
-
-        The task is busy with tuples from so many channels.
-        """
-        ...
-
-    def begin(self) -> None:
-        """Note that something has come from outside, now."""
-        ...
-
-    def now(self) -> float:
-        """Return the time of what is being done."""
-        ...
-
-    def turn(self, now: float) -> bool:
-        """Work for a bounded while; return whether there is more to do at once."""
-        ...
-
-    def wakeup(self) -> float:
-        """Return when there is something to do again, if nothing comes before."""
-        ...
-
-    def later(self, when: float, step: Callable[[float], None]) -> None:
-        """Have something done at a time, or as soon after it as there is a turn."""
-        ...
-
-    def leeway(self, seconds: float) -> tuple[float, float]:
-        """Return how many bytes may leave the machine now, and when to ask again where there are none.
-
-        They are as many as its network card is done with in so many seconds, those before them included.
-        """
-        ...
-
-    def carry(self, frame: Data | Marker | State, source_slot: str, target_slot: str, worker: int) -> None:
-        """Send a frame on its way to a task."""
-        ...
-
-    def receive(self, frame: Data | Marker | State, size: int) -> None:
-        """Take a frame from the network."""
-        ...
-
-    def added(self, task: Task) -> None:
-        """Begin with a task."""
-        ...
-
-    def removed(self, task: Task) -> None:
-        """Forget a task."""
-        ...
-
-    def reslot(self, task: Task, slot: str) -> None:
-        """Let a task go on in another slot of this worker."""
-        ...
-
-    def idle(self, task: Task) -> bool:
-        """Say whether a task is between two tuples, so that it can leave."""
-        ...
-
-    def arrived(self, task: Task) -> None:
-        """Note that something has come to a task's inbox."""
-        ...
-
-    def relieved(self, task: Task) -> None:
-        """Note that a task's out-queues may have room again, or that it need not stand still any more."""
-        ...
-
-    def reroute(self, routes: tuple[Route, ...]) -> None:
-        """Send over other links from now on, where links are emulated."""
-        ...
-
-    def load(self, now: float, interval: float, cpu: float) -> tuple[float, float, str]:
-        """Return the cpu used, the worst lateness in seconds, and a warning, since the last call.
-
-        The cpu is a share of the emulated machine's; of a process, how many cores' time it took.
-        """
-        ...
-
-    def capacity(self) -> tuple[float, float] | None:
-        """Return the cpu and memory of the machine, where that is emulated."""
+    def connect(self, handlers: Handlers) -> None:
+        """Set what it calls; to be done once, before anything else."""
         ...
 
     def close(self) -> None:
-        """Run no more, in this epoch or at all."""
+        """Stop, in this epoch or for good."""
+        ...
+
+    # Time
+
+    def sync(self) -> None:
+        """Note that a frame or command has come from outside, now."""
+        ...
+
+    def now(self) -> float:
+        """Return the time of what is being processed."""
+        ...
+
+    def call_at(self, when: float, step: Callable[[float], None]) -> None:
+        """Call a function at a time, or in the next turn after it."""
+        ...
+
+    def turn(self, now: float) -> bool:
+        """Work for a bounded time; return whether there is more to do at once."""
+        ...
+
+    def wakeup(self) -> float:
+        """Return when the next turn is due if nothing comes before."""
+        ...
+
+    # Tasks
+
+    def add(self, task: Task) -> None:
+        """Add a task."""
+        ...
+
+    def remove(self, task: Task) -> None:
+        """Remove a task."""
+        ...
+
+    def change_slot(self, task: Task, slot: str) -> None:
+        """Let a task run in another slot of this worker."""
+        ...
+
+    def wake(self, task: Task) -> None:
+        """Note that a task may have something to process, or room for results, or is not suspended any more."""
+        ...
+
+    def is_idle(self, task: Task) -> bool:
+        """Say whether a task is between two tuples, so that it can be saved or leave."""
+        ...
+
+    def window(self, seconds: float | None, channels: int) -> int:
+        """Return the window of each channel into a task, by its time per tuple (None: not known) and their number."""
+        ...
+
+    # The network
+
+    def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None:
+        """Send a frame to a task's slot and worker."""
+        ...
+
+    def receive(self, frame: Envelope, size: int) -> None:
+        """Take a frame from the network."""
+        ...
+
+    def send_budget(self, seconds: float) -> tuple[float, float]:
+        """Return how many bytes may leave the machine now, and when to ask again if there are none.
+
+        They are those that its network card sends within `seconds`, less those that wait for it.
+        """
+        ...
+
+    def reroute(self, routes: tuple[Route, ...]) -> None:
+        """Send over other links from now on, if links are emulated."""
+        ...
+
+    # Reports
+
+    def usage(self, now: float, interval: float, cpu: float) -> Usage:
+        """Return the use of the machine since the last call; `cpu` is the cores that the process used."""
+        ...
+
+    def capacity(self) -> tuple[float, float] | None:
+        """Return the cpu and memory of an emulated machine; None: the machine is real."""
         ...
