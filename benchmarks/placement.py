@@ -11,7 +11,8 @@ from time import perf_counter
 
 import numpy as np
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
+from penstock.model.objective import Objective
 from penstock.model.placement import Infeasible
 from penstock.policies.api import PlacementView
 from penstock.policies.registry import PolicyKind, make, names

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from penstock.api.sources.landed import Landed
     from penstock.api.sources.lines import Lines
     from penstock.api.sources.tcp import TcpLines
-    from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
+    from penstock.estimate.evaluator import Evaluation, Evaluator
     from penstock.model.cluster import Cluster, Distances, Link, Machine
     from penstock.model.errors import PenstockError
     from penstock.model.files import load_application, load_cluster, load_plan, save
+    from penstock.model.objective import Objective
     from penstock.model.placement import Infeasible, Placement
     from penstock.model.plan import Plan, moves
     from penstock.model.status import Status
@@ -72,7 +73,7 @@ _WHERE = {
     "Link": "penstock.model.cluster",
     "Machine": "penstock.model.cluster",
     "Named": "penstock.api.keys",
-    "Objective": "penstock.estimate.evaluator",
+    "Objective": "penstock.model.objective",
     "Operator": "penstock.api.contracts",
     "Parquet": "penstock.api.sinks.parquet",
     "PenstockError": "penstock.model.errors",

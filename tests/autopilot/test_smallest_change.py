@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from penstock.autopilot.smallest_change import Stop, nearest, shortest, way
-from penstock.estimate.evaluator import Objective
+from penstock.model.objective import Objective
 from penstock.planning.planner import Planner
 from tests.autopilot.fake_target import APPLICATION, CLUSTER
 

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from penstock.estimate import bottleneck as bottleneck_module
 from penstock.estimate.bottleneck import bottleneck_rates, elements, machine_traffic
-from penstock.estimate.evaluator import Evaluator, Objective, memory_fits
+from penstock.estimate.evaluator import Evaluator, memory_fits
 from penstock.model import routes as routes_module
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.kernel import interpreted
+from penstock.model.objective import Objective
 from penstock.model.placement import Hop, Placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from tests.generators import applications, clusters, random_slots

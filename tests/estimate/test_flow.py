@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.estimate.flow import TATA, FlowModel, estimate_flow
 from penstock.estimate.flow_kernels import estimate_flows
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
+from penstock.model.objective import Objective
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from tests.generators import applications, clusters, random_slots
 from tests.interpreting import wholly_interpreted

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.lanes import settled_rate
 from benchmarks.saturation import case, lanes, most_tps
 
-from penstock.estimate.evaluator import Objective
+from penstock.model.objective import Objective
 
 SEEDS = range(60)
 NOISE = 0.015  # of what the twin measures

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.estimate.bottleneck import mean_delays
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.estimate.hops import even_delay, slot_delays
 from penstock.model.cluster import Cluster, Machine
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import place_edges
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.estimate.evaluator import Objective
 from penstock.experiments.sweep import cases, ratios, run_case, summary, sweep
+from penstock.model.objective import Objective
 from penstock.pipeline.session import session
 from penstock.planning.planner import Planner
 from penstock.workloads.applications import application

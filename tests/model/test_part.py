@@ -1,9 +1,10 @@
 import msgspec
 import pytest
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownName
+from penstock.model.objective import Objective
 from penstock.model.part import part, part_of
 from penstock.model.plan import Plan, digest, to_placement
 from penstock.model.topology import Application, Component, Kind, Stream

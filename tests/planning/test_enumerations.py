@@ -8,9 +8,10 @@ import pytest
 import penstock as ps
 from penstock.autopilot.autopilot import Settings
 from penstock.autopilot.pilot import caution
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.sweep import cases, run_case
 from penstock.model.errors import UnknownName
+from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Infeasible
 from penstock.planning.failover_placement import additions, completion
 from penstock.planning.planner import Planner, plan_by

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.planning.failover_placement import additions, completion

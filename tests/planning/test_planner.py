@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownName
+from penstock.model.objective import Objective
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import to_placement
 from penstock.model.topology import Application, Component, Kind, Stream

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.objective import Objective
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies import checks, registry

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster, Machine
+from penstock.model.objective import Objective
 from penstock.model.placement import MEMORY_SLACK
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.policies.api import PlacementView

@@ -3,9 +3,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, UnknownName
+from penstock.model.objective import Objective
 from penstock.model.slotgraph import expand_slots
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import CLUSTERS, cluster, draw_slots, hetero

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Objective
 from penstock.model.errors import UnknownName
+from penstock.model.objective import Objective
 from penstock.model.topology import Kind
 from penstock.planning.planner import Planner
 from penstock.workloads.sparcle import (

@@ -35,8 +35,8 @@ from penstock.autopilot.measurement import Measurement, Stage
 from penstock.autopilot.moves import Mover
 from penstock.autopilot.proposal import Propose, by_policy, checksum
 from penstock.autopilot.rollback import DRIVER_ENDED, Owed, changed, is_own, left_to_others
-from penstock.estimate.evaluator import Objective
 from penstock.model.errors import PenstockError, member
+from penstock.model.objective import Objective
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome as Moved
 

@@ -14,10 +14,10 @@ from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Swap
 from penstock.autopilot.proposal import foreign
 from penstock.autopilot.rollback import DRIVER_ENDED
-from penstock.estimate.evaluator import Objective
 from penstock.estimate.latency_models import load_models
 from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError, member
+from penstock.model.objective import Objective
 from penstock.model.status import PilotStatus
 from penstock.policies.registry import make
 

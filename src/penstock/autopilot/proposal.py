@@ -13,11 +13,12 @@ import numpy as np
 
 from penstock.autopilot.ledger import Alternative, Inputs, Step
 from penstock.autopilot.smallest_change import ENOUGH, Stop, nearest, shortest, way
-from penstock.estimate.evaluator import UNSUSTAINED, Objective
+from penstock.estimate.evaluator import UNSUSTAINED
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, load_models
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import PenstockError
 from penstock.model.instance import Instance
+from penstock.model.objective import Objective
 from penstock.model.placement import Hop, Infeasible, Placement
 from penstock.model.plan import Plan, PlannedRoute, to_plan
 from penstock.model.routes import route

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.api.dataflow import Dataflow
-    from penstock.estimate.evaluator import Objective
     from penstock.model.cluster import Cluster
+    from penstock.model.objective import Objective
     from penstock.model.topology import Topology
     from penstock.model.tuples import TuplePolicies
     from penstock.runtime.storage.run_folder import Given, RunInfo, Setup

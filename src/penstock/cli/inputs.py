@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from penstock.estimate.evaluator import Objective
     from penstock.model.cluster import Cluster
+    from penstock.model.objective import Objective
     from penstock.model.plan import Plan
     from penstock.model.topology import Application, Topology
 
@@ -79,7 +79,7 @@ def cluster_names(incomplete: str) -> list[str]:
 
 def objective_names(incomplete: str) -> list[str]:
     """Complete the name of an objective."""
-    from penstock.estimate.evaluator import Objective
+    from penstock.model.objective import Objective
 
     return [objective for objective in Objective if objective.startswith(incomplete)]
 
@@ -270,7 +270,7 @@ def refuse_master(master: str | None) -> None:
 
 def chosen_objective(text: str) -> "Objective":
     """Return the objective of a name."""
-    from penstock.estimate.evaluator import Objective
     from penstock.model.errors import member
+    from penstock.model.objective import Objective
 
     return member("objective", Objective, text)

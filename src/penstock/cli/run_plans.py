@@ -8,9 +8,9 @@ from penstock.cli.given import Wanted
 
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
-    from penstock.estimate.evaluator import Objective
     from penstock.estimate.latency_models import LatencyModels
     from penstock.model.cluster import Cluster
+    from penstock.model.objective import Objective
     from penstock.model.plan import Plan
     from penstock.runtime.run import Run
 
@@ -123,7 +123,7 @@ def _makers(
     """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
 
     def maker(policy: str) -> Maker:
-        from penstock.estimate.evaluator import Objective
+        from penstock.model.objective import Objective
         from penstock.planning.planner import plan_by
 
         goal = objective or Objective.THROUGHPUT

@@ -6,7 +6,6 @@ number each, the higher the better.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import TypeVar
 
@@ -29,20 +28,11 @@ from penstock.estimate.traffic import Traffic, traffic
 from penstock.model.errors import member
 from penstock.model.instance import Instance
 from penstock.model.kernel import kernel
+from penstock.model.objective import Objective
 from penstock.model.placement import MEMORY_SLACK, Hop, Placement
 from penstock.model.routes import BITS, route
 from penstock.model.taskgraph import Floats, Ints, place_edges
 from penstock.model.topology import Application
-
-
-class Objective(StrEnum):
-    """What a search makes best."""
-
-    THROUGHPUT = "throughput"  # source tuples a second that it sustains
-    DELAY = "delay"  # network delay from source to sink
-    TRAFFIC = "traffic"  # bytes between machines a source tuple
-    BALANCED = "balanced"  # throughput and delay relative to a reference (TATA, eq. (13))
-
 
 UNSUSTAINED = -1e15  # the score of a placement that just falls short of the offered load
 WEIGHT = 0.8  # of throughput in the balanced objective

@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from penstock.estimate.evaluator import Objective
 from penstock.estimate.flow import TATA
 from penstock.experiments.job import Progress, run_cases, unheard
 from penstock.model.cluster import Cluster
 from penstock.model.decoding import decode_json
 from penstock.model.errors import PenstockError, member
+from penstock.model.objective import Objective
 from penstock.model.topology import Application
 from penstock.planning.planner import Planner
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.estimate.bottleneck import Element
-from penstock.estimate.evaluator import Objective
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import place_edges, sum_by, task_names
 from penstock.planning.planner import Decision, Planner

@@ -11,8 +11,9 @@ from time import perf_counter
 import msgspec
 import numpy as np
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster
+from penstock.model.objective import Objective
 from penstock.model.taskgraph import task_names
 from penstock.model.topology import Application
 from penstock.planning.planner import Planner

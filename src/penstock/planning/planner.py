@@ -8,13 +8,14 @@ from time import perf_counter
 
 import numpy as np
 
-from penstock.estimate.evaluator import Evaluation, Evaluator, Objective
+from penstock.estimate.evaluator import Evaluation, Evaluator
 from penstock.estimate.flow import FlowEstimate, FlowModel
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, Prediction
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError, member
 from penstock.model.instance import Instance
 from penstock.model.kernel import preparing
+from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.plan import Plan, to_plan
 from penstock.model.topology import Application, Topology

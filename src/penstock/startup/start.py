@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.dataflow import Dataflow
-from penstock.estimate.evaluator import Objective
 from penstock.model.cluster import Cluster
 from penstock.model.errors import member
 from penstock.model.limits import Limits, changed_limits
+from penstock.model.objective import Objective
 from penstock.model.plan import Plan
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies

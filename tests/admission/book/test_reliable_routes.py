@@ -7,9 +7,9 @@ import pytest
 
 from penstock.admission.book import Admitted, admit
 from penstock.admission.book.reliable_routes import surest
-from penstock.estimate.evaluator import Objective
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.planning.planner import Planner

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.estimate.bottleneck import bottleneck_rates, elements
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.estimate.traffic import traffic
 from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.routes import hop_bits
 from penstock.model.taskgraph import Floats

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.estimate.flow import TATA, FlowEstimate, estimate_flow
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput
+from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Placement
 from penstock.model.taskgraph import Floats
 from penstock.policies import registry

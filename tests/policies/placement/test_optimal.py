@@ -4,9 +4,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.estimate.flow import FlowEstimate
 from penstock.model.cluster import Cluster, Link, Machine
+from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView

@@ -3,9 +3,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Machine
 from penstock.model.errors import InvalidInput
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.policies import registry
 from penstock.policies.api import PlacementView

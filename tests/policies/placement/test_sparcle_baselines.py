@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import Floats
 from penstock.policies.api import PlacementView

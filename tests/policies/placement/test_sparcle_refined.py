@@ -3,10 +3,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Evaluator, Objective
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.kernel import interpreted
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.policies.api import PlacementPolicy, PlacementView

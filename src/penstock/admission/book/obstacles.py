@@ -12,9 +12,9 @@ from msgspec.structs import replace as changed
 
 from penstock.admission.book.free_capacity import MEMORY, Need, Room, main_kind, room_of
 from penstock.admission.book.paths import POLICY, Request, Shortage
-from penstock.estimate.evaluator import Objective
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, BookedPath
 from penstock.model.cluster import Cluster, Link
+from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.remaining import with_capacities
 from penstock.model.slotgraph import MEGABIT, capacity_of

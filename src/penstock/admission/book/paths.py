@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from penstock.admission.book.free_capacity import Need, Room
 from penstock.admission.book.reliable_routes import surest
 from penstock.estimate.bottleneck import Element
-from penstock.estimate.evaluator import Objective
 from penstock.model.book import CPU, RECEIVING, SENDING, BookedPath
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import InvalidInput
+from penstock.model.objective import Objective
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import Plan, digest
 from penstock.model.remaining import EXHAUSTED

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from penstock.estimate.evaluator import Objective
 from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import Floats
 from penstock.papers.sparcle.runs import (

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from time import process_time
 from typing import NamedTuple
 
-from penstock.estimate.evaluator import Objective
 from penstock.experiments.figure import Case, Row
+from penstock.model.objective import Objective
 from penstock.planning.planner import Decision, Planner
 from penstock.workloads.sparcle import Scarcity, Setting, draw, references
 

@@ -16,7 +16,7 @@ from penstock.autopilot.autopilot import Autopilot, Settings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Book, Episode, Ledger
 from penstock.autopilot.live_target import LivePlant
-from penstock.estimate.evaluator import Objective
+from penstock.model.objective import Objective
 from penstock.model.plan import Plan, to_plan
 from penstock.papers.predictive.live.settings import DEFAULT, Setting
 from penstock.papers.predictive.live.visits import is_late

@@ -1,7 +1,7 @@
 """Which placements are visited: the default, what some policies do, and random ones, all of which sustain the load."""
 
-from penstock.estimate.evaluator import Objective
 from penstock.exploration.random_placements import Drawing
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.papers.predictive.live.settings import DEFAULT, Setting
 from penstock.papers.predictive.live.visits import Place
