@@ -24,6 +24,7 @@ from penstock.experiments.reproduction import (
 from penstock.experiments.works import WORKS, chosen, figures_of
 from penstock.model.errors import UnknownName
 from penstock.pipeline.session import session
+from tests import ROOT
 from tests.experiments.tiny_figures import FIGURES
 
 HELD = Claim("1a", "squares reach 9", "9", "9", "equal", True)
@@ -80,7 +81,7 @@ def test_results_are_kept_and_claims_of_other_figures_stay(tmp_path: Path) -> No
 def test_what_a_check_found_does_not_stand_for_the_papers_word() -> None:
     check = Claim("1a", "check: squares reach 9", "8.9", "9", "±0.5", True)
     assert (check.checked, HELD.checked) == (True, False)
-    rows = claims_table([HELD, check]).splitlines()[2:]
+    rows = claims_table([HELD, check]).splitlines()[4:]
     assert rows[0].startswith("| 1a | squares reach 9 | 9 | 9 |")
     assert rows[1].startswith("| 1a | check: squares reach 9 | — (check: 8.9) | 9 |")
 
@@ -97,9 +98,26 @@ def test_a_page_gets_the_table_between_its_marks_and_nothing_else_changes(tmp_pa
     assert text.startswith("before\n\n")
     assert text.endswith("\n\nafter\n")
     assert "stale" not in text
-    assert "| own | a\\|b | 1 % | 2 % | ±0.5 % | ✗ | too short |" in text
+    assert "1 of 2 claims hold." in text
+    assert "| own | a\\|b | 1 % | 2 % | ✗ |" in text
+    assert "- ✗ a|b: judged by: ±0.5 %. too short." in text
     assert put_table(page, claims_table([HELD]))
     assert "own" not in page.read_text()
+
+
+def test_a_long_value_is_shortened_in_the_table_and_whole_in_the_details() -> None:
+    value = "0.5 to 1.0, " + "and so on " * 10
+    table, _, details = claims_table([HELD._replace(ours=value)]).partition("<details")
+    assert "| 0.5 to 1.0 … |" in table
+    assert f"measured: {value}" in details
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_every_paper_shows_the_claims_that_are_kept_and_why_each_failed(work: str) -> None:
+    folder = ROOT / "papers" / work
+    claims = read_claims(folder / "results" / "claims.csv")
+    assert claims_table(claims) in (folder / "README.md").read_text()
+    assert [one.claim for one in claims if not one.holds and not one.why] == []
 
 
 def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ A case that several figures have is run once. The seed of a reproduction is adde
 part of the figures, so that equal seeds give equal results wherever cases run.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -22,6 +24,7 @@ from penstock.model.files import read_text, write_whole
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 SIZE = (9.0, 5.0)  # of a picture in inches; a figure may change it
+WIDEST = 90  # characters of a measured value that the short table of claims shows
 
 RESULT = pa.schema({"number": pa.int64(), "rows": pa.string(), "mistake": pa.string()})
 
@@ -96,13 +99,37 @@ def read_claims(path: Path) -> list[Claim]:
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
-    """Write claims as a table in Markdown; what an independent check found is marked as no word of the paper's."""
-    lines = ["| figure | claim | paper | ours | tolerance | holds | why |", "|---|---|---|---|---|---|---|"]
+    """Write claims in Markdown: a short table, and below it, folded, how each was judged and why it fails or holds.
+
+    What an independent check found is not shown as the paper's word.
+    """
+    lines = [f"{sum(one.holds for one in claims)} of {len(claims)} claims hold.", ""]
+    lines += ["| figure | claim | paper | ours | verdict |", "|---|---|---|---|---|"]
     for one in claims:
-        said = f"— (check: {one.paper})" if one.checked else one.paper
-        cells = (one.figure, one.claim, said, one.ours, one.tolerance, "✓" if one.holds else "✗", one.why)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+        paper = f"— (check: {one.paper})" if one.checked else one.paper
+        cells = (one.figure, one.claim, paper, _shortened(one.ours), "✓" if one.holds else "✗")
+        lines.append("| " + " | ".join(_inline(cell).replace("|", "\\|") for cell in cells) + " |")
+    lines += ["", '<details markdown="1">', "<summary>How each claim was judged, and why it fails</summary>"]
+    for figure, group in groupby(claims, lambda one: one.figure):
+        lines += ["", f"**{'Figure ' if figure[0].isdigit() else ''}{figure}**", ""]
+        lines += [_detail(one) for one in group]
+    return "\n".join([*lines, "", "</details>"]) + "\n"
+
+
+def _shortened(text: str) -> str:
+    """Return a measured value for a narrow cell: a long one ends at its first part, the whole is in the details."""
+    return text if len(text) <= WIDEST else re.split("[;,] ", text, maxsplit=1)[0] + " …"
+
+
+def _inline(text: str) -> str:
+    return text.replace("\n", " ").replace("*", "\\*").replace("_", "\\_")
+
+
+def _detail(claim: Claim) -> str:
+    """Return a list item: verdict, claim, the whole of a value that the table shortens, tolerance, reason."""
+    parts = [f"measured: {claim.ours}"] if len(claim.ours) > WIDEST else []
+    parts += [f"judged by: {claim.tolerance}"] + ([claim.why] if claim.why else [])
+    return f"- {'✓' if claim.holds else '✗'} {_inline(claim.claim)}: {_inline('. '.join(parts))}."
 
 
 def put_table(page: Path, table: str) -> bool:

@@ -193,6 +193,7 @@ def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
     """Judge what prediction gains."""
     best = {title: best_gain(own, PREDICTORS) for title, own in places.items()}
     late = {title: best_gain(own[own["v"] >= ENDED], PREDICTORS) for title, own in places.items()}
+    gone = min(gain.shares.mean() for gain in late.values()) >= -0.01
     perfect = ", ".join(f"{title}: {best_gain(own, ('perfect',))}" for title, own in places.items())
     return [
         Claim(
@@ -210,7 +211,8 @@ def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
             "gone",
             ", ".join(f"{title}: at best {gain}" for title, gain in late.items()),
             f"mean of the best ≥ −1 % from V = {ENDED:g} on",
-            min(gain.shares.mean() for gain in late.values()) >= -0.01,
+            gone,
+            "" if gone else "the gain that remains is smaller than its spread over the seeds, so it may be none",
         ),
     ]
 
