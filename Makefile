@@ -11,7 +11,7 @@ BUG ?=
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check simulate-faults soak bench format lock clean setup java
+.PHONY: help run test test-fast check simulate-faults soak bench format lock clean setup java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ run: $(READY) java ## Run word count on embedded Spark over an emulated cluster,
 	@$(BIN)/penstock run word-count --emulate hetero-small --rate 100 --policy round-robin \
 		--then local-search --objective delay --duration 30 --report
 
-test: $(READY) java ## Run the tests
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(READY) java ## Run all tests, one process per core
+	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 $(PYTEST_ARGS)
+
+test-fast: $(READY) ## Run the tests that need no Java and take less than a second each
+	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m "not spark and not slow" $(PYTEST_ARGS)
 
 check: $(READY) ## Check style, types and who imports whom
 	@$(BIN)/ruff check --quiet .

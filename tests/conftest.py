@@ -1,7 +1,10 @@
-"""Fixtures that many tests share."""
+"""Fixtures that many tests share, the order of tests, and a guard: only tests with the mark `spark` start Java."""
 
+import os
+import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +16,33 @@ GENERAL: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthChe
 settings.register_profile("penstock", derandomize=True, **GENERAL)
 settings.register_profile("search", max_examples=1000, **GENERAL)
 settings.load_profile("penstock")
+
+MEMORY_PER_WORKER = 3 << 30  # bytes: the tests' own process, Java and the Python processes of its tasks
+JAVA_HOME = os.environ.get("JAVA_HOME")
+NO_JAVA = Path(__file__).with_name("no_java")
+os.environ["PENSTOCK_TESTS_JAVA"] = str(Path(JAVA_HOME, "bin", "java")) if JAVA_HOME else shutil.which("java") or ""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes `-n auto` starts: one per core, fewer if the memory does not suffice for them."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(len(os.sched_getaffinity(0)), memory // MEMORY_PER_WORKER))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run tests that start Java first: they mostly wait, while the processes with the other tests compute."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Hide Java from tests without the mark `spark`, before their fixtures are set up."""
+    if not item.get_closest_marker("spark"):
+        os.environ["JAVA_HOME"] = str(NO_JAVA)
+    elif JAVA_HOME:
+        os.environ["JAVA_HOME"] = JAVA_HOME
+    else:
+        os.environ.pop("JAVA_HOME", None)
 
 
 @pytest.fixture(autouse=True)
