@@ -9,7 +9,7 @@ import math
 import re
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -105,6 +105,8 @@ def explain(error: msgspec.ValidationError, raw: Any, kind: Any = None) -> Inval
 def _expectation(message: str, kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "one of " + ", ".join(str(member.value) for member in kind)
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(map(str, get_args(kind)))
     if limit := _LIMIT.match(message):
         sign = limit["limit"].replace(">=", "≥").replace("<=", "≤")
         return f"{_WORDS.get(limit['type'], limit['type'])} {sign} {limit['bound'].removesuffix('.0')}"

@@ -1,9 +1,12 @@
-"""Which tuple policies are in force: where tuples go, and which out-queue is served first; part of a plan.
+"""Tuple policies: where tuples go, and which out-queue is served first. They are part of a plan.
 
-It has a file of its own as workers read it, which must not load what a plan needs besides.
+They have a file of their own because workers import it, and must not load the rest of a plan's dependencies.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from penstock.model.entity import Entity, Positive
 
@@ -11,16 +14,19 @@ USUAL_SLOT_MS = 1.0  # between two routing decisions, where nothing else is said
 
 
 class TuplePolicies(Entity, frozen=True):
-    """The tuple policies of a whole application, as texts: a name, or `name:parameter=value,…`.
+    """The tuple policies of an application, as texts: a name, or `name:parameter=value,…`.
 
-    Where a text is empty, it is as without policies: tuples are dealt out as each stream's grouping has it, and sent as
-    they are made. In a plan it is not named, and stays as it is where the plan is applied; `none` there is no policy.
+    An empty text is no policy: the grouping of each stream routes its tuples, and they are sent in the order in which
+    they were emitted. In a plan, an empty text keeps the policy in force, and `none` removes it.
     """
 
-    routing: str = ""  # for every stream that takes one
-    streams: dict[str, str] = {}  # label of a stream -> its own, in place of that
-    sending: str = ""
-    slot_ms: Positive | None = None  # between two routing decisions of an out-queue; None: as usual
+    routing: Annotated[str, Meta(description="Routing policy for every stream that can take one.")] = ""
+    streams: Annotated[dict[str, str], Meta(description="Routing policies of single streams: label -> policy.")] = {}
+    sending: Annotated[str, Meta(description="Sending policy: which out-queue sends first.")] = ""
+    slot_ms: Annotated[
+        Positive | None,
+        Meta(description="Milliseconds between two routing decisions of an out-queue. Default: 1."),
+    ] = None
 
     def _check(self) -> None:
         if "" in self.streams.values():  # as if it were not there
