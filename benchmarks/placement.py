@@ -15,7 +15,7 @@ from penstock.estimate.evaluator import Evaluator
 from penstock.model.objective import Objective
 from penstock.model.placement import Infeasible
 from penstock.policies.api import PlacementView
-from penstock.policies.registry import PolicyKind, make, names
+from penstock.policies.registry import PolicyKind, names, placement_policy
 from penstock.workloads.clusters import cluster
 from penstock.workloads.topologies import layered
 
@@ -43,12 +43,12 @@ def view_of(tasks: int, machines: int) -> PlacementView:
 def timed(policy: str, view: PlacementView) -> tuple[float, str]:
     """Return seconds, and the cell of the table."""
     started = perf_counter()
-    result = make(policy).place(view, np.random.default_rng(0))
+    result = placement_policy(policy).place(view, np.random.default_rng(0))
     seconds = perf_counter() - started
     memory = ""
     if seconds < LONG_S:
         tracemalloc.start()
-        make(policy).place(view, np.random.default_rng(0))
+        placement_policy(policy).place(view, np.random.default_rng(0))
         memory = f" {tracemalloc.get_traced_memory()[1] / 1e6:.2g} MB"
         tracemalloc.stop()
     return seconds, f"{seconds:.2g} s{memory}" + (f" ({result.constraint})" if isinstance(result, Infeasible) else "")

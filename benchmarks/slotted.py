@@ -19,11 +19,11 @@ from benchmarks.simpy_model import REQUIREMENTS, Model, Sparing, simpy_module
 from penstock.model.kernel import kernel
 from penstock.model.slotted import UNLIMITED, Longs
 from penstock.model.taskgraph import Floats
-from penstock.policies.registry import PolicyKind, names, routing
+from penstock.policies.registry import PolicyKind, names, routing_policy
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route, route_lean
 from penstock.sim.slotted import Arrivals, Outcome, simulate
-from penstock.workloads.potus import Setting, arrival_counts, potus_setting
+from penstock.workloads.potus import PotusWorkload, arrival_counts, potus_workload
 
 SLOTS = 20_000
 PLAIN_SLOTS = 2_000
@@ -49,7 +49,7 @@ class Timed(NamedTuple):
         return self.outcome.hops / self.seconds
 
 
-def busier(setting: Setting, times: int) -> Setting:
+def busier(setting: PotusWorkload, times: int) -> PotusWorkload:
     """Return a system with so many times the tuples, the service and the limit."""
     system = setting.system
     return setting._replace(
@@ -58,14 +58,14 @@ def busier(setting: Setting, times: int) -> Setting:
     )
 
 
-def timed(setting: Setting, counts: Longs, spec: str) -> Timed:
+def timed(setting: PotusWorkload, counts: Longs, spec: str) -> Timed:
     """Simulate once."""
     started = process_time()
-    outcome = simulate(setting.system, Arrivals(counts), routing(spec))
+    outcome = simulate(setting.system, Arrivals(counts), routing_policy(spec))
     return Timed(process_time() - started, outcome)
 
 
-def measure_speed(setting: Setting, counts: Longs) -> None:
+def measure_speed(setting: PotusWorkload, counts: Longs) -> None:
     """Print the speed of every policy."""
     slots = counts.shape[1]
     for spec in names(PolicyKind.ROUTING):
@@ -80,7 +80,7 @@ def measure_speed(setting: Setting, counts: Longs) -> None:
         )
 
 
-def compare_with_simpy(setting: Setting, counts: Longs) -> None:
+def compare_with_simpy(setting: PotusWorkload, counts: Longs) -> None:
     """Print how many times as fast as SimPy it is, and whether both find the same."""
     try:
         simpy = simpy_module()
@@ -98,7 +98,7 @@ def compare_with_simpy(setting: Setting, counts: Longs) -> None:
             speeds.append(model.served / (process_time() - started))
             ratios.append(timed(setting, counts, "shuffle").speed / speeds[-1])
             theirs.append(model.response(WARM_UP))
-            same = simulate(setting.system, Arrivals(some), routing("shuffle"), warm_up=WARM_UP, seed=seed)
+            same = simulate(setting.system, Arrivals(some), routing_policy("shuffle"), warm_up=WARM_UP, seed=seed)
             ours.append(same.response)
         difference = statistics.mean(ours) / statistics.mean(theirs) - 1.0
         print(
@@ -154,7 +154,7 @@ def best_of(run: Callable[[], object], times: int) -> float:
 
 def cost_of(spec: str, case: Case) -> tuple[float, float]:
     """Return the microseconds of a decision called from Python, and of one in a compiled loop."""
-    rule, rng = routing(spec).rule, np.random.default_rng(0)
+    rule, rng = routing_policy(spec).rule, np.random.default_rng(0)
 
     def call() -> None:
         for _ in range(times):
@@ -190,7 +190,7 @@ def measure_decisions() -> None:
 
 def main() -> None:
     """Print all figures."""
-    setting = potus_setting("jellyfish", 0, utilisation=0.8)
+    setting = potus_workload("jellyfish", 0, utilisation=0.8)
     counts = arrival_counts(setting, "poisson", SLOTS, np.random.default_rng(0))
     print(f"POTUS's system: {setting.system.tasks} tasks, {len(setting.system.target)} lanes, {SLOTS:,} slots")
     measure_speed(setting, counts)

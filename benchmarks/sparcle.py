@@ -20,7 +20,7 @@ from penstock.estimate.evaluator import Evaluator
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Kind
 from penstock.policies.api import PlacementPolicy, PlacementView
-from penstock.policies.registry import make
+from penstock.policies.registry import placement_policy
 from penstock.workloads.networks import Capacities, jellyfish
 from penstock.workloads.topologies import layered
 
@@ -116,7 +116,7 @@ def growth(seconds: dict[tuple[int, int], float]) -> tuple[float, float]:
 
 
 def main() -> None:
-    policies = {name: make(spec) for name, spec in POLICIES.items()}
+    policies = {name: placement_policy(spec) for name, spec in POLICIES.items()}
     for policy in policies.values():
         policy.place(view_of(10, 5), np.random.default_rng(0))  # compile
     took: dict[str, dict[tuple[int, int], float]] = {name: {} for name in policies}

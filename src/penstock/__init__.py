@@ -1,4 +1,4 @@
-"""Penstock schedules stream processing: where tasks run, how many there are, which way tuples go.
+"""Penstock schedules stream processing: where tasks run, how many there are, and which route each tuple takes.
 
     import penstock as ps
 
@@ -8,22 +8,30 @@
     with ps.run(ps.dataflow("log-processing"), emulate=ps.cluster("hetero-small"), policy="r-storm") as run:
         run.wait(30)
 
-The names below are imported when first used: importing `penstock` reads no file and starts no JVM.
+These names are for authors of applications and for runs. `penstock.planning`, `penstock.simulation`,
+`penstock.admission`, `penstock.autopilot`, `penstock.policies`, `penstock.pipeline` and `penstock.testing` have the
+rest of the public API: the names in their `__all__`. Everything else is private.
+
+A name is imported when it is first used: importing `penstock` reads no file and starts no JVM.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from penstock.model.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from penstock.admission.reconciler.operate import operate
     from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
     from penstock.api.dataflow import Dataflow
+    from penstock.api.guarantees import Guarantee, guarantees, require_guarantee
     from penstock.api.keys import Named
     from penstock.api.on_error import DeadLetter, Fail, Retry, Skip
     from penstock.api.sinks.console import Console
     from penstock.api.sinks.discard import Discard
     from penstock.api.sinks.json_lines import JsonLines
     from penstock.api.sinks.parquet import Parquet
+    from penstock.api.sinks.part_file import PartFile
+    from penstock.api.sinks.parts import PartFiles
     from penstock.api.sources.generated import Generated
     from penstock.api.sources.landed import Landed
     from penstock.api.sources.lines import Lines
@@ -37,10 +45,9 @@ if TYPE_CHECKING:
     from penstock.model.plan import Plan, moves
     from penstock.model.status import Status
     from penstock.model.topology import Application, Component, Grouping, Kind, ServiceTime, Stream
-    from penstock.pipeline.landing import land
+    from penstock.pipeline.landing import finish_landing, land
     from penstock.planning.advice import advise
     from penstock.planning.planner import Decision, Planner
-    from penstock.policies.registry import make as policy
     from penstock.runtime.handle import Handle
     from penstock.startup.sessions import session
     from penstock.startup.start import start as run
@@ -48,64 +55,47 @@ if TYPE_CHECKING:
     from penstock.workloads.arrivals import arrivals
     from penstock.workloads.clusters import cluster
     from penstock.workloads.dataflows import dataflow
-
-_WHERE = {
-    "Application": "penstock.model.topology",
-    "Cluster": "penstock.model.cluster",
-    "Component": "penstock.model.topology",
-    "Console": "penstock.api.sinks.console",
-    "Dataflow": "penstock.api.dataflow",
-    "DeadLetter": "penstock.api.on_error",
-    "Decision": "penstock.planning.planner",
-    "Discard": "penstock.api.sinks.discard",
-    "Distances": "penstock.model.cluster",
-    "Evaluation": "penstock.estimate.evaluator",
-    "Evaluator": "penstock.estimate.evaluator",
-    "Fail": "penstock.api.on_error",
-    "Generated": "penstock.api.sources.generated",
-    "Grouping": "penstock.model.topology",
-    "Handle": "penstock.runtime.handle",
-    "Infeasible": "penstock.model.placement",
-    "JsonLines": "penstock.api.sinks.json_lines",
-    "Kind": "penstock.model.topology",
-    "Landed": "penstock.api.sources.landed",
-    "Lines": "penstock.api.sources.lines",
-    "Link": "penstock.model.cluster",
-    "Machine": "penstock.model.cluster",
-    "Named": "penstock.api.keys",
-    "Objective": "penstock.model.objective",
-    "Operator": "penstock.api.contracts",
-    "Parquet": "penstock.api.sinks.parquet",
-    "PenstockError": "penstock.model.errors",
-    "Placement": "penstock.model.placement",
-    "Plan": "penstock.model.plan",
-    "Planner": "penstock.planning.planner",
-    "Retry": "penstock.api.on_error",
-    "ServiceTime": "penstock.model.topology",
-    "Sink": "penstock.api.contracts",
-    "Skip": "penstock.api.on_error",
-    "Source": "penstock.api.contracts",
-    "Status": "penstock.model.status",
-    "Stream": "penstock.model.topology",
-    "TaskContext": "penstock.api.contracts",
-    "TcpLines": "penstock.api.sources.tcp",
-    "Timed": "penstock.api.contracts",
-    "advise": "penstock.planning.advice",
-    "application": "penstock.workloads.applications",
-    "arrivals": "penstock.workloads.arrivals",
-    "cluster": "penstock.workloads.clusters",
-    "dataflow": "penstock.workloads.dataflows",
-    "land": "penstock.pipeline.landing",
-    "load_application": "penstock.model.files",
-    "load_cluster": "penstock.model.files",
-    "load_plan": "penstock.model.files",
-    "moves": "penstock.model.plan",
-    "operate": "penstock.admission.reconciler.operate",
-    "policy": "penstock.policies.registry:make",
-    "run": "penstock.startup.start:start",
-    "save": "penstock.model.files",
-    "session": "penstock.startup.sessions",
-}
+else:
+    __getattr__, __dir__ = lazy_imports(
+        __name__,
+        {
+            "penstock.admission.reconciler.operate": "operate",
+            "penstock.api.contracts": "Operator, Sink, Source, TaskContext, Timed",
+            "penstock.api.dataflow": "Dataflow",
+            "penstock.api.guarantees": "Guarantee, guarantees, require_guarantee",
+            "penstock.api.keys": "Named",
+            "penstock.api.on_error": "DeadLetter, Fail, Retry, Skip",
+            "penstock.api.sinks.console": "Console",
+            "penstock.api.sinks.discard": "Discard",
+            "penstock.api.sinks.json_lines": "JsonLines",
+            "penstock.api.sinks.parquet": "Parquet",
+            "penstock.api.sinks.part_file": "PartFile",
+            "penstock.api.sinks.parts": "PartFiles",
+            "penstock.api.sources.generated": "Generated",
+            "penstock.api.sources.landed": "Landed",
+            "penstock.api.sources.lines": "Lines",
+            "penstock.api.sources.tcp": "TcpLines",
+            "penstock.estimate.evaluator": "Evaluation, Evaluator",
+            "penstock.model.cluster": "Cluster, Distances, Link, Machine",
+            "penstock.model.errors": "PenstockError",
+            "penstock.model.files": "load_application, load_cluster, load_plan, save",
+            "penstock.model.objective": "Objective",
+            "penstock.model.placement": "Infeasible, Placement",
+            "penstock.model.plan": "Plan, moves",
+            "penstock.model.status": "Status",
+            "penstock.model.topology": "Application, Component, Grouping, Kind, ServiceTime, Stream",
+            "penstock.pipeline.landing": "finish_landing, land",
+            "penstock.planning.advice": "advise",
+            "penstock.planning.planner": "Decision, Planner",
+            "penstock.runtime.handle": "Handle",
+            "penstock.startup.sessions": "session",
+            "penstock.startup.start": "start as run",
+            "penstock.workloads.applications": "application",
+            "penstock.workloads.arrivals": "arrivals",
+            "penstock.workloads.clusters": "cluster",
+            "penstock.workloads.dataflows": "dataflow",
+        },
+    )
 
 __all__ = [
     "Application",
@@ -122,6 +112,7 @@ __all__ = [
     "Fail",
     "Generated",
     "Grouping",
+    "Guarantee",
     "Handle",
     "Infeasible",
     "JsonLines",
@@ -134,6 +125,8 @@ __all__ = [
     "Objective",
     "Operator",
     "Parquet",
+    "PartFile",
+    "PartFiles",
     "PenstockError",
     "Placement",
     "Plan",
@@ -153,25 +146,16 @@ __all__ = [
     "arrivals",
     "cluster",
     "dataflow",
+    "finish_landing",
+    "guarantees",
     "land",
     "load_application",
     "load_cluster",
     "load_plan",
     "moves",
     "operate",
-    "policy",
+    "require_guarantee",
     "run",
     "save",
     "session",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    module, _, attribute = _WHERE[name].partition(":")
-    return getattr(import_module(module), attribute or name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

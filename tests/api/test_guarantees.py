@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.api.dataflow import Dataflow
-from penstock.api.guarantees import guarantees, require
+from penstock.api.guarantees import guarantees, require_guarantee
 from penstock.api.sinks.console import Console
 from penstock.api.sinks.discard import Discard
 from penstock.api.sinks.json_lines import JsonLines
@@ -36,28 +36,28 @@ def test_says_what_each_source_and_sink_promises() -> None:
 @pytest.mark.parametrize("source", [Lines("book.txt"), Generated(str), Landed("landing")])
 def test_accepts_exactly_once_where_all_is(source: object) -> None:
     flow = flow_of(source, JsonLines("output"), Parquet("table"), Discard())
-    require(flow, "exactly-once")
+    require_guarantee(flow, "exactly-once")
     assert all(found.exactly_once for found in guarantees(flow))
 
 
 def test_refuses_exactly_once_where_a_source_cannot_rewind() -> None:
     flow = flow_of(TcpLines("localhost", 9999), Discard())
     with pytest.raises(InvalidInput) as raised:
-        require(flow, "exactly-once")
+        require_guarantee(flow, "exactly-once")
     assert raised.value.path == "shop.feed"
     assert "TcpLines cannot; keep what comes in files and read those with Lines" in str(raised.value)
-    require(flow, "any")
+    require_guarantee(flow, "any")
 
 
 def test_refuses_exactly_once_where_a_sink_cannot_take_back() -> None:
     flow = flow_of(Generated(str), Discard(), Console())
     with pytest.raises(InvalidInput) as raised:
-        require(flow, "exactly-once")
+        require_guarantee(flow, "exactly-once")
     assert raised.value.path == "shop.out1"
     assert "Console cannot; write with JsonLines or Parquet, or ask for 'any'" in str(raised.value)
-    require(flow, "any")
+    require_guarantee(flow, "any")
 
 
 def test_names_the_guarantees_that_there_are() -> None:
     with pytest.raises(UnknownName, match="guarantee: unknown guarantee 'twice'; there are any, exactly-once"):
-        require(flow_of(Generated(str), Discard()), "twice")
+        require_guarantee(flow_of(Generated(str), Discard()), "twice")

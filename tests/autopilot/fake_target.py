@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.control_target import Ended, Reading
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Inputs, Step
@@ -126,4 +126,4 @@ BAD = proposing({"work[0]": "m1/0", "work[2]": "m1/1"}, gain=0.9)
 def pilot(
     plant: FakePlant, propose: Callable[..., Proposal] = GOOD, guard: Guard = GUARD, shadow: bool = False
 ) -> Autopilot:
-    return Autopilot(plant, Settings(policy="any", shadow=shadow), guard=guard, propose=propose)
+    return Autopilot(plant, AutopilotSettings(policy="any", shadow=shadow), guard=guard, propose=propose)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.control_target import Ended, Reading
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import LEDGER, Decision, Inputs, Ledger, Outcome, Step, Swap, read
@@ -272,7 +272,7 @@ def test_a_change_that_cannot_be_taken_back_is_stuck_and_nothing_else_is_decided
     plant = FakePlant(misplaced)
     plant.refuses = set(range(2, 10))
     heard: list[str] = []
-    loop = Autopilot(plant, Settings(policy="any"), guard=GUARD, propose=BAD, tell=heard.append)
+    loop = Autopilot(plant, AutopilotSettings(policy="any"), guard=GUARD, propose=BAD, tell=heard.append)
     found = loop.step()
     assert found is not None
     assert found.outcome is not None
@@ -339,7 +339,7 @@ def abandoned(path: Path) -> tuple[FakePlant, Decision]:
 
 def test_a_change_whose_driver_died_is_taken_back_by_the_next(tmp_path: Path) -> None:
     plant, _ = abandoned(tmp_path / "l")
-    loop = Autopilot(plant, Settings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(tmp_path / "l"))
+    loop = Autopilot(plant, AutopilotSettings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(tmp_path / "l"))
     after = loop.step()
     assert after is not None
     assert plant.applied[0] == START
@@ -354,7 +354,7 @@ def test_a_change_whose_driver_died_is_taken_back_by_the_next(tmp_path: Path) ->
 def test_tasks_that_are_elsewhere_by_then_are_left_there(tmp_path: Path) -> None:
     plant, _ = abandoned(tmp_path / "l")
     plant.placed["out[0]"] = "m1/1"
-    loop = Autopilot(plant, Settings(policy="any"), guard=GUARD, ledger=Ledger(tmp_path / "l"))
+    loop = Autopilot(plant, AutopilotSettings(policy="any"), guard=GUARD, ledger=Ledger(tmp_path / "l"))
     assert loop.step(plant.now()) is None
     assert plant.applied == []
     assert [one.verdict for one in read(tmp_path / "l").episodes] == ["void"]
@@ -421,7 +421,7 @@ def test_every_decision_is_in_the_ledger_before_anything_is_done(tmp_path: Path)
             return super().apply(plan)
 
     plant = Watching(misplaced)
-    Autopilot(plant, Settings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(path)).run(60.0)
+    Autopilot(plant, AutopilotSettings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(path)).run(60.0)
     (first, *rest) = read(path).episodes
     assert (first.verdict, {one.verdict for one in rest}) == ("kept", {"held"})
     assert first.decision.inputs.placement == START

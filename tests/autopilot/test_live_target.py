@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import LEDGER, Inputs, Step, read
-from penstock.autopilot.live_target import LivePlant
+from penstock.autopilot.live_target import LiveTarget
 from penstock.autopilot.pilot import attach
 from penstock.autopilot.proposal import Proposal, plan_of
 from penstock.model.cluster import Cluster
@@ -87,7 +87,7 @@ def test_moves_the_tasks_of_a_run_to_a_better_placement_and_tells_of_it(
     assert json.loads(penstock("explain", 1, "--run", run.folder, "--json").out)["reproduced"] is True
 
 
-class Failing(LivePlant):
+class Failing(LiveTarget):
     """A run of which a process is killed, once, at a time that a test chooses."""
 
     def __init__(self, run: Run) -> None:
@@ -122,7 +122,7 @@ def test_a_bad_change_is_taken_back_and_a_failure_makes_a_measurement_void(tmp_p
     try:
         guard = Guard(interval_s=0.5, cool_down_s=0.5)
         plant = Failing(run)
-        loop = Autopilot(plant, Settings(policy="any"), guard=guard, propose=propose)
+        loop = Autopilot(plant, AutopilotSettings(policy="any"), guard=guard, propose=propose)
         overtaken = loop.step()
         assert overtaken is not None
         assert overtaken.verdict == "void"

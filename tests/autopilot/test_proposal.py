@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.control_target import Reading
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Inputs, Ledger, read
@@ -96,7 +96,7 @@ def ledger(tmp_path: Path) -> Path:
     plant = FakePlant(lambda placed: 0.1 + 0.1 * len({slot.partition("/")[0] for slot in placed.values()}))
     plant.placed = dict(SCATTERED)
     path = tmp_path / "decisions.jsonl"
-    settings = Settings(policy=SEARCH, seed=4)
+    settings = AutopilotSettings(policy=SEARCH, seed=4)
     Autopilot(plant, settings, guard=Guard(interval_s=1.0), ledger=Ledger(path)).run(100.0)
     return path
 
@@ -133,7 +133,7 @@ def skewed(model: str, path: Path, **seen: float) -> Path:
     """Lead a plant whose keys are skewed to its first decision, of one move."""
     plant = FakePlant(lambda _: 0.1)
     plant.tasks = SKEWED | seen
-    settings, guard = Settings(policy=SEARCH, model=model), Guard(interval_s=1.0, max_moves=1)
+    settings, guard = AutopilotSettings(policy=SEARCH, model=model), Guard(interval_s=1.0, max_moves=1)
     Autopilot(plant, settings, guard=guard, ledger=Ledger(path)).step()
     return path
 

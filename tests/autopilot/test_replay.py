@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Decision
 from penstock.autopilot.replay import likely_cause, model_changed
@@ -22,7 +22,9 @@ def write_models(path: Path, seed: int) -> None:
 
 
 def decided(policy: str, model: str = "") -> Decision:
-    loop = Autopilot(FakePlant(lambda _: 0.1), Settings(policy=policy, model=model), guard=Guard(interval_s=1.0))
+    loop = Autopilot(
+        FakePlant(lambda _: 0.1), AutopilotSettings(policy=policy, model=model), guard=Guard(interval_s=1.0)
+    )
     found = loop.step()
     assert found is not None
     return found.decision
@@ -30,7 +32,7 @@ def decided(policy: str, model: str = "") -> Decision:
 
 def test_models_that_are_swapped_while_it_runs_count_from_the_next_decision(tmp_path: Path) -> None:
     write_models(tmp_path / "models.npz", 1)
-    loop = Autopilot(FakePlant(lambda _: 0.1), Settings(policy="round-robin"), guard=Guard(interval_s=1.0))
+    loop = Autopilot(FakePlant(lambda _: 0.1), AutopilotSettings(policy="round-robin"), guard=Guard(interval_s=1.0))
     first = loop.step()
     loop.swap("round-robin", model=str(tmp_path / "models.npz"))
     second = loop.step()

@@ -6,7 +6,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from penstock.autopilot.live_target import LivePlant
+from penstock.autopilot.live_target import LiveTarget
 from penstock.autopilot.task_counts import Counts
 from penstock.model.status import Latency, Status
 from penstock.runtime.run import Run
@@ -55,7 +55,7 @@ class SkewedRun:
 
 def test_a_reading_of_a_run_tells_what_each_task_processes(tmp_path: Path) -> None:
     run = SkewedRun(FakeHandle(create("fake", tmp_path)).status())
-    plant = LivePlant(cast(Run, run))
+    plant = LiveTarget(cast(Run, run))
     run.processed = (700, 200, 100, 0)
     found = plant.reading().tasks
     assert list(found) == ["in[0]", "split[0]", "split[1]", "split[2]", "split[3]", "out[0]"]

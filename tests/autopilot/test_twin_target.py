@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Inputs, Step
 from penstock.autopilot.proposal import Proposal
 from penstock.autopilot.replay import replay
-from penstock.autopilot.twin_target import TwinPlant
+from penstock.autopilot.twin_target import TwinTarget
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
 from penstock.model.topology import Application
@@ -19,9 +19,9 @@ GUARD = Guard(interval_s=2.0, cool_down_s=4.0)
 SPREAD = [0, 0, 1, 0, 1, 1]  # all on the first machine, far from its limit
 
 
-def plant(slots: list[int], rate: float = 400.0) -> TwinPlant:
+def plant(slots: list[int], rate: float = 400.0) -> TwinTarget:
     twin = Twin(APPLICATION, CLUSTER, Costs(move_s=0.05))
-    return TwinPlant(twin, twin.start(slots, rates={"in": rate}, seed=3), "by hand")
+    return TwinTarget(twin, twin.start(slots, rates={"in": rate}, seed=3), "by hand")
 
 
 def test_a_reading_tells_what_the_twin_did() -> None:
@@ -68,7 +68,7 @@ def test_a_source_that_may_not_give_is_blocked_for_a_share_of_the_time() -> None
 
 def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
     made = plant([0, 2, 2, 2, 2, 0])  # every tuple crosses the network twice
-    loop = Autopilot(made, Settings(policy=SEARCH), guard=GUARD)
+    loop = Autopilot(made, AutopilotSettings(policy=SEARCH), guard=GUARD)
     found = loop.step()
     assert found is not None
     assert found.verdict == "kept"
@@ -91,7 +91,7 @@ def test_a_policy_that_is_bad_on_purpose_is_beyond_the_bound_for_one_measuring_i
         steps = [Step(str(task), inputs.placement[str(task)], slot) for task in tasks]
         return Proposal(moves=[step for step in steps if step.before != step.after], gain=0.9)
 
-    loop = Autopilot(made, Settings(policy="liar"), guard=GUARD, propose=propose)
+    loop = Autopilot(made, AutopilotSettings(policy="liar"), guard=GUARD, propose=propose)
     episodes = [found for _ in range(7) if (found := loop.step()) is not None]
     outcomes = [episode.outcome for episode in episodes if episode.outcome is not None]
     assert {outcome.verdict for outcome in outcomes} == {"rolled back"}

@@ -191,7 +191,7 @@ def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admi
         (("book", "--book", torn), "not a book"),
         (("book", "--book", edited), "its checksum does not fit"),
         (("admit", *FACES, "--book", tmp_path / "none.json"), "there is no book yet; name the cluster too"),
-        (("admit", *FACES, "--book", admitted), "'face-detection' is in the book already"),
+        (("admit", *FACES, "--book", admitted), "'face-detection' is already in the book"),
         (("admit", *FACES, "star-8", "--as", "x", "--book", admitted), "which is another cluster"),
         (
             ("admit", *FACES, "--as", "x", "--rate", -1, "--book", admitted),

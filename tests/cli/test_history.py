@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.control_target import Reading
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import LEDGER, Inputs, Ledger
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     plant = FakePlant(lambda placed: 0.1 + 0.1 * len({slot.partition("/")[0] for slot in placed.values()}))
     plant.placed = {**START, "in[0]": "m1/0", "out[0]": "m1/1"}
     ledger = Ledger(info.path / LEDGER)
-    Autopilot(plant, Settings(policy=SEARCH), guard=Guard(interval_s=1.0), ledger=ledger).run(100.0)
+    Autopilot(plant, AutopilotSettings(policy=SEARCH), guard=Guard(interval_s=1.0), ledger=ledger).run(100.0)
     return info.path
 
 

@@ -307,7 +307,7 @@ def test_an_application_whose_keys_decide_everything_has_no_routing_to_compare(
     app.write_text(KEYED)
     ran = penstock("simulate", app, "li-10", "--routing", "potus", *SHORT)
     assert ran.code == 2
-    assert "routing: potus has nothing to decide: every stream of 'keyed' goes by key or to all tasks" in ran.err
+    assert "routing: potus has nothing to decide: every stream of 'keyed' uses keys or goes to all tasks" in ran.err
     both = penstock("simulate", app, "li-10", *SHORT)
     assert both.code == 0, both.err
     assert "Poisson at its own rate" in both.out

@@ -83,8 +83,8 @@ def test_what_only_events_have_is_refused_without_them(penstock: Penstock, optio
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--rate", "0"], "rate: expected tuples a second > 0, got 0; choose another --rate, or leave it out"),
-        (["--rate", "inf"], "rate: expected tuples a second > 0, got inf; choose another --rate"),
+        (["--rate", "0"], "rate: expected tuples per second > 0, got 0; choose another --rate, or omit it"),
+        (["--rate", "inf"], "rate: expected tuples per second > 0, got inf; choose another --rate"),
         (["--duration", "0"], "duration: expected a number of seconds > 0, got 0; choose another --duration"),
         (["--look-ahead", "0"], "look-ahead: expected none beside --events"),
         (["--slot-ms", "0"], "slot-ms: expected none beside --events"),

@@ -279,7 +279,7 @@ class TestDspBench:
             (",2.0,1.0,", ",fast,1.0,", "line 3: proc_ms_median_of_means: expected a number ≥ 0, got 'fast'"),
             ("sink,500", "sink,-5", "line 4: tuples_received: expected a number ≥ 0, got '-5'"),
             ("proc_ms_sd_last,", "sd,", "line 1: expected the columns"),
-            ("wordcount,split", "wordcount,source", "line 3: operator: 'source' is there already"),
+            ("wordcount,split", "wordcount,source", "line 3: operator: 'source' occurs twice"),
             (",2.0,1.0,0.5,20", "", "line 3: expected 8 fields, got fewer"),
         ],
     )

@@ -88,5 +88,5 @@ def test_refuses_a_plan_for_another_cluster() -> None:
         part_of(line(directed=True), pipe(), plan)
     with pytest.raises(UnknownName, match="has no slot 'a/0'"):
         part(described("star-8"), plan)
-    with pytest.raises(UnknownName, match="link 'a--s' is not known"):
+    with pytest.raises(UnknownName, match="link 'a--s' is unknown"):
         part(line(directed=True), plan)

@@ -177,7 +177,7 @@ def test_machines_that_no_link_joins_are_an_error() -> None:
     apart = Cluster(name="apart", machines=machines, links=(Link(source="a", target="b", bandwidth_mbps=1.0),))
     with pytest.raises(InvalidInput) as caught:
         build_system([Placed(two_steps(Grouping.SHUFFLE), [0, 0, 1, 1, 1])], apart)
-    assert str(caught.value) == "links: there is no way from 'a' to 'c'; add a link"
+    assert str(caught.value) == "links: there is no path from 'a' to 'c'; add a link"
 
 
 def follows(system: System, chosen: dict[int, int], between: Floats) -> Floats:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.api.contracts import TaskContext
 from penstock.api.sources.landed import Landed, batch_name
 from penstock.model.errors import FileProblem
-from penstock.pipeline.landing import finish, land
+from penstock.pipeline.landing import finish_landing, land
 from penstock.pipeline.session import session
 
 pytestmark = pytest.mark.spark
@@ -75,7 +75,7 @@ def test_every_batch_becomes_a_file_and_no_row_lands_twice(spark: SparkSession, 
     run(stream, folder)
     assert landed(folder) == {batch_name(0): first, batch_name(1): [{"word": "more", "size": 3}]}
     assert (folder / batch_name(0)).stat().st_mtime_ns == written
-    finish(folder)
+    finish_landing(folder)
     assert sorted(file.name for file in folder.iterdir()) == ["_END", "_checkpoint", batch_name(0), batch_name(1)]
     with pytest.raises(FileProblem, match="was finished"):
         land(stream, folder)

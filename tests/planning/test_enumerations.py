@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.autopilot.autopilot import Settings
+from penstock.autopilot.autopilot import AutopilotSettings
 from penstock.autopilot.pilot import caution
 from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.sweep import cases, run_case
@@ -53,7 +53,7 @@ REFUSING: dict[str, Callable[[str], object]] = {
     "sweep": lambda name: cases([(APPLICATION, CLUSTER, 0)], ["round-robin"], name, "planning"),
     "completion": lambda name: completion(APPLICATION, CLUSTER, name),
     "additions": lambda name: additions(APPLICATION, CLUSTER, [CLUSTER.slot_names[0]] * len(SLOTS), name),
-    "autopilot": lambda name: Settings(policy="local-search", objective=name),
+    "autopilot": lambda name: AutopilotSettings(policy="local-search", objective=name),
     "caution": lambda name: caution("predictive", "", name),
 }
 

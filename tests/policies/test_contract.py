@@ -92,7 +92,7 @@ def test_is_a_frozen_slotted_dataclass_that_needs_no_arguments(name: str) -> Non
     assert "__slots__" in vars(kind)
     policy = kind()
     assert isinstance(policy, PlacementPolicy)
-    assert registry.make(name) == policy
+    assert registry.placement_policy(name) == policy
     assert not hasattr(policy, "__dict__")
     assert all(hasattr(policy, field.name) for field in fields(kind))
 
@@ -299,7 +299,7 @@ def small_clusters(draw: st.DrawFn) -> Cluster:
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(view=small_cases())
 def test_is_valid_or_says_truly_why_not(name: str, view: PlacementView) -> None:
-    result = registry.make(spec(name)).place(view, np.random.default_rng(0))
+    result = registry.placement_policy(spec(name)).place(view, np.random.default_rng(0))
     if isinstance(result, Placement):
         assert checks.violations(view, result) == []
     else:

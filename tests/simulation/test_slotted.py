@@ -10,13 +10,13 @@ from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.planning.planner import Planner
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.simulation.slotted import (
-    Look,
-    Setting,
-    Simulated,
-    Simulation,
+    LookAhead,
+    RoutingComparison,
+    RoutingResult,
+    SlottedApplication,
     all_routings,
     arriving,
     own_arrivals,
@@ -50,10 +50,14 @@ def machines(*speeds: float) -> Cluster:
     return Cluster(name="few", machines=tuple(Machine(name=f"m{n}", speed=speed) for n, speed in enumerate(speeds)))
 
 
-def setting(app: Application | None = None, speeds: Sequence[float] = (1, 1, 1, 1), link: int | None = None) -> Setting:
+def setting(
+    app: Application | None = None, speeds: Sequence[float] = (1, 1, 1, 1), link: int | None = None
+) -> SlottedApplication:
     """Sources and sink on the last machine, a worker on each of the others."""
     last = len(speeds) - 1
-    return Setting(app or chain(), machines(*speeds), Placement((last, last, last, 0, 1, 2, last)), link=link)
+    return SlottedApplication(
+        app or chain(), machines(*speeds), Placement((last, last, last, 0, 1, 2, last)), link=link
+    )
 
 
 def test_the_largest_rate_is_that_of_the_workers_and_they_are_named() -> None:
@@ -107,10 +111,10 @@ def test_tasks_may_send_twice_what_comes_to_them_on_average() -> None:
 def test_an_outcome_is_the_simulators_own() -> None:
     built, process = setting(), Poisson(rate=1000.0)
     found = simulate_application(built, ["shuffle", "potus"], arrivals=process, slots=500, warm_up=50, seeds=(4,))
-    coming = arriving(built, process, 500, Look(), 4)
+    coming = arriving(built, process, 500, LookAhead(), 4)
     offered = coming.counts[:, 50:].sum() / 450
     for result, name in zip(found.results, ("shuffle", "potus"), strict=True):
-        again = simulate(built.limited(offered), coming, routing(name), warm_up=50, seed=4)
+        again = simulate(built.limited(offered), coming, routing_policy(name), warm_up=50, seed=4)
         assert result.outcomes[0].response == again.response
         assert np.array_equal(result.outcomes[0].responses, again.responses)
     assert found.load.offered_tps == pytest.approx(offered * 100)
@@ -128,7 +132,7 @@ def test_all_routings_get_the_same_tuples_and_seeds_differ() -> None:
 
 def test_sources_share_arrivals_by_their_rates() -> None:
     built = setting(chain(rate_tps={"in": 300.0, "other": 100.0}))
-    counts = arriving(built, Poisson(rate=40_000.0), 200, Look(), 0).counts
+    counts = arriving(built, Poisson(rate=40_000.0), 200, LookAhead(), 0).counts
     assert counts.shape == (7, 200)
     assert not counts[3:].any()
     shares = counts.sum(axis=1) / counts.sum()
@@ -137,7 +141,7 @@ def test_sources_share_arrivals_by_their_rates() -> None:
 
 
 def test_constant_arrivals_are_dealt_evenly() -> None:
-    counts = arriving(setting(), Constant(rate=1200.0), 100, Look(), 0).counts
+    counts = arriving(setting(), Constant(rate=1200.0), 100, LookAhead(), 0).counts
     assert set(counts.sum(axis=0)) == {12}
     assert set(counts[0]) == set(counts[1]) == {3}
     assert set(counts[2]) == {6}
@@ -145,7 +149,7 @@ def test_constant_arrivals_are_dealt_evenly() -> None:
 
 def test_the_length_of_a_slot_is_the_settings() -> None:
     built = replace(setting(), slot_ms=1.0)
-    counts = arriving(built, Poisson(rate=1000.0), 2000, Look(), 0).counts
+    counts = arriving(built, Poisson(rate=1000.0), 2000, LookAhead(), 0).counts
     assert counts.sum() == pytest.approx(2000, rel=0.1)
 
 
@@ -160,7 +164,7 @@ def test_a_rate_is_asked_for_where_nothing_limits_it() -> None:
         components=(Component(name="in", kind=Kind.SOURCE), Component(name="out", kind=Kind.SINK)),
         streams=(Stream(source="in", target="out"),),
     )
-    built = Setting(free, machines(1.0), Placement((0, 0)))
+    built = SlottedApplication(free, machines(1.0), Placement((0, 0)))
     with pytest.raises(InvalidInput, match=r"arrivals: expected a rate, as 'free' has none .* poisson:rate=NUMBER"):
         own_arrivals(built)
 
@@ -169,13 +173,13 @@ def test_perfect_look_ahead_shortens_response_times() -> None:
     built, process = setting(), Poisson(rate=1200.0)
     blind, seeing = (
         simulate_application(built, ["potus"], arrivals=process, slots=2000, look=look).results[0].outcomes[0]
-        for look in (Look(), Look(5))
+        for look in (LookAhead(), LookAhead(5))
     )
     assert seeing.response < blind.response - 1.0
 
 
 def test_a_forecaster_that_expects_nothing_is_no_look_ahead() -> None:
-    found = arriving(setting(), Poisson(rate=1200.0), 300, Look(4, "none"), 0)
+    found = arriving(setting(), Poisson(rate=1200.0), 300, LookAhead(4, "none"), 0)
     assert found.predicted is not None
     assert not found.predicted.any()
     assert found.lead is not None
@@ -183,7 +187,7 @@ def test_a_forecaster_that_expects_nothing_is_no_look_ahead() -> None:
 
 
 def test_a_forecaster_is_told_of_each_source_apart() -> None:
-    found = arriving(setting(), Poisson(rate=1200.0), 300, Look(1, "moving-average:window=1"), 0)
+    found = arriving(setting(), Poisson(rate=1200.0), 300, LookAhead(1, "moving-average:window=1"), 0)
     assert found.predicted is not None
     assert np.array_equal(found.predicted[:3, 1:], found.counts[:3, :-1])
 
@@ -211,8 +215,8 @@ def test_a_machine_without_a_limit_is_not_held_up() -> None:
         ({"slots": 0}, "slots: expected 1 or more, got 0"),
         ({"slots": 50, "warm_up": 50}, "warm_up: expected 0 to 49 of the 50 slots, got 50; add slots"),
         ({"warm_up": -1}, "warm_up: expected 0 to 9999"),
-        ({"look": Look(-1)}, "look_ahead: expected 0 slots or more, got -1"),
-        ({"arrivals": Constant(rate=0.01), "slots": 5}, "arrivals: nothing comes in 5 slots"),
+        ({"look": LookAhead(-1)}, "look_ahead: expected 0 slots or more, got -1"),
+        ({"arrivals": Constant(rate=0.01), "slots": 5}, "arrivals: no tuple arrives in 5 slots"),
         ({"arrivals": Poisson(rate=1e9)}, "slots: expected at most 10,000,000 source tuples"),
         ({"arrivals": Replay(path="/nowhere.csv")}, "/nowhere.csv: cannot be read"),
     ],
@@ -227,7 +231,7 @@ def test_mistakes_are_told_in_one_line(given: dict[str, object], message: str) -
 )
 def test_a_setting_that_makes_no_sense_is_refused(slot_ms: float, link: int | None, field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
-        Setting(chain(), machines(1.0), Placement((0,) * 7), slot_ms, link)
+        SlottedApplication(chain(), machines(1.0), Placement((0,) * 7), slot_ms, link)
 
 
 def test_an_unknown_routing_is_answered_with_the_choices() -> None:
@@ -248,9 +252,7 @@ def test_all_are_those_that_have_something_to_decide() -> None:
 
 def test_a_routing_is_refused_where_keys_decide_everything() -> None:
     keyed = setting(chain(Grouping.FIELDS))
-    with pytest.raises(
-        InvalidInput, match=r"routing: potus has nothing to decide: every stream of 'chain' goes by key"
-    ):
+    with pytest.raises(InvalidInput, match=r"routing: potus has nothing to decide: every stream of 'chain' uses keys"):
         simulate_application(keyed, ["fields", "potus"], slots=50)
     assert simulate_application(keyed, ["fields"], slots=50, check=True).results[0].outcomes[0].tuples > 0
 
@@ -262,10 +264,10 @@ def outcome(response: float, cost: float) -> Outcome:
 
 def test_the_best_has_the_least_response_and_of_equals_the_least_cost() -> None:
     results = tuple(
-        Simulated(name, (outcome(response, cost),))
+        RoutingResult(name, (outcome(response, cost),))
         for name, response, cost in (("slow", 9.0, 1.0), ("dear", 5.00, 8.0), ("cheap", 5.04, 7.0))
     )
-    assert Simulation(setting().load(1.0), 10.0, 100, 10, results).best.routing == "cheap"
+    assert RoutingComparison(setting().load(1.0), 10.0, 100, 10, results).best.routing == "cheap"
 
 
 def test_bursts_make_responses_longer() -> None:
@@ -280,7 +282,7 @@ def test_built_in_applications_are_simulated_as_they_are_placed() -> None:
     app, few = application("log-processing"), cluster("hetero-small")
     placed = Planner(app, few).decide("r-storm").result
     assert isinstance(placed, Placement)
-    built = Setting(app, few, placed)
+    built = SlottedApplication(app, few, placed)
     heard: list[str] = []
     found = simulate_application(built, all_routings(built), slots=300, check=True, on_result=heard.append)
     assert heard == [result.routing for result in found.results]
@@ -290,7 +292,7 @@ def test_built_in_applications_are_simulated_as_they_are_placed() -> None:
 
 
 def test_arrivals_carry_nothing_ahead_where_nobody_looks() -> None:
-    found = arriving(setting(), Poisson(rate=100.0), 50, Look(), 0)
+    found = arriving(setting(), Poisson(rate=100.0), 50, LookAhead(), 0)
     assert isinstance(found, Arrivals)
     assert found.predicted is None
     assert found.lead is None

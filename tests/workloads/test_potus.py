@@ -8,13 +8,13 @@ import pytest
 from penstock.estimate.communication import Overload, communication_bound
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName
 from penstock.model.taskgraph import Floats, expand_tasks
-from penstock.workloads.potus import Setting, arrival_counts, look_ahead, potus_setting, random_setting
+from penstock.workloads.potus import PotusWorkload, arrival_counts, look_ahead, potus_workload, random_potus_workload
 from tests.shared_data import SHARED, needs_shared
 
 SLOTS = 4000
 
 
-def loads(setting: Setting) -> list[Floats]:
+def loads(setting: PotusWorkload) -> list[Floats]:
     """Return the utilisation of every operator's tasks, application by application, where streams split evenly."""
     found, first = [], 0
     for placed in setting.applications:
@@ -29,19 +29,19 @@ def loads(setting: Setting) -> list[Floats]:
 @pytest.mark.parametrize("fabric", ["jellyfish", "fat-tree"])
 @pytest.mark.parametrize("utilisation", [0.5, 0.8])
 def test_the_fullest_component_of_every_application_is_as_full_as_asked(fabric: str, utilisation: float) -> None:
-    setting = potus_setting(fabric, seed=3, utilisation=utilisation)  # type: ignore[arg-type]
+    setting = potus_workload(fabric, seed=3, utilisation=utilisation)  # type: ignore[arg-type]
     assert [load.max() for load in loads(setting)] == pytest.approx([utilisation] * 5)
     assert min(load.min() for load in loads(setting)) < utilisation
 
 
 def test_a_balanced_system_is_as_full_everywhere() -> None:
-    for load in loads(potus_setting(seed=4, utilisation=0.9, balanced=True)):
+    for load in loads(potus_workload(seed=4, utilisation=0.9, balanced=True)):
         assert load == pytest.approx(0.9)
 
 
 def test_systems_stay_within_the_papers_ranges() -> None:
     for seed in range(8):
-        setting = potus_setting("fat-tree", seed)
+        setting = potus_workload("fat-tree", seed)
         system = setting.system
         assert len(setting.applications) == 5
         assert len(setting.cluster.machines) == 16
@@ -60,7 +60,7 @@ def test_systems_stay_within_the_papers_ranges() -> None:
 
 
 def test_tasks_of_a_component_are_equally_fast_and_a_seed_is_repeatable() -> None:
-    one, two, other = (potus_setting(seed=seed).system for seed in (5, 5, 6))
+    one, two, other = (potus_workload(seed=seed).system for seed in (5, 5, 6))
     for component in np.unique(one.component):
         assert len(set(one.service[one.component == component])) == 1
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
@@ -68,19 +68,19 @@ def test_tasks_of_a_component_are_equally_fast_and_a_seed_is_repeatable() -> Non
 
 
 def test_sources_have_as_many_tasks_as_asked() -> None:
-    setting = potus_setting(seed=1, spouts=1)
+    setting = potus_workload(seed=1, spouts=1)
     for placed in setting.applications:
         assert {source.parallelism for source in placed.topology.sources} == {1}
 
 
 def test_a_system_can_carry_its_load() -> None:
     for seed in range(4):
-        setting = potus_setting("jellyfish", seed, utilisation=0.95)
+        setting = potus_workload("jellyfish", seed, utilisation=0.95)
         assert not isinstance(communication_bound(setting.system, setting.rates), Overload)
 
 
 def test_twenty_random_systems_have_every_depth_on_both_fabrics_with_both_arrivals() -> None:
-    drawn = [random_setting(seed) for seed in range(20)]
+    drawn = [random_potus_workload(seed) for seed in range(20)]
     assert len({(one.hops, one.fabric, one.kind) for one in drawn}) == 20
     assert {one.hops for one in drawn} == {1, 2, 3, 4, 5}
     for one in drawn:
@@ -102,7 +102,7 @@ def _depth(topology: object) -> int:
 
 
 def test_arrivals_have_the_settings_rates_and_come_to_sources_only() -> None:
-    setting = potus_setting(seed=2)
+    setting = potus_workload(seed=2)
     for kind in ("poisson", "self-similar"):
         counts = arrival_counts(setting, kind, SLOTS, np.random.default_rng(0))
         assert counts.shape == (setting.system.tasks, SLOTS)
@@ -111,14 +111,14 @@ def test_arrivals_have_the_settings_rates_and_come_to_sources_only() -> None:
 
 
 def test_longer_poisson_arrivals_begin_like_shorter_ones() -> None:
-    setting = potus_setting(seed=2)
+    setting = potus_workload(seed=2)
     long, short = (arrival_counts(setting, "poisson", n, np.random.default_rng(7)) for n in (500, 200))
     assert np.array_equal(long[:, :200], short)
 
 
 @needs_shared
 def test_a_trace_has_the_rate_of_every_source_and_another_moment_for_each() -> None:
-    setting = potus_setting(seed=2)
+    setting = potus_workload(seed=2)
     counts = arrival_counts(setting, "trace", SLOTS, np.random.default_rng(0), SHARED / "arrivals")
     fed = setting.rates > 0
     assert counts.mean(axis=1)[fed] == pytest.approx(setting.rates[fed], abs=1 / SLOTS)
@@ -128,7 +128,7 @@ def test_a_trace_has_the_rate_of_every_source_and_another_moment_for_each() -> N
 
 
 def test_look_ahead_grows_with_its_mean_and_is_equal_within_an_application() -> None:
-    setting = potus_setting(seed=2)
+    setting = potus_workload(seed=2)
     short, long = (look_ahead(setting, mean, np.random.default_rng(1)) for mean in (2, 10))
     source, application = setting.system.source, setting.system.application
     assert not short[~source].any()
@@ -141,7 +141,7 @@ def test_look_ahead_grows_with_its_mean_and_is_equal_within_an_application() -> 
 
 
 def test_mistakes_name_what_there_is(tmp_path: Path) -> None:
-    setting = potus_setting(seed=0)
+    setting = potus_workload(seed=0)
     rng = np.random.default_rng(0)
     with pytest.raises(UnknownName, match="no arrivals are named 'tides'; there are poisson"):
         arrival_counts(setting, "tides", 10, rng)
@@ -155,6 +155,6 @@ def test_mistakes_name_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="no file has 'nasa' in its name; there are bellcore"):
         arrival_counts(setting, "trace:nasa", 10, rng, tmp_path)
     with pytest.raises(UnknownName, match="none is named 'torus'; there are fat-tree, jellyfish"):
-        potus_setting("torus")  # type: ignore[arg-type]
+        potus_workload("torus")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="they have no room"):
-        potus_setting(container=2)
+        potus_workload(container=2)

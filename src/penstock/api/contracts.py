@@ -118,7 +118,7 @@ class Source(Generic[T]):
 
     @property
     def rate_tps(self) -> float | None:
-        """The tuples a second that all tasks of it together offer, where that is known; for planning."""
+        """The tuples per second that all tasks of it together offer, where that is known; for planning."""
         return None
 
 

@@ -115,7 +115,7 @@ class Part:
 class Dataflow:
     """An application: components added one after the other, each after those that feed it.
 
-    The keywords `parallelism`, `cpu` (core-seconds a tuple), `memory_mb`, `service`, `pinned` and the other fields of
+    The keywords `parallelism`, `cpu` (core-seconds per tuple), `memory_mb`, `service`, `pinned` and the other fields of
     `Component` say what a component costs and where it may run: policies plan by them, and emulated machines charge
     them. `gives` is the type of the tuples that a component sends: what is declared is checked when a tuple arrives
     from another process, and passed on without a copy within one. Where it is not given, annotations count: those of a
@@ -275,8 +275,8 @@ class Dataflow:
             raise InvalidInput(path, "a component has that name already; choose another")
         try:
             component = Component(name=name, kind=kind, **_known_costs(costs))
-        except InvalidInput as mistake:
-            raise mistake.below(path) from None
+        except InvalidInput as error:
+            raise error.below(path) from None
         if kind is not Kind.SOURCE and not inputs:
             raise InvalidInput(path, "expected at least one input, got none; name what feeds it")
         for position, outlet in enumerate(inputs):
@@ -310,8 +310,8 @@ class Dataflow:
             raise InvalidInput(path, problem)
         try:
             _stream(outlet, target.name)
-        except InvalidInput as mistake:
-            raise mistake.below(path) from None
+        except InvalidInput as error:
+            raise error.below(path) from None
         self._check_keys(path, outlet, target)
         self._check_direct(path, outlet)
 

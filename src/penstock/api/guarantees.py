@@ -35,7 +35,7 @@ def guarantees(flow: Dataflow) -> list[Guarantee]:
     return [_of(name, logic) for name, logic in made if isinstance(logic, Source | Sink)]
 
 
-def require(flow: Dataflow, guarantee: str) -> None:
+def require_guarantee(flow: Dataflow, guarantee: str) -> None:
     """Refuse a dataflow that promises less than is asked for: `exactly-once`, or `any`, which asks for nothing."""
     if guarantee not in (EXACTLY_ONCE, ANY):
         raise UnknownName("guarantee", f"unknown guarantee {guarantee!r}; {nearest(guarantee, (EXACTLY_ONCE, ANY))}")

@@ -15,7 +15,7 @@ from threading import Lock
 
 import msgspec
 
-from penstock.autopilot.control_target import Ended, Plant, Reading
+from penstock.autopilot.control_target import ControlTarget, Ended, Reading
 from penstock.autopilot.decision import counted, decide, offered
 from penstock.autopilot.guard import ATTEMPTS, Anchor, Guard, latencies
 from penstock.autopilot.ledger import (
@@ -43,7 +43,7 @@ from penstock.runtime.handle import Outcome as Moved
 RESTORES = 5  # times that a placement is tried to be restored before that is told; then once every interval
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class AutopilotSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an autopilot decides."""
 
     policy: str | None  # of the registry, with its parameters; None: off, it only reads
@@ -61,8 +61,8 @@ class Autopilot:
 
     def __init__(
         self,
-        plant: Plant,
-        settings: Settings,
+        plant: ControlTarget,
+        settings: AutopilotSettings,
         *,
         guard: Guard | None = None,
         ledger: Ledger | None = None,
@@ -92,7 +92,7 @@ class Autopilot:
         self._mover = Mover(plant, self.guard.move_s)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> AutopilotSettings:
         """How it decides now."""
         with self._lock:
             return self._settings
@@ -154,7 +154,7 @@ class Autopilot:
         self._close(episode.outcome, decision)
         self._tell(told(episode))
 
-    def _observe(self, until: float | None) -> Settings | None:
+    def _observe(self, until: float | None) -> AutopilotSettings | None:
         """Read until it may decide again and has as many readings as it takes, none of them disturbed."""
         while True:
             if self._owed is not None:
@@ -200,7 +200,7 @@ class Autopilot:
         self._empty = 0
         self._recent.append(reading)
 
-    def _decide(self, settings: Settings) -> Decision:
+    def _decide(self, settings: AutopilotSettings) -> Decision:
         application, cluster = self._plant.application, self._plant.cluster
         opening = self._opening
         if opening is None or (opening.application, opening.cluster) != (application, cluster):
@@ -221,7 +221,7 @@ class Autopilot:
         self.ledger.append(decision)
         return decision
 
-    def _inputs(self, settings: Settings, application: Application) -> Inputs:
+    def _inputs(self, settings: AutopilotSettings, application: Application) -> Inputs:
         assert settings.policy is not None, "it is on"
         readings = list(self._recent)
         return Inputs(

@@ -69,7 +69,7 @@ class Ended(Exception):
     """The plant has ended, or is about to: nothing can be changed any more."""
 
 
-class Plant(Protocol):
+class ControlTarget(Protocol):
     """An application that runs. Methods are called by one thread; a mistake raises `PenstockError`."""
 
     @property

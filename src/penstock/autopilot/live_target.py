@@ -12,7 +12,7 @@ from penstock.runtime.handle import Outcome
 from penstock.runtime.run import Run
 
 
-class LivePlant:
+class LiveTarget:
     """A run, read by its status."""
 
     def __init__(self, run: Run) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from statistics import fmean
 
-from penstock.autopilot.control_target import Ended, Plant
+from penstock.autopilot.control_target import ControlTarget, Ended
 from penstock.autopilot.ledger import Decision, Opening
 from penstock.autopilot.proposal import plan_of
 from penstock.autopilot.rollback import changed
@@ -24,7 +24,7 @@ DISTURBED = "the run failed, recovered or ended while it was decided"
 class Mover:
     """Moves the tasks of one plant."""
 
-    def __init__(self, plant: Plant, move_s: float) -> None:
+    def __init__(self, plant: ControlTarget, move_s: float) -> None:
         self._plant = plant
         self._move_s = move_s  # that a move takes, as long as none has been seen
         self._held: deque[float] = deque(maxlen=SEEN_MOVES)  # s that moves took

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Swap
 from penstock.autopilot.proposal import foreign
@@ -19,7 +19,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError, member
 from penstock.model.objective import Objective
 from penstock.model.status import PilotStatus
-from penstock.policies.registry import make
+from penstock.policies.registry import placement_policy
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -32,10 +32,14 @@ class Pilot:
     """The autopilot of a run; its methods may be called from any thread."""
 
     def __init__(
-        self, run: "Run", settings: Settings | None = None, guard: Guard | None = None, ledger: Ledger | None = None
+        self,
+        run: "Run",
+        settings: AutopilotSettings | None = None,
+        guard: Guard | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self._run = run
-        self._settings = settings or Settings(policy=None)
+        self._settings = settings or AutopilotSettings(policy=None)
         self._guard = guard or Guard()
         self._ledger = ledger
         self._lock = Lock()  # of what follows
@@ -49,7 +53,7 @@ class Pilot:
         `model` is a file of latency models of the run's application.
         """
         if policy not in (None, "off"):
-            make(policy or "")  # refuses one that nobody knows
+            placement_policy(policy or "")  # refuses one that nobody knows
         path = None if model is None else _checked(model, self._run)
         if (policy, shadow, path) != (None, None, None):
             with self._lock:
@@ -96,12 +100,12 @@ class Pilot:
             quiet = self._settings.shadow if shadow is None else shadow
             self._begin(replace(self._settings, policy=wanted, shadow=quiet))
 
-    def _begin(self, settings: Settings) -> None:
-        from penstock.autopilot.live_target import LivePlant
+    def _begin(self, settings: AutopilotSettings) -> None:
+        from penstock.autopilot.live_target import LiveTarget
 
         self._problem = ""
         ledger = self._ledger or Ledger(self._run.folder / LEDGER)
-        plant = LivePlant(self._run)
+        plant = LiveTarget(self._run)
         tell = self._run.say
         self._autopilot = Autopilot(
             plant, settings, guard=self._guard, ledger=ledger, tell=tell, run=self._run.folder.name
@@ -134,7 +138,7 @@ def attach(
     """
     goal = member("objective", Objective, objective or Objective.DELAY).value
     file = _checked(model, run) if model else ""
-    settings = Settings(policy=None, objective=goal, seed=seed, model=file, shadow=shadow)
+    settings = AutopilotSettings(policy=None, objective=goal, seed=seed, model=file, shadow=shadow)
     pilot = Pilot(run, settings, guard)
     run.pilot = pilot
     if policy is not None:

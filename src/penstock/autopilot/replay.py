@@ -9,14 +9,14 @@ import msgspec
 from penstock.autopilot.decision import decide
 from penstock.autopilot.ledger import Decision, Episode
 from penstock.autopilot.proposal import Propose, by_policy, checksum
-from penstock.policies.registry import make
+from penstock.policies.registry import placement_policy
 
 
 def replay(episode: Episode, policy: str | None = None, propose: Propose = by_policy) -> Decision:
     """Return what a policy decides on an episode's inputs; None: the policy that decided then."""
     was = episode.decision
     if policy is not None:
-        make(policy)  # refuses one that nobody knows
+        placement_policy(policy)  # refuses one that nobody knows
     inputs = was.inputs if policy is None else msgspec.structs.replace(was.inputs, policy=policy)
     opening = episode.opening
     return decide(
@@ -43,7 +43,7 @@ def model_changed(was: Decision) -> str:
 
 def likely_cause(was: Decision) -> str:
     """Say why a decision that is made again is probably another."""
-    seconds = getattr(make(was.inputs.policy), "seconds", None)
+    seconds = getattr(placement_policy(was.inputs.policy), "seconds", None)
     if changed := model_changed(was):
         return changed
     if seconds is not None:

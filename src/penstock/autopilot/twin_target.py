@@ -10,7 +10,7 @@ from penstock.runtime.handle import Outcome
 from penstock.sim.events import Twin, TwinRun, TwinSpan
 
 
-class TwinPlant:
+class TwinTarget:
     """A run of the twin, read by its spans."""
 
     def __init__(self, twin: Twin, run: TwinRun, policy: str = "") -> None:

@@ -57,13 +57,13 @@ def autopilot(
     """
     from penstock.cli.output import console, print_json
     from penstock.model.errors import InvalidInput
-    from penstock.policies.registry import make
+    from penstock.policies.registry import placement_policy
     from penstock.runtime.control_socket import Steer, ask
     from penstock.runtime.storage.run_folder import find_running
 
     wanted = None if policy == "status" else policy
     if wanted not in (None, "off"):
-        make(policy)
+        placement_policy(policy)
     elif model is not None:
         raise InvalidInput("model", f"expected a POLICY that goes by it, got {policy!r} beside {model}; name one")
     found = ask(find_running(run, runs), Steer(wanted, shadow, _checked(model)))

@@ -173,14 +173,14 @@ def _of_application(
     from penstock.cli.given import Told
     from penstock.cli.inputs import cluster
     from penstock.model.errors import InvalidInput
-    from penstock.policies.registry import make
+    from penstock.policies.registry import placement_policy
 
     for name, value in (("rate", rate), ("duration", duration)):
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name}")
     machines = None if emulate is None else cluster(emulate)
     if policy is not None:
-        make(policy)
+        placement_policy(policy)
     flow = Told(text, rate, seed=seed).flow()
     return calibrator.start(flow, duration, emulate=machines, policy=policy, seed=seed)
 

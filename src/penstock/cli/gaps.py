@@ -19,9 +19,9 @@ def with_gap(planner: "Planner", decision: "Decision") -> "Decision":
 
     from penstock.model.placement import Placement
     from penstock.policies.api import BoundingPolicy
-    from penstock.policies.registry import make
+    from penstock.policies.registry import placement_policy
 
-    found, policy = decision.result, make(decision.policy)
+    found, policy = decision.result, placement_policy(decision.policy)
     if not isinstance(policy, BoundingPolicy) or not isinstance(found, Placement) or found.gap is not None:
         return decision
     bounded = policy.bounded(planner.view, found, GAP_S)

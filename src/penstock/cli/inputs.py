@@ -225,11 +225,11 @@ def chosen_policies(specs: Sequence[str]) -> list[str]:
     `all` stands for every placement policy that is not named beside it, so that `all` and `optimal:seconds=2` is all of
     them with optimal so bounded.
     """
-    from penstock.policies.registry import PolicyKind, make, names
+    from penstock.policies.registry import PolicyKind, names, placement_policy
 
     named = list(dict.fromkeys(spec for spec in specs if spec != "all"))
     for spec in named:
-        make(spec)
+        placement_policy(spec)
     if "all" not in specs:
         return named
     by_name = {name: [spec for spec in named if spec.partition(":")[0] == name] for name in names(PolicyKind.PLACEMENT)}

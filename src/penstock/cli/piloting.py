@@ -87,7 +87,7 @@ def piloting(
     from penstock.autopilot.guard import Guard
     from penstock.autopilot.pilot import caution
     from penstock.model.errors import InvalidInput
-    from penstock.policies.registry import make
+    from penstock.policies.registry import placement_policy
 
     told = {"shadow": shadow or None, "interval": interval, "threshold": threshold}
     told |= {"max-moves": max_moves, "cool-down": cool_down}
@@ -95,7 +95,7 @@ def piloting(
         if odd := [name for name, value in told.items() if value is not None]:
             raise InvalidInput(odd[0], f"expected --autopilot POLICY beside --{odd[0]}, got none; name one")
     else:
-        make(policy)
+        placement_policy(policy)
         if sample_tps == 0:
             raise InvalidInput("sample", "an autopilot needs latencies, got none to be sampled; leave --sample out")
     if model is not None:  # without a policy too: the run may be given one later

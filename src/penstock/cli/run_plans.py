@@ -64,7 +64,7 @@ def _planned(
     from penstock.cli.inputs import check_policies_in, naming, plan_file, refuse_pins
     from penstock.model.errors import InvalidInput
     from penstock.model.plan import to_placement
-    from penstock.policies.registry import make
+    from penstock.policies.registry import placement_policy
 
     topology = flow.application  # refuses what is no application, such as one without a sink
     if cluster is not None:
@@ -72,7 +72,7 @@ def _planned(
     if policy is not None and file is not None:
         raise InvalidInput("policy", f"expected --policy or --plan, got {policy!r} and {file}; leave one out")
     if policy is not None:
-        make(policy)
+        placement_policy(policy)
     if file is None:
         return None
     plan = plan_file(file)
@@ -103,10 +103,10 @@ def _models(file: Path | None, policy: str | None, cluster: "Cluster | None") ->
 def _changes(policies: list[str], duration: float | None) -> list[str]:
     """Return the policies to change to, refusing those that nobody knows, or that would never have their turn."""
     from penstock.model.errors import InvalidInput
-    from penstock.policies.registry import make
+    from penstock.policies.registry import placement_policy
 
     for name in policies:
-        make(name)
+        placement_policy(name)
     if policies and duration is None:
         raise InvalidInput("then", f"expected --duration beside it, which says when to change to {policies[0]}")
     return policies

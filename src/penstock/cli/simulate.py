@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.model.placement import Placement
     from penstock.model.plan import Plan
     from penstock.model.topology import Application
-    from penstock.simulation.slotted import Look, Setting, Simulation
+    from penstock.simulation.slotted import LookAhead, RoutingComparison, SlottedApplication
     from penstock.workloads.arrivals import ArrivalProcess
 
 EXAMPLES = """Examples:
@@ -148,13 +148,13 @@ class _Tasks(NamedTuple):
 
 
 def _simulated(
-    setting: "Setting",
+    setting: "SlottedApplication",
     routings: list[str],
     sends: str | None,
     process: "ArrivalProcess | None",
     timed: dict[str, Any],
     quiet: bool,
-) -> "Simulation":
+) -> "RoutingComparison":
     """Simulate each routing with each seed, counting along."""
     from penstock.cli.counting import counting
     from penstock.simulation.slotted import USUAL_SLOTS, simulate_application
@@ -200,18 +200,18 @@ def _process(spec: str | None) -> "ArrivalProcess | None":
     return process
 
 
-def _look(ahead: int | None, forecaster: str | None) -> "Look":
+def _look(ahead: int | None, forecaster: str | None) -> "LookAhead":
     from penstock.model.errors import InvalidInput
     from penstock.policies.registry import forecaster as make
-    from penstock.simulation.slotted import Look
+    from penstock.simulation.slotted import LookAhead
 
     if forecaster is None:
-        return Look(ahead or 0)
+        return LookAhead(ahead or 0)
     make(forecaster)
     if ahead == 0:
         problem = f"expected 1 slot or more beside --forecaster {forecaster}, got 0: nobody would look; leave one out"
         raise InvalidInput("look_ahead", problem)
-    return Look(1 if ahead is None else ahead, forecaster)
+    return LookAhead(1 if ahead is None else ahead, forecaster)
 
 
 def _given(plan: Path | None, policy: str | None, application: "Application") -> "Plan | None":
@@ -228,10 +228,10 @@ def _given(plan: Path | None, policy: str | None, application: "Application") ->
     return found
 
 
-def _setting(tasks: _Tasks, slot_ms: float | None, link: int | None) -> "Setting":
+def _setting(tasks: _Tasks, slot_ms: float | None, link: int | None) -> "SlottedApplication":
     """Return the application in slots, its tasks where the plan or the policy has them."""
     from penstock.model.plan import to_placement
-    from penstock.simulation.slotted import USUAL_SLOT_MS, Setting
+    from penstock.simulation.slotted import USUAL_SLOT_MS, SlottedApplication
 
     application, cluster, given = tasks.application, tasks.cluster, tasks.given
     if given is None:
@@ -239,7 +239,9 @@ def _setting(tasks: _Tasks, slot_ms: float | None, link: int | None) -> "Setting
     else:
         with naming(tasks.file or ""):
             placement, own = to_placement(given, application, cluster), given.tuples.slot_ms
-    return Setting(application, cluster, placement, own or USUAL_SLOT_MS if slot_ms is None else slot_ms, link)
+    return SlottedApplication(
+        application, cluster, placement, own or USUAL_SLOT_MS if slot_ms is None else slot_ms, link
+    )
 
 
 def _placed(application: "Application", cluster: "Cluster", policy: str, seed: int) -> "Placement":
@@ -253,7 +255,9 @@ def _placed(application: "Application", cluster: "Cluster", policy: str, seed: i
     return result
 
 
-def _routings(setting: "Setting", asked: Sequence[str] | None, given: "Plan | None", file: Path | None) -> list[str]:
+def _routings(
+    setting: "SlottedApplication", asked: Sequence[str] | None, given: "Plan | None", file: Path | None
+) -> list[str]:
     """Return the routings to compare: those asked for, else the plan's, else all; of `all` the plan's as it has it."""
     from penstock.simulation.slotted import all_routings, planned_routing
 
@@ -271,7 +275,7 @@ def _planned_sending(given: "Plan | None") -> str | None:
     return None if sending in ("", "none") else sending
 
 
-def _notes(setting: "Setting", given: "Plan | None", sends: str | None) -> list[str]:
+def _notes(setting: "SlottedApplication", given: "Plan | None", sends: str | None) -> list[str]:
     """Say what a user might expect to be otherwise: a plan's sending without a link, streams that no routing rules."""
     from penstock.policies.streams import SPREADING
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from penstock.model.cluster import Cluster
     from penstock.model.placement import Placement
     from penstock.model.topology import Application
-    from penstock.simulation.twin import Twinned
+    from penstock.simulation.twin import TwinResult
     from penstock.workloads.arrivals import ArrivalProcess
 
 PERCENTILES = ("mean_s", "p50_s", "p95_s", "p99_s")
@@ -90,7 +90,7 @@ def simulate_by_events(case: Case, asked: Asked) -> None:
         _print(case, found, asked)
 
 
-def warning(found: "Twinned") -> str | None:
+def warning(found: "TwinResult") -> str | None:
     """Say in one line that more comes than can be carried."""
     from penstock.cli.output import number
 
@@ -106,7 +106,7 @@ def warning(found: "Twinned") -> str | None:
     return None
 
 
-def _print(case: Case, found: "Twinned", asked: Asked) -> None:
+def _print(case: Case, found: "TwinResult", asked: Asked) -> None:
     from penstock.cli.output import console, duration, number
 
     application, seconds = case.application, found.spans[0].seconds
@@ -140,7 +140,7 @@ def _print(case: Case, found: "Twinned", asked: Asked) -> None:
     console.print("Simulated, nothing ran.", style="dim")
 
 
-def _tables(case: Case, found: "Twinned") -> list[Any]:
+def _tables(case: Case, found: "TwinResult") -> list[Any]:
     from penstock.cli.output import duration, number, table
 
     components = table("component", "tasks", "processed/s", "processing")
@@ -163,7 +163,7 @@ def _tables(case: Case, found: "Twinned") -> list[Any]:
     return [components, streams, machines]
 
 
-def _by_component(case: Case, found: "Twinned") -> dict[str, float]:
+def _by_component(case: Case, found: "TwinResult") -> dict[str, float]:
     """Return the tuples a second that each component processes."""
     from penstock.model.taskgraph import expand_tasks, sum_by
 
@@ -173,7 +173,7 @@ def _by_component(case: Case, found: "Twinned") -> dict[str, float]:
     return {name: float(total[number]) for number, name in enumerate(names)}
 
 
-def _print_json(case: Case, found: "Twinned") -> None:
+def _print_json(case: Case, found: "TwinResult") -> None:
     from penstock.cli.output import print_json
     from penstock.model.taskgraph import task_names
 

@@ -12,13 +12,13 @@ from penstock.model.taskgraph import Floats
 
 if TYPE_CHECKING:
     from penstock.cli.simulate_events import Case
-    from penstock.simulation.twin import Twinned
+    from penstock.simulation.twin import TwinResult
 
 POINTS = 2000  # of a line; more would not be seen
 RAREST = 1e-4  # share of tuples down to which the distribution is drawn, where there are as many
 
 
-def plot_events(found: "Twinned", case: "Case", path: Path) -> None:
+def plot_events(found: "TwinResult", case: "Case", path: Path) -> None:
     """Draw the latencies of every seed, and the share of each machine's cores in use."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.4))
     least = 0.1

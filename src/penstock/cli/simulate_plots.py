@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from penstock.cli.plots import BEST, GREY, save_figure
 
 if TYPE_CHECKING:
-    from penstock.simulation.slotted import Simulation
+    from penstock.simulation.slotted import RoutingComparison
 
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f", "#7a9a3c")
 DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another
@@ -20,7 +20,7 @@ SERVED_AHEAD = 0.1  # slots that stand for none at all, where the axis is logari
 RAREST = 1e-4  # share of tuples down to which the distribution is drawn
 
 
-def plot_simulation(found: "Simulation", title: str, path: Path) -> None:
+def plot_simulation(found: "RoutingComparison", title: str, path: Path) -> None:
     """Draw the first seed of every routing, the best in orange and on top."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 4.6))
     colours = iter(COLOURS * len(found.results))

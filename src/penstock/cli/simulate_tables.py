@@ -7,7 +7,7 @@ from penstock.cli.output import console, number, policy_cell, print_json, table
 from penstock.cli.words import plural
 
 if TYPE_CHECKING:
-    from penstock.simulation.slotted import Load, Look, Setting, Simulated, Simulation
+    from penstock.simulation.slotted import LookAhead, RoutingComparison, RoutingResult, SlottedApplication, SlottedLoad
 
 WIDE = 110  # columns of a terminal with room for everything
 COLUMNS = (
@@ -21,11 +21,11 @@ OFF = 0.03  # share by which what came may differ from the rate asked for before
 class Told(NamedTuple):
     """What was asked of a simulation, and what it found."""
 
-    setting: "Setting"
-    found: "Simulation"
+    setting: "SlottedApplication"
+    found: "RoutingComparison"
     placed_by: str
     arrivals: str | None  # as the user says it
-    look: "Look"
+    look: "LookAhead"
     seeds: Sequence[int]
     notes: Sequence[str]  # that a user should know
 
@@ -83,7 +83,7 @@ def _circumstances(told: Told) -> str:
     return "; ".join(parts)
 
 
-def _cells(found: "Simulation", result: "Simulated") -> dict[str, str]:
+def _cells(found: "RoutingComparison", result: "RoutingResult") -> dict[str, str]:
     response, least = result.mean("response"), found.load.least_cost
     spread = f" ±{number(result.deviation('response') * found.slot_ms, 2)}" if len(result.outcomes) > 1 else ""
     ratio = result.mean("cost") / least if least else None
@@ -101,7 +101,7 @@ def _cells(found: "Simulation", result: "Simulated") -> dict[str, str]:
     }
 
 
-def warning(load: "Load") -> str | None:
+def warning(load: "SlottedLoad") -> str | None:
     """Say in one line that more comes than can be carried, and what the limit is."""
     offered = f"{number(load.offered_tps, 4)}/s offered"
     if load.phantom_tps:
@@ -146,7 +146,7 @@ def print_found_json(told: Told) -> None:
     )
 
 
-def _record(found: "Simulation", result: "Simulated") -> dict[str, Any]:
+def _record(found: "RoutingComparison", result: "RoutingResult") -> dict[str, Any]:
     least = found.load.least_cost
     slots = {name: result.mean(name) for name in ("response", "response_p99", "response_max", "queueing")}
     others = ("cost", "backlog", "queued_in", "queued_out", "fairness", "tuples", "unfinished", "hops", "dropped")

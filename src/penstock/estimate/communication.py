@@ -46,17 +46,17 @@ class Bottleneck(NamedTuple):
 
 
 class CommunicationBound(NamedTuple):
-    """The least cost a slot, the split that has it, and what more of each capacity would save.
+    """The least cost per slot, the split that has it, and what more of each capacity would save.
 
-    Prices are the program's dual values: the cost saved by one more tuple a slot. Where they are not unique (as where
+    Prices are the program's dual values: the cost saved by one more tuple per slot. Where they are not unique (as where
     two capacities in a row are both just used up) these are one choice of several. `onward`
     contains the target's own service price and all prices beyond: where a sender chooses, every lane that carries
     tuples is the cheapest of its queue by `cost + onward`, so a router that goes by that need not know the loads.
     """
 
     cost: float  # Θ*, a slot
-    flow: Floats  # [L] mean tuples a slot
-    processed: Floats  # [T] mean tuples a slot
+    flow: Floats  # [L] mean tuples per slot
+    processed: Floats  # [T] mean tuples per slot
     price: Floats  # [T] of service
     limit_price: Floats  # [T] of tuples that may leave a task
     card_price: Floats  # [K] of tuples that may leave a machine

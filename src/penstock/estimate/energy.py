@@ -70,7 +70,7 @@ def energy(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement, p
 
 
 def radio_bits(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement) -> tuple[Floats, Floats]:
-    """Return the bits a source tuple that every machine sends and receives, what it passes on included: [M] each."""
+    """Return the bits per source tuple that every machine sends and receives, what it passes on included: [M] each."""
     placed = np.asarray(placement.slots, dtype=np.int32)
     if not cluster.routed:
         return card_bits(tasks, slots, placed)

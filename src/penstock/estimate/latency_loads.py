@@ -30,8 +30,8 @@ BELIEF = 1e-3  # weight of what is declared against what is observed, a share of
 class Loads:
     """What tasks do, wherever they are; T tasks, E edges in the order of `Instance.edges`, M machines."""
 
-    task_tps: Floats  # [T] tuples a second that each processes, a source's included
-    cpu: Floats  # [T] core-seconds a second of speed 1 that each takes
+    task_tps: Floats  # [T] tuples per second that each processes, a source's included
+    cpu: Floats  # [T] core-seconds per second of speed 1 that each takes
     task_share: Floats  # [T] w(i, j): of its component's tuples
     edge_share: Floats  # [E] w(i, j, k): of its stream's tuples
 
@@ -57,7 +57,7 @@ class Loads:
 
     @classmethod
     def of_tasks(cls, instance: Instance, task_tps: Floats) -> "Loads":
-        """Return the loads that tasks of these tuples a second [T] have, each tuple taking what is declared.
+        """Return the loads that tasks of these tuples per second [T] have, each tuple taking what is declared.
 
         Who exchanges them with whom is not known: a pair's share of its stream follows from what its ends process.
         """
@@ -121,7 +121,7 @@ def _shares(amount: Floats, group: Ints, groups: int) -> Floats:
 
 
 def _exchanged(instance: Instance, tps: Floats) -> Floats:
-    """Return the tuples a second over each edge that tasks of these rates would exchange. [E]
+    """Return the tuples per second over each edge that tasks of these rates would exchange. [E]
 
     A sender splits its tuples as declared, but a task gets as much more or less of them as it was seen to process.
     """
@@ -174,7 +174,7 @@ class _Seen:
                 self._pairs[pair] = self._pairs.get(pair, 0.0) + tuples
 
     def task_tps(self) -> Floats:
-        """Return the tuples a second of each task, in the windows that tell of it.
+        """Return the tuples per second of each task, in the windows that tell of it.
 
         One that no window tells of has the mean of its component's others.
         """

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from penstock.autopilot.control_target import Ended, Plant, Reading
+from penstock.autopilot.control_target import ControlTarget, Ended, Reading
 from penstock.exploration.index import Explored, run_name
 from penstock.exploration.random_placements import Drawing, machines_used
 from penstock.model.errors import InvalidInput, PenstockError
@@ -53,7 +53,7 @@ class Exploration:
 
 
 def explore_live(
-    plant: Plant,
+    plant: ControlTarget,
     *,
     placements: int,
     hold_s: float,
@@ -100,7 +100,7 @@ def explore_live(
     return done
 
 
-def _first_reading(plant: Plant, limits: Limits) -> Reading:
+def _first_reading(plant: ControlTarget, limits: Limits) -> Reading:
     plant.reading()
     plant.wait(limits.reading_s)
     found = plant.reading()
@@ -151,7 +151,7 @@ class Passing(NamedTuple):
 class _Walk:
     """The way from placement to placement."""
 
-    def __init__(self, plant: Plant, drawing: Drawing, limits: Limits, bound_s: float, seed: int) -> None:
+    def __init__(self, plant: ControlTarget, drawing: Drawing, limits: Limits, bound_s: float, seed: int) -> None:
         self._plant = plant
         self._drawing = drawing
         self._limits = limits

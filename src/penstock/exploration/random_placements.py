@@ -19,7 +19,7 @@ from penstock.model.placement import Infeasible, Placement
 from penstock.model.taskgraph import task_names
 from penstock.model.topology import Application
 from penstock.policies.api import PlacementPolicy, PlacementView
-from penstock.policies.registry import make
+from penstock.policies.registry import placement_policy
 
 TRIES = 200  # draws for one placement
 EACH = 8  # draws with a number of machines, before one more
@@ -53,7 +53,7 @@ class Drawing:
         view = PlacementView(self.application, self.cluster)
         machines = next(self._numbers)
         for tried in range(1, TRIES + 1):
-            policy = make(f"random:machines={machines}")
+            policy = placement_policy(f"random:machines={machines}")
             assert isinstance(policy, PlacementPolicy), "random is one"
             found = policy.place(view, self._rng)
             if not isinstance(found, Infeasible) and self.sustains(found, factor):

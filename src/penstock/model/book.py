@@ -1,10 +1,10 @@
-"""The book of a cluster: which applications were let in, what each was promised, where it runs and at which rate.
+"""The book of a cluster: its admitted applications, their guarantees, and the paths and rates booked for them.
 
-An *element* is a machine or a switch, by its name, or a link, by its label. Nothing is placed on a switch and none is
-said to fail by chance; but it may have failed, and then its links cannot be used. A *path* is one placement of all of
-an application's tasks with the routes of its streams (SPARCLE's task assignment path); an application may have several,
-to be there when one of them is not. A book is a value: letting an application in, releasing it or marking an element as
-failed gives another book, whose version is one higher. `control.book` makes them.
+An *element* is a machine or a switch, identified by its name, or a link, identified by its label. Switches run no tasks
+and have no failure probability, but a switch can be marked as failed; its links are then unusable. A *path* is one
+placement of all tasks of an application, with the routes of its streams (SPARCLE's task assignment path). An
+application may have several paths for redundancy. A book is an immutable value: admitting or releasing an application,
+or marking an element as failed, returns a new book whose version is one higher. `penstock.admission.book` does so.
 """
 
 from collections.abc import Mapping
@@ -18,108 +18,108 @@ from penstock.model.plan import Plan
 from penstock.model.topology import Application
 
 FORMAT = 1
-"""What this version of Penstock writes into a book's file, and the only one that it reads."""
+"""The format version in a book's file. No other version can be read."""
 
-SAME = 1e-9  # relative; rates that differ by less are the same
-ROUNDING = 1e-12  # by which a probability may fall short of what was asked
+SAME = 1e-9  # relative; rates that differ by less are equal
+ROUNDING = 1e-12  # tolerance by which a probability may fall short of the requested one
 
-CPU = "machine"  # the kinds of capacity, named as in `estimate.bottleneck`; other resources go by their own names
+CPU = "machine"  # the kinds of capacity, named as in `estimate.bottleneck`; other resources have their own names
 BANDWIDTH = "link"
-SENDING, RECEIVING = "network (out)", "network (in)"  # a machine's card, where there are no links
+SENDING, RECEIVING = "network (out)", "network (in)"  # a machine's network card, on clusters without links
 
 
 class Promise(StrEnum):
-    """What an application was let in for."""
+    """The service class of an admitted application."""
 
     GUARANTEED = "guaranteed"  # a rate, for a share of the time
-    BEST_EFFORT = "best-effort"  # a fair share of what guaranteed ones leave
+    BEST_EFFORT = "best-effort"  # a fair share of what guaranteed applications leave
 
 
 class BookedPath(Entity, frozen=True):
-    """One placement of an application, and the rate at which it may take source tuples."""
+    """One placement of an application, and the rate of source tuples booked for it."""
 
     plan: Plan
-    rate_tps: NonNegative  # now: 0 while one of its elements has failed
-    load: dict[str, dict[str, NonNegative]]  # element -> kind -> a source tuple; a machine that only relays takes none
-    reserved_tps: NonNegative = 0.0  # kept for it, whatever happens; only a guaranteed application has any
-    kept_share: Probability = 1.0  # of that, what there is capacity for when all works; best effort: 0 without any rate
-    slots: dict[str, NonNegative] = {}  # slot -> core-seconds a source tuple, on machines that have several threads
-    memory_mb: dict[str, NonNegative] = {}  # machine -> what its tasks hold at any rate
+    rate_tps: NonNegative  # current rate; 0 while one of its elements has failed
+    load: dict[str, dict[str, NonNegative]]  # element -> kind -> per source tuple; relays have no entry
+    reserved_tps: NonNegative = 0.0  # reserved permanently; 0 for best effort
+    kept_share: Probability = 1.0  # fraction of `reserved_tps` with capacity; best effort: 0 without a rate
+    slots: dict[str, NonNegative] = {}  # slot -> core-seconds per source tuple, on machines with several threads
+    memory_mb: dict[str, NonNegative] = {}  # machine -> memory of its tasks, at any rate
 
     @property
     def elements(self) -> tuple[str, ...]:
-        """Everything that must work for the path to work: machines, relays and links."""
+        """The elements that the path depends on: machines, relays and links."""
         return tuple(self.load)
 
 
 class Booking(Entity, frozen=True):
-    """An application that was let in."""
+    """An admitted application."""
 
-    application: Application  # as it was let in
-    policy: str  # of placement, that found its paths
-    achieved_availability: Probability  # of the rate, or of at least one path, by the capacities of now
+    application: Application  # as admitted
+    policy: str  # the placement policy that found its paths
+    achieved_availability: Probability  # of the rate, or of at least one path, with current capacities
     paths: tuple[BookedPath, ...]
-    priority: Priority = 1.0  # among best-effort applications, now
+    priority: Priority = 1.0  # current priority among best-effort applications
     seed: int = 0
-    given: str = ""  # how the command line named it
+    given: str = ""  # the application's argument on the command line
 
     @property
     def name(self) -> str:
-        """The application's name, by which the book knows it."""
+        """The application's name, which identifies it in the book."""
         return self.application.name
 
     @property
     def kind(self) -> Promise:
-        """What it was let in for."""
+        """The service class."""
         return Promise.BEST_EFFORT if self.application.guaranteed_tps is None else Promise.GUARANTEED
 
     @property
     def guaranteed(self) -> bool:
-        """Whether it was promised a rate."""
+        """Whether it has a guaranteed rate."""
         return self.kind is Promise.GUARANTEED
 
     @property
     def wanted_tps(self) -> float | None:
-        """The rate that it was promised; None for best effort."""
+        """The guaranteed rate; None for best effort."""
         return self.application.guaranteed_tps
 
     @property
     def demand_tps(self) -> float | None:
-        """The rate that it offers, beyond which a share is of no use to it; None: guaranteed, or not stated."""
+        """The offered rate, an upper bound on its share; None if guaranteed or unknown."""
         return None if self.guaranteed else self.application.offered_tps
 
     @property
     def sated(self) -> bool:
-        """Whether its paths carry all that it offers, now: it leaves the rest of its share to others."""
+        """Whether its paths carry all of its offered rate, so that the rest of its share goes to others."""
         return self.demand_tps is not None and self.rate_tps >= self.demand_tps * (1 - SAME)
 
     @property
     def availability(self) -> float | None:
-        """The share of the time for which it asked to be served, where it did."""
+        """The requested availability, if any."""
         return self.application.availability
 
     @property
     def short(self) -> bool:
-        """Whether its paths carry less than the rate that it was promised, now."""
+        """Whether its paths currently carry less than the guaranteed rate."""
         return self.wanted_tps is not None and self.rate_tps < self.wanted_tps * (1 - SAME)
 
     @property
     def seldom(self) -> bool:
-        """Whether it is served for less of the time than it asked for."""
+        """Whether its achieved availability is lower than requested."""
         return self.availability is not None and self.achieved_availability < self.availability - ROUNDING
 
     @property
     def rate_tps(self) -> float:
-        """The rate of all its paths together, now."""
+        """The current rate of all its paths together."""
         return sum(path.rate_tps for path in self.paths)
 
 
 class Book(Entity, frozen=True, dict=True):
-    """All that was let into a cluster, which of its elements have failed, and which have changed their capacity."""
+    """The applications admitted to a cluster, its failed elements, and its changed capacities."""
 
     cluster: Cluster  # as described
     version: int = 0  # counts every change
-    bookings: tuple[Booking, ...] = ()  # in the order in which they were let in
+    bookings: tuple[Booking, ...] = ()  # in order of admission
     failed: tuple[str, ...] = ()  # elements
     capacities: dict[str, Positive] = {}  # element -> factor on a machine's speed or a link's bandwidth; absent: 1
 
@@ -147,7 +147,7 @@ class Book(Entity, frozen=True, dict=True):
 
     @cached_property
     def failure_probabilities(self) -> Mapping[str, float]:
-        """How likely each element is to have failed at any time, by name: all machines, then all links."""
+        """The failure probability of each element, by name: all machines, then all links."""
         machines = {machine.name: machine.failure_probability for machine in self.cluster.machines}
         return machines | {link.label: link.failure_probability for link in self.cluster.links}
 
@@ -158,38 +158,38 @@ class Book(Entity, frozen=True, dict=True):
 
     @cached_property
     def unusable(self) -> frozenset[str]:
-        """What nothing can use now: what has failed, and all links of machines and switches that have."""
+        """Elements that cannot be used: failed ones, and all links of failed machines and switches."""
         cut = (label for label, ends in self.ends.items() if any(end in self.failed for end in ends))
         return frozenset((*self.failed, *cut))
 
     def works(self, path: BookedPath) -> bool:
-        """Return whether all that a path needs works: its elements, and the switches that its links lead to."""
+        """Return whether a path's elements work, and the switches at the ends of its links."""
         return self.unusable.isdisjoint(path.load)
 
     def failed_ends(self, link: str) -> tuple[str, ...]:
-        """Return which ends of a link have failed; none of what is no link."""
+        """Return which ends of a link have failed; empty for anything that is not a link."""
         return tuple(end for end in self.ends.get(link, ()) if end in self.failed)
 
     def failed_of(self, path: BookedPath) -> tuple[str, ...]:
-        """Return what has failed of all that a path needs."""
+        """Return the failed elements among those that a path depends on."""
         needed = dict.fromkeys(part for name in path.elements for part in (name, *self.ends.get(name, ())))
         return tuple(name for name in needed if name in self.failed)
 
     def refuse_unknown(self, field: str, element: str) -> None:
-        """Raise `UnknownName` for a name that is no machine, switch or link of the cluster."""
+        """Raise `UnknownName` unless the name is a machine, switch or link of the cluster."""
         if element not in self.cluster.node_index and element not in self.ends:
             there = nearest(element, [*self.cluster.node_index, *self.ends])
             raise UnknownName(field, f"{self.cluster.name!r} has no machine, switch or link {element!r}; {there}")
 
     def refuse_incapable(self, field: str, element: str) -> None:
-        """Raise for what is not there, and `InvalidInput` for a switch, which has no capacity of its own."""
+        """Raise `UnknownName` for an unknown element, and `InvalidInput` for a switch, which has no capacity."""
         self.refuse_unknown(field, element)
         if element in self.cluster.switches:
             problem = f"{element!r} is a switch and has no capacity of its own; name one of its links"
             raise InvalidInput(field, problem)
 
     def refuse_booked(self, name: str) -> None:
-        """Raise `DuplicateName` for an application that is in the book already."""
+        """Raise `DuplicateName` for an application that is already in the book."""
         if name in self.index:
-            problem = f"{name!r} is in the book already; release it first, or rename the new one"
+            problem = f"{name!r} is already in the book; release it first, or rename the new one"
             raise DuplicateName("application", problem)

@@ -22,35 +22,35 @@ class Machine(Entity, frozen=True):
     speed: Positive = 1.0  # of one core, relative; a tuple of `cpu` c takes c / speed seconds
     memory_mb: Positive = 4096.0  # shared by its slots
     slots: Count = 1
-    slot_memory_mb: Positive | None = None  # a limit of each slot, where slots don't share memory
-    processes: Count = 1  # its slots are dealt to them in equal blocks
+    slot_memory_mb: Positive | None = None  # a limit per slot, if slots do not share the machine's memory
+    processes: Count = 1  # its slots are divided among them in equal blocks
     host: Name | None = None  # None: a host of its own
-    network_mbps: Positive | None = None  # its network card, each way; None: never the limit
-    receive_mbps: Positive | None = None  # of that card, where it receives at another rate than it sends
-    resources: dict[str, NonNegative] = {}  # other capacities a second, by name
-    labels: tuple[Name, ...] = ()  # what components may ask for by `on`
+    network_mbps: Positive | None = None  # bandwidth of its network card in each direction; None: unlimited
+    receive_mbps: Positive | None = None  # receive bandwidth of the card, if it differs from the send bandwidth
+    resources: dict[str, NonNegative] = {}  # other capacities per second, by name
+    labels: tuple[Name, ...] = ()  # labels that components can request with `on`
     failure_probability: Probability = 0.0
 
     def _check(self) -> None:
         if self.processes > self.slots:
             raise InvalidInput("processes", f"expected ≤ the {self.slots} slots, got {self.processes}")
         if self.receive_mbps is not None and self.network_mbps is None:
-            problem = f"expected none without network_mbps, which says what the card sends, got {self.receive_mbps}"
+            problem = f"expected none without network_mbps, the send bandwidth, got {self.receive_mbps}"
             raise InvalidInput("receive_mbps", f"{problem}; give both")
 
     @property
     def cpu(self) -> float:
-        """Core-seconds of a core of speed 1 that it does a second."""
+        """Its capacity: core-seconds per second, on cores of speed 1."""
         return self.cores * self.speed
 
     @property
     def card_mbps(self) -> tuple[float, float] | None:
-        """What its network card sends and receives; none where that is never the limit."""
+        """The send and receive bandwidth of its network card; None if unlimited."""
         return None if self.network_mbps is None else (self.network_mbps, self.receive_mbps or self.network_mbps)
 
 
 class Link(Entity, frozen=True):
-    """A connection of two machines or switches; both directions share it unless it is directed."""
+    """A connection between two machines or switches; both directions share its bandwidth unless it is directed."""
 
     source: Name
     target: Name
@@ -66,7 +66,7 @@ class Link(Entity, frozen=True):
 
 
 class Distances(Entity, frozen=True):
-    """The delay between two slots by how far apart they are; the defaults are TATA's."""
+    """The delay between two slots by their distance; the defaults are TATA's."""
 
     same_slot_ms: NonNegative = 1.0
     same_process_ms: NonNegative = 1.5
@@ -75,15 +75,15 @@ class Distances(Entity, frozen=True):
 
 
 NEAR = Distances(same_slot_ms=0.01, same_process_ms=0.02, same_host_ms=0.05, other_host_ms=0.05)
-"""Delays inside a machine that are small beside a link's own latency, for routed networks."""
+"""Delays inside a machine that are small compared with a link's latency, for routed networks."""
 
 
 class Cluster(Entity, frozen=True, dict=True):
-    """Machines and the network that joins them."""
+    """Machines and the network that connects them."""
 
     name: Name
     machines: tuple[Machine, ...]
-    switches: tuple[Name, ...] = ()  # they relay and run nothing
+    switches: tuple[Name, ...] = ()  # relays that run no tasks
     links: tuple[Link, ...] = ()
     distances: Distances = Distances()
 
@@ -94,13 +94,13 @@ class Cluster(Entity, frozen=True, dict=True):
         refuse_duplicates("links", [link.label for link in self.links])
         for position, name in enumerate(self.switches):
             if name in self.machine_index or name in self.switches[:position]:
-                raise InvalidInput(f"switches[{position}]", f"{name!r} is taken already; rename one")
+                raise InvalidInput(f"switches[{position}]", f"{name!r} is already used; rename one")
         if self.switches and not self.links:
             raise InvalidInput("switches", "expected links that join them to machines, got none; add links")
         for position, machine in enumerate(self.machines if self.links else ()):
             if machine.network_mbps is not None:
-                problem = f"expected none where links say how machines are joined, got {machine.network_mbps}"
-                raise InvalidInput(f"machines[{position}].network_mbps", f"{problem}; give its links that bandwidth")
+                problem = f"expected none on a cluster with links, got {machine.network_mbps}"
+                raise InvalidInput(f"machines[{position}].network_mbps", f"{problem}; set the bandwidth of its links")
         for position, link in enumerate(self.links):
             for end, name in (("source", link.source), ("target", link.target)):
                 if name not in self.node_index:
@@ -131,17 +131,17 @@ class Cluster(Entity, frozen=True, dict=True):
 
     @property
     def slot_count(self) -> int:
-        """How many slots all machines have together."""
+        """The number of slots of all machines."""
         return sum(machine.slots for machine in self.machines)
 
 
 def machine_of(slot: str) -> str:
-    """Return the machine that a slot is on, by its name."""
+    """Return the name of the machine that a slot is on."""
     return slot.rpartition("/")[0]
 
 
 def check_pins(topology: Topology, cluster: Cluster) -> None:
-    """Raise `UnknownMachine` when a component is pinned to a machine, or asks for a label, that the cluster lacks."""
+    """Raise `UnknownMachine` if a component is pinned to a machine, or requests a label, that the cluster lacks."""
     labels = dict.fromkeys(label for machine in cluster.machines for label in machine.labels)
     for position, component in enumerate(topology.components):
         path = f"components[{position}]"
@@ -158,7 +158,7 @@ def check_pins(topology: Topology, cluster: Cluster) -> None:
 
 
 def indispensable(topology: Topology, cluster: Cluster) -> set[str]:
-    """Return the machines without which a topology has no placement: of pins, and the only ones with a label."""
+    """Return the machines without which no placement exists: those of pins, and the only ones with a required label."""
     found = {pin for component in topology.components for pin in component.pins if pin is not None}
     for label in {component.on for component in topology.components} - {None}:
         able = [machine.name for machine in cluster.machines if label in machine.labels]

@@ -1,7 +1,7 @@
 """The one place where bytes from a file or a connection become values.
 
 msgspec raises more than its own errors: `UnicodeDecodeError` for text that is not UTF-8, `RecursionError` for deep
-nesting. Here all of them become `Undecodable`, so that a caller has one error to expect.
+nesting. All of them become `Undecodable` here, so that callers need to handle one error.
 """
 
 import tomllib
@@ -16,16 +16,16 @@ _RAISED = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, Recursi
 
 
 class Undecodable(ValueError):
-    """Bytes that do not hold the expected value; the text is one line, and `__cause__` the decoder's own error."""
+    """Bytes that do not hold the expected value; the text is one line, and `__cause__` is the decoder's own error."""
 
     @property
     def validation(self) -> msgspec.ValidationError | None:
-        """The error about a value that was decoded but is not of the expected type; None: it was not decoded."""
+        """The error about a decoded value that is not of the expected type; None if the bytes could not be decoded."""
         return self.__cause__ if isinstance(self.__cause__, msgspec.ValidationError) else None
 
 
 def guarded(decode: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Return a function that decodes as the given one does, and raises nothing but `Undecodable`."""
+    """Return a function that decodes like `decode` and raises only `Undecodable`."""
 
     def safe(data: Any) -> T:
         try:
@@ -43,7 +43,7 @@ def json_decoder(kind: Any = Any) -> Callable[[bytes | str], Any]:
 
 
 def json_lines_decoder(kind: Any = Any) -> Callable[[bytes], list[Any]]:
-    """Return a function that decodes lines of JSON to a type each."""
+    """Return a function that decodes lines of JSON, each to the same type."""
     return guarded(msgspec.json.Decoder(kind).decode_lines)
 
 

@@ -1,8 +1,8 @@
-"""The base of everything a user describes: a frozen record that is checked however it was made.
+"""The base of everything a user describes: a frozen record that is validated however it was created.
 
-Field types carry their limits (`Count`, `Positive`, `Probability`); msgspec checks them when a file is decoded, and
-`Entity.__post_init__` checks the same limits when Python code builds the object. `explain` turns msgspec's message
-into ours: the path of the field, what was expected, what was found.
+Field types carry their limits (`Count`, `Positive`, `Probability`). msgspec checks them when a file is decoded;
+`Entity.__post_init__` checks the same limits when Python code creates the object. `explain` translates msgspec's
+message into ours: the path of the field, the expected value, the actual value.
 """
 
 import math
@@ -19,7 +19,7 @@ from penstock.model.errors import InvalidInput, UnknownName, join_path, nearest
 
 type_hints = cache(get_type_hints)
 
-UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"  # of a set: controls
+UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"  # control characters
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=rf"^(?!\.\.?\Z)[^\s/\[\]{UNSEEN}]+\Z")]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 SeedNumber = Annotated[int, Meta(ge=0)]
@@ -27,12 +27,12 @@ Positive = Annotated[float, Meta(gt=0, le=1e15)]
 NonNegative = Annotated[float, Meta(ge=0, le=1e15)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-LEAST_PRIORITY, MOST_PRIORITY = 1e-6, 1e9  # farther apart, fair rates are beyond a computer's numbers
+LEAST_PRIORITY, MOST_PRIORITY = 1e-6, 1e9  # further apart, fair rates exceed floating-point precision
 Priority = Annotated[float, Meta(ge=LEAST_PRIORITY, le=MOST_PRIORITY)]
 
 
 class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A frozen, keyword-only record whose fields are valid, or that does not exist."""
+    """A frozen, keyword-only record with valid fields; an invalid one cannot be created."""
 
     def __post_init__(self) -> None:
         for name, kind in type_hints(type(self), include_extras=True).items():
@@ -52,11 +52,11 @@ class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
             msgspec.structs.force_setattr(self, name, converted)
 
     def _check(self) -> None:
-        """Raise `InvalidInput` when fields that are valid one by one do not fit together."""
+        """Raise `InvalidInput` if fields that are valid individually contradict each other."""
 
 
 def refuse_endless(path: str, value: object) -> None:
-    """Raise `InvalidInput` for a number, or a number in a table, that is infinite or not a number at all."""
+    """Raise `InvalidInput` for a number, or a number in a table, that is infinite or not a number."""
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(path, f"expected a finite number, got {value}")
     if isinstance(value, dict):
@@ -78,9 +78,9 @@ _WORDS = {
 
 
 def explain(error: msgspec.ValidationError, raw: Any, kind: Any = None) -> InvalidInput:
-    """Return the `InvalidInput` that says what msgspec's `error` about `raw` means to a user.
+    """Translate msgspec's `error` about `raw` into an `InvalidInput` for the user.
 
-    `kind` is the type that `raw` was to become; it names the choices where a field or an enumeration is wrong.
+    `kind` is the type that `raw` should have; it provides the choices for a wrong field or enumeration member.
     """
     found = _AT.match(str(error))
     assert found is not None, "the pattern matches every text"
@@ -88,7 +88,7 @@ def explain(error: msgspec.ValidationError, raw: Any, kind: Any = None) -> Inval
     if isinstance(error.__cause__, InvalidInput):  # one of our own checks, raised while decoding
         return error.__cause__.below(where)
     path, value, owner = _locate(raw, where, kind)
-    if found["key"]:  # msgspec says that a name in a table is wrong, not which
+    if found["key"]:  # msgspec reports that a key of a table is wrong, not which one
         names, inner = value, get_args(owner)[0] if get_args(owner) else str
         value = next((name for name in names if _refused(name, inner)), None)
         path, owner = join_path(path, str(value)), _bare(inner)
@@ -124,11 +124,11 @@ def _shown(value: Any) -> str:
 
 
 def _locate(raw: Any, where: str, kind: Any) -> tuple[str, Any, Any]:
-    """Follow msgspec's path through the raw data: the path in our words, the value there, the type expected there."""
+    """Follow msgspec's path through the raw data; return our form of the path, the value and the expected type."""
     path, value = "", raw
     for step in re.findall(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+", where):
         kind = _bare(kind)
-        if step == "[...]":  # msgspec does not say which key; the first whose value is refused is the one it met
+        if step == "[...]":  # msgspec does not name the key; the first key with an invalid value is the one
             inner = get_args(kind)[1] if get_origin(kind) is dict else Any
             step = next((key for key, item in value.items() if _refused(item, inner)), "…")
             path, value, kind = join_path(path, str(step)), value.get(step), inner

@@ -1,7 +1,7 @@
-"""Mistakes a user can mend, each with the path of the field, what was found there and what to do instead.
+"""Errors that a user can correct, each with the path of the field, the value found there and a remedy.
 
-Everything that ends in a one-line message on a terminal derives from `PenstockError`; any other exception is a defect
-of Penstock. Named subclasses exist where a caller may want to tell one mistake from another.
+Every error that ends in a one-line message on a terminal derives from `PenstockError`; any other exception is a defect
+of Penstock. There are subclasses for errors that a caller may want to distinguish.
 """
 
 from collections.abc import Iterable
@@ -13,16 +13,16 @@ Member = TypeVar("Member", bound=Enum)
 
 
 class PenstockError(Exception):
-    """A user's mistake: its text is one line and says how to mend it."""
+    """Invalid input: the text is one line and contains a remedy."""
 
-    exit_code = 2  # of the command that ends by it
+    exit_code = 2  # exit code of a command that fails with it
 
 
 class InvalidInput(PenstockError, ValueError):
-    """A field that holds what it must not.
+    """A field with an invalid value.
 
-    `path` is where the field is, from the root of the object or file (`machines[3].cores`, empty for the root);
-    `problem` says what was expected and what was found.
+    `path` locates the field from the root of the object or file (`machines[3].cores`, empty for the root); `problem`
+    contains what was expected and what was found.
     """
 
     def __init__(self, path: str, problem: str) -> None:
@@ -31,7 +31,7 @@ class InvalidInput(PenstockError, ValueError):
         super().__init__(f"{path}: {problem}" if path else problem)
 
     def below(self, prefix: str) -> "InvalidInput":
-        """Return the same mistake, its path continued upwards by `prefix`."""
+        """Return the same error with `prefix` in front of its path."""
         return type(self)(join_path(prefix, self.path), self.problem)
 
 
@@ -40,7 +40,7 @@ class CyclicTopology(InvalidInput):
 
 
 class UnreachableComponent(InvalidInput):
-    """A component that no source feeds, or that feeds no sink."""
+    """A component without a path from a source, or without a path to a sink."""
 
 
 class UnequalForward(InvalidInput):
@@ -48,11 +48,11 @@ class UnequalForward(InvalidInput):
 
 
 class UnknownName(InvalidInput):
-    """A name that nothing in its scope has: a component, machine, link, policy or parameter."""
+    """A name that is not defined: a component, machine, link, policy or parameter."""
 
 
 class DuplicateName(InvalidInput):
-    """A name given twice in one scope."""
+    """A name that occurs twice."""
 
 
 class UnknownMachine(UnknownName):
@@ -60,7 +60,7 @@ class UnknownMachine(UnknownName):
 
 
 class FileProblem(PenstockError):
-    """A file that cannot be read, written or understood; the text begins with its path."""
+    """A file that cannot be read, written or parsed; the text starts with its path."""
 
 
 def join_path(prefix: str, rest: str) -> str:
@@ -71,21 +71,21 @@ def join_path(prefix: str, rest: str) -> str:
 
 
 def choices(names: Iterable[object]) -> str:
-    """List what a wrong name could have been, for the end of an error message."""
+    """List the valid names, for the end of an error message."""
     listed = sorted(str(name) for name in names)
     shown = listed if len(listed) <= 24 else [*listed[:24], f"… {len(listed) - 24} more"]
     return ", ".join(shown)
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
-    """Say which names a wrong one could have been: those that look like it, or all."""
+    """Suggest valid names for a wrong one: similar names, or all names."""
     names = {str(each).lower(): str(each) for each in known}
     close = [names[match] for match in get_close_matches(str(name).lower(), names)]
     return f"did you mean {' or '.join(close)}?" if close else f"there are {choices(names.values())}"
 
 
 def member(field: str, kind: type[Member], given: object) -> Member:
-    """Return the member of an enumeration with this value; raise `UnknownName`, with the choices, if there is none.
+    """Return the member of an enumeration with this value, or raise `UnknownName` with the choices.
 
     Members are compared by identity, so every public function that takes one converts it once, on entry.
     """
@@ -100,16 +100,16 @@ def member(field: str, kind: type[Member], given: object) -> Member:
 
 
 def shown(value: object, most: int | None = 200) -> str:
-    """Return the `repr` of a value for an error message, cut to a number of characters."""
+    """Return the `repr` of a value for an error message, cut to a maximum length."""
     try:
         text = repr(value)
-    except Exception:  # an author's object may raise anything
+    except Exception:  # an author's object may raise any exception
         return f"<{type(value).__name__} that cannot be shown>"
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
 
 
 def refuse_duplicates(path: str, names: Iterable[str]) -> None:
-    """Raise `DuplicateName` for the first name that the list at `path` holds twice."""
+    """Raise `DuplicateName` for the first name that occurs twice in the list at `path`."""
     seen: dict[str, int] = {}
     for position, name in enumerate(names):
         if name in seen:

@@ -1,7 +1,7 @@
 """Applications, clusters, plans and costs as TOML or JSON files.
 
-What is written is read back equal. What cannot be read is refused in one line that names the file and the field.
-Files are written beside their name and then moved onto it, so that nobody ever sees half of one.
+Reading a written file returns an equal object. A file that cannot be read is rejected in one line that names the file
+and the field. Files are written under a temporary name and then renamed, so that readers never see an incomplete file.
 """
 
 import os
@@ -47,12 +47,12 @@ def load_plan(path: str | Path) -> Plan:
 
 
 def load_costs(path: str | Path) -> Costs:
-    """Read what an engine takes, and what components and streams were measured to."""
+    """Read the overheads of an engine, and the measured costs of components and streams."""
     return _decode(Path(path), _read(Path(path)), Costs)
 
 
 def load_any(path: str | Path) -> Application | Cluster | Plan:
-    """Read whatever the file holds: an application, a cluster or a plan."""
+    """Read an application, a cluster or a plan, depending on the content."""
     raw = _read(Path(path))
     for field, kind in _TELLTALE.items():
         if isinstance(raw, dict) and field in raw:
@@ -72,7 +72,7 @@ def load_table(path: str | Path) -> dict[str, Any]:
 
 
 def save(what: Entity, path: str | Path) -> None:
-    """Write an application, cluster, plan or costs; the name's ending says whether as TOML or JSON."""
+    """Write an application, cluster, plan or costs, as TOML or JSON depending on the file's extension."""
     target = Path(path)
     builtins = msgspec.to_builtins(what)
     if _ending(target) == ".json":
@@ -83,7 +83,7 @@ def save(what: Entity, path: str | Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there as a whole or not at all."""
+    """Write a file atomically: it appears complete or not at all."""
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -94,7 +94,7 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise FileProblem(f"{path}: cannot be written, {_why(error)}; choose another place") from None
+        raise FileProblem(f"{path}: cannot be written, {_why(error)}; choose another path") from None
 
 
 def read_text(path: Path) -> str:
@@ -114,23 +114,23 @@ def _read(path: Path) -> Any:
         return decode_json(text) if ending == ".json" else decode_toml(text)
     except Undecodable as error:
         kind = "JSON" if ending == ".json" else "TOML"
-        raise FileProblem(f"{path}: not valid {kind}, {error}; mend it there") from None
+        raise FileProblem(f"{path}: not valid {kind}, {error}; correct it there") from None
 
 
 def _decode(path: Path, raw: Any, kind: type[E]) -> E:
     if (other := _other_kind(raw, kind)) is not None:
-        raise FileProblem(f"{path}: expected {_NOUN[kind]}, this is {_NOUN[other]}; give another file")
+        raise FileProblem(f"{path}: expected {_NOUN[kind]}, this is {_NOUN[other]}; choose another file")
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        mistake = explain(error, raw, kind)
-        raise type(mistake)("", f"{path}: {mistake}") from None
-    except InvalidInput as mistake:
-        raise type(mistake)("", f"{path}: {mistake}") from None
+        invalid = explain(error, raw, kind)
+        raise type(invalid)("", f"{path}: {invalid}") from None
+    except InvalidInput as invalid:
+        raise type(invalid)("", f"{path}: {invalid}") from None
 
 
 def _other_kind(raw: Any, kind: type[Entity]) -> type[Entity] | None:
-    """Return what a file holds where that is plainly something else; costs have tables where others have lists."""
+    """Return the kind of object in the file if it is clearly not `kind`; costs have tables where others have lists."""
     own = next((name for name, known in _TELLTALE.items() if known is kind), None)
     if not isinstance(raw, dict) or own in raw:
         return None
@@ -149,7 +149,7 @@ def _why(error: OSError) -> str:
 
 
 def _umask() -> int:
-    """Return the permissions that new files do not have; without changing them for a moment, as other threads write."""
+    """Return the process's file mode mask without changing it, if possible, as other threads may be creating files."""
     with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as status:
         for line in status:
             if line.startswith("Umask:"):

@@ -1,4 +1,4 @@
-"""An application on a cluster, in array form: what policies look at and estimators compute with."""
+"""An application on a cluster in array form, the input of policies and estimators."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from penstock.model.topology import Topology
 
 @dataclass(frozen=True)
 class Instance:
-    """One application and one cluster; arrays are made when first wanted, and nobody may write to them."""
+    """One application and one cluster; arrays are created on first use and must not be modified."""
 
     topology: Topology
     cluster: Cluster
@@ -30,7 +30,7 @@ class Instance:
 
     @cached_property
     def edges(self) -> Edges:
-        """Every edge between two of its tasks: many."""
+        """Every edge between two of its tasks; their number is quadratic in the parallelism."""
         return expand_edges(self.tasks)
 
     @cached_property
@@ -40,24 +40,24 @@ class Instance:
 
     @cached_property
     def links(self) -> Links:
-        """The links of the cluster; none on a full mesh."""
+        """The links of the cluster; none in a full mesh."""
         return expand_links(self.cluster)
 
     @cached_property
     def pins(self) -> Ints:
-        """The machine to which each task is pinned, -1 where it is free: [T]."""
+        """The machine to which each task is pinned, -1 if it is not: [T]."""
         where = self.cluster.machine_index
         parts = [self.topology.components[position] for position in self.tasks.position]
         pins = [-1 if pin is None else where[pin] for part in parts for pin in part.pins]
         for task in np.flatnonzero(self.tasks.gain == 0.0).tolist():
             label = parts[self.tasks.component[task]].on
-            if pins[task] < 0 and label is not None:  # it gets no tuples, so no need of it keeps it with its label
+            if pins[task] < 0 and label is not None:  # no tuples, so no needs that require the label
                 pins[task] = next(m for m, machine in enumerate(self.cluster.machines) if label in machine.labels)
         return np.array(pins, dtype=np.int32)
 
     @cached_property
     def conflicts(self) -> Bools | None:
-        """Which components may not share a machine, those on the diagonal not even their own tasks: [C, C]."""
+        """Which components may not share a machine; on the diagonal, tasks of the same component: [C, C]."""
         parts = [self.topology.components[position] for position in self.tasks.position]
         if not any(part.anti_affinity for part in parts):
             return None
@@ -68,20 +68,20 @@ class Instance:
         return found | found.T
 
     def keeps_apart(self, placed: NDArray[np.int32]) -> Bools:
-        """Return for many placements, `placed` being [B, T], whether they keep to every anti-affinity."""
+        """Return for each of the placements `placed` [B, T] whether it satisfies every anti-affinity."""
         if self.conflicts is None:
             return np.ones(len(placed), dtype=np.bool_)
         return keeps_apart(self.conflicts, self.tasks.component, self.slots.machine, self.slots.machines, placed)
 
     def machines_with_resources(self, task: int) -> Bools:
-        """Return which machines have some of every resource beside cpu that a task needs. [M]"""
+        """Return which machines have every resource beside cpu that a task needs. [M]"""
         needs = self.tasks.needs[task] * self.tasks.gain[task]
         found: Bools = ((needs == 0) | (self.slots.capacity > 0)).all(axis=1)
         return found
 
     @cached_property
     def work(self) -> Floats:
-        """The cpu that each task takes for a source tuple, in core-seconds at speed 1: [T]."""
+        """The cpu that each task uses per source tuple, in core-seconds at speed 1: [T]."""
         return self.tasks.cpu * self.tasks.gain
 
 
@@ -89,7 +89,7 @@ class Instance:
 def keeps_apart(
     conflicts: Bools, component: Ints, slot_machine: Ints, machines: int, placed: NDArray[np.int32]
 ) -> Bools:
-    """Return for many placements, `placed` being [B, T], whether no two tasks that conflict share a machine."""
+    """Return for each of the placements `placed` [B, T] whether no two conflicting tasks share a machine."""
     kept = np.ones(len(placed), dtype=np.bool_)
     on = np.zeros((len(conflicts), machines), dtype=np.bool_)
     for row in range(len(placed)):

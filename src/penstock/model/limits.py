@@ -1,7 +1,7 @@
-"""Limits of sources: how many tuples a second a source component may give, all its tasks together.
+"""Rate limits of sources: the maximum number of tuples per second that all tasks of a source component may emit.
 
-A limit slows a source down and changes nothing else: which tuples come, in which order and when they were due stays as
-it is, so that a tuple that has to wait is late, and its latency shows it. 0 gives nothing until the limit changes.
+A limit only slows a source down. It changes neither the tuples, nor their order, nor when they were due, so the delay
+that it causes is part of their latency. With a limit of 0 a source emits nothing.
 """
 
 import math
@@ -15,9 +15,9 @@ Limits = Mapping[str, float | None] | float | None
 
 
 def changed_limits(before: Mapping[str, float], limits: Limits, topology: Topology) -> dict[str, float]:
-    """Return the limits in force after a change: sources that a mapping does not name keep theirs.
+    """Return the limits after a change; sources that a mapping does not name keep theirs.
 
-    One number is divided over the sources as their offered loads are, evenly where these are not known.
+    One number is divided among the sources in proportion to their offered loads, or evenly if these are unknown.
     """
     if limits is None:
         return {}
@@ -42,5 +42,5 @@ def _weights(topology: Topology) -> Mapping[str, float]:
 def _rate(path: str, rate: object) -> float:
     number = math.nan if isinstance(rate, bool) or not isinstance(rate, int | float) else float(rate)
     if not 0.0 <= number < math.inf:
-        raise InvalidInput(path, f"expected tuples a second ≥ 0, or none for no limit, got {rate!r}")
+        raise InvalidInput(path, f"expected tuples per second ≥ 0, or none for no limit, got {rate!r}")
     return number

@@ -1,7 +1,7 @@
-"""The part of a cluster that a plan uses, so that a run of it starts no worker for machines that it has no use for.
+"""The part of a cluster that a plan uses, so that a run of the plan starts no worker on unused machines.
 
-Names stay as they are: slots are `machine/number` and routes name links by their labels, so that a plan for the whole
-cluster is one for the part but for the digest that it carries.
+Names are kept: slots are `machine/number` and routes name links by their labels. A plan for the whole cluster is also
+a plan for the part, except for its cluster digest.
 """
 
 import msgspec
@@ -13,10 +13,10 @@ from penstock.model.topology import Topology
 
 
 def part(cluster: Cluster, plan: Plan) -> Cluster:
-    """Return the machines that a plan's tasks are on, and the links of its routes.
+    """Return the machines that run tasks of a plan, and the links of its routes.
 
-    Machines that only pass tuples on become switches. A link is kept with all others between the same two ends: a task
-    that moves may have to go back over one of two that lead one way each.
+    Machines that only relay become switches. A link is kept together with all others between the same two ends: after a
+    move, tuples may travel in the opposite direction over one of two directed links.
     """
     slots = [slot for tasks in plan.tasks.values() for slot in tasks]
     used = {machine_of(slot) for slot in slots}
@@ -35,17 +35,17 @@ def part(cluster: Cluster, plan: Plan) -> Cluster:
 
 
 def part_of(cluster: Cluster, application: Topology, plan: Plan) -> tuple[Cluster, Plan]:
-    """Return the part of a cluster that a plan uses, and the plan as one for that; refuse one for another cluster."""
+    """Return the part of a cluster that a plan uses, and the plan for that part; reject a plan for another cluster."""
     to_placement(plan, application, cluster)
     smaller = part(cluster, plan)
     return smaller, msgspec.structs.replace(plan, cluster_digest=digest(smaller))
 
 
 def _ends(cluster: Cluster, plan: Plan) -> set[frozenset[str]]:
-    """Return the two ends of every link that the plan's routes take."""
+    """Return the two ends of every link on the plan's routes."""
     known = {link.label: frozenset((link.source, link.target)) for link in cluster.links}
     labels = {label: None for route in plan.routes for label in route.links}
     for label in labels:
         if label not in known:
-            raise UnknownName("plan.routes", f"link {label!r} is not known; {nearest(label, known)}")
+            raise UnknownName("plan.routes", f"link {label!r} is unknown; {nearest(label, known)}")
     return {known[label] for label in labels}

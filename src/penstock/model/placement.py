@@ -1,7 +1,6 @@
-"""What a placement policy decides: a slot for every task, a route for every stream that crosses a routed network.
+"""The result of a placement policy: a slot for every task, and a route for every stream that crosses the network.
 
-A policy that cannot place says so with `Infeasible`, a value like any other: which constraint binds, how much is
-needed, how much there is.
+A policy that finds no placement returns `Infeasible`: the constraint, the required amount, the available amount.
 """
 
 from collections.abc import Mapping
@@ -26,8 +25,8 @@ class Hop(NamedTuple):
 class Placement:
     """A slot for every task, in task-graph order, and the links of every hop.
 
-    `gap` is set by policies that prove how good the placement is: how far its objective may at most be from the
-    best, relative to the best; 0 when it is known to be the best.
+    `gap` is set by policies that bound the quality of a placement: the maximum distance of its objective from the
+    optimum, relative to the optimum; 0 if it is proven to be optimal.
     """
 
     slots: tuple[int, ...]
@@ -37,7 +36,7 @@ class Placement:
 
 
 class Constraint(StrEnum):
-    """What can stand in the way of a placement."""
+    """The constraints that can make a placement infeasible."""
 
     MEMORY = "memory"
     SLOTS = "slots"
@@ -51,14 +50,14 @@ class Constraint(StrEnum):
 
 @dataclass(frozen=True)
 class Infeasible:
-    """No placement, and why.
+    """No placement exists or was found, and why.
 
-    `needed` and `available` are in the constraint's unit (MB, slots, core-seconds a second, …). `task` is the task that
-    found no room after the tasks in `placed` had theirs, where the policy places one task at a time.
+    `needed` and `available` are in the constraint's unit (MB, slots, core-seconds per second, …). `task` is the task
+    that did not fit after the tasks in `placed` were placed, if the policy places one task at a time.
     """
 
     constraint: Constraint
-    reason: str  # one line: which element, how much it needs, how much there is, what would help
+    reason: str  # one line: the element, the required and the available amount, a remedy
     needed: float
     available: float
     task: int | None = None

@@ -1,7 +1,7 @@
-"""A plan: everything that was decided for an application on a cluster, in names, fit for a file and for a person.
+"""A plan: every decision about an application on a cluster, by name, for files and for people.
 
-A `Placement` is numbers, for policies and estimators; a `Plan` is the same in names, with what it was made for and by
-what. It carries digests of the application and the cluster, so that it is not applied to others by mistake.
+A `Placement` contains numbers, for policies and estimators. A `Plan` contains the same by name, and the application,
+cluster and policy that it is based on. Digests of application and cluster prevent applying it to others by mistake.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from penstock.model.tuples import TuplePolicies
 
 
 class PlannedRoute(Entity, frozen=True):
-    """The links that a stream takes from one machine to another."""
+    """The links on which a stream travels from one machine to another."""
 
     stream: str  # its label, `source->target`
     source: Name  # machine
@@ -32,7 +32,7 @@ class PlannedRoute(Entity, frozen=True):
 
 
 class Plan(Entity, frozen=True):
-    """Where every task of an application runs on a cluster, and what is expected of that."""
+    """The slot of every task of an application on a cluster, and the predicted performance."""
 
     application: Name
     cluster: Name
@@ -48,7 +48,7 @@ class Plan(Entity, frozen=True):
 
 
 class Move(NamedTuple):
-    """A task whose slot differs between two plans; None where one of them does not have it."""
+    """A task whose slot differs between two plans; None if one of them does not contain the task."""
 
     task: str
     before: str | None
@@ -56,9 +56,9 @@ class Move(NamedTuple):
 
 
 def digest(what: Entity) -> str:
-    """Return a short fingerprint of an application or cluster: equal where a plan for one fits the other.
+    """Return a fingerprint of an application or cluster; equal fingerprints mean that a plan for one fits the other.
 
-    The offered load and the order in which streams are listed do not matter to that.
+    It ignores the offered load and the order in which streams are listed.
     """
     fields = msgspec.to_builtins(what)
     fields.pop("rate_tps", None)
@@ -77,7 +77,7 @@ def to_plan(
     seed: int = 0,
     expected: Mapping[str, float] | None = None,
 ) -> Plan:
-    """Put a placement into names."""
+    """Convert a placement to a plan."""
     slots = iter(placement.slots)
     components = [topology.components[position] for position in topology.order]
     tasks = {c.name: tuple(cluster.slot_names[next(slots)] for _ in range(c.parallelism)) for c in components}
@@ -104,7 +104,7 @@ def to_plan(
 
 
 def to_placement(plan: Plan, topology: Topology, cluster: Cluster) -> Placement:
-    """Put a plan into numbers, refusing one that was made for something else."""
+    """Convert a plan to a placement; reject a plan for another application or cluster."""
     _refuse_other("application", plan.application, plan.application_digest, topology.name, digest(topology))
     _refuse_other("cluster", plan.cluster, plan.cluster_digest, cluster.name, digest(cluster))
     number = {name: slot for slot, name in enumerate(cluster.slot_names)}
@@ -113,7 +113,7 @@ def to_placement(plan: Plan, topology: Topology, cluster: Cluster) -> Placement:
         component = topology.components[position]
         given = plan.tasks.get(component.name, ())
         if len(given) != component.parallelism:
-            problem = f"expected {component.parallelism} slots, one a task, got {len(given)}; plan again"
+            problem = f"expected {component.parallelism} slots, one per task, got {len(given)}; plan again"
             raise InvalidInput(f"tasks.{component.name}", problem)
         for task, name in enumerate(given):
             if name not in number:
@@ -129,7 +129,7 @@ def to_placement(plan: Plan, topology: Topology, cluster: Cluster) -> Placement:
 
 
 def moves(before: Plan, after: Plan) -> list[Move]:
-    """List the tasks that two plans put in different slots."""
+    """List the tasks that are in different slots in two plans."""
     old, new = _by_task(before), _by_task(after)
     return [
         Move(task, old.get(task), new.get(task))
@@ -154,7 +154,7 @@ def _refuse_missing_routes(placement: Placement, topology: Topology, cluster: Cl
     for hop in hop_bits(expand_tasks(topology), expand_slots(cluster), placed):
         if hop not in placement.routes:
             ends = f"{cluster.machines[hop.source].name!r} to {cluster.machines[hop.target].name!r}"
-            problem = f"stream {topology.streams[hop.stream].label} has none from {ends}; plan again"
+            problem = f"stream {topology.streams[hop.stream].label} has no route from {ends}; plan again"
             raise InvalidInput("routes", problem)
 
 
@@ -171,7 +171,7 @@ def _routes(plan: Plan, topology: Topology, cluster: Cluster) -> dict[Hop, tuple
         ):
             for name in names:
                 if name not in known:
-                    raise UnknownName(f"routes[{position}].{field}", f"{name!r} is not known; {nearest(name, known)}")
+                    raise UnknownName(f"routes[{position}].{field}", f"{name!r} is unknown; {nearest(name, known)}")
         hop = Hop(streams[route.stream], cluster.machine_index[route.source], cluster.machine_index[route.target])
         routes[hop] = tuple(links[name] for name in route.links)
     return routes

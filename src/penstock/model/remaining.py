@@ -1,9 +1,9 @@
-"""What is left of a cluster: the same machines and links with less to give, so that any placement policy can use it.
+"""The free capacity of a cluster, in the form of a cluster, so that any placement policy can use it.
 
-Cores that are partly taken are described by fewer and slower ones: of 4 cores of which 1.5 are taken, 3 of speed 2.5/3
-are left, so that one thread can do nearly as much as before. A failed machine becomes a switch whose links carry
-nothing: it runs no task and relays nothing, and the network stays a routed one. On a full mesh it is left out. Nor do
-the links of a switch that has failed carry anything.
+Partly used cores are represented by fewer and slower ones: of 4 cores of which 1.5 are used, 3 of speed 2.5/3 remain,
+so that one thread is nearly as fast as before. A failed machine becomes a switch whose links carry nothing: it neither
+runs tasks nor relays, and the network stays routed. In a full mesh it is removed. The links of a failed switch carry
+nothing either.
 """
 
 import math
@@ -16,14 +16,14 @@ from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.slotgraph import MEGABIT
 
 Amounts = Mapping[str, Mapping[str, float]]
-"""By element and kind: core-seconds, bits or units of another resource, a second or a source tuple."""
+"""By element and kind: core-seconds, bits or units of another resource, per second or per source tuple."""
 
-EXHAUSTED = 1e-9  # of a capacity; less is rounding
-NEXT_TO_NOTHING = 1e-12  # of a speed, as a machine must have some
+EXHAUSTED = 1e-9  # relative to a capacity; smaller remainders are rounding errors
+NEXT_TO_NOTHING = 1e-12  # relative to a speed; a machine must have some speed
 
 
 def capacities(cluster: Cluster) -> dict[str, dict[str, float]]:
-    """Return what each element can do in a second, by kind: machines first, then links."""
+    """Return the capacity of each element per second, by kind: machines first, then links."""
     machines = {machine.name: _machine_capacities(machine) for machine in cluster.machines}
     return machines | {link.label: {BANDWIDTH: link.bandwidth_mbps * MEGABIT} for link in cluster.links}
 
@@ -31,9 +31,9 @@ def capacities(cluster: Cluster) -> dict[str, dict[str, float]]:
 def remaining(
     cluster: Cluster, taken: Amounts, failed: Collection[str] = (), held_mb: Mapping[str, float] | None = None
 ) -> Cluster:
-    """Return the cluster with what is taken of it subtracted; `held_mb` is the memory taken of each machine.
+    """Return the cluster with used capacity subtracted; `held_mb` is the used memory of each machine.
 
-    Raises `ValueError` where every machine has failed.
+    Raises `ValueError` if every machine has failed.
     """
     left = {
         element: {kind: there_is - taken.get(element, {}).get(kind, 0.0) for kind, there_is in kinds.items()}
@@ -49,10 +49,10 @@ def with_capacities(
     held_mb: Mapping[str, float] | None = None,
     shares: Mapping[str, float] | None = None,
 ) -> Cluster:
-    """Return the cluster with other capacities; those of elements that are not named are as they were.
+    """Return the cluster with other capacities; elements that are not named keep theirs.
 
-    `shares` is how much of an element can be had at most, where that is not all of it: what is left of a small share is
-    no rounding.
+    `shares` is the usable fraction of an element, if below 1: the remainder of a small fraction is not a rounding
+    error.
     """
     held, share = held_mb or {}, shares or {}
     working = [machine for machine in cluster.machines if machine.name not in failed]
@@ -74,7 +74,7 @@ def with_capacities(
 
 
 def scaled(cluster: Cluster, factors: Mapping[str, float]) -> Cluster:
-    """Return the cluster with the speed of machines and the bandwidth of links multiplied, by element."""
+    """Return the cluster with the speed of machines and the bandwidth of links multiplied by factors, by element."""
     return replace(
         cluster,
         machines=tuple(replace(m, speed=m.speed * factors.get(m.name, 1.0)) for m in cluster.machines),

@@ -1,7 +1,7 @@
-"""Routes over a network: how much each stream sends between two machines, and the widest path for it.
+"""Routes over a network: the traffic of each stream between two machines, and the widest path for it.
 
-`route` follows SPARCLE's Algorithm 1: hops are routed one after another, each on the path whose narrowest link, after
-adding the hop to what the link already carries, allows the highest rate.
+`route` implements SPARCLE's Algorithm 1: hops are routed one after another, each on the path whose narrowest link
+allows the highest rate with the hop added to the link's current load.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ BITS = 8.0
 
 
 def flow_matrix(tasks: Tasks, flow: Flow, place: Ints, places: int, process: Ints) -> Floats:
-    """Return what a stream sends from place to place, in tuples a source tuple: [places, places].
+    """Return the traffic of a stream from place to place, in tuples per source tuple: [places, places].
 
-    `place` and `process` say for every task where it is. What a local stream sends within processes is left out.
+    `place` and `process` locate every task. Tuples that a local stream sends within a process are excluded.
     """
     tuples, source, target = tasks.sent(flow, place)
     tuples = np.where(tasks.near(flow, process) > 0, 0.0, tuples)
@@ -31,7 +31,7 @@ def flow_matrix(tasks: Tasks, flow: Flow, place: Ints, places: int, process: Int
 
 
 def hop_bits(tasks: Tasks, slots: Slots, placed: Ints) -> dict[Hop, float]:
-    """Return the bits a source tuple that every stream sends between two different machines, in a fixed order."""
+    """Return the bits per source tuple that every stream sends between two different machines, in a fixed order."""
     machine, process = slots.machine[placed], slots.process[placed]
     used, local = np.unique(machine, return_inverse=True)
     bits: dict[Hop, float] = {}
@@ -39,13 +39,13 @@ def hop_bits(tasks: Tasks, slots: Slots, placed: Ints) -> dict[Hop, float]:
     for flow in sorted(tasks.flows, key=lambda flow: flow.stream):
         tuples = flow_matrix(tasks, flow, local.astype(np.int32), len(used), process)
         np.fill_diagonal(tuples, 0.0)
-        for a, b in np.argwhere(tuples > 0):  # a tuple without content still needs a way
+        for a, b in np.argwhere(tuples > 0):  # an empty tuple needs a route as well
             bits[Hop(flow.stream, int(used[a]), int(used[b]))] = float(tuples[a, b] * flow.tuple_bytes * BITS)
     return bits
 
 
 def card_bits(tasks: Tasks, slots: Slots, placed: Ints) -> tuple[Floats, Floats]:
-    """Return the bits a source tuple that every machine sends to others, and receives from others: [M] each."""
+    """Return the bits per source tuple that every machine sends to others and receives from others: [M] each."""
     machine, process = slots.machine[placed], slots.process[placed]
     out, into = np.zeros(slots.machines), np.zeros(slots.machines)
     tasks = tasks.placed(process)
@@ -65,7 +65,7 @@ def card_bits(tasks: Tasks, slots: Slots, placed: Ints) -> tuple[Floats, Floats]
 
 
 def route(tasks: Tasks, slots: Slots, links: Links, placed: Sequence[int]) -> Mapping[Hop, tuple[int, ...]] | Hop:
-    """Return the links of every hop of a placement, or the first hop for which there is no way."""
+    """Return the links of every hop of a placement, or the first hop without a path."""
     bits = hop_bits(tasks, slots, np.asarray(placed, dtype=np.int32))
     load = np.zeros(len(links.bandwidth))
     routes: dict[Hop, tuple[int, ...]] = {}
@@ -80,17 +80,17 @@ def route(tasks: Tasks, slots: Slots, links: Links, placed: Sequence[int]) -> Ma
 
 @kernel
 def widest_tree(links: Links, load: Floats, bits: float, source: int) -> tuple[Floats, Ints, Ints]:
-    """Return for every node the best rate at which `bits` more a tuple can reach it from `source`.
+    """Return for every node the maximum rate at which `bits` more per tuple can reach it from `source`.
 
-    The second and third results are the arc's tail and link by which each node is reached best (-1: not reached).
-    Among equal rates the lowest node is settled first and an earlier way is kept.
+    The second and third results are the tail and the link of the arc by which each node is reached best (-1: not
+    reached). Among equal rates the lowest node is settled first, and the path found first is kept.
     """
     return widen(links, load, bits, source, -1)
 
 
 @kernel
 def widen(links: Links, load: Floats, bits: float, source: int, last: int) -> tuple[Floats, Ints, Ints]:
-    """Return the tree of widest paths as far as `last`, which is settled when it is reached; -1: to every node."""
+    """Return the tree of widest paths until `last` is settled; -1: to every node."""
     width, tail = np.empty(links.nodes), np.empty(links.nodes, dtype=np.int32)
     via, reached = np.empty(links.nodes, dtype=np.int32), np.empty(links.nodes, dtype=np.int32)
     set_widest(links, load, bits, source, last, width, tail, via, reached)
@@ -109,7 +109,7 @@ def set_widest(
     via: Ints,
     reached: Ints,
 ) -> None:
-    """Set the tree of widest paths as far as `last`; `reached` [V] is room for the nodes reached and not settled."""
+    """Set the tree of widest paths until `last` is settled; `reached` [V] is scratch space for unsettled nodes."""
     width[:] = 0.0
     tail[:] = -1
     via[:] = -1
@@ -141,7 +141,7 @@ def set_widest(
 
 @kernel
 def widest_path(links: Links, load: Floats, bits: float, source: int, target: int) -> tuple[float, Ints]:
-    """Return the rate of the widest path and its links in the order of travel; no links where there is no way."""
+    """Return the rate of the widest path and its links in the order of travel; no links if there is no path."""
     width, tail, via = widen(links, load, bits, source, target)
     path = np.empty(links.nodes, dtype=np.int32)
     return width[target], path[: list_links(tail, via, source, target, path)]
@@ -149,9 +149,9 @@ def widest_path(links: Links, load: Floats, bits: float, source: int, target: in
 
 @part
 def list_links(tail: Ints, via: Ints, source: int, target: int, path: Ints) -> int:
-    """List the links of a tree from its root to a node in the order of travel, and return how many there are.
+    """List the links of a tree from its root to a node in the order of travel, and return their number.
 
-    There are none where there is no way. `path` has room for as many as there are nodes.
+    There are none if there is no path. `path` has room for one entry per node.
     """
     length, node = 0, target
     for _ in range(len(tail)):
@@ -168,7 +168,7 @@ def list_links(tail: Ints, via: Ints, source: int, target: int, path: Ints) -> i
 
 @kernel
 def fewest_links(links: Links, source: int) -> Floats:
-    """Return the fewest links with bandwidth from a node to every node, infinite where there is no way. [V]"""
+    """Return the minimum number of links with bandwidth from a node to every node, infinite if there is no path. [V]"""
     steps = np.empty(links.nodes)
     count_links(links, source, steps, np.empty(links.nodes, dtype=np.int32))
     return steps
@@ -176,7 +176,7 @@ def fewest_links(links: Links, source: int) -> Floats:
 
 @part
 def count_links(links: Links, source: int, steps: Floats, queue: Ints) -> None:
-    """Set the fewest links with bandwidth from a node to every node; `queue` [V] is room for nodes to go on from."""
+    """Set the minimum number of links with bandwidth from a node to every node; `queue` [V] is scratch space."""
     steps[:] = np.inf
     steps[source] = 0.0
     queue[0] = source

@@ -1,4 +1,4 @@
-"""The array form of a cluster: its slots, what they may use, how far apart they are, and the links between them."""
+"""The array form of a cluster: its slots, their capacities and distances, and the links between them."""
 
 from typing import NamedTuple
 
@@ -18,30 +18,30 @@ class Slots(NamedTuple):
     process: Ints  # [S]
     host: Ints  # [S]
     first: Ints  # [M + 1] number of the machine's first slot; the last entry is S
-    cpu: Floats  # [S] core-seconds a second: a slot is one thread
-    memory_mb: Floats  # [S] infinite where only the machine limits it
+    cpu: Floats  # [S] core-seconds per second: a slot is one thread
+    memory_mb: Floats  # [S] infinite if only the machine limits it
     machine_cpu: Floats  # [M]
     machine_memory_mb: Floats  # [M]
-    machine_network: Floats  # [2, M] bits a second that it sends and receives, infinite where unknown
+    machine_network: Floats  # [2, M] bits per second sent and received, infinite if unknown
     capacity: Floats  # [M, R] of other resources per second; of a label, infinite or 0
     delay_ms: Floats  # [4] same slot, same process, same host, other host
 
     @property
     def number(self) -> int:
-        """How many slots there are."""
+        """The number of slots."""
         return len(self.machine)
 
     @property
     def machines(self) -> int:
-        """How many machines there are."""
+        """The number of machines."""
         return len(self.machine_cpu)
 
 
 class Links(NamedTuple):
-    """The arcs of a routed network, each link being one arc or two; L links, A arcs, V nodes (machines first)."""
+    """The arcs of a routed network, one or two per link; L links, A arcs, V nodes (machines first)."""
 
     nodes: int
-    bandwidth: Floats  # [L] bits a second
+    bandwidth: Floats  # [L] bits per second
     latency_ms: Floats  # [L]
     start: Ints  # [V + 1] the arcs that leave node v are start[v] .. start[v + 1]
     head: Ints  # [A] node that the arc leads to
@@ -52,7 +52,7 @@ def expand_slots(cluster: Cluster, resources: tuple[str, ...] = ()) -> Slots:
     """Expand a cluster into its slots; `resources` names the columns of `capacity`."""
     machines = cluster.machines
     width = np.array([machine.slots for machine in machines])
-    keys = [(m.host is None, m.host or m.name) for m in machines]  # a host of its own is nobody else's
+    keys = [(m.host is None, m.host or m.name) for m in machines]  # a machine without a host has one of its own
     hosts = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     processes = np.array([machine.processes for machine in machines])
     before = np.concatenate([[0], np.cumsum(processes)])[:-1]
@@ -78,14 +78,14 @@ def expand_slots(cluster: Cluster, resources: tuple[str, ...] = ()) -> Slots:
 
 
 def capacity_of(machine: Machine, resource: str) -> float:
-    """Return what a machine has of a resource per second; of a label, as the tasks' needs name it, all or nothing."""
+    """Return a machine's capacity of a resource per second; of a label, infinite or 0."""
     if resource.startswith(LABEL):
         return np.inf if resource.removeprefix(LABEL) in machine.labels else 0.0
     return machine.resources.get(resource, 0.0)
 
 
 def expand_links(cluster: Cluster) -> Links:
-    """Expand a cluster's links into arcs sorted by the node they leave."""
+    """Expand a cluster's links into arcs, sorted by their tail node."""
     arcs = [
         (cluster.node_index[tail], cluster.node_index[head], number)
         for number, link in enumerate(cluster.links)

@@ -1,8 +1,8 @@
-"""The array form of applications in time slots: tasks, the out-queues of each, the lanes that leave each queue.
+"""The array form of applications in time slots: tasks, the out-queues of each task, the lanes of each out-queue.
 
-This is POTUS's model (§3): a task has an out-queue for every stream that leaves it, and a *lane* joins an out-queue to
-one downstream task. Tasks of several applications share machines and links. A slot is the unit of time, so rates are
-tuples a slot. Hone's link is the same model with a machine whose out-queues may send few tuples a slot together.
+This is POTUS's model (§3): a task has an out-queue for every outgoing stream, and a *lane* connects an out-queue to
+one downstream task. Tasks of several applications share machines and links. The unit of time is a slot, so rates are in
+tuples per slot. Hone's link is the same model with a machine whose out-queues together may send few tuples per slot.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from penstock.model.topology import Grouping, Topology
 Longs = NDArray[np.int64]
 
 UNLIMITED = np.iinfo(np.int64).max // 4
-"""A number of tuples that is never reached: of a limit that there is not."""
+"""A number of tuples that is never reached: stands for no limit."""
 
-OUTFLOW = 2.0  # γ over the largest service rate; less can make look-ahead unstable
+OUTFLOW = 2.0  # γ over the maximum service rate; less can make look-ahead unstable
 
 
 class System(NamedTuple):
@@ -32,23 +32,23 @@ class System(NamedTuple):
     component: Longs  # [T] number over all applications
     machine: Longs  # [T]
     source: Bools  # [T]
-    service: Floats  # [T] μ, tuples a slot; of a source: not used
-    limit: Longs  # [T] γ, tuples that may leave a slot
+    service: Floats  # [T] μ, tuples per slot; unused for sources
+    limit: Longs  # [T] γ, maximum tuples that leave a task per slot
     queues: Longs  # [T + 1] the out-queues of task t are queues[t] .. queues[t + 1]
-    emits: Floats  # [Q] tuples for every one that its task processes
+    emits: Floats  # [Q] tuples emitted per processed tuple
     copies: Bools  # [Q] whether every lane gets every tuple
     keyed: Bools  # [Q] whether a tuple's key decides its lane
     paired: Bools  # [Q] whether a key has two lanes to choose from
     lanes: Longs  # [Q + 1] the lanes of queue q are lanes[q] .. lanes[q + 1]
     target: Longs  # [L] task
     cost: Floats  # [L] U, of a tuple
-    onward: Floats  # [L] the least cost of all that follows from a tuple there
-    senders: Floats  # [L] tasks that send to the same target over the same stream
-    capacity: Longs  # [K] tuples that may leave the out-queues of a machine a slot
+    onward: Floats  # [L] minimum cost of everything that follows from a tuple there
+    senders: Floats  # [L] number of tasks that send to the same target over the same stream
+    capacity: Longs  # [K] maximum tuples that leave the out-queues of a machine per slot
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self.source)
 
 
@@ -68,10 +68,10 @@ def build_system(
     capacity: int | None = None,
     cost: Floats | None = None,
 ) -> System:
-    """Put placed applications into time slots.
+    """Build the system of placed applications in time slots.
 
-    limit: γ; None: twice what the busiest task may emit. capacity: of every machine's card; None: without limit.
-    cost: [K, K], of a tuple from machine to machine; None: the links between them.
+    limit: γ; None: twice the maximum rate that a task may emit. capacity: of every machine's card; None: unlimited.
+    cost: [K, K], per tuple from machine to machine; None: the number of links between them.
     """
     slots = expand_slots(cluster)
     between = hop_counts(cluster) if cost is None else cost
@@ -89,12 +89,12 @@ def build_system(
 
 
 def hop_counts(cluster: Cluster) -> Floats:
-    """Return how many links are between every two machines; on a mesh 1 between hosts, 0 within one. [K, K]"""
+    """Return the number of links between each two machines; in a mesh 1 between hosts, 0 within one. [K, K]"""
     if not cluster.routed:
         slots = expand_slots(cluster)
         hosts = slots.host[slots.first[:-1]]
         return np.asarray(hosts[:, None] != hosts[None, :], dtype=np.float64)
-    from scipy.sparse import csr_array  # takes longer to load than all the rest, and workers never need it
+    from scipy.sparse import csr_array  # slow to import, and workers never need it
     from scipy.sparse.csgraph import shortest_path
 
     nodes, index = len(cluster.node_index), cluster.node_index
@@ -106,7 +106,7 @@ def hop_counts(cluster: Cluster) -> Floats:
     found = shortest_path(graph, unweighted=True, indices=at)[:, at]
     if np.isinf(found).any():
         a, b = (cluster.machines[int(one)].name for one in np.argwhere(np.isinf(found))[0])
-        raise InvalidInput("links", f"there is no way from {a!r} to {b!r}; add a link")
+        raise InvalidInput("links", f"there is no path from {a!r} to {b!r}; add a link")
     return np.asarray(found, dtype=np.float64)
 
 
@@ -118,7 +118,7 @@ def _limit(joined: dict[str, NDArray[Any]], service: Floats) -> int:
 
 
 def _service(placed: Sequence[Placed], cluster: Cluster, slot_s: float) -> Floats:
-    """Return the tuples a slot of every task: a share of its slot and of its machine, equal to that of the others."""
+    """Return the tuples per slot of every task, given equal shares of its slot and of its machine."""
     slots = expand_slots(cluster)
     where = np.concatenate([np.asarray(one.slots, dtype=np.int64) for one in placed])
     tasks = [expand_tasks(one.topology) for one in placed]
@@ -135,7 +135,7 @@ def _service(placed: Sequence[Placed], cluster: Cluster, slot_s: float) -> Float
 
 
 def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floats) -> dict[str, NDArray[Any]]:
-    """Expand one application; numbers are its own."""
+    """Expand one application, with its own numbering."""
     tasks = expand_tasks(one.topology)
     machine = machine_of[np.asarray(one.slots, dtype=np.int64)].astype(np.int64)
     selectivity = [stream.selectivity for stream in one.topology.streams]
@@ -175,14 +175,14 @@ def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floa
 
 
 def _ends(senders: range, receivers: range, grouping: Grouping, task: int) -> Sequence[int]:
-    """Return the tasks that a task may send to."""
+    """Return the tasks to which a task may send."""
     if grouping is Grouping.FORWARD:
         return (receivers[task - senders.start],)
     return receivers[:1] if grouping is Grouping.GLOBAL else receivers
 
 
 def least_costs(topology: Topology, first: NDArray[np.int32], machine: Longs, between: Floats) -> Floats:
-    """Return the least cost of all that follows from a tuple at each task, whatever the load. [T]"""
+    """Return the minimum cost of everything that follows from a tuple at each task, independent of load. [T]"""
     least = np.zeros(len(machine))
     rank = {topology.components[position].name: number for number, position in enumerate(topology.order)}
     for number, position in reversed(list(enumerate(topology.order))):
@@ -202,7 +202,7 @@ def least_costs(topology: Topology, first: NDArray[np.int32], machine: Longs, be
 
 
 def _join(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Put the tables of several applications one behind another, renumbered."""
+    """Concatenate the tables of several applications, renumbered."""
     tasks = np.cumsum([0] + [len(part["source"]) for part in parts])
     queues = np.cumsum([0] + [len(part["emits"]) for part in parts])
     lanes = np.cumsum([0] + [len(part["target"]) for part in parts])

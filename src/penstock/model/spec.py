@@ -1,8 +1,8 @@
-"""Texts that name something and set its parameters: `local-search:seconds=0.5`, `hetero:machines=20,seed=3`.
+"""Specifications: a name with parameters, such as `local-search:seconds=0.5` or `hetero:machines=20,seed=3`.
 
-Policies, applications, clusters and arrival processes are all asked for in this way, on the command line and in
-experiment files. A builder is a class or function whose parameters have types; values are converted to those and
-refused with the parameter's path where they do not fit. `none` stands for None; a value cannot hold a comma.
+Policies, applications, clusters and arrival processes are all specified in this form, on the command line and in
+experiment files. A builder is a class or function whose parameters have types; values are converted to these types, or
+rejected with the parameter's path. `none` stands for None; a value cannot contain a comma.
 """
 
 import inspect
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 def build(path: str, builder: Callable[..., T], settings: str, preset: Mapping[str, Any] | None = None) -> T:
-    """Call a builder with the settings of a text, `parameter=value,parameter=value`, over those in `preset`.
+    """Call a builder with the parameters of a text, `parameter=value,parameter=value`; they override `preset`.
 
-    `path` is where the text stands, for error messages.
+    `path` is the location of the text, for error messages.
     """
     known = inspect.signature(builder).parameters
     hints = get_type_hints(builder, include_extras=True)
@@ -43,12 +43,12 @@ def build(path: str, builder: Callable[..., T], settings: str, preset: Mapping[s
             raise InvalidInput(f"{path}.{parameter}", f"missing; add {parameter}=VALUE")
     try:
         return builder(**values)
-    except InvalidInput as mistake:
-        raise mistake.below(path) from None
+    except InvalidInput as error:
+        raise error.below(path) from None
 
 
 def parameter_value(path: str, value: Any, kind: Any) -> Any:
-    """Return the value of a parameter of a user's function, converted to its type; `Any`: what the text looks like.
+    """Convert the value of a parameter of a user's function to its type; for `Any`, guess the type from the text.
 
     Texts of lists and tables are JSON.
     """
@@ -67,13 +67,13 @@ def _converted(path: str, text: Any, kind: Any) -> Any:
         converted = msgspec.convert(value, kind, strict=False, dec_hook=_constructed)
     except msgspec.ValidationError as error:
         raise explain(error, value, kind).below(path) from None
-    except TypeError:  # a type that msgspec has no rule for
-        problem = f"a parameter of type {kind} cannot be given from outside, got {text!r}"
+    except TypeError:  # a type that msgspec does not support
+        problem = f"a parameter of type {kind} cannot be set from outside, got {text!r}"
         raise InvalidInput(path, f"{problem}; annotate it with a plain type") from None
     refuse_endless(path, converted)
     return converted
 
 
 def _constructed(kind: type, value: Any) -> Any:
-    """Make an object of a type that msgspec does not know, such as `Path`, from the value of a parameter."""
+    """Create an object of a type that msgspec does not know, such as `Path`, from the value of a parameter."""
     return value if isinstance(value, kind) else kind(value)

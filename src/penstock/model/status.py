@@ -1,4 +1,4 @@
-"""The state of a running application, as the live table, `penstock status` and programs see it."""
+"""The state of a running application, for the live table, `penstock status` and programs."""
 
 import msgspec
 
@@ -10,18 +10,18 @@ class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    tasks: int
+    tasks: int  # on which they run
     machines: int  # on which they run
-    rate_tps: float  # tuples processed; sources: given
-    queue: int  # tuples waiting before it
+    rate_tps: float  # tuples processed; sources: emitted
+    queue: int  # tuples waiting in front of it
     waiting_out: int = 0  # tuples in its out-queues
-    processing_ms: float | None = None  # mean a tuple
+    processing_ms: float | None = None  # mean per tuple
     p50_ms: float | None = None  # from a tuple's arrival at the task to the end of its processing, sampled
     p99_ms: float | None = None
-    blocked: float = 0.0  # share of the time in which its busiest task lacked credit
-    skipped: int = 0  # tuples that its error policy let go so far; those that come again count again
-    retried: int = 0  # times that it had one tried again
-    processed: tuple[int, ...] = ()  # tuples that each of its tasks has processed so far; sources: given
+    blocked: float = 0.0  # fraction of the time in which its busiest task lacked credit
+    skipped: int = 0  # tuples skipped by its error policy so far; replayed tuples count again
+    retried: int = 0  # retries by its error policy
+    processed: tuple[int, ...] = ()  # tuples processed by each of its tasks so far; sources: emitted
 
 
 class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,17 +30,17 @@ class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     host: str
     tasks: int
-    cpu: float  # share of the cores used: the process's own, or the emulated ones
+    cpu: float  # fraction of the cores used: by the process itself, or emulated
     alive: bool = True
-    lag_ms: float = 0.0  # how late its loop, or its emulation, was at worst
+    lag_ms: float = 0.0  # maximum lag of its event loop, or of its emulation
     offset_ms: float = 0.0  # of its clock
     pid: int = 0  # of its worker
     note: str = ""
-    slots: tuple[str, ...] = ()  # where tasks may be put on it, by name
+    slots: tuple[str, ...] = ()  # names of its slots
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """Sampled source tuples, from when they were due to when all that follows from them was processed."""
+    """Latency of sampled source tuples: from when a tuple was due until its whole tree was processed."""
 
     count: int
     p50_ms: float
@@ -50,32 +50,32 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The last complete checkpoint, and what has kept the next one from being complete."""
+    """The last complete checkpoint, and any problem with the next one."""
 
     number: int
-    age_s: float  # since it was complete
-    seconds: float  # that it took
+    age_s: float  # since completion
+    seconds: float  # duration
     bytes: int  # of state
-    problem: str = ""  # of those after it, such as a full disk; empty: none
+    problem: str = ""  # with later checkpoints, such as a full disk; empty: none
 
 
 class PilotStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The autopilot of a run."""
 
     policy: str | None  # None: it is off
-    shadow: bool = False  # it decides but does nothing
-    state: str = "off"  # what it is about
+    shadow: bool = False  # it decides but changes nothing
+    state: str = "off"  # current activity
     decisions: int = 0  # so far
-    last: str = ""  # what became of the last one
-    model: str = ""  # the file of latency models that it goes by
-    caution: str = ""  # what its policy lacks
+    last: str = ""  # outcome of the last decision
+    model: str = ""  # file of latency models that it uses
+    caution: str = ""  # warning about its policy
 
     @property
     def text(self) -> str:
-        """How it stands, in a line; empty where it is off and nothing is wrong."""
+        """One line of text; empty if it is off without a problem."""
         if self.policy is None:
             return "" if self.state == "off" else self.state
-        made = f"; decisions: {self.decisions}, the last {self.last or 'under way'}" if self.decisions else ""
+        made = f"; decisions: {self.decisions}, the last {self.last or 'in progress'}" if self.decisions else ""
         return f"{self.policy}{' in shadow' if self.shadow else ''}, {self.state}{made}"
 
 
@@ -88,24 +88,24 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # since the start
     emulated: str | None  # the cluster that is emulated
     master: str
-    policy: str  # or the plan's
-    tuples: TuplePolicies = TuplePolicies()  # those in force
-    limits: dict[str, float] = {}  # source component -> tuples a second that it may give, where that is limited
+    policy: str  # or that of the plan
+    tuples: TuplePolicies = TuplePolicies()  # in force
+    limits: dict[str, float] = {}  # source component -> maximum tuples per second, if limited
     components: list[ComponentStatus]
     machines: list[MachineStatus]
-    latency: Latency | None  # over the last seconds; None: nothing sampled has finished yet
+    latency: Latency | None  # over the last seconds; None: no sampled tuple has finished
     placement: dict[str, str]  # task -> slot
     emitted: int = 0  # source tuples so far
-    written: int = 0  # tuples that sinks took so far
-    in_flight: int | None = None  # source tuples not yet processed to the end, where that is tracked
+    written: int = 0  # tuples written by sinks so far
+    in_flight: int | None = None  # source tuples not yet fully processed, if tracked
     timed_out: int = 0  # sampled trees that did not finish in time
-    operation: str = ""  # what is being done: a move, an apply
-    epoch: int = 0  # counts the times that it began, anew or from a checkpoint
-    resumed: int = 0  # the checkpoint from which this driver went on, all counts being since then; 0: none
-    recoveries: int = 0  # since this driver has it; tuples that come again after one count again
-    last_recovery: str = ""  # why, from which checkpoint and how long it took, in one line
+    operation: str = ""  # in progress: a move, an apply
+    epoch: int = 0  # incremented at each start and recovery
+    resumed: int = 0  # checkpoint from which this driver resumed; all counts start there; 0: none
+    recoveries: int = 0  # by this driver; tuples replayed after one count again
+    last_recovery: str = ""  # cause, checkpoint and duration, in one line
     last_recovery_s: float = 0.0  # from the loss until tuples flowed again
     checkpoint: CheckpointStatus | None = None  # None: none is complete yet
-    autopilot: str = ""  # how it stands; empty: off
+    autopilot: str = ""  # one line; empty: off
     warnings: list[str] = []
     error: str = ""

@@ -1,8 +1,8 @@
 """The array form of a topology: its tasks, the edges between them, and what flows along them.
 
-Tasks are numbered component by component in topological order, so that a pass over ascending numbers meets every task
-after all of its upstream tasks. Flows are per *source tuple*: a task's `gain` is how many tuples it processes for
-each tuple that all sources together produce, when streams split evenly.
+Tasks are numbered component by component in topological order, so a pass over ascending numbers visits every task after
+all of its upstream tasks. Flows are per *source tuple*: a task's `gain` is the number of tuples that it processes per
+tuple emitted by all sources together, if streams split evenly.
 """
 
 from typing import NamedTuple
@@ -18,42 +18,42 @@ Bools = NDArray[np.bool_]
 
 
 SPREAD, FORWARD, GLOBAL = 0, 1, 2
-"""Who hears a sender on a stream: every receiver, its partner, the first receiver."""
+"""The receivers of a sender on a stream: every task, the task with the same number, the first task."""
 
 _HEARD = {Grouping.FORWARD: FORWARD, Grouping.GLOBAL: GLOBAL}
 
 
 LABEL = "label "
-"""Begins the name of a resource that stands for a label: a machine has it without limit, or not at all."""
+"""Prefix of a resource that stands for a label: a machine has an infinite amount of it, or none."""
 
 
 class Flow(NamedTuple):
-    """A stream between numbered components, with what one task sends to one task along it."""
+    """A stream between numbered components, with the traffic from one task to one task."""
 
     source: int  # component, in task-graph order
     target: int
     grouping: Grouping
-    share: float  # tuples from a task to each task it sends to, a tuple processed
+    share: float  # tuples from a task to each of its receivers, per processed tuple
     tuple_bytes: float
     stream: int  # position in the topology's streams
 
     @property
     def local(self) -> bool:
-        """Whether a sender with receivers in its own process sends to these alone."""
+        """Whether a sender with receivers in its own process sends only to these."""
         return self.grouping is Grouping.LOCAL_OR_SHUFFLE
 
     @property
     def heard(self) -> int:
-        """Who hears a sender: SPREAD, FORWARD or GLOBAL."""
+        """The receivers of a sender: SPREAD, FORWARD or GLOBAL."""
         return _HEARD.get(self.grouping, SPREAD)
 
 
 class Sent(NamedTuple):
-    """What flows along a stream: from sender k to receiver k if forward, else from every sender to every receiver."""
+    """The traffic of a stream: from sender k to receiver k if forward, else from every sender to every receiver."""
 
-    tuples: Floats  # [senders] to each receiver, a source tuple
-    source: Ints  # [senders] where they are
-    target: Ints  # [receivers] where they are; of a global stream the first alone
+    tuples: Floats  # [senders] to each receiver, per source tuple
+    source: Ints  # [senders] their locations
+    target: Ints  # [receivers] their locations; for a global stream only the first
 
 
 class Tasks(NamedTuple):
@@ -62,22 +62,22 @@ class Tasks(NamedTuple):
     position: Ints  # [C] position of the component in the topology
     first: Ints  # [C + 1] number of the component's first task; the last entry is T
     component: Ints  # [T] in topological order
-    cpu: Floats  # [T] core-seconds a tuple at speed 1
+    cpu: Floats  # [T] core-seconds per tuple at speed 1
     memory_mb: Floats  # [T]
-    needs: Floats  # [T, R] of other resources, a tuple
-    resources: tuple[str, ...]  # their names, R of them; a label counts as one
-    gain: Floats  # [T] tuples processed a source tuple
+    needs: Floats  # [T, R] of other resources, per tuple
+    resources: tuple[str, ...]  # the R names; a label counts as one
+    gain: Floats  # [T] tuples processed per source tuple
     source: Bools  # [T]
     sink: Bools  # [T]
     flows: tuple[Flow, ...]  # by ascending source
 
     @property
     def number(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self.component)
 
     def sent(self, flow: Flow, place: Ints) -> Sent:
-        """Return what a flow's senders send, and where its senders and receivers are: `place` is [T]."""
+        """Return the traffic of a flow's senders and the locations of its senders and receivers; `place` is [T]."""
         sender, receiver = self.of(flow.source), self.of(flow.target)
         heard = 1 if flow.heard == GLOBAL else len(receiver)
         return Sent(
@@ -91,9 +91,9 @@ class Tasks(NamedTuple):
         return range(int(self.first[component]), int(self.first[component + 1]))
 
     def near(self, flow: Flow, process: Ints) -> Floats:
-        """Return among how many receivers in its own process each sender of a flow chooses, 0: it has none. [senders]
+        """Return the number of receivers in its own process among which each sender of a flow chooses. [senders]
 
-        `process` is where each task is. Only a local stream has such senders; they send nothing to other processes.
+        `process` locates each task. Only a local stream has such senders; they send nothing to other processes.
         """
         sender, receiver = self.of(flow.source), self.of(flow.target)
         if not flow.local:
@@ -102,7 +102,7 @@ class Tasks(NamedTuple):
         return there[process[sender.start : sender.stop]].astype(np.float64)
 
     def placed(self, process: Ints) -> "Tasks":
-        """Return the tasks with the gains that they have in a placement: local streams do not spread evenly."""
+        """Return the tasks with their gains in a placement: local streams do not spread evenly."""
         if not any(flow.local for flow in self.flows):
             return self
         gain = np.where(self.source, self.gain, 0.0)
@@ -124,18 +124,18 @@ class Tasks(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Every pair of tasks between which tuples flow, sorted by sender; E edges."""
+    """Every pair of tasks connected by a stream, sorted by sender; E edges."""
 
     start: Ints  # [T + 1] the edges of sender t are start[t] .. start[t + 1]
     source: Ints  # [E] sending task
     target: Ints  # [E] receiving task
-    share: Floats  # [E] tuples sent a tuple processed by the sender
+    share: Floats  # [E] tuples sent per tuple processed by the sender
     tuple_bytes: Floats  # [E]
     stream: Ints  # [E] position in the topology's streams
 
 
 def expand_tasks(topology: Topology) -> Tasks:
-    """Expand a topology into its tasks and, per stream, what flows between a pair of them."""
+    """Expand a topology into its tasks and, per stream, the traffic between a pair of them."""
     components = [topology.components[position] for position in topology.order]
     rank = {component.name: number for number, component in enumerate(components)}
     width = np.array([component.parallelism for component in components])
@@ -170,12 +170,12 @@ def expand_tasks(topology: Topology) -> Tasks:
 
 
 def _needs(component: Component) -> dict[str, float]:
-    """Return what a tuple needs beside cpu: resources and, as one that never runs out, the label of a machine."""
+    """Return the resources that a tuple needs beside cpu, including the label of a machine, which is never used up."""
     return component.resources if component.on is None else {**component.resources, LABEL + component.on: 1.0}
 
 
 def expand_edges(tasks: Tasks) -> Edges:
-    """List every edge between two tasks. Their number is quadratic in parallelism: only estimators want them all."""
+    """List every edge between two tasks. Their number is quadratic in the parallelism: only estimators use them."""
     blocks = [_block(tasks, flow) for flow in tasks.flows]
     source, target, share, tuple_bytes, stream = (
         np.concatenate([block[column] for block in blocks]) if blocks else np.empty(0) for column in range(5)
@@ -193,7 +193,7 @@ def expand_edges(tasks: Tasks) -> Edges:
 
 
 def place_edges(tasks: Tasks, edges: Edges, process: Ints) -> Edges:
-    """Return the edges with the shares that they have in a placement, 0 where a local stream sends nothing."""
+    """Return the edges with their shares in a placement, 0 if a local stream sends nothing there."""
     share = edges.share.copy()
     for flow in (flow for flow in tasks.flows if flow.local):
         mine = edges.stream == flow.stream
@@ -206,7 +206,7 @@ def place_edges(tasks: Tasks, edges: Edges, process: Ints) -> Edges:
 
 
 def sum_by(place: Ints, amount: Floats, places: int) -> Floats:
-    """Add up amounts by where they are: [places]."""
+    """Add up amounts by location: [places]."""
     return np.bincount(place, amount, places).astype(np.float64)
 
 
@@ -217,7 +217,7 @@ def task_names(topology: Topology) -> tuple[str, ...]:
 
 
 def _spread(grouping: Grouping, width: int) -> int:
-    """Return over how many tasks a task's output on a stream is divided."""
+    """Return the number of tasks among which a task's output on a stream is divided."""
     one_gets_all = grouping in (Grouping.FORWARD, Grouping.GLOBAL, Grouping.ALL)
     return 1 if one_gets_all else width
 

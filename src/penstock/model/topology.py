@@ -1,8 +1,8 @@
-"""Applications: graphs of components joined by streams, and what they cost.
+"""Applications: graphs of components connected by streams, and their costs.
 
 A *component* runs as `parallelism` equal tasks. A *stream* carries tuples from the tasks of one component to those of
-another; its grouping says which task gets which tuple. Costs are relative to a core of speed 1: a component with
-`cpu = 0.002` keeps such a core busy for 2 ms a tuple (or, with speeds in GHz, takes 0.002 giga-cycles).
+another; its grouping determines which task receives which tuple. Costs are relative to a core of speed 1: a component
+with `cpu = 0.002` keeps such a core busy for 2 ms per tuple (or, with speeds in GHz, uses 0.002 giga-cycles).
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from penstock.model.errors import (
 
 
 class Kind(StrEnum):
-    """What a component does with tuples: makes them, turns them into others, takes them out."""
+    """The role of a component: it produces, transforms or consumes tuples."""
 
     SOURCE = "source"
     OPERATOR = "operator"
@@ -32,16 +32,16 @@ class Kind(StrEnum):
 
 
 class Grouping(StrEnum):
-    """Which of the downstream tasks a tuple goes to."""
+    """How the downstream task of a tuple is chosen."""
 
-    SHUFFLE = "shuffle"  # any, evenly
+    SHUFFLE = "shuffle"  # any task, evenly
     FIELDS = "fields"  # the task that owns the tuple's key
     PARTIAL_KEY = "partial-key"  # the less loaded of the key's two tasks
     ALL = "all"  # every task gets a copy
     GLOBAL = "global"  # always task 0
-    DIRECT = "direct"  # the task that the sender names
+    DIRECT = "direct"  # the task named by the sender
     FORWARD = "forward"  # task k to task k
-    LOCAL_OR_SHUFFLE = "local-or-shuffle"  # one in the same process if there is one, else any
+    LOCAL_OR_SHUFFLE = "local-or-shuffle"  # a task in the same process if there is one, else any
 
 
 class Distribution(StrEnum):
@@ -68,21 +68,21 @@ class ServiceTime(Entity, frozen=True):
 
 
 class Component(Entity, frozen=True):
-    """One vertex of an application: what it costs a tuple, and how many tasks may share the work."""
+    """One vertex of an application: its cost per tuple, and how many tasks may share the work."""
 
     name: Name
     kind: Kind = Kind.OPERATOR
     parallelism: Count = 1
     min_parallelism: Count = 1
-    max_parallelism: Count | None = None  # None: as many as there are slots
+    max_parallelism: Count | None = None  # None: the number of slots
     parallelisable: bool = True  # False: always one task
-    cpu: NonNegative = 0.0  # core-seconds a tuple on a core of speed 1
+    cpu: NonNegative = 0.0  # core-seconds per tuple on a core of speed 1
     memory_mb: NonNegative = 0.0  # of one task
-    resources: dict[str, NonNegative] = {}  # other needs a tuple, by name (SPARCLE's resource types)
+    resources: dict[str, NonNegative] = {}  # other needs per tuple, by name (SPARCLE's resource types)
     service: ServiceTime = ServiceTime()
-    pinned: str | tuple[str, ...] | None = None  # the machine of all its tasks, or of each task in turn
-    on: Name | None = None  # a label: its tasks run only on machines that have it
-    anti_affinity: tuple[Name, ...] = ()  # components that share no machine with its tasks; its own name: nor its tasks
+    pinned: str | tuple[str, ...] | None = None  # the machine of all its tasks, or of each task in order
+    on: Name | None = None  # a label: its tasks run only on machines with it
+    anti_affinity: tuple[Name, ...] = ()  # components whose tasks may not share a machine with its own
 
     def _check(self) -> None:
         if isinstance(self.pinned, tuple) and len(self.pinned) != self.parallelism:
@@ -101,12 +101,12 @@ class Component(Entity, frozen=True):
 
     @property
     def pins(self) -> tuple[str | None, ...]:
-        """The machine to which each task is pinned; None for a task that is not."""
+        """The machine to which each task is pinned; None if it is not."""
         return self.pinned if isinstance(self.pinned, tuple) else (self.pinned,) * self.parallelism
 
     @property
     def place(self) -> str:
-        """Where its tasks must run, for drawings; empty if they may run anywhere."""
+        """Where its tasks must run, for drawings; empty if anywhere."""
         if self.pinned is not None:
             return ", ".join(dict.fromkeys(str(pin) for pin in self.pins))
         return f"any {self.on}" if self.on is not None else ""
@@ -119,7 +119,7 @@ class Stream(Entity, frozen=True):
     target: Name
     grouping: Grouping = Grouping.SHUFFLE
     keys: tuple[str, ...] = ()  # the fields that a fields or partial-key grouping hashes
-    selectivity: NonNegative = 1.0  # tuples sent on this stream a tuple processed by `source`
+    selectivity: NonNegative = 1.0  # tuples sent on this stream per tuple processed by `source`
     tuple_bytes: NonNegative = 100.0
 
     @property
@@ -129,7 +129,7 @@ class Stream(Entity, frozen=True):
 
 
 class Topology(Entity, frozen=True, dict=True):
-    """A directed acyclic graph of components, each on a way from a source to a sink."""
+    """A directed acyclic graph of components, each on a path from a source to a sink."""
 
     name: Name
     components: tuple[Component, ...]
@@ -176,7 +176,7 @@ class Topology(Entity, frozen=True, dict=True):
             self.order  # noqa: B018  computing it is the check
         except CycleError as error:
             cycle = " -> ".join(self.components[position].name for position in error.args[1])
-            raise CyclicTopology("streams", f"they lead round in a circle, {cycle}; remove one of them") from None
+            raise CyclicTopology("streams", f"they form a cycle, {cycle}; remove one of them") from None
 
     def _check_reachable(self) -> None:
         fed = {stream.target for stream in self.streams}
@@ -200,7 +200,7 @@ class Topology(Entity, frozen=True, dict=True):
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """Positions of the components, upstream before downstream; otherwise as listed."""
+        """Positions of the components, upstream before downstream; otherwise in the listed order."""
         upstream: dict[int, set[int]] = {position: set() for position in range(len(self.components))}
         for stream in self.streams:
             upstream[self.index[stream.target]].add(self.index[stream.source])
@@ -216,22 +216,22 @@ class Topology(Entity, frozen=True, dict=True):
 
     @property
     def sources(self) -> tuple[Component, ...]:
-        """The components that make tuples."""
+        """The components that produce tuples."""
         return tuple(component for component in self.components if component.kind is Kind.SOURCE)
 
     @property
     def task_count(self) -> int:
-        """How many tasks the topology expands to."""
+        """The number of tasks of the topology."""
         return sum(component.parallelism for component in self.components)
 
 
 class Application(Topology, frozen=True, dict=True):
-    """A topology that is to run: its offered load, its weight among others, what it is promised."""
+    """A topology to run: its offered load, its priority and its guarantee."""
 
     rate_tps: dict[Name, Positive] = {}  # offered load of each source component; absent: unknown
-    priority: Priority = 1.0  # among others without a guarantee
+    priority: Priority = 1.0  # among applications without a guarantee
     guaranteed_tps: Positive | None = None  # None: best effort
-    availability: Share | None = None  # share of the time for which the guarantee, or one path at least, must hold
+    availability: Share | None = None  # fraction of the time for which the guarantee, or at least one path, must hold
 
     def _check(self) -> None:
         super()._check()
@@ -245,5 +245,5 @@ class Application(Topology, frozen=True, dict=True):
 
     @property
     def offered_tps(self) -> float | None:
-        """The offered load of all sources together, where it is known."""
+        """The offered load of all sources together, if known."""
         return sum(self.rate_tps.values()) if self.rate_tps else None

@@ -38,7 +38,7 @@ def land(stream: DataFrame, folder: str | Path) -> StreamingQuery:
     return stream.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()
 
 
-def finish(folder: str | Path) -> None:
+def finish_landing(folder: str | Path) -> None:
     """Say that no batch will follow; call it when the query has ended."""
     _publish(Path(folder) / END, ())
 

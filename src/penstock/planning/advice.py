@@ -1,4 +1,4 @@
-"""Why a placement gives no more than it does, and what would relieve it."""
+"""What limits the throughput of a placement, and which changes would raise it."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,11 +14,11 @@ from penstock.planning.planner import Decision, Planner
 
 MOST_TRIALS = 4096
 MOST_WORK = 4_000_000  # trials × tasks
-ALIKE = 0.02  # elements whose limits differ by less are taken to limit alike
+ALIKE = 0.02  # elements whose limits differ by less are equally limiting
 
 
 class Relief(NamedTuple):
-    """A change and the rate it would give."""
+    """A change and the throughput with it."""
 
     change: str
     rate_tps: float
@@ -26,15 +26,15 @@ class Relief(NamedTuple):
 
 @dataclass(frozen=True)
 class Advice:
-    """What limits a placement."""
+    """The bottleneck of a placement and its remedies."""
 
     bottleneck: Element
-    users: tuple[tuple[str, float], ...]  # task and its share of the load, the largest first
+    users: tuple[tuple[str, float], ...]  # task and its fraction of the load, in descending order
     reliefs: tuple[Relief, ...]  # the best first
 
 
 def advise(planner: Planner, decision: Decision) -> Advice | None:
-    """Return what limits the throughput of a decision and what would relieve it; None if nothing is a limit."""
+    """Return the bottleneck of a decision and changes that would relieve it; None if nothing limits it."""
     if not isinstance(decision.result, Placement) or decision.evaluation is None:
         return None
     limit = decision.evaluation.bottleneck
@@ -56,7 +56,7 @@ def advise(planner: Planner, decision: Decision) -> Advice | None:
 
 
 def _users(planner: Planner, placement: Placement, limit: Element) -> list[tuple[int, float]]:
-    """Return the tasks that load an element, with what each loads it, the largest first."""
+    """Return the tasks that load an element, with their loads, in descending order."""
     slots = planner.evaluator.slots
     placed = np.asarray(placement.slots)
     tasks = planner.evaluator.tasks.placed(slots.process[placed])
@@ -75,7 +75,7 @@ def _users(planner: Planner, placement: Placement, limit: Element) -> list[tuple
 
 
 def _exchanging(planner: Planner, placement: Placement, limit: Element) -> list[tuple[int, float]]:
-    """Return the tasks whose tuples cross a link or a network card: the senders, at an incoming card the receivers."""
+    """Return the tasks whose tuples cross a link or a network card: senders, or receivers at an incoming card."""
     slots, placed = planner.evaluator.slots, np.asarray(placement.slots)
     machine, process = slots.machine[placed], slots.process[placed]
     tasks = planner.evaluator.tasks.placed(process)
@@ -87,16 +87,16 @@ def _exchanging(planner: Planner, placement: Placement, limit: Element) -> list[
         crossing = {hop for hop, links in placement.routes.items() if number in links}
         on_it = np.array([hop in crossing for hop in zip(edges.stream, here, there, strict=True)], dtype=np.bool_)
     else:
-        name, _, way = limit.name.removesuffix(")").rpartition(" (")
-        ends = edges.source if way == "out" else edges.target
+        name, _, direction = limit.name.removesuffix(")").rpartition(" (")
+        ends = edges.source if direction == "out" else edges.target
         on_it = (here != there) & (machine[ends] == planner.cluster.machine_index[name])
     load = sum_by(ends, np.where(on_it, tasks.gain[edges.source] * edges.share * edges.tuple_bytes, 0.0), tasks.number)
     return sorted(((int(t), float(load[t])) for t in np.flatnonzero(load)), key=lambda pair: -pair[1])
 
 
 def _more_of_it(decision: Decision, limit: Element) -> Relief | None:
-    """Return how much larger the element, and those that limit as much, must be before something else limits."""
-    assert decision.evaluation is not None, "advise() has looked"
+    """Return the factor by which the element, and equally limiting ones, can grow before something else limits."""
+    assert decision.evaluation is not None, "advise() has checked"
     alike = [e for e in decision.evaluation.limits if e.rate_tps <= limit.rate_tps * (1 + ALIKE)]
     others = decision.evaluation.limits[len(alike) :]
     if not others or limit.rate_tps <= 0:
@@ -132,7 +132,7 @@ def _move(planner: Planner, placement: Placement, users: list[tuple[int, float]]
 
 
 def _more_tasks(planner: Planner, limit: Element, users: list[tuple[int, float]]) -> list[Relief]:
-    """Return what another task would do where a single task is all that loads the element."""
+    """Return the effect of another task if a single task causes all of the element's load."""
     if limit.kind not in ("slot", "machine") or len(users) != 1:
         return []
     tasks = planner.evaluator.tasks

@@ -1,7 +1,7 @@
-"""Where the tasks of a running application go when machines are lost, and which of them move when one is added.
+"""The placement of tasks when machines of a running application fail, and the moves when a machine is added.
 
-`completion` answers while everything stands still, on the controller's thread: so all that takes time is done when it
-is made, at the start of a run.
+`completion` answers while the run is suspended, on the controller's thread. Therefore everything slow is done when it
+is created, at the start of a run.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from penstock.policies.api import PlacementView
 from penstock.policies.repair import Repair, gain
 from penstock.runtime.controller.settings import Complete, fewest
 
-ROOMY_MB = 1e15  # of a machine whose memory is not looked at
-ANSWER_S = 0.02  # that an answer should take; what is not spent in scoring comes to about as much again
-FEWEST, MOST = 64, 4096  # placements that are scored for an answer
-WORTH = 0.1  # by which share the objective must be better for tasks to move
+ROOMY_MB = 1e15  # memory of a machine for scoring, which ignores memory
+ANSWER_S = 0.02  # target time for an answer; everything except scoring takes about as long again
+FEWEST, MOST = 64, 4096  # range of placements scored for an answer
+WORTH = 0.1  # minimum relative gain for which tasks are moved
 
 
 def completion(
@@ -33,11 +33,11 @@ def completion(
     objective: Objective | str = Objective.THROUGHPUT,
     policy: Repair | None = None,
 ) -> Complete:
-    """Return what completes a placement on the slots that are left: only tasks whose slot is gone are placed.
+    """Return a function that places the tasks whose slots have failed on the remaining slots.
 
-    They go where the objective is best. It always answers, if need be beyond the memory that there is or on a machine
-    to which a task is not pinned; the same for the same slots. Without a policy, as many placements are scored as a
-    fiftieth of a second allows.
+    It maximises the objective. It always returns a placement, if necessary one that exceeds memory or ignores a pin,
+    and always the same one for the same slots. Without a policy, it scores the number of placements that a fiftieth of
+    a second allows.
     """
     view = _view(application, cluster, objective)
     return _Completion(view, policy or Repair(_affordable(view)))
@@ -50,10 +50,10 @@ def additions(
     objective: Objective | str = Objective.THROUGHPUT,
     moves: int | None = None,
 ) -> list[tuple[str, str]]:
-    """Return the moves, task and slot, that make use of the machines on which no task runs yet.
+    """Return moves, task and slot, to machines on which no task runs yet.
 
-    They are as few as reach nearly all that such moves can, and at most `moves`, or as many as these machines' share of
-    all tasks by their cpu; none where the objective is not better by a tenth then.
+    It returns few moves that achieve nearly all of the possible gain, and at most `moves`; default: the share of these
+    machines in the total cpu, times the number of tasks. It returns none if the gain is below 10 %.
     """
     view = _view(application, cluster, objective)
     number = {name: slot for slot, name in enumerate(cluster.slot_names)}
@@ -75,7 +75,7 @@ def additions(
 
 @dataclass(frozen=True)
 class _Completion:
-    """Turns names of slots into numbers and back, around a policy."""
+    """Calls a policy with slot numbers instead of names."""
 
     view: PlacementView
     policy: Repair
@@ -88,7 +88,7 @@ class _Completion:
         stays = [slot in there for slot in wanted]
         strange = [slot for slot, stay in zip(wanted, stays, strict=True) if stay and slot not in number]
         opened = np.array([name in there for name in names])
-        if strange or not opened.any():  # slots of which nothing is known but that they are there
+        if strange or not opened.any():  # slots that are not in the description
             return fewest(wanted, available)
         kept = [number[slot] if stay else -1 for slot, stay in zip(wanted, stays, strict=True)]
         placed = self.policy.complete(self.view, np.array(kept, dtype=np.int32), opened)
@@ -96,7 +96,7 @@ class _Completion:
 
 
 def _view(application: Application, cluster: Cluster, objective: Objective | str) -> PlacementView:
-    """Return what the policy sees, with a scorer that does not look at memory and is ready to be used."""
+    """Return the policy's view, with a scorer that ignores memory and whose kernels are compiled."""
     planner = Planner(application, cluster, objective)
     objective = planner.objective
     reference = planner.reference if objective is Objective.BALANCED else None
@@ -108,10 +108,10 @@ def _view(application: Application, cluster: Cluster, objective: Objective | str
 
 
 def _score_some(view: PlacementView) -> float:
-    """Score a few placements, which loads the kernels, and return the seconds that one takes."""
-    assert view.evaluate is not None, "the view was made with it"
+    """Score a few placements, which loads the kernels, and return the seconds per placement."""
+    assert view.evaluate is not None, "the view has a scorer"
     task = np.arange(view.tasks.number)
-    used = [max(1, view.slots.number // share) for share in (1, 2, 4, 8)]  # the more crowded, the longer it takes
+    used = [max(1, view.slots.number // share) for share in (1, 2, 4, 8)]  # the more crowded, the slower
     rows = np.array([task % slots for slots in used], dtype=np.int32)
     started = perf_counter()
     view.evaluate(rows)
@@ -119,15 +119,15 @@ def _score_some(view: PlacementView) -> float:
 
 
 def _affordable(view: PlacementView) -> int:
-    """Return how many placements an answer may score; a power of two, so that it seldom differs from run to run."""
+    """Return how many placements an answer may score; a power of two, so that it rarely differs between runs."""
     seconds = min(_score_some(view) for _ in range(3))
     return int(np.clip(2 ** np.floor(np.log2(ANSWER_S / max(seconds, 1e-9))), FEWEST, MOST))
 
 
 def _worth(view: PlacementView, before: np.ndarray, after: np.ndarray) -> bool:
-    """Say whether a placement is so much better than another that tasks should move."""
-    assert view.evaluate is not None, "the view was made with it"
+    """Return whether a placement is sufficiently better than another to move tasks."""
+    assert view.evaluate is not None, "the view has a scorer"
     old, new = (float(score) for score in view.evaluate(np.array([before, after], dtype=np.int32)))
-    if view.objective == Objective.BALANCED:  # is a gain over a reference itself
+    if view.objective == Objective.BALANCED:  # the score is already a relative gain
         return new - old >= WORTH
     return gain(old, new) >= WORTH

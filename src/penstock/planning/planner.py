@@ -1,4 +1,4 @@
-"""Ask policies where tasks should run, check their answers, and say what each would give."""
+"""Asks policies for placements, checks the results, and predicts their performance."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,30 +21,34 @@ from penstock.model.plan import Plan, to_plan
 from penstock.model.topology import Application, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.checks import violations
-from penstock.policies.registry import make
+from penstock.policies.registry import placement_policy
 
-REFERENCES = ("i-storm", "flink")  # what TATA's reward is relative to
+REFERENCES = ("i-storm", "flink")  # TATA's reward is relative to these policies
 
 
-FINDERS = ("round-robin", "local-search")  # policies that are asked if another finds no placement
-ARRANGED = (Constraint.MEMORY, Constraint.SLOTS, Constraint.ANTI_AFFINITY)  # what another arrangement may satisfy
+FINDERS = ("round-robin", "local-search")  # policies to try if another finds no placement
+ARRANGED = (
+    Constraint.MEMORY,
+    Constraint.SLOTS,
+    Constraint.ANTI_AFFINITY,
+)  # constraints that another placement may satisfy
 
 
 class NoPlacement(PenstockError):
-    """The policy found no place for the application's tasks."""
+    """The policy found no placement for the application."""
 
 
 class InvalidResult(RuntimeError):
-    """A policy broke a rule of placements: a defect of the policy, not of its input."""
+    """A policy returned a placement that violates a rule: a defect of the policy, not of its input."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy answered, and what that would give."""
+    """The result of a policy, and its predicted performance."""
 
     policy: str
     result: Placement | Infeasible
-    evaluation: Evaluation | None  # None: no placement
+    evaluation: Evaluation | None  # None without a placement
     seconds: float  # time to decide
 
     @property
@@ -55,7 +59,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans one application on one cluster for one objective; with `latency`, for the least latency it predicts."""
+    """Plans an application on a cluster for an objective, or, with `latency`, for minimum predicted latency."""
 
     topology: Topology
     cluster: Cluster
@@ -69,12 +73,12 @@ class Planner:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        """What says what a placement gives."""
+        """Predicts the performance of placements."""
         return Evaluator(self.topology, self.cluster, self.model)
 
     @cached_property
     def view(self) -> PlacementView:
-        """What the policies see."""
+        """The input of the policies."""
         if self.latency is not None:
             return PlacementView(self.topology, self.cluster, "latency", self.latency.scorer())
         reference = self.reference if self.objective is Objective.BALANCED else None
@@ -98,11 +102,11 @@ class Planner:
         return FlowEstimate(throughput, delay)
 
     def decide(self, policy: str) -> Decision:
-        """Ask one policy, named as in the registry, with its parameters."""
+        """Ask one policy, specified by name and parameters as in the registry."""
         return self._decide(policy, self.view)
 
     def another(self, decision: Decision) -> str:
-        """Return a policy that finds a placement if one found none without a proof that there is none; else nothing."""
+        """Return a policy that finds a placement if `decision` has none, without a proof that none exists; else ""."""
         refusal = decision.result
         if isinstance(refusal, Placement) or refusal.proven or refusal.constraint not in ARRANGED:
             return ""
@@ -110,7 +114,7 @@ class Planner:
         return next((name for name in FINDERS if name != own and self.decide(name).placed), "")
 
     def _decide(self, policy: str, view: PlacementView) -> Decision:
-        chosen = make(policy)
+        chosen = placement_policy(policy)
         rng = np.random.default_rng(self.seed)
         with preparing() as kernels:
             started = perf_counter()
@@ -123,7 +127,7 @@ class Planner:
         return Decision(policy, result, self.evaluator.evaluate(result), seconds)
 
     def score(self, decision: Decision) -> float:
-        """Return how good a decision is by the objective, the higher the better; -inf without a placement."""
+        """Return the score of a decision for the objective, higher is better; -inf without a placement."""
         if decision.evaluation is None:
             return -np.inf
         if self.latency is not None and isinstance(decision.result, Placement):
@@ -132,35 +136,35 @@ class Planner:
         return decision.evaluation.score(self.objective, reference)
 
     def predict(self, decision: Decision) -> Prediction | None:
-        """Return what a decision's placement is predicted to take; None without a placement or latency models."""
+        """Return the predicted latency of a decision; None without a placement or latency models."""
         if self.latency is None or not isinstance(decision.result, Placement):
             return None
         return self.latency.predict(decision.result.slots)
 
     def sustains(self, decision: Decision) -> bool:
-        """Return whether a decision's placement carries the offered load; True where that is not known."""
+        """Return whether a decision's placement sustains the offered load; True if the offered load is unknown."""
         offered = self.topology.offered_tps if isinstance(self.topology, Application) else None
         if offered is None or decision.evaluation is None:
             return offered is None
         return decision.evaluation.throughput_tps >= offered * (1 - 1e-9)
 
     def best(self, decisions: Sequence[Decision]) -> Decision | None:
-        """Return the best placed decision: of those that sustain the offered load, if any does.
+        """Return the best decision with a placement, among those that sustain the offered load if there are any.
 
-        Among equals the one with the highest throughput, then the least delay, then the least traffic, then the first.
+        Ties are broken by higher throughput, then lower delay, then less traffic, then order.
         """
         placed = [decision for decision in decisions if decision.evaluation is not None]
         placed = [decision for decision in placed if self.sustains(decision)] or placed
         if not placed:
             return None
         top = max(self.score(decision) for decision in placed)
-        least = top - 1e-9 * abs(top) if np.isfinite(top) else top  # infinite where nothing costs anything
+        least = top - 1e-9 * abs(top) if np.isfinite(top) else top  # infinite if nothing has a cost
         return min((d for d in placed if self.score(d) >= least), key=_rank)
 
     def plan(self, decision: Decision) -> Plan:
-        """Return a decision as a plan."""
+        """Return the plan of a decision."""
         if not isinstance(decision.result, Placement) or decision.evaluation is None:
-            raise ValueError("no placement, no plan")
+            raise ValueError("a decision without a placement has no plan")
         evaluation = decision.evaluation
         expected = {
             "throughput_tps": evaluation.throughput_tps,
@@ -183,7 +187,7 @@ class Planner:
 def latency_model(
     models: LatencyModels, topology: Topology, cluster: Cluster, rates: Mapping[str, float] | None = None
 ) -> LatencyModel:
-    """Return what predicts latencies under declared costs, at these rates by source, or those of the application."""
+    """Return a predictor of latencies from declared costs, at the given rates by source or the application's own."""
     instance = Instance(topology, cluster)
     models.check(topology)
     return LatencyModel(instance, models, Loads.declared(instance, rates))
@@ -198,10 +202,10 @@ def observed_latency_model(
     run: str | None = None,
     rate: float | None = None,
 ) -> LatencyModel:
-    """Return what predicts latencies under what the last minutes of a run show, (2.2) and (2.3).
+    """Return a predictor of latencies from the loads observed in the last minutes of a run, (2.2) and (2.3).
 
-    tables: of the pipeline; run: one of theirs, where there are several; rate: tuples a second of all sources, to which
-    what was seen is scaled.
+    tables: the pipeline's output folder; run: its name, if the tables contain several; rate: total source tuples per
+    second to which the observed load is scaled.
     """
     from penstock.pipeline.reading import read_run
 
@@ -211,13 +215,13 @@ def observed_latency_model(
     loads = Loads.observed(instance, seen.features, seen.shares, window_s=seen.window_s)
     given = float(loads.task_tps[instance.tasks.source].sum())
     if rate is not None and given <= 0:
-        problem = f"the sources of run {seen.run!r} gave nothing in its last minutes; choose another run"
+        problem = f"the sources of run {seen.run!r} emitted nothing in its last minutes; choose another run"
         raise InvalidInput("tables", problem)
     return LatencyModel(instance, models, loads if rate is None else loads.scaled(rate / given))
 
 
 def _rank(decision: Decision) -> tuple[float, float, float]:
-    """Return what orders decisions that the objective does not, rounded so that equals are equal."""
+    """Return the sort key for decisions with equal scores, rounded so that equal values compare equal."""
     evaluation = decision.evaluation
     assert evaluation is not None, "only placed decisions are ranked"
     measures = (-evaluation.throughput_tps, evaluation.delay_ms, evaluation.traffic.machines)
@@ -232,10 +236,10 @@ def plan_by(
     seed: int = 0,
     models: LatencyModels | None = None,
 ) -> Plan:
-    """Return what a policy does with an application on a cluster; raise `NoPlacement` where it finds none.
+    """Return the plan of a policy for an application on a cluster; raise `NoPlacement` if it finds none.
 
-    With the `application` and `cluster` of a run, the plan is for `Run.apply`. With latency models it is for the least
-    latency that they predict, not for the objective.
+    With the `application` and `cluster` of a run, the plan can be passed to `Run.apply`. With latency models the plan
+    minimises predicted latency instead of the objective.
     """
     latency = None if models is None else latency_model(models, application, cluster)
     planner = Planner(application, cluster, objective, seed, latency=latency)

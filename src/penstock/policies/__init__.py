@@ -1,1 +1,63 @@
-"""Decisions: protocols, the table of policies, checks of their results."""
+"""Policies: the protocols that they follow, the registry that finds them by name, and checks of their results."""
+
+from typing import TYPE_CHECKING
+
+from penstock.model.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from penstock.model.instance import Instance
+    from penstock.model.placement import Infeasible, Placement
+    from penstock.model.tuples import TuplePolicies
+    from penstock.policies.api import PlacementPolicy, PlacementView, RoutingPolicy, Rule, SendingPolicy
+    from penstock.policies.checks import violations
+    from penstock.policies.forecast.api import Forecaster
+    from penstock.policies.forecast.backtest import Score, backtest
+    from penstock.policies.placement.draft import Draft
+    from penstock.policies.registry import (
+        PolicyKind,
+        forecaster,
+        names,
+        placement_policy,
+        routing_policy,
+        sending_policy,
+    )
+else:
+    __getattr__, __dir__ = lazy_imports(
+        __name__,
+        {
+            "penstock.model.instance": "Instance",
+            "penstock.model.placement": "Infeasible, Placement",
+            "penstock.model.tuples": "TuplePolicies",
+            "penstock.policies.api": "PlacementPolicy, PlacementView, RoutingPolicy, Rule, SendingPolicy",
+            "penstock.policies.checks": "violations",
+            "penstock.policies.forecast.api": "Forecaster",
+            "penstock.policies.forecast.backtest": "Score, backtest",
+            "penstock.policies.placement.draft": "Draft",
+            "penstock.policies.registry": (
+                "PolicyKind, forecaster, names, placement_policy, routing_policy, sending_policy "
+            ),
+        },
+    )
+
+__all__ = [
+    "Draft",
+    "Forecaster",
+    "Infeasible",
+    "Instance",
+    "Placement",
+    "PlacementPolicy",
+    "PlacementView",
+    "PolicyKind",
+    "RoutingPolicy",
+    "Rule",
+    "Score",
+    "SendingPolicy",
+    "TuplePolicies",
+    "backtest",
+    "forecaster",
+    "names",
+    "placement_policy",
+    "routing_policy",
+    "sending_policy",
+    "violations",
+]

@@ -216,17 +216,17 @@ def _make(spec: str, kind: PolicyKind) -> Any:
     return build(f"{kind.word}.{name}", policy_class(name, kind), settings)
 
 
-def make(spec: str) -> PlacementPolicy:
+def placement_policy(spec: str) -> PlacementPolicy:
     """Return the placement policy that a text describes: a name, or `name:parameter=value,parameter=value`."""
     return cast(PlacementPolicy, _make(spec, PolicyKind.PLACEMENT))
 
 
-def routing(spec: str) -> RoutingPolicy:
+def routing_policy(spec: str) -> RoutingPolicy:
     """Return the routing policy that a text describes."""
     return cast(RoutingPolicy, _make(spec, PolicyKind.ROUTING))
 
 
-def sending(spec: str) -> SendingPolicy:
+def sending_policy(spec: str) -> SendingPolicy:
     """Return the sending policy that a text describes."""
     return cast(SendingPolicy, _make(spec, PolicyKind.SENDING))
 

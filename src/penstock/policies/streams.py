@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from penstock.model.errors import InvalidInput, UnknownName, choices, nearest
 from penstock.model.topology import Grouping, Topology
 from penstock.model.tuples import TuplePolicies
-from penstock.policies.registry import PolicyKind, names, routing, sending
+from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 
 SPREADING = (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)
 NONE = "none"  # in a text from a user: no policy
@@ -32,7 +32,7 @@ def routings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
         if problem:
             raise InvalidInput("routing", f"stream {label} {problem}, got {own!r}; leave it out or choose another")
         spec = own or tuples.routing
-        if spec and not _problem(spec, stream.grouping) and not routing(spec).keyed:  # else as its grouping has it
+        if spec and not _problem(spec, stream.grouping) and not routing_policy(spec).keyed:
             found[label] = spec
     _refuse_different_prices(found)
     return found
@@ -48,9 +48,9 @@ def check_names(tuples: TuplePolicies) -> None:
     """Refuse policies that are not known, whatever the application; `none` is no policy."""
     for spec in filter(None, (tuples.routing, *tuples.streams.values())):
         if spec != NONE:
-            routing(spec)
+            routing_policy(spec)
     if tuples.sending not in ("", NONE):
-        sending(tuples.sending)
+        sending_policy(tuples.sending)
 
 
 def kept_groupings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
@@ -118,7 +118,7 @@ def _either(before: str, named: str) -> str:
 
 def _refuse_useless(spec: str, topology: Topology) -> None:
     """Refuse a policy for an application none of whose streams can have it."""
-    policy = routing(spec)
+    policy = routing_policy(spec)
     if policy.keyed and not policy.compares:
         raise InvalidInput("routing", f"{spec!r} is what a stream's grouping says, not a choice; choose another")
     if all(_problem(spec, stream.grouping) for stream in topology.streams):
@@ -130,7 +130,7 @@ def _refuse_useless(spec: str, topology: Topology) -> None:
 
 def _refuse_different_prices(specs: dict[str, str]) -> None:
     """Refuse policies of streams whose prices cannot be added up."""
-    asked = {label: price for label, spec in specs.items() if (price := routing(spec).price_of_cost) is not None}
+    asked = {label: price for label, spec in specs.items() if (price := routing_policy(spec).price_of_cost) is not None}
     first, price = next(iter(asked.items()), ("", 0.0))
     for label, other in asked.items():
         if other != price:
@@ -140,10 +140,10 @@ def _refuse_different_prices(specs: dict[str, str]) -> None:
 
 def _problem(spec: str, grouping: Grouping) -> str:
     """Say why a stream of a grouping cannot have a policy; nothing where it can."""
-    policy = routing(spec)
+    policy = routing_policy(spec)
     if grouping in SPREADING:
         return f"is grouped by {grouping} and has no keys" if policy.keyed else ""
     if grouping is Grouping.PARTIAL_KEY:
-        able = choices(name for name in names(PolicyKind.ROUTING) if routing(name).compares)
+        able = choices(name for name in names(PolicyKind.ROUTING) if routing_policy(name).compares)
         return "" if policy.compares else f"is grouped by {grouping}: only {able} can choose between a key's two tasks"
     return f"is grouped by {grouping}, which says where each tuple goes"

@@ -1,8 +1,8 @@
-"""One's own case in the slotted simulator: an application on a cluster, and what each routing of its tuples gives.
+"""An application on a cluster in the slotted simulator, under one or more routing policies.
 
-Nothing runs: tasks serve tuples at the mean rates that their costs and their slots' shares of the machines allow, and a
-tuple that is sent in one slot of time is there in the next. What comes from outside is drawn once a seed and shared by
-all routings, so that they are compared on the same tuples.
+Nothing is executed: tasks serve tuples at the mean rates given by their costs and their share of the machine, and a
+tuple sent in one slot arrives in the next. Arrivals are generated once per seed and shared by all routings, so that all
+are compared on the same tuples.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,133 +21,133 @@ from penstock.model.slotted import OUTFLOW, UNLIMITED, Longs, Placed, System, bu
 from penstock.model.taskgraph import Floats, Tasks, expand_tasks
 from penstock.model.topology import Application, Topology
 from penstock.model.tuples import TuplePolicies
-from penstock.policies.registry import PolicyKind, forecaster, names, routing, sending
+from penstock.policies.registry import PolicyKind, forecaster, names, routing_policy, sending_policy
 from penstock.policies.streams import SPREADING, over, routings
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.workloads.arrivals import ArrivalProcess, Poisson
 
 USUAL_SLOTS, USUAL_SLOT_MS = 10_000, 10.0
-USUAL_SHARE = 0.8  # of what can be carried: the rate where nobody knows one
+USUAL_SHARE = 0.8  # default arrival rate if the application has none, relative to capacity
 USUAL_SENDING = "fifo"
-MOST_TUPLES = 10_000_000  # from outside, in one simulation
-EQUAL = 1.01  # response times no further apart than this are taken for equal
+MOST_TUPLES = 10_000_000  # maximum source tuples in one simulation
+EQUAL = 1.01  # response times within this ratio are considered equal
 SLACK = 1e-9
 
 
-class Load(NamedTuple):
-    """What comes, and what could be carried; rates are source tuples a second, over all sources."""
+class SlottedLoad(NamedTuple):
+    """The offered load and the capacity, in source tuples per second over all sources."""
 
     offered_tps: float
-    carried_tps: float  # with the best split of every stream; infinite where nothing is a limit
-    limit: str  # what is used up then
-    even_tps: float  # when every stream is split evenly, as by shuffle
+    carried_tps: float  # capacity with optimal routing; infinite if nothing limits it
+    limit: str  # the bottleneck at that rate
+    even_tps: float  # capacity with evenly split streams, as by shuffle
     even_limit: str
-    least_cost: float | None  # of communication a slot, with any routing; None where none carries the load
-    phantom_tps: float = 0.0  # that are foretold and never come; served where they were sent
+    least_cost: float | None  # communication cost per slot with optimal routing; None above capacity
+    phantom_tps: float = 0.0  # predicted tuples that never arrive; served where they were sent
 
     @property
     def served_tps(self) -> float:
-        """What there is to serve: what comes, and phantoms."""
+        """The load to serve: arrivals and phantoms."""
         return self.offered_tps + self.phantom_tps
 
     @property
     def exceeded(self) -> bool:
-        """Whether no routing can keep up."""
+        """Whether the load exceeds capacity under every routing."""
         return self.served_tps > self.carried_tps * (1 + SLACK)
 
     @property
     def uneven(self) -> bool:
-        """Whether only a routing that looks at load can."""
+        """Whether only load-aware routing can sustain the load."""
         return not self.exceeded and self.served_tps > self.even_tps * (1 + SLACK)
 
 
-class Simulated(NamedTuple):
-    """What a routing gave, seed by seed."""
+class RoutingResult(NamedTuple):
+    """The results of one routing, by seed."""
 
     routing: str
     outcomes: tuple[Outcome, ...]
 
     def mean(self, measure: str) -> float:
-        """Return the mean over seeds of a number of the outcomes."""
+        """Return the mean over seeds of an outcome's field."""
         return float(np.mean([getattr(outcome, measure) for outcome in self.outcomes]))
 
     def deviation(self, measure: str) -> float:
-        """Return the standard deviation over seeds; 0 of one alone."""
+        """Return the standard deviation over seeds; 0 for a single seed."""
         found = [getattr(outcome, measure) for outcome in self.outcomes]
         return float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
 
 
-class Simulation(NamedTuple):
-    """What came of all routings."""
+class RoutingComparison(NamedTuple):
+    """The results of all routings."""
 
-    load: Load
+    load: SlottedLoad
     slot_ms: float
     slots: int
     warm_up: int
-    results: tuple[Simulated, ...]
-    sends: str | None = None  # the rule by which queues share a machine's card; None: any number may leave it
-    asked_tps: float | None = None  # the rate of the arrival process, where it says one
+    results: tuple[RoutingResult, ...]
+    sends: str | None = None  # the sending policy of a machine's card; None: unlimited cards
+    asked_tps: float | None = None  # the rate of the arrival process, if it has one
 
     @property
-    def best(self) -> Simulated:
-        """The one with the least mean response time; of those within one percent, the one that costs least."""
+    def best(self) -> RoutingResult:
+        """The routing with the lowest mean response time, or the cheapest of those within one percent of it."""
         least = min(result.mean("response") for result in self.results)
         fast = [result for result in self.results if result.mean("response") <= EQUAL * least]
         return min(fast, key=lambda result: (result.mean("cost"), result.mean("response")))
 
 
 @dataclass(frozen=True)
-class Setting:
-    """An application in time slots: its tasks, where they are, and how long a slot of time is."""
+class SlottedApplication:
+    """An application in time slots: its tasks, their placement, and the length of a slot."""
 
     topology: Topology
     cluster: Cluster
     placement: Placement
     slot_ms: float = USUAL_SLOT_MS
-    link: int | None = None  # tuples that may leave a machine a slot; None: any number
+    link: int | None = None  # maximum tuples per slot that leave a machine; None: unlimited
 
     def __post_init__(self) -> None:
         if not 0 < self.slot_ms < np.inf:
             problem = f"expected a number of milliseconds > 0, got {self.slot_ms:g}; choose another, or leave it out"
             raise InvalidInput("slot_ms", problem)
         if self.link is not None and self.link < 1:
-            raise InvalidInput("link", f"expected 1 tuple a slot or more, got {self.link}")
+            raise InvalidInput("link", f"expected 1 tuple per slot or more, got {self.link}")
 
     @cached_property
     def tasks(self) -> Tasks:
-        """The tasks, and what each processes for every source tuple."""
+        """The tasks, with the number of tuples that each processes per source tuple."""
         return expand_tasks(self.topology)
 
     @cached_property
     def system(self) -> System:
-        """The system; what limits a task's outflow is raised by `limited`."""
+        """The system without an outflow limit for a particular load; see `limited`."""
         placed = Placed(self.topology, self.placement.slots)
         return build_system([placed], self.cluster, slot_s=self.slot_ms / 1e3, capacity=self.link)
 
     @cached_property
     def outflow(self) -> Floats:
-        """Tuples that leave each task for every source tuple. [T]"""
+        """Tuples emitted by each task per source tuple. [T]"""
         task = np.repeat(np.arange(self.system.tasks), np.diff(self.system.queues))
         return self.tasks.gain * np.bincount(task, self.system.emits, self.system.tasks)
 
     @property
     def shares(self) -> Floats:
-        """The part of all source tuples that comes to each task. [T]"""
+        """The fraction of source tuples that arrives at each task. [T]"""
         return np.where(self.tasks.source, self.tasks.gain, 0.0)
 
     def limited(self, offered: float) -> System:
-        """Return the system for an offered load a slot: γ is twice the mean outflow at least, else look-ahead harms."""
+        """Return the system for an offered load per slot: γ is at least twice the mean outflow."""
         least = int(np.ceil(OUTFLOW * offered * self.outflow.max(initial=0.0)))
         return self.system._replace(limit=np.maximum(self.system.limit, least))
 
-    def load(self, offered: float, phantoms: float = 0.0) -> Load:
-        """Say what could be carried, and at which cost, given the tuples a slot that come, and phantoms beside them."""
+    def load(self, offered: float, phantoms: float = 0.0) -> SlottedLoad:
+        """Return the capacity and the communication cost at a load, with `phantoms` in addition; both per slot."""
         system, rates = self.limited(offered), offered * self.shares
         bound = communication_bound(system, rates)
         scale = bound.scale if isinstance(bound, Overload) else largest_scale(system, rates)
         full = communication_bound(system, rates * (1 + phantoms / offered)) if phantoms else bound
         second = 1e3 / self.slot_ms
-        return Load(
+        return SlottedLoad(
             offered_tps=offered * second,
             carried_tps=scale * offered * second,
             limit=self._named(full) if isinstance(full, Overload) else "",
@@ -159,12 +159,12 @@ class Setting:
 
     @property
     def even_tps(self) -> float:
-        """The largest rate of source tuples a second when every stream is split evenly."""
+        """The maximum total rate of sources, in tuples per second, if every stream is split evenly."""
         return self._evenly[0] * 1e3 / self.slot_ms
 
     @cached_property
     def _evenly(self) -> tuple[float, str]:
-        """The largest rate a slot when streams are split evenly, and what is used up then."""
+        """The maximum rate per slot if streams are split evenly, and the bottleneck."""
         tasks, system = self.tasks, self.system
         works = ~tasks.source & (tasks.gain > 0)
         served = np.where(works, system.service / np.where(works, tasks.gain, 1.0), np.inf)
@@ -175,7 +175,7 @@ class Setting:
         return float(cards.min()), self._machine(int(np.argmin(cards)))
 
     def _named(self, bound: Overload) -> str:
-        """Name what is used up first: a component, or a machine's card."""
+        """Return a description of the bottleneck: a component, or a machine's card."""
         first = bound.binding[0]
         card = first.capacity is Capacity.CARD
         return self._machine(first.number) if card else self._component(first.number)
@@ -187,99 +187,98 @@ class Setting:
         return f"the card of machine {self.cluster.machines[machine].name!r}"
 
 
-class Look(NamedTuple):
-    """How far ahead sources look, and who tells them what comes."""
+class LookAhead(NamedTuple):
+    """The look-ahead of sources and the forecaster that predicts their arrivals."""
 
     ahead: int = 0  # slots
     forecaster: str = "perfect"
 
 
 def simulate_application(
-    setting: Setting,
+    setting: SlottedApplication,
     routings: Sequence[str],
     *,
     sends: str | None = None,
     arrivals: ArrivalProcess | None = None,
     slots: int = USUAL_SLOTS,
     warm_up: int | None = None,
-    look: Look = Look(),  # noqa: B008  a constant
+    look: LookAhead = LookAhead(),  # noqa: B008  a constant
     seeds: Sequence[int] = (0,),
     check: bool = False,
     on_result: Callable[[str], None] = lambda _routing: None,
-) -> Simulation:
+) -> RoutingComparison:
     """Simulate an application under each routing.
 
-    arrivals: over all sources together, to whose tasks tuples are dealt at random by their share; None: Poisson at the
-    application's own rate, or at 80 % of what it can carry where none is known. warm_up: slots that do not count; None:
-    a tenth. sends: the rule by which queues share a machine's card, where that has a limit. check: verify in every slot
-    that no tuple is lost or doubled. on_result: hears of every routing and seed that is done.
+    arrivals: total over all sources; each tuple goes to a source task at random, in proportion to its share; default:
+    Poisson at the application's own rate, or at 80 % of capacity if it has none. warm_up: slots excluded from the
+    results; default: a tenth. sends: the sending policy of a machine's card, if its bandwidth is limited. check: verify
+    in every slot that no tuple is lost or duplicated. on_result: called after each routing and seed.
     """
     warm_up = slots // 10 if warm_up is None else warm_up
     _refuse_odd(setting, slots, warm_up, sends, look)
-    chosen = [routing(spec) for spec in routings]
+    chosen = [routing_policy(spec) for spec in routings]
     refuse_idle(setting, routings)
     process = own_arrivals(setting) if arrivals is None else arrivals
     drawn = [arriving(setting, process, slots, look, seed) for seed in seeds]
     offered = float(np.mean([one.counts[:, warm_up:].sum() for one in drawn])) / (slots - warm_up)
     if offered == 0:
-        raise InvalidInput("arrivals", f"nothing comes in {slots:,} slots; ask for more of them, or a higher rate")
+        raise InvalidInput("arrivals", f"no tuple arrives in {slots:,} slots; simulate more slots, or a higher rate")
     phantoms = float(np.mean([_phantoms(one, warm_up) for one in drawn])) / (slots - warm_up)
     system, load = setting.limited(offered), setting.load(offered, phantoms)
     chosen_rule = None if setting.link is None else sends or USUAL_SENDING
-    rule = None if chosen_rule is None else sending(chosen_rule)
+    rule = None if chosen_rule is None else sending_policy(chosen_rule)
     results = []
     for spec, policy in zip(routings, chosen, strict=True):
         outcomes = []
         for seed, coming in zip(seeds, drawn, strict=True):
             outcomes.append(simulate(system, coming, policy, rule, warm_up=warm_up, seed=seed, check=check))
             on_result(spec)
-        results.append(Simulated(spec, tuple(outcomes)))
-    return Simulation(load, setting.slot_ms, slots, warm_up, tuple(results), chosen_rule, process.rate)
+        results.append(RoutingResult(spec, tuple(outcomes)))
+    return RoutingComparison(load, setting.slot_ms, slots, warm_up, tuple(results), chosen_rule, process.rate)
 
 
-def all_routings(setting: Setting, named: Sequence[str] = ()) -> list[str]:
-    """Return every routing that has something to decide, those named with parameters in place of the bare ones."""
-    able = [name for name in names(PolicyKind.ROUTING) if routing(name).keyed is not _free(setting)]
+def all_routings(setting: SlottedApplication, named: Sequence[str] = ()) -> list[str]:
+    """Return every applicable routing; those in `named` have parameters and replace the plain ones."""
+    able = [name for name in names(PolicyKind.ROUTING) if routing_policy(name).keyed is not _free(setting)]
     own = {name: [spec for spec in named if spec.partition(":")[0] == name] for name in names(PolicyKind.ROUTING)}
     return [spec for name in names(PolicyKind.ROUTING) for spec in own[name] or ([name] if name in able else [])]
 
 
 def planned_routing(tuples: TuplePolicies, topology: Topology) -> str | None:
-    """Return the routing that a plan's policies give all streams that leave a choice; None where they name none.
+    """Return a plan's routing for all streams with a choice of task; None if it names none.
 
-    The simulator has one for all of them, so that a plan with several is refused.
+    The simulator supports one routing for all of them, so a plan with several is rejected.
     """
     ruled = routings(over(TuplePolicies(), tuples), topology)
     if not ruled:
         return None
     free = [stream.label for stream in topology.streams if stream.grouping in SPREADING] or list(ruled)
-    found = {label: ruled.get(label, "as it is grouped") for label in free}
+    found = {label: ruled.get(label, "by its grouping") for label in free}
     if len(set(found.values())) == 1:
         return found[free[0]]
-    told = ", ".join(f"{label} {spec}" for label, spec in found.items())
-    problem = f"expected one routing for all streams, as a simulation has, got {told}; choose one by --routing"
+    found_text = ", ".join(f"{label} {spec}" for label, spec in found.items())
+    problem = f"expected one routing for all streams, got {found_text}; choose one with --routing"
     raise InvalidInput("tuples.streams", problem)
 
 
-def refuse_idle(setting: Setting, routings: Sequence[str]) -> None:
-    """Refuse routings that have nothing to decide."""
+def refuse_idle(setting: SlottedApplication, routings: Sequence[str]) -> None:
+    """Raise for routings that have nothing to decide."""
     if _free(setting):
         return
     for spec in routings:
-        if not routing(spec).keyed:
-            problem = (
-                f"{spec} has nothing to decide: every stream of {setting.topology.name!r} goes by key or to all tasks"
-            )
+        if not routing_policy(spec).keyed:
+            name = setting.topology.name
+            problem = f"{spec} has nothing to decide: every stream of {name!r} uses keys or goes to all tasks"
             raise InvalidInput("routing", f"{problem}; use fields, or give a stream the grouping shuffle")
 
 
-def _free(setting: Setting) -> bool:
-    """Tell whether a sender may choose on any stream."""
+def _free(setting: SlottedApplication) -> bool:
+    """Return whether a sender has a choice of task on any stream."""
     return bool((~(setting.system.copies | setting.system.keyed)).any())
 
 
-def own_arrivals(setting: Setting) -> ArrivalProcess:
-    """Return Poisson arrivals at the application's own rate, or at a usual share of what it can carry."""
+def own_arrivals(setting: SlottedApplication) -> ArrivalProcess:
+    """Return Poisson arrivals at the application's own rate, or at 80 % of capacity if it has none."""
     offered = setting.topology.offered_tps if isinstance(setting.topology, Application) else None
     if offered is None:
         offered = USUAL_SHARE * setting.even_tps
@@ -290,14 +289,14 @@ def own_arrivals(setting: Setting) -> ArrivalProcess:
     return Poisson(rate=offered)
 
 
-def arriving(setting: Setting, process: ArrivalProcess, slots: int, look: Look, seed: int) -> Arrivals:
-    """Draw what comes to every task in every slot, and what is said of it beforehand."""
+def arriving(setting: SlottedApplication, process: ArrivalProcess, slots: int, look: LookAhead, seed: int) -> Arrivals:
+    """Generate the arrivals of every task in every slot, and their predictions."""
     rng = np.random.default_rng([seed, 1])
     timed: ArrivalProcess = msgspec.structs.replace(process, slot=setting.slot_ms / 1e3)  # type: ignore[type-var]
     total = timed.counts(slots, rng)
     if total.sum() > MOST_TUPLES:
         problem = f"expected at most {MOST_TUPLES:,} source tuples, got {total.sum():,} in {slots:,} slots"
-        raise InvalidInput("slots", f"{problem}; ask for fewer or shorter slots, or a lower rate")
+        raise InvalidInput("slots", f"{problem}; use fewer or shorter slots, or a lower rate")
     counts = np.zeros((setting.system.tasks, slots), dtype=np.int64)
     sources = np.flatnonzero(setting.shares)
     weights = setting.shares[sources] / setting.shares[sources].sum()
@@ -312,14 +311,14 @@ def arriving(setting: Setting, process: ArrivalProcess, slots: int, look: Look, 
 
 
 def _phantoms(coming: Arrivals, warm_up: int) -> float:
-    """Return how many tuples are foretold, once the warm-up is over, and never come."""
+    """Return the number of predicted tuples after the warm-up that never arrive."""
     if coming.predicted is None:
         return 0.0
     return float(np.maximum(coming.predicted - coming.counts, 0)[:, warm_up:].sum())
 
 
 def _dealt(total: Longs, weights: Floats, even: bool, rng: np.random.Generator) -> Longs:
-    """Deal the tuples of every slot to sources, at random or as evenly as whole tuples allow. [sources, slots]"""
+    """Divide the tuples of every slot among sources, at random or as evenly as possible. [sources, slots]"""
     if not even:
         return np.ascontiguousarray(rng.multinomial(total, weights).T)
     ends = np.concatenate([[0.0], np.cumsum(weights)])
@@ -330,7 +329,7 @@ def _dealt(total: Longs, weights: Floats, even: bool, rng: np.random.Generator) 
     return dealt
 
 
-def _refuse_odd(setting: Setting, slots: int, warm_up: int, sends: str | None, look: Look) -> None:
+def _refuse_odd(setting: SlottedApplication, slots: int, warm_up: int, sends: str | None, look: LookAhead) -> None:
     if slots < 1:
         raise InvalidInput("slots", f"expected 1 or more, got {slots}")
     if not 0 <= warm_up < slots:
@@ -338,7 +337,7 @@ def _refuse_odd(setting: Setting, slots: int, warm_up: int, sends: str | None, l
     if look.ahead < 0:
         raise InvalidInput("look_ahead", f"expected 0 slots or more, got {look.ahead}")
     if sends is not None:
-        sending(sends)
+        sending_policy(sends)
         if setting.link is None:
-            problem = f"{sends} has nothing to decide where a machine may send any number of tuples a slot"
+            problem = f"{sends} has nothing to decide if a machine may send any number of tuples per slot"
             raise InvalidInput("sending", f"{problem}; add --link TUPLES")

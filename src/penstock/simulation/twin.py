@@ -1,7 +1,6 @@
-"""One's own case in the twin: an application on a cluster, event by event, and what its latency would be.
+"""An application on a cluster on the runtime's twin, event by event, and its predicted latency.
 
-Nothing runs. The load is the application's own, or what one asks for, or a usual share of what the placement can carry
-where nobody knows one.
+Nothing is executed. The load is the requested one, the application's own, or 80 % of the placement's capacity.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,46 +22,46 @@ from penstock.model.topology import Application
 from penstock.sim.events import Twin, TwinSpan
 from penstock.workloads.arrivals import ArrivalProcess, Poisson
 
-USUAL_SHARE = 0.8  # of what can be carried: the rate where nobody knows one
+USUAL_SHARE = 0.8  # default load if the application has none, relative to capacity
 USUAL_SECONDS = 60.0
-FOLLOWED_TPS = 20.0  # source tuples a second and task of which records are kept, as a run does
-FALLING_BEHIND = 0.95  # of what falls due: less that ends means that queues grow
+FOLLOWED_TPS = 20.0  # traced source tuples per second, per task; the default of a run
+FALLING_BEHIND = 0.95  # relative to the load; if fewer tuples complete, queues grow
 SLACK = 1e-9
-MOST_HOPS = 2_000_000_000  # in one simulation
+MOST_HOPS = 2_000_000_000  # maximum in one simulation
 
 
-class Carried(NamedTuple):
-    """What comes, and what could be carried; source tuples a second, over all sources."""
+class TwinLoad(NamedTuple):
+    """The offered load and the capacity, in source tuples per second over all sources."""
 
     offered_tps: float
-    even_tps: float  # when every stream is split evenly; infinite where nothing is a limit
-    limit: str  # what is used up then
+    even_tps: float  # capacity with evenly split streams; infinite if nothing limits it
+    limit: str  # the bottleneck
 
     @property
     def exceeded(self) -> bool:
-        """Whether more comes than that."""
+        """Whether the load exceeds capacity."""
         return self.offered_tps > self.even_tps * (1 + SLACK)
 
 
 @dataclass(frozen=True)
-class Twinned:
-    """What happened after the warm-up, seed by seed."""
+class TwinResult:
+    """The results after the warm-up, by seed."""
 
-    load: Carried
+    load: TwinLoad
     warm_up: float
     spans: tuple[TwinSpan, ...]
 
     def mean(self, measure: str) -> float:
-        """Return the mean over seeds of a number of the spans."""
+        """Return the mean over seeds of a span's field."""
         return float(np.mean([getattr(span, measure) for span in self.spans]))
 
     def deviation(self, measure: str) -> float:
-        """Return the standard deviation over seeds; 0 of one alone."""
+        """Return the standard deviation over seeds; 0 for a single seed."""
         found = [getattr(span, measure) for span in self.spans]
         return float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
 
     def average(self, measure: str) -> Floats:
-        """Return the mean over seeds of an array of the spans, of those that have the value."""
+        """Return the element-wise mean over seeds of an array of the spans, ignoring missing values."""
         found = np.array([getattr(span, measure) for span in self.spans], dtype=np.float64)
         known = ~np.isnan(found)
         total = np.where(known, found, 0.0).sum(axis=0)
@@ -70,13 +69,13 @@ class Twinned:
         return mean
 
     def by_name(self, measure: str) -> dict[str, float]:
-        """Return the mean over seeds of the numbers of a table of the spans."""
+        """Return the mean over seeds of each value of a span's table."""
         tables: list[dict[str, float]] = [getattr(span, measure) for span in self.spans]
         return {name: float(np.mean([table[name] for table in tables])) for name in tables[0]}
 
     @property
     def behind(self) -> bool:
-        """Whether clearly fewer source tuples ended than fell due."""
+        """Whether clearly fewer source tuples completed than arrived."""
         return self.mean("completed") < FALLING_BEHIND * self.mean("offered")
 
 
@@ -93,11 +92,11 @@ def simulate_events(
     costs: Costs = Costs(),  # noqa: B008  a constant
     records: Path | None = None,
     on_result: Callable[[int], None] = lambda _seed: None,
-) -> Twinned:
-    """Simulate an application event by event, once a seed.
+) -> TwinResult:
+    """Simulate an application event by event, once per seed.
 
-    rate: tuples a second of all sources together. arrivals: a process over all sources together, in place of it.
-    seconds: that count; warm_up: those before them, a tenth as many where it is None. records: a folder for telemetry.
+    rate: total tuples per second over all sources. arrivals: a process over all sources, instead of a rate. seconds:
+    simulated time after the warm-up; warm_up: default: a tenth of `seconds`. records: a folder for telemetry.
     """
     before = seconds / 10 if warm_up is None else warm_up
     if not 0 < seconds < np.inf:
@@ -107,7 +106,7 @@ def simulate_events(
     hops = load.offered_tps * float(twin.instance.tasks.gain.sum()) * (seconds + before)
     if hops > MOST_HOPS:
         problem = f"expected at most {MOST_HOPS:,} tuples to be processed, got about {hops:,.0f}"
-        raise InvalidInput("duration", f"{problem}; ask for fewer seconds or a lower rate")
+        raise InvalidInput("duration", f"{problem}; use fewer seconds or a lower rate")
     followed = 0.0 if records is None else FOLLOWED_TPS
     spans = []
     for seed in seeds:
@@ -120,20 +119,20 @@ def simulate_events(
         if records is not None:
             write_records(run.records(), _made(records), name)
         on_result(seed)
-    return Twinned(load, before, tuple(spans))
+    return TwinResult(load, before, tuple(spans))
 
 
 def _load(
     twin: Twin, placement: Placement, rate: float | None, arrivals: ArrivalProcess | None
-) -> tuple[Carried, dict[str, ArrivalProcess]]:
-    """Return what comes beside what could be carried, and the arrivals of every source."""
+) -> tuple[TwinLoad, dict[str, ArrivalProcess]]:
+    """Return the load and the capacity, and the arrivals of every source."""
     limits = Evaluator(twin.application, twin.cluster).evaluate(placement).limits
     even = limits[0].rate_tps if limits else np.inf
     limit = f"{limits[0].kind} {limits[0].name}" if limits else ""
     own = twin.application.rate_tps
     if rate is not None and not 0 < rate < np.inf:
-        problem = f"expected tuples a second > 0, got {rate:g}"
-        raise InvalidInput("rate", f"{problem}; choose another --rate, or leave it out for the usual one")
+        problem = f"expected tuples per second > 0, got {rate:g}"
+        raise InvalidInput("rate", f"{problem}; choose another --rate, or omit it for the default")
     if arrivals is None:
         offered = rate or twin.application.offered_tps or USUAL_SHARE * even
         if not np.isfinite(offered):
@@ -141,14 +140,14 @@ def _load(
             raise InvalidInput("rate", problem)
         arrivals = Poisson(rate=offered)
     elif rate is not None:
-        raise InvalidInput("rate", f"expected a rate or arrivals, got {rate:g} and arrivals; leave one out")
+        raise InvalidInput("rate", f"expected a rate or arrivals, got {rate:g} and arrivals; remove one")
     weights = own or {source.name: 1.0 for source in twin.application.sources}
     shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
-    return Carried(_offered(arrivals), even, limit), {name: _part(arrivals, share) for name, share in shares.items()}
+    return TwinLoad(_offered(arrivals), even, limit), {name: _part(arrivals, share) for name, share in shares.items()}
 
 
 def _offered(arrivals: ArrivalProcess) -> float:
-    """Return the mean rate of a process; a recording's own where none is asked for."""
+    """Return the mean rate of a process; a trace has its own by default."""
     trace = getattr(arrivals, "trace", None)
     if arrivals.rate is None and trace is not None:
         return float(trace.rate * getattr(arrivals, "speed", 1.0))
@@ -156,7 +155,7 @@ def _offered(arrivals: ArrivalProcess) -> float:
 
 
 def _part(arrivals: ArrivalProcess, share: float) -> ArrivalProcess:
-    """Return the arrivals of one of several sources, which each follow the process at their share of its rate."""
+    """Return the arrivals of one of several sources, which all follow the process at their share of its rate."""
     if share == 1.0:
         return arrivals
     part: ArrivalProcess = msgspec.structs.replace(arrivals, rate=_offered(arrivals) * share)  # type: ignore[type-var]

@@ -52,10 +52,10 @@ def begin(
     stack: ExitStack,
 ) -> Begun:
     """Make the folder of a new run."""
-    from penstock.api.guarantees import require
+    from penstock.api.guarantees import require_guarantee
     from penstock.runtime.storage import run_folder as folders
 
-    require(flow, setup.guarantee)
+    require_guarantee(flow, setup.guarantee)
     cluster = known_cluster(emulate, setup.master, setup.slots)
     refuse_pins(flow, cluster, emulate is not None)
     info = folders.create(  # before it is planned, which may take a while: who asks is to hear that it is starting
@@ -91,14 +91,14 @@ def take_over(
     tell: "Progress",
 ) -> Begun:
     """Take a run over from a driver that has gone."""
-    from penstock.api.guarantees import require
+    from penstock.api.guarantees import require_guarantee
     from penstock.runtime.storage import run_folder as folders
     from penstock.startup.resume import emulated_cluster, find_resumable, plan_of, refuse_places, take
 
     info, before = find_resumable(what, runs)
     refuse_places(info, before, telemetry, stated.get("share"))
     setup = msgspec.structs.replace(before, **stated)
-    require(flow, setup.guarantee)
+    require_guarantee(flow, setup.guarantee)
     emulate = emulated_cluster(info)
     cluster = known_cluster(emulate, setup.master, setup.slots)
     refuse_pins(flow, cluster, emulate is not None)

@@ -261,7 +261,7 @@ class TestCluster:
         self.controller.operations.request(wanted, "move", then, routes, tuples=tuples)
 
     def limit(self, limits: Limits) -> dict[str, float]:
-        """Let sources give so many tuples a second from now on."""
+        """Let sources give so many tuples per second from now on."""
         return self.controller.limit(limits, self.clock())
 
     def drain(self, seconds: float = 3600.0) -> Result:

@@ -194,7 +194,7 @@ def _request(cluster: "FaultyCluster", count: int) -> bool:
 
 
 def _switch(cluster: "FaultyCluster") -> bool:
-    """Have other tuple policies in force, and at times a task elsewhere at once."""
+    """Have other tuple policies in force, and at times per task elsewhere at once."""
     driver, rng = cluster.driver, cluster.rng
     if not _listens(driver):
         return False

@@ -21,7 +21,7 @@ def bernoulli(slots: int, queues: int, load: float, rng: np.random.Generator) ->
 
 
 def bursts(slots: int, queues: int, load: float, rng: np.random.Generator, length: int = 4) -> Counts:
-    """Draw bursts of one tuple a slot at one queue; their lengths are geometric with a mean, and they may overlap."""
+    """Draw bursts of one tuple per slot at one queue; their lengths are geometric with a mean, and they may overlap."""
     found = np.zeros((slots, queues), dtype=np.int64)
     for begin, queue in np.argwhere(rng.random((slots, queues)) < load / (queues * length)):
         found[begin : begin + rng.geometric(1.0 / length), queue] += 1

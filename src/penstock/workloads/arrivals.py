@@ -1,6 +1,6 @@
 """Arrival processes: how many tuples come in each of a number of equal time slots.
 
-A process is a frozen record with one verb, `counts`. `rate` is its mean in tuples a second and `slot` the length of a
+A process is a frozen record with one verb, `counts`. `rate` is its mean in tuples per second and `slot` the length of a
 slot in seconds, so that the mean of its counts is `rate · slot`. All randomness comes from the generator handed in.
 """
 
@@ -28,7 +28,7 @@ class ArrivalProcess(Protocol):
 
     @property
     def rate(self) -> float | None:
-        """The mean in tuples a second; None where only a recording knows it."""
+        """The mean in tuples per second; None where only a recording knows it."""
         ...
 
     @property

@@ -41,7 +41,7 @@ def dataflow(
 ) -> Dataflow:
     """Return the application that a text describes, such as `word-count` or `log-processing:sources=2`, ready to run.
 
-    rate: tuples a second of all sources together, 100 unless said; or
+    rate: tuples per second of all sources together, 100 unless said; or
     arrivals: an arrival process or its text, `poisson:rate=500`.
     input: a file or folder whose lines are read; None: they are generated, `count` of them or without end.
     output: whether results are kept in the run's folder, or only counted and dropped.

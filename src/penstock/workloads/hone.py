@@ -1,9 +1,9 @@
-"""Hone's simulated link (§4): the tasks of one component on one machine, whose card sends one tuple a slot.
+"""Hone's simulated link (§4): the tasks of one component on one machine, whose card sends one tuple per slot.
 
 It is a system of time slots like any other: N source tasks on one machine of capacity 1, and a sink on another that is
 never busy. The out-queues of the sources are Hone's queues; what comes to a source in a slot is in its queue at once,
 so that a rule of sending sees the slot's own arrivals. `load` is the tuples of all queues a slot, 1 is all that the
-card can send; the paper's rates, in tuples a second and queue, are loads by the length of its slots.
+card can send; the paper's rates, in tuples per second and queue, are loads by the length of its slots.
 
 The paper has Poisson arrivals, equal for all queues. Skewed ones are ours: half of all tuples in one queue, Zipf's law,
 bursts of a hundred slots a quarter of the time, batches of 1 to 32 words (the testbed's sentences).

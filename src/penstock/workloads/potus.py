@@ -20,7 +20,7 @@ from penstock.model.slotted import OUTFLOW, Longs, Placed, System, build_system
 from penstock.model.taskgraph import Floats, expand_tasks
 from penstock.model.topology import Kind, Topology
 from penstock.policies.api import PlacementView
-from penstock.policies.registry import make
+from penstock.policies.registry import placement_policy
 from penstock.workloads.arrivals import Poisson, SelfSimilar
 from penstock.workloads.networks import Capacities, fat_tree, jellyfish
 from penstock.workloads.topologies import layered
@@ -30,9 +30,9 @@ Fabric = Literal["jellyfish", "fat-tree"]
 
 PLACEMENT = "t-heron"
 PARALLELISM = (2, 4)
-SERVICE = (3, 5)  # μ, tuples a slot
+SERVICE = (3, 5)  # μ, tuples per slot
 MOST_COMPONENTS = 6
-SLOT_S = 0.01  # what a slot lasts, where an application's cost a tuple is in seconds
+SLOT_S = 0.01  # what a slot lasts, where an application's cost per tuple is in seconds
 NETWORK_TRACES = ("BC-pAug89-small.TL", "AzureLLMInferenceTrace_conv.csv")
 """Recordings of single packets and requests, as the paper's data-centre trace; others count by minutes."""
 
@@ -40,8 +40,8 @@ FOLDER = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "arriv
 """Where real traces are, beside a checkout of the repository."""
 
 
-class Setting(NamedTuple):
-    """A system, and how many tuples a slot come to it on average."""
+class PotusWorkload(NamedTuple):
+    """A system, and how many tuples per slot come to it on average."""
 
     system: System
     rates: Floats  # [T] of sources; 0 elsewhere
@@ -50,16 +50,16 @@ class Setting(NamedTuple):
     utilisation: float  # of the fullest component of every application
 
 
-class RandomSetting(NamedTuple):
+class RandomPotusWorkload(NamedTuple):
     """A system drawn at random, and what it was drawn to be."""
 
-    setting: Setting
+    setting: PotusWorkload
     fabric: Fabric
     kind: str  # of arrivals
     hops: int  # on the longest way from a source to a sink
 
 
-def potus_setting(
+def potus_workload(
     fabric: Fabric = "jellyfish",
     seed: int = 0,
     *,
@@ -70,7 +70,7 @@ def potus_setting(
     container: int = 10,
     limit: int | None = None,
     spouts: int | None = None,
-) -> Setting:
+) -> PotusWorkload:
     """Draw a system of the paper's.
 
     balanced: every component is as full as `utilisation` says, by service rates of around 4 that are no whole numbers;
@@ -87,10 +87,10 @@ def potus_setting(
         limit = _least_limit(graphs)
     system = build_system(placed, cluster, slot_s=SLOT_S, limit=limit)
     exact = np.concatenate([graph.service for graph in graphs])  # division by the cost in seconds rounds
-    return Setting(system._replace(service=exact), rates, tuple(placed), cluster, utilisation)
+    return PotusWorkload(system._replace(service=exact), rates, tuple(placed), cluster, utilisation)
 
 
-def random_setting(seed: int, kinds: Sequence[str] = ("poisson", "trace")) -> RandomSetting:
+def random_potus_workload(seed: int, kinds: Sequence[str] = ("poisson", "trace")) -> RandomPotusWorkload:
     """Draw a system of 1 to 5 hops and a utilisation of 0.5 to 0.95.
 
     Twenty seeds in a row have every number of hops with both fabrics and two kinds of arrivals once.
@@ -98,7 +98,7 @@ def random_setting(seed: int, kinds: Sequence[str] = ("poisson", "trace")) -> Ra
     rng = np.random.default_rng([seed, 1])
     fabric: Fabric = ("jellyfish", "fat-tree")[seed % 2]
     hops = 1 + seed // (2 * len(kinds)) % 5
-    made = potus_setting(
+    made = potus_workload(
         fabric,
         seed,
         utilisation=float(rng.uniform(0.5, 0.95)),
@@ -106,7 +106,7 @@ def random_setting(seed: int, kinds: Sequence[str] = ("poisson", "trace")) -> Ra
         depth=(hops + 1, hops + 1),
         container=int(rng.integers(6, 11)),
     )
-    return RandomSetting(made, fabric, kinds[seed // 2 % len(kinds)], hops)
+    return RandomPotusWorkload(made, fabric, kinds[seed // 2 % len(kinds)], hops)
 
 
 def traces_folder() -> Path | None:
@@ -115,7 +115,7 @@ def traces_folder() -> Path | None:
 
 
 def arrival_counts(
-    setting: Setting, kind: str, slots: int, rng: np.random.Generator, folder: Path | None = None
+    setting: PotusWorkload, kind: str, slots: int, rng: np.random.Generator, folder: Path | None = None
 ) -> Longs:
     """Return the tuples that come to every task in every slot. [T, slots]
 
@@ -139,7 +139,7 @@ def arrival_counts(
     return counts
 
 
-def look_ahead(setting: Setting, mean: int, rng: np.random.Generator) -> Longs:
+def look_ahead(setting: PotusWorkload, mean: int, rng: np.random.Generator) -> Longs:
     """Draw the look-ahead of each application evenly from 0 to twice the mean (§5.1), for all of its sources. [T]
 
     An equal generator gives every application the same place in the range, whatever the mean.
@@ -234,7 +234,7 @@ def _place(topologies: Sequence[Topology], cluster: Cluster, rng: np.random.Gene
     taken = np.zeros(len(cluster.machines), dtype=np.int64)
     placed = []
     for topology in topologies:
-        found = make(PLACEMENT).place(PlacementView(topology, _left(cluster, taken)), rng)
+        found = placement_policy(PLACEMENT).place(PlacementView(topology, _left(cluster, taken)), rng)
         if isinstance(found, Infeasible):
             raise InvalidInput("applications", f"they have no room: {found.reason}; ask for fewer")
         slots = []

@@ -1,8 +1,8 @@
 """Recorded arrivals: how many tuples had come by a given time, from files of four kinds.
 
 Counts: one whole number a line, tuples in equal intervals (NASA-HTTP). Values: csv with a header `timestamp,value`,
-tuples from that time to the next (NAB). Requests: csv whose header begins with `timestamp`, a tuple a row (Azure).
-Packets: two columns without a header, seconds and bytes, a tuple a row (Bellcore). The first line tells which.
+tuples from that time to the next (NAB). Requests: csv whose header begins with `timestamp`, a tuple per row (Azure).
+Packets: two columns without a header, seconds and bytes, a tuple per row (Bellcore). The first line tells which.
 """
 
 from dataclasses import dataclass

@@ -254,7 +254,7 @@ def test_planning_anew_what_works_gives_the_same_rate() -> None:
 
 def test_refuses_a_second_admission() -> None:
     before = admitted(book(), application()).book
-    with pytest.raises(DuplicateName, match="application: 'flow' is in the book already"):
+    with pytest.raises(DuplicateName, match="application: 'flow' is already in the book"):
         admit(before, application(rate=1.0))
 
 

@@ -12,7 +12,7 @@ from penstock.experiments.figure import Claim, Figure
 from penstock.papers.potus import FIGURES, backlogs, beyond, costs, lookahead, phantoms, predictions, settings, theorems
 from penstock.papers.potus.runs import case, run_system, spec
 from penstock.papers.potus.summaries import crossing, line, percent, power, spread, steady, upper
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.sim.slotted import Arrivals, simulate
 
 BY_NUMBER = {figure.number: figure for figure in FIGURES}
@@ -288,7 +288,7 @@ def test_shuffle_pays_the_mean_of_both_ways_in_the_example() -> None:
     assert system.tasks == 4
     counts = np.zeros((4, 20_000), dtype=np.int64)
     counts[0] = theorems.EXAMPLE_RATE
-    found = simulate(system, Arrivals(counts), routing("shuffle"), warm_up=100, seed=1)
+    found = simulate(system, Arrivals(counts), routing_policy("shuffle"), warm_up=100, seed=1)
     assert found.cost == pytest.approx(9.0, abs=0.1)
     bound = communication_bound(system, counts.mean(axis=1))
     assert isinstance(bound, CommunicationBound)

@@ -130,4 +130,4 @@ def test_a_policy_of_another_kind_is_no_forecaster() -> None:
     with pytest.raises(UnknownName, match="'round-robin' is a placement policy; there are all-true-negative"):
         registry.forecaster("round-robin")
     with pytest.raises(UnknownName, match="'kalman' is a forecast policy; there are cloud-only"):
-        registry.make("kalman")
+        registry.placement_policy("kalman")

@@ -39,7 +39,7 @@ def test_takes_the_machine_it_is_told_to() -> None:
 def test_names_the_choices_when_told_a_machine_that_is_not_there() -> None:
     view = PlacementView(chain(2, 2), FIELD_AND_CLOUD)
     with pytest.raises(UnknownMachine, match="no 'moon'; there are camera, cloud, gateway"):
-        registry.make("cloud-only:machine=moon").place(view, np.random.default_rng(0))
+        registry.placement_policy("cloud-only:machine=moon").place(view, np.random.default_rng(0))
 
 
 def test_refuses_when_the_cloud_is_full_though_others_have_room() -> None:

@@ -146,7 +146,7 @@ def test_needs_a_view_that_scores() -> None:
 )
 def test_refuses_parameters_that_make_no_sense(settings: str, field: str) -> None:
     with pytest.raises(InvalidInput) as mistake:
-        registry.make(f"local-search:{settings}")
+        registry.placement_policy(f"local-search:{settings}")
     assert mistake.value.path == f"policy.local-search.{field}"
 
 

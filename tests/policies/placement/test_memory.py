@@ -13,7 +13,7 @@ from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.policies.api import PlacementView
 from penstock.policies.checks import untruths, violations
-from penstock.policies.registry import PolicyKind, make, names
+from penstock.policies.registry import PolicyKind, names, placement_policy
 
 SEEDS = range(80)
 BY_RULE = {"cloud-only", "flink", "flink-spread"}  # all on one machine; no two tasks of a component in one slot
@@ -104,7 +104,7 @@ def test_most_cases_can_be_placed_and_some_cannot(cases: list[tuple[PlacementVie
 @pytest.mark.parametrize("policy", POLICIES)
 def test_places_what_can_be_placed_and_proves_the_rest(cases: list[tuple[PlacementView, bool]], policy: str) -> None:
     for seed, (view, possible) in zip(SEEDS, cases, strict=True):
-        found = make(policy).place(view, np.random.default_rng(0))
+        found = placement_policy(policy).place(view, np.random.default_rng(0))
         if possible:
             assert isinstance(found, Placement), f"seed {seed}: {found}"
             assert violations(view, found) == [], f"seed {seed}"
@@ -112,7 +112,7 @@ def test_places_what_can_be_placed_and_proves_the_rest(cases: list[tuple[Placeme
             assert isinstance(found, Infeasible), f"seed {seed}"
             assert found.proven, f"seed {seed}: {found.reason}"
             assert untruths(view, found) == [], f"seed {seed}"
-        assert found == make(policy).place(view, np.random.default_rng(0)), f"seed {seed}: not repeatable"
+        assert found == placement_policy(policy).place(view, np.random.default_rng(0)), f"seed {seed}: not repeatable"
 
 
 @pytest.mark.parametrize("policy", sorted(BY_RULE))
@@ -120,7 +120,7 @@ def test_a_rule_that_forbids_more_than_memory_does_claims_no_proof(
     cases: list[tuple[PlacementView, bool]], policy: str
 ) -> None:
     for seed, (view, possible) in zip(SEEDS, cases, strict=True):
-        found = make(policy).place(view, np.random.default_rng(0))
+        found = placement_policy(policy).place(view, np.random.default_rng(0))
         assert isinstance(found, Placement) or not (possible and found.proven), f"seed {seed}: {found}"
 
 
@@ -139,7 +139,7 @@ def perfect(rng: np.random.Generator, machines: int, tasks: int) -> tuple[Applic
 @pytest.mark.parametrize("seed", range(6))
 def test_finds_the_arrangement_that_leaves_nothing(seed: int) -> None:
     view = PlacementView(*perfect(np.random.default_rng(seed), 3, 3))
-    found = make("round-robin").place(view, np.random.default_rng(0))
+    found = placement_policy("round-robin").place(view, np.random.default_rng(0))
     assert isinstance(found, Placement), found
     assert violations(view, found) == []
 
@@ -159,7 +159,7 @@ def test_few_tasks_move(sizes: tuple[float, ...]) -> None:
     application = Application(name="few", components=(source, *components), streams=streams)
     machines = tuple(Machine(name=f"m{m}", memory_mb=size) for m, size in enumerate(sizes[:2]))
     view = PlacementView(application, Cluster(name="two", machines=machines))
-    found = make("round-robin").place(view, np.random.default_rng(0))
+    found = placement_policy("round-robin").place(view, np.random.default_rng(0))
     assert isinstance(found, Placement)
     assert violations(view, found) == []
     assert found.note in ("", "1 of 4 tasks rearranged to fit into memory")
@@ -169,7 +169,7 @@ def test_a_total_that_is_too_small_is_a_proof() -> None:
     application, cluster = perfect(np.random.default_rng(0), 3, 3)
     view = PlacementView(application, Cluster(name="small", machines=cluster.machines[:2]))
     for policy in ("round-robin", "sparcle", "r-storm"):
-        found = make(policy).place(view, np.random.default_rng(0))
+        found = placement_policy(policy).place(view, np.random.default_rng(0))
         assert isinstance(found, Infeasible)
         assert found.constraint is Constraint.MEMORY
         assert found.proven

@@ -34,7 +34,7 @@ def algorithm_1(view: PlacementView) -> list[int]:
         assert view.evaluate is not None
         return -float(view.evaluate(np.array([slots], dtype=np.int32))[0])
 
-    start = registry.make("round-robin").place(view, np.random.default_rng(0))
+    start = registry.placement_policy("round-robin").place(view, np.random.default_rng(0))
     assert isinstance(start, Placement)
     x = list(start.slots)
     machine = view.slots.machine
@@ -184,5 +184,5 @@ def test_needs_a_view_that_scores(policy: Predictive | PredictiveSearch) -> None
 )
 def test_refuses_parameters_that_make_no_sense(spec: str, field: str) -> None:
     with pytest.raises(InvalidInput) as mistake:
-        registry.make(spec)
+        registry.placement_policy(spec)
     assert mistake.value.path == f"policy.{field}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.model.slotted import UNLIMITED, Longs
 from penstock.policies.api import Rule
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route
 
@@ -87,7 +87,7 @@ def drawn(
 def decide(spec: str | Rule, given: Tables, seed: int = 0, how: Callable[..., int] = route) -> Decision:
     """What a policy decides for all queues of `given`, which stay as they are."""
     own, rng = given.copy(), np.random.default_rng(seed)
-    rule = routing(spec).rule if isinstance(spec, str) else spec
+    rule = routing_policy(spec).rule if isinstance(spec, str) else spec
     sent = np.zeros(len(own.lanes.room), dtype=np.int64)
     count = len(own.queues.waiting)
     went = how(rule.kind, rule.settings, own.queues, own.lanes, 0, count, own.limit, rng, sent)
@@ -97,7 +97,7 @@ def decide(spec: str | Rule, given: Tables, seed: int = 0, how: Callable[..., in
 
 def repeat(spec: str, given: Tables, times: int, seed: int = 0) -> Longs:
     """Decide many times over, each with the state and the random numbers that the last one left. [times, L]"""
-    own, rng, rule = given.copy(), np.random.default_rng(seed), routing(spec).rule
+    own, rng, rule = given.copy(), np.random.default_rng(seed), routing_policy(spec).rule
     sent = np.zeros((times, len(own.lanes.room)), dtype=np.int64)
     for row in sent:
         route(*rule, own.queues, own.lanes, 0, len(own.queues.waiting), own.limit, rng, row)

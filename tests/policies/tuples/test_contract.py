@@ -21,7 +21,7 @@ from tests.policies.tuples.tables import STATE, Tables, decide, drawn, repeat, t
 
 ROUTINGS = registry.names(PolicyKind.ROUTING)
 SENDINGS = registry.names(PolicyKind.SENDING)
-KEYED = [name for name in ROUTINGS if registry.routing(name).keyed]
+KEYED = [name for name in ROUTINGS if registry.routing_policy(name).keyed]
 FREE = [
     *(name for name in ROUTINGS if name not in KEYED),
     "load-aware-shuffle:high=1,low=0.5",
@@ -104,7 +104,7 @@ def test_decides_alike_compiled_and_interpreted(spec: str) -> None:
 
 
 def test_keeps_no_hold_of_what_it_is_handed() -> None:
-    given, rng, rule = tables(3, waiting=5), np.random.default_rng(0), registry.routing("shuffle").rule
+    given, rng, rule = tables(3, waiting=5), np.random.default_rng(0), registry.routing_policy("shuffle").rule
     sent = np.zeros(3, dtype=np.int64)
     held = [getrefcount(one) for one in (rng, sent, given.lanes.room, rule.settings)]
     for _ in range(10):
@@ -161,7 +161,7 @@ def test_a_thousand_lanes_are_no_trouble(spec: str) -> None:
 def test_a_queue_out_of_reach_is_left_alone() -> None:
     given = tables((2, 2, 2), waiting=4)
     for spec in FREE:
-        rule, sent = registry.routing(spec).rule, np.zeros(6, dtype=np.int64)
+        rule, sent = registry.routing_policy(spec).rule, np.zeros(6, dtype=np.int64)
         own = given.copy()
         route(*rule, own.queues, own.lanes, 1, 2, UNLIMITED, np.random.default_rng(0), sent)
         assert sent[[0, 1, 4, 5]].sum() == 0
@@ -180,7 +180,7 @@ def keyed_case(rng: np.random.Generator) -> tuple[Tables, Longs, Longs]:
 
 @pytest.mark.parametrize("name", KEYED)
 def test_tuples_go_to_a_lane_of_their_key_in_order_until_there_is_no_room(name: str) -> None:
-    rng, rule = np.random.default_rng(SEED), registry.routing(name).rule
+    rng, rule = np.random.default_rng(SEED), registry.routing_policy(name).rule
     stopped = 0
     for _ in range(300):
         given, own, other = keyed_case(rng)
@@ -202,7 +202,7 @@ def test_tuples_go_to_a_lane_of_their_key_in_order_until_there_is_no_room(name: 
 
 @pytest.mark.parametrize("name", KEYED)
 def test_keys_are_told_apart_alike_compiled_and_interpreted(name: str) -> None:
-    rng, rule = np.random.default_rng(SEED), registry.routing(name).rule
+    rng, rule = np.random.default_rng(SEED), registry.routing_policy(name).rule
     for _ in range(100):
         given, own, other = keyed_case(rng)
         answers = []
@@ -224,7 +224,7 @@ class Link:
 
     def shared(self, spec: str, seed: int, how: Callable[..., int] = send) -> tuple[Longs, Floats]:
         """What is allowed of each queue in three slots in a row, and what the policy remembers then."""
-        rule, rng = registry.sending(spec).rule, np.random.default_rng(seed)
+        rule, rng = registry.sending_policy(spec).rule, np.random.default_rng(seed)
         state, allowed = np.zeros(REMEMBERED), np.zeros((3, len(self.backlog)), dtype=np.int64)
         for slot, row in enumerate(allowed):
             before = self.backlog.copy(), self.oldest.copy()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from penstock.model.slotted import Longs
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.routing import route_keyed
 from tests.policies.tuples.tables import tables
 
@@ -13,7 +13,7 @@ WIDTH = 8
 def sent_by(name: str, own: Longs, other: Longs, outstanding: Longs) -> tuple[Longs, Longs]:
     lanes = tables(WIDTH, outstanding=outstanding).lanes
     chosen, sent = np.empty(len(own), dtype=np.int64), np.zeros(WIDTH, dtype=np.int64)
-    assert route_keyed(routing(name).rule.kind, lanes, 0, own, other, len(own), chosen, sent) == len(own)
+    assert route_keyed(routing_policy(name).rule.kind, lanes, 0, own, other, len(own), chosen, sent) == len(own)
     return chosen, sent
 
 

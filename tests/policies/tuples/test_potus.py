@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from penstock.model.slotted import UNLIMITED
 from penstock.model.taskgraph import Floats
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.potus import Potus
 from tests.policies.tuples.tables import Decision, Tables, decide, drawn, repeat, tables
 
@@ -167,4 +167,9 @@ def test_a_queue_that_may_send_little_counts_in_full() -> None:
 
 
 def test_parameters_become_settings() -> None:
-    assert routing("potus:v=2,beta=0.5,spread=random,in_flight=true").rule.settings.tolist()[:4] == [2.0, 0.5, 1.0, 1.0]
+    assert routing_policy("potus:v=2,beta=0.5,spread=random,in_flight=true").rule.settings.tolist()[:4] == [
+        2.0,
+        0.5,
+        1.0,
+        1.0,
+    ]

@@ -10,12 +10,12 @@ from penstock.model.cluster import Cluster, Machine
 from penstock.model.slotted import Longs, Placed, System, build_system
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.filling import FEW, fill
 from penstock.policies.tuples.lanes import Lanes
 from penstock.policies.tuples.potus_plus import EASE
 from penstock.sim.slotted import Arrivals, Outcome, simulate
-from penstock.workloads.potus import potus_setting
+from penstock.workloads.potus import potus_workload
 from tests.interpreting import wholly_interpreted
 from tests.policies.tuples.tables import Tables, decide, repeat, tables
 
@@ -144,7 +144,7 @@ def trap(slow: float) -> System:
 def run(system: System, spec: str, rate: int = 3, slots: int = 2000) -> Outcome:
     counts = np.zeros((system.tasks, slots), dtype=np.int64)
     counts[0] = rate
-    return simulate(system, Arrivals(counts), routing(spec), warm_up=slots // 4, check=True)
+    return simulate(system, Arrivals(counts), routing_policy(spec), warm_up=slots // 4, check=True)
 
 
 def test_prices_lead_tuples_away_from_a_cheap_way_into_a_crowd() -> None:
@@ -209,12 +209,12 @@ def test_has_the_least_cost_where_potus_takes_a_free_hop_to_a_dear_one(v: int) -
 @pytest.mark.parametrize("fabric", ["fat-tree", "jellyfish"])
 def test_by_default_cost_counts_as_described(fabric: Any) -> None:
     """On the paper's systems: cost comes nearer to the optimum than without it, at about the same response times."""
-    setting = potus_setting(fabric, 1)
+    setting = potus_workload(fabric, 1)
     counts = np.random.default_rng(1).poisson(setting.rates[:, None], (len(setting.rates), 1200))
     bound = communication_bound(setting.system, counts[:, 400:].mean(axis=1))
     assert isinstance(bound, CommunicationBound)
     found = {
-        spec: simulate(setting.system, Arrivals(counts), routing(spec), warm_up=400, seed=1)
+        spec: simulate(setting.system, Arrivals(counts), routing_policy(spec), warm_up=400, seed=1)
         for spec in ("shuffle", "potus-plus", "potus-plus:v=0")
     }
     above = {spec: outcome.cost - bound.cost for spec, outcome in found.items()}

@@ -208,7 +208,7 @@ def test_one_number_is_divided_in_proportion_to_offered_rates() -> None:
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, True, "10"])
 def test_rejects_what_is_no_rate(wrong: Any) -> None:
     for limits in (wrong, {"fast": wrong}):
-        with pytest.raises(InvalidInput, match="expected tuples a second ≥ 0"):
+        with pytest.raises(InvalidInput, match="expected tuples per second ≥ 0"):
             changed_limits({}, limits, two_sources().application)
 
 

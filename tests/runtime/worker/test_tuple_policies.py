@@ -22,7 +22,7 @@ from penstock.model.cluster import Cluster, Distances, Link, Machine
 from penstock.model.errors import PenstockError
 from penstock.model.slotted import UNLIMITED
 from penstock.model.tuples import TuplePolicies
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.lanes import empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route
 from penstock.runtime.controller.operations import Operation
@@ -230,7 +230,7 @@ def test_a_live_decision_is_that_of_the_kernel_on_the_same_view(
         lanes.speed[place] = 2.0 / milliseconds
     lanes.cost[:], lanes.senders[:] = [1.0, 1.0, 0.0, 1.0], 1.0
     queues.waiting[0] = queues.arrived[0] = waiting
-    rule, expected = routing(spec).rule, np.zeros(4, dtype=np.int64)
+    rule, expected = routing_policy(spec).rule, np.zeros(4, dtype=np.int64)
     rng = copy.deepcopy(router._rng)
     route(rule.kind, rule.settings, queues, lanes, 0, 1, UNLIMITED, rng, expected)
     out.put(list(range(waiting)))

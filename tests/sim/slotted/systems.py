@@ -9,7 +9,7 @@ import numpy as np
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.slotted import Longs, Placed, System, build_system
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.lanes import Lanes, Queues
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.sim.slotted.simulation import run_slots
@@ -98,5 +98,5 @@ def look_inside(system: System, arrivals: Arrivals, spec: str, run: Any = run_sl
         slot: int = run(*tables)
         return slot
 
-    outcome = simulate(system, arrivals, routing(spec), run=watched, **settings)
+    outcome = simulate(system, arrivals, routing_policy(spec), run=watched, **settings)
     return Inside(outcome, *ended, *begun)

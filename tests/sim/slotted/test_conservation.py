@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.model.topology import Grouping
-from penstock.policies.registry import PolicyKind, names, routing, sending
+from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.sim.slotted import Keys, simulate
 from penstock.sim.slotted.conservation import FAULTS, first_fault
 from penstock.sim.slotted.simulation import run_slots
@@ -25,8 +25,8 @@ def test_all_tuples_add_up_after_every_slot(name: str) -> None:
         if sends is not None:
             system = system._replace(capacity=rng.integers(2, 7, 3))
         arrivals = random_arrivals(system, 60, rng, ahead=True)
-        policy = None if sends is None else sending(sends)
-        outcome = simulate(system, arrivals, routing(name), policy, check=True, keys=Keys(20, 1.0))
+        policy = None if sends is None else sending_policy(sends)
+        outcome = simulate(system, arrivals, routing_policy(name), policy, check=True, keys=Keys(20, 1.0))
         assert outcome.tuples == arrivals.counts.sum()
         assert outcome.hops > 0
 
@@ -105,6 +105,6 @@ def test_a_run_that_loses_a_tuple_is_stopped_where_it_is_checked() -> None:
         tables[3].outstanding[0] = 1.0  # type: ignore[attr-defined]
         return run_slots(*tables)  # type: ignore[arg-type]
 
-    simulate(system, arrivals, routing("shuffle"), run=careless)
+    simulate(system, arrivals, routing_policy("shuffle"), run=careless)
     with pytest.raises(AssertionError, match=FAULTS[5]):
-        simulate(system, arrivals, routing("shuffle"), run=careless, check=True)
+        simulate(system, arrivals, routing_policy("shuffle"), run=careless, check=True)

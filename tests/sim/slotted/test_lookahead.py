@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from penstock.model.slotted import Longs
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.sim.slotted import Arrivals, simulate
 from penstock.sim.slotted.state import REAL
 from tests.sim.slotted.systems import line, look_inside, random_arrivals, random_system
@@ -29,7 +29,7 @@ def ahead(counts: Longs, window: int, predicted: Longs | None = None) -> Arrival
 def test_who_sends_all_at_once_gains_a_slot_for_every_slot_of_perfect_look_ahead(window: int) -> None:
     system, counts = line(1, 3, 2, service=[1, 1, 1, 1.5, 1.5]), bursts(6)
     without, foreseen = (
-        simulate(system, ahead(counts, slots), routing("round-robin"), check=True) for slots in (0, window)
+        simulate(system, ahead(counts, slots), routing_policy("round-robin"), check=True) for slots in (0, window)
     )
     done = slice(0, without.tuples - without.unfinished)
     expected = np.maximum(0, without.responses - window)
@@ -40,7 +40,8 @@ def test_who_sends_all_at_once_gains_a_slot_for_every_slot_of_perfect_look_ahead
 def test_response_falls_by_a_slot_a_slot_of_look_ahead_at_most_and_reaches_nothing(spec: str) -> None:
     system, counts = line(1, 3, 2, service=[1, 1, 1, 1.5, 1.5], cost=0.5), bursts(6, slots=3000, rate=1.5)
     found = [
-        simulate(system, ahead(counts, window), routing(spec), warm_up=100).response for window in (0, 1, 2, 4, 8, 60)
+        simulate(system, ahead(counts, window), routing_policy(spec), warm_up=100).response
+        for window in (0, 1, 2, 4, 8, 60)
     ]
     assert found == sorted(found, reverse=True)
     for window, response in zip((1, 2, 4, 8), found[1:], strict=False):
@@ -52,7 +53,7 @@ def test_response_falls_by_a_slot_a_slot_of_look_ahead_at_most_and_reaches_nothi
 def test_a_tuple_that_is_served_before_it_arrives_counts_nothing() -> None:
     counts = np.zeros((3, 12), dtype=np.int64)
     counts[0, 8] = 1
-    responses = {w: simulate(line(1, 1, 1), ahead(counts, w), routing("shuffle")).response for w in range(7)}
+    responses = {w: simulate(line(1, 1, 1), ahead(counts, w), routing_policy("shuffle")).response for w in range(7)}
     assert responses == {0: 3, 1: 2, 2: 1, 3: 0, 4: 0, 5: 0, 6: 0}
 
 
@@ -99,8 +100,8 @@ def test_which_of_too_many_predicted_tuples_come_is_anybodys_guess() -> None:
 
 def test_tuples_that_nobody_foresaw_arrive_all_the_same() -> None:
     system, counts = line(1, 3, 2), bursts(6, rate=1.0)
-    nothing = simulate(system, ahead(counts, 5, np.zeros_like(counts)), routing("round-robin"))
-    without = simulate(system, Arrivals(counts), routing("round-robin"))
+    nothing = simulate(system, ahead(counts, 5, np.zeros_like(counts)), routing_policy("round-robin"))
+    without = simulate(system, Arrivals(counts), routing_policy("round-robin"))
     assert nothing.responses.tolist() == without.responses.tolist()
     assert nothing.tuples == counts.sum()
 
@@ -108,13 +109,15 @@ def test_tuples_that_nobody_foresaw_arrive_all_the_same() -> None:
 def test_foreseen_tuples_come_before_those_of_the_same_slot_that_were_not() -> None:
     counts, predicted = np.zeros((2, 12), dtype=np.int64), np.zeros((2, 12), dtype=np.int64)
     counts[0, 5], predicted[0, 5] = 3, 1
-    assert simulate(line(1, 1), ahead(counts, 2, predicted), routing("shuffle")).responses.tolist() == [0, 1, 2]
+    assert simulate(line(1, 1), ahead(counts, 2, predicted), routing_policy("shuffle")).responses.tolist() == [0, 1, 2]
 
 
 def test_waiting_before_it_arrives_is_no_waiting() -> None:
     counts = np.zeros((2, 12), dtype=np.int64)
     counts[0, 8] = 4
-    seen = simulate(line(1, 1, cost=1.0, limit=3), ahead(counts, 6), routing("potus:v=1"))  # l = 1 − 4: sent at once
+    seen = simulate(
+        line(1, 1, cost=1.0, limit=3), ahead(counts, 6), routing_policy("potus:v=1")
+    )  # l = 1 − 4: sent at once
     assert seen.queueing == 0.0
     kept = look_inside(line(1, 1, cost=10.0, limit=3), ahead(counts, 6), "potus:v=1")  # l > 0: sent when due, (4)
     assert kept.counts.queued_out.tolist() == [0, 0, 4, 4, 4, 4, 4, 4, 4, 1, 0, 0]
@@ -127,5 +130,5 @@ def test_applications_may_look_ahead_differently_and_all_adds_up() -> None:
         for _ in range(5):
             system = random_system(rng)
             arrivals = random_arrivals(system, 60, rng, ahead=True)
-            outcome = simulate(system, arrivals, routing(spec), check=True)
+            outcome = simulate(system, arrivals, routing_policy(spec), check=True)
             assert outcome.tuples == arrivals.counts.sum()

@@ -11,7 +11,7 @@ from penstock.model.cluster import Cluster, Machine
 from penstock.model.kernel import interpreted
 from penstock.model.slotted import Longs, Placed, build_system
 from penstock.model.topology import Component, Kind, Stream, Topology
-from penstock.policies.registry import PolicyKind, names, routing, sending
+from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.policies.tuples.sending import STATE, send
 from penstock.sim.slotted import Arrivals, simulate
 
@@ -42,7 +42,7 @@ def links(number: int, seed: int, queues: int = 5, largest: int = 4) -> list[Lin
 def decided(spec: str, link: Link, state: NDArray[np.float64] | None = None, now: float = 0.0, seed: int = 0) -> Longs:
     allowed = np.zeros(len(link.backlog), dtype=np.int64)
     kept = np.zeros(STATE) if state is None else state
-    rule, rng = sending(spec).rule, np.random.default_rng(seed)
+    rule, rng = sending_policy(spec).rule, np.random.default_rng(seed)
     given = send(*rule, now, link.budget, link.backlog.copy(), link.oldest, kept, rng, allowed)
     assert given == allowed.sum()
     return allowed
@@ -160,7 +160,7 @@ def test_a_signal_is_given_as_soon_as_there_is_something_to_send() -> None:
 
 @pytest.mark.parametrize("spec", [*RULES, "longest-backlog-first:tau=3,conserving=false"])
 def test_decisions_are_the_same_compiled_and_interpreted(spec: str) -> None:
-    plain, rule = interpreted(send), sending(spec).rule
+    plain, rule = interpreted(send), sending_policy(spec).rule
     states = np.zeros(STATE), np.zeros(STATE)
     for now, link in enumerate(links(60, 6, queues=1)):  # a rule remembers queues of one link
         found = []
@@ -192,7 +192,7 @@ def test_every_machine_sends_no_more_than_its_card_takes(spec: str) -> None:
     system = build_system([Placed(topology, slots)], cluster, capacity=capacity)
     counts = np.zeros((system.tasks, 400), dtype=np.int64)
     counts[:-1] = np.random.default_rng(8).poisson(0.8 * capacity / each, (machines * each, 400))
-    outcome = simulate(system, Arrivals(counts), routing("shuffle"), sending(spec), check=True)
+    outcome = simulate(system, Arrivals(counts), routing_policy("shuffle"), sending_policy(spec), check=True)
     assert outcome.series.cost.max() == machines * capacity  # a tuple costs 1
     assert outcome.hops <= counts.sum()
     assert outcome.series.cost.sum() > 0.5 * counts.sum()

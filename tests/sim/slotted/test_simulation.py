@@ -7,7 +7,7 @@ import pytest
 
 from penstock.model.errors import InvalidInput
 from penstock.model.slotted import System
-from penstock.policies.registry import PolicyKind, names, routing, sending
+from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.sim.slotted import Arrivals, Keys, Outcome, simulate
 from penstock.sim.slotted.simulation import ROWS, run_slots
 from penstock.sim.slotted.state import DUE, REAL, SIZE
@@ -40,7 +40,7 @@ def plainly(system: System, arrivals: Arrivals, inside: Inside, spec: str) -> Pl
             due, real = inside.state.roots[number, [DUE, REAL]]
             assert due == slot
             roots.append(Root(task, slot, bool(real), bool(number < first[task, slot] + known[task, slot])))
-    plain = Plain(system, routing(spec).rule, roots, inside.feed.lead.tolist(), inside.turn.tolist(), inside.rng)
+    plain = Plain(system, routing_policy(spec).rule, roots, inside.feed.lead.tolist(), inside.turn.tolist(), inside.rng)
     plain.run(arrivals.counts.shape[1])
     return plain
 
@@ -93,7 +93,7 @@ def test_fairness_is_jains_index_of_the_out_queues_left() -> None:
     inside = look_inside(line(3, 1, limit=2), Arrivals(np.array([[9], [3], [2], [0]])), "shuffle")
     assert inside.state.lists[12:15, SIZE].tolist() == [7, 1, 0]
     assert inside.outcome.fairness == pytest.approx(8**2 / (3 * 50))
-    nothing = simulate(line(3, 1), Arrivals(np.zeros((4, 5), dtype=np.int64)), routing("shuffle"))
+    nothing = simulate(line(3, 1), Arrivals(np.zeros((4, 5), dtype=np.int64)), routing_policy("shuffle"))
     assert np.isnan(nothing.series.fairness).all()
     assert nothing.fairness == 1.0
     assert nothing.response == nothing.response_max == 0.0
@@ -101,7 +101,7 @@ def test_fairness_is_jains_index_of_the_out_queues_left() -> None:
 
 def test_waiting_in_out_queues_is_counted_in_slots() -> None:
     counts = np.array([[5, 0, 0, 0], [0, 0, 0, 0]])
-    assert simulate(line(1, 1, limit=2), Arrivals(counts), routing("shuffle")).queueing == pytest.approx(4 / 5)
+    assert simulate(line(1, 1, limit=2), Arrivals(counts), routing_policy("shuffle")).queueing == pytest.approx(4 / 5)
 
 
 def test_a_decision_does_not_see_what_was_sent_in_the_last_slot() -> None:
@@ -140,7 +140,7 @@ def test_the_limit_holds_for_all_queues_of_a_task_together() -> None:
 def test_a_tuple_that_makes_none_is_done_as_it_arrives() -> None:
     system = line(1, 1)._replace(emits=np.array([0.25]))
     counts = np.array([[1] * 12, [0] * 12])
-    responses = simulate(system, Arrivals(counts), routing("shuffle")).responses
+    responses = simulate(system, Arrivals(counts), routing_policy("shuffle")).responses
     assert responses.tolist() == [0, 0, 0, 1] * 3
 
 
@@ -151,7 +151,7 @@ def test_one_queue_has_the_mean_wait_of_theory(utilisation: float) -> None:
     for seed in range(8):
         arrived = np.random.default_rng(seed).poisson(utilisation, 100_000)
         counts = np.stack([arrived, np.zeros_like(arrived)])
-        found.append(simulate(line(1, 1), Arrivals(counts), routing("shuffle"), warm_up=5_000))
+        found.append(simulate(line(1, 1), Arrivals(counts), routing_policy("shuffle"), warm_up=5_000))
     waits = np.array([outcome.response - 1.0 for outcome in found])
     theory = utilisation / (2 * (1 - utilisation))
     error = waits.std(ddof=1) / np.sqrt(len(waits))
@@ -175,7 +175,7 @@ def test_littles_law_holds() -> None:
 
 def test_the_tables_grow_with_what_waits() -> None:
     counts = np.array([[3 * ROWS] + [0] * 9, [0] * 10])
-    outcome = simulate(line(1, 1), Arrivals(counts), routing("shuffle"), check=True)
+    outcome = simulate(line(1, 1), Arrivals(counts), routing_policy("shuffle"), check=True)
     assert outcome.unfinished == 3 * ROWS - 9
     assert outcome.series.backlog.max() >= 3 * ROWS - 1000
 
@@ -190,7 +190,7 @@ def test_equal_seeds_have_equal_outcomes(spec: str) -> None:
     rng = np.random.default_rng(9)
     system = random_system(rng)
     arrivals = random_arrivals(system, 80, rng, ahead=True)
-    one, other = (simulate(system, arrivals, routing(spec), seed=3) for _ in range(2))
+    one, other = (simulate(system, arrivals, routing_policy(spec), seed=3) for _ in range(2))
     assert flat(one) == flat(other)
 
 
@@ -201,8 +201,10 @@ def test_compiled_and_interpreted_runs_are_equal(spec: str) -> None:
     arrivals = random_arrivals(system, 25, rng, ahead=True)
     for sends in names(PolicyKind.SENDING):
         settings: Any = {"seed": 1, "check": True, "keys": Keys(50, 1.2)}
-        one = simulate(system, arrivals, routing(spec), sending(sends), **settings)
-        other = simulate(system, arrivals, routing(spec), sending(sends), run=wholly_interpreted(run_slots), **settings)
+        one = simulate(system, arrivals, routing_policy(spec), sending_policy(sends), **settings)
+        other = simulate(
+            system, arrivals, routing_policy(spec), sending_policy(sends), run=wholly_interpreted(run_slots), **settings
+        )
         assert flat(one) == flat(other), sends
 
 
@@ -227,7 +229,7 @@ def test_compiled_and_interpreted_runs_are_equal(spec: str) -> None:
 def test_odd_arrivals_are_a_one_line_error(changes: dict[str, Any], said: str) -> None:
     counts = np.zeros((3, 5), dtype=np.int64)
     with pytest.raises(InvalidInput) as caught:
-        simulate(line(1, 2), Arrivals(counts)._replace(**changes), routing("shuffle"))
+        simulate(line(1, 2), Arrivals(counts)._replace(**changes), routing_policy("shuffle"))
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
 
@@ -236,9 +238,9 @@ def test_an_odd_warm_up_or_a_missing_rule_is_a_one_line_error() -> None:
     arrivals = Arrivals(np.zeros((3, 5), dtype=np.int64))
     for warm_up in (-1, 5):
         with pytest.raises(InvalidInput, match=r"^warm_up: expected 0 to 4 slots, got -?\d; simulate more slots$"):
-            simulate(line(1, 2), arrivals, routing("shuffle"), warm_up=warm_up)
+            simulate(line(1, 2), arrivals, routing_policy("shuffle"), warm_up=warm_up)
     limited = line(1, 2)._replace(capacity=np.array([5, 5, 5]))
     with pytest.raises(
         InvalidInput, match=r"^sending: expected a policy that shares the machines' cards out, got none"
     ):
-        simulate(limited, arrivals, routing("shuffle"))
+        simulate(limited, arrivals, routing_policy("shuffle"))

@@ -17,7 +17,7 @@ _OUTPUT = logging.getLogger("penstock.output")
 class Console(Sink[Any]):
     """Shows each tuple in a line; the run puts the task's name before it, `component[task]: value`.
 
-    limit: how many tuples a task shows before it says that there are more, and shows no more. None: all of them.
+    limit: how many tuples per task shows before it says that there are more, and shows no more. None: all of them.
 
     What was shown cannot be taken back: after a failure, tuples since the last checkpoint are shown again.
     """

@@ -18,7 +18,7 @@ class Generated(Source[T]):
     make: called with 0, 1, 2, …; over several tasks each number is used once, so that the tuples do not depend on how
     many tasks there are. It should return the same whenever it is called with the same number, for a source that moved
     to go on as it would have. Its annotated return type is the type of the tuples.
-    rate: tuples a second of all tasks together; or
+    rate: tuples per second of all tasks together; or
     arrivals: an arrival process (`penstock.workloads.arrivals`); with neither, as fast as they can be taken.
     count: how many tuples all tasks together give before the source ends; None: it never ends.
     """
@@ -43,7 +43,7 @@ class Generated(Source[T]):
 
     @property
     def rate_tps(self) -> float | None:
-        """The tuples a second of all tasks together, where that is known."""
+        """The tuples per second of all tasks together, where that is known."""
         return self.pace.rate_tps
 
     def open(self, context: TaskContext) -> None:

@@ -22,7 +22,7 @@ class Lines(Source[str]):
     """The lines of a file, or of all files of a folder in the order of their names: `Lines("book.txt", rate=1000)`.
 
     path: a file or a folder; names that begin with `_` or `.` are left out. Every worker must find it at that place.
-    rate: lines a second of all tasks together; or
+    rate: lines per second of all tasks together; or
     arrivals: an arrival process (`penstock.workloads.arrivals`); or
     timestamps: as recorded, by a function from a line to seconds, or by the format of the date with which lines begin,
         as for `strptime` ("%Y-%m-%d %H:%M:%S"; UTC where it names no zone). A line that comes before an earlier one's
@@ -65,7 +65,7 @@ class Lines(Source[str]):
 
     @property
     def rate_tps(self) -> float | None:
-        """The lines a second of all tasks together, where that is known."""
+        """The lines per second of all tasks together, where that is known."""
         return self.pace.rate_tps
 
     def check(self) -> None:

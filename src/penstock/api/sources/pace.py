@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from penstock.api.contracts import TaskContext
 from penstock.model.errors import InvalidInput
 
-FASTEST = 1e9  # tuples a second; beyond it a clock's steps are longer than the time between tuples
+FASTEST = 1e9  # tuples per second; beyond it a clock's steps are longer than the time between tuples
 BLOCK_TUPLES = 1000  # of an arrival process that are drawn together, on average
 SHORTEST_BLOCK = 0.02  # s
 DRAWN_FIRST = 1 << 14  # slots of an arrival process that are drawn at once; then as many again, doubling the total
@@ -31,7 +31,7 @@ class Arrivals(Protocol):
 
     @property
     def rate(self) -> float | None:
-        """The mean in tuples a second, where it is known."""
+        """The mean in tuples per second, where it is known."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Arrivals(Protocol):
 class Pace:
     """When tuples are due: evenly at a `rate`, by an arrival process, by recorded times, or always.
 
-    rate: tuples a second of all tasks together.
+    rate: tuples per second of all tasks together.
     arrivals: any object with `counts`, `rate` and `slot`, such as those of `penstock.workloads.arrivals`.
 
     `open` it, then `take` what is due; a late `take` returns the times at which tuples were due, not those at which
@@ -80,7 +80,7 @@ class Pace:
 
     @property
     def rate_tps(self) -> float | None:
-        """The tuples a second of all tasks together, where that is known."""
+        """The tuples per second of all tasks together, where that is known."""
         return self.rate if self.arrivals is None else self.arrivals.rate
 
     @property

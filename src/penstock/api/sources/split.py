@@ -55,7 +55,7 @@ class Split(Source[Any]):
 
     @property
     def rate_tps(self) -> float | None:
-        """The tuples a second that the source offers to all paths together, where that is known."""
+        """The tuples per second that the source offers to all paths together, where that is known."""
         return self._rate_tps
 
     def check(self) -> None:

@@ -1,5 +1,5 @@
-"""Readers for other people's file formats: TATA's graphs, REPETITA's networks, DSPBench's measurements.
+"""Readers of other projects' file formats: TATA's graphs, REPETITA's networks, DSPBench's measurements.
 
-Every reader takes a path and answers with applications or clusters; a file that is not what it should be is refused
-in one line that names the file, the place in it, what was found there and what was expected.
+Every reader takes a path and returns applications or clusters. An invalid file is rejected in one line that names the
+file, the location in it, the actual and the expected value.
 """

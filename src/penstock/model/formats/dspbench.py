@@ -1,10 +1,10 @@
-"""Applications measured by DSPBench (Bordin et al. 2020): what each operator costs, emits and weighs.
+"""Applications measured by DSPBench (Bordin et al. 2020): the costs, selectivities and tuple sizes of their operators.
 
-A csv table holds one row an operator, a json file the streams between operators. `cpu` is the median over five-second
-windows of the mean processing time; its variation is the last window's. A stream's selectivity is what its
-sender emitted for each tuple that it received. An operator with several streams sends every tuple on each of them (each
-of the receivers was measured to get as many as the sender emitted), so nothing is divided. Parallelism was not
-part of the table (all components have one task), nor was memory (0).
+A csv table contains one row per operator, a json file the streams between operators. `cpu` is the median over
+five-second windows of the mean processing time; its variation is that of the last window. A stream's selectivity is the
+number of tuples emitted per tuple received by its sender. An operator with several streams sends every tuple on each of
+them (measurements show that each receiver gets the number of tuples that the sender emitted), so nothing is divided.
+The table contains neither parallelism (all components have one task) nor memory (0).
 """
 
 import csv
@@ -21,9 +21,9 @@ from penstock.model.topology import Application, Component, Distribution, Groupi
 
 MILLISECOND = 1e-3
 
-# Where the streams name an operator otherwise than the table does. Each pair is settled by the tuple counts: what the
-# one receives according to the streams is what the other received according to the table. One row `sink` stands for
-# all sinks of an application; its count is the sum of theirs.
+# Operators that have another name in the streams than in the table. Each pair was identified by its tuple counts: the
+# tuples received by one according to the streams equal those received by the other according to the table. One row
+# `sink` stands for all sinks of an application; its count is their sum.
 MEASURED_AS: Mapping[str, Mapping[str, str]] = {
     "clickanalytics": {
         "repeatVisit": "visitRepeat",
@@ -47,11 +47,11 @@ class Measured(NamedTuple):
     emitted: float
     cpu: float  # s
     cv: float  # of the processing time
-    tuple_bytes: float  # of what it emits; 0 for a sink
+    tuple_bytes: float  # of its output; 0 for a sink
 
     @property
     def selectivity(self) -> float:
-        """Tuples emitted a tuple received."""
+        """Tuples emitted per tuple received."""
         return self.emitted / self.received if self.received > 0 else 0.0
 
 
@@ -64,7 +64,7 @@ class Edge(Struct):
 
 
 def read_applications(operators: str | Path, edges: str | Path) -> tuple[Application, ...]:
-    """Read all applications that the json file of streams describes, with their operators' costs from the csv table."""
+    """Read all applications in the json file of streams, with the costs of their operators from the csv table."""
     measured = read_operators(operators)
     path = Path(edges)
     streams: dict[str, list[Edge]] = read_json(path, dict[str, list[Edge]])
@@ -84,7 +84,7 @@ def read_operators(path: str | Path) -> dict[str, dict[str, Measured]]:
     try:
         return _table(path, reader)
     except csv.Error as error:
-        raise bad_line(path, reader.line_num, f"not valid csv, {error}; mend it there") from None
+        raise bad_line(path, reader.line_num, f"not valid csv, {error}; correct it there") from None
 
 
 def _table(path: Path, reader: "csv.DictReader[str]") -> dict[str, dict[str, Measured]]:
@@ -97,7 +97,7 @@ def _table(path: Path, reader: "csv.DictReader[str]") -> dict[str, dict[str, Mea
             raise bad_line(path, reader.line_num, f"expected {len(reader.fieldnames or ())} fields, got fewer")
         own = table.setdefault(row["app"], {})
         if row["operator"] in own:
-            raise bad_line(path, reader.line_num, f"operator: {row['operator']!r} is there already; remove one")
+            raise bad_line(path, reader.line_num, f"operator: {row['operator']!r} occurs twice; remove one")
         own[row["operator"]] = _measured(path, reader.line_num, row)
     return table
 
@@ -141,8 +141,8 @@ def _application(name: str, edges: list[Edge], table: Mapping[str, Measured]) ->
                 for edge in edges
             ),
         )
-    except InvalidInput as mistake:
-        raise mistake.below(name) from None
+    except InvalidInput as error:
+        raise error.below(name) from None
 
 
 def _component(name: str, receives: bool, sends: bool, measured: Measured) -> Component:

@@ -1,4 +1,4 @@
-"""What the readers share: decoding, and complaints that name the file and the place in it."""
+"""Shared by the readers: decoding, and errors that name the file and the location in it."""
 
 import math
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from penstock.model.files import read_text
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the file's path before every mistake found inside."""
+    """Prefix every `InvalidInput` raised in the block with the file's path."""
     try:
         yield
-    except InvalidInput as mistake:
-        raise type(mistake)("", f"{path}: {mistake}") from None
+    except InvalidInput as error:
+        raise type(error)("", f"{path}: {error}") from None
 
 
 def read_json(path: Path, kind: Any) -> Any:
@@ -28,7 +28,7 @@ def read_json(path: Path, kind: Any) -> Any:
     try:
         raw = decode_json(read_text(path))
     except Undecodable as error:
-        raise FileProblem(f"{path}: not valid JSON, {error}; mend it there") from None
+        raise FileProblem(f"{path}: not valid JSON, {error}; correct it there") from None
     with naming(path):
         try:
             return msgspec.convert(raw, kind)
@@ -37,12 +37,12 @@ def read_json(path: Path, kind: Any) -> Any:
 
 
 def bad_line(path: Path, line: int, problem: str) -> FileProblem:
-    """Return the complaint about a line, counted from 1."""
+    """Return the error about a line, counted from 1."""
     return FileProblem(f"{path}: line {line}: {problem}")
 
 
 def number(path: Path, line: int, field: str, text: str, least: float = -math.inf) -> float:
-    """Return the finite number that a field of a line holds."""
+    """Return the finite number in a field of a line."""
     try:
         value = float(text)
     except ValueError:
@@ -54,7 +54,7 @@ def number(path: Path, line: int, field: str, text: str, least: float = -math.in
 
 
 def whole_number(path: Path, line: int, field: str, text: str, least: int = 0) -> int:
-    """Return the whole number that a field of a line holds."""
+    """Return the whole number in a field of a line."""
     try:
         value = int(text)
     except ValueError:

@@ -1,8 +1,8 @@
 """Networks in REPETITA's format: nodes with coordinates, directed edges with bandwidth and delay (Gay et al. 2017).
 
-The Topology Zoo and Rocketfuel graphs come in this format. It says nothing about computing, so what a machine can do
-is the caller's. Bandwidths are in kbit/s. Delays are taken as microseconds, the format's unit; Rocketfuel graphs hold
-milliseconds in practice (Brisbane to Townsville is 7), for which `delay_unit_ms=1.0` is there.
+The Topology Zoo and Rocketfuel graphs use this format. It does not describe computing capacity, so the caller provides
+it. Bandwidths are in kbit/s. Delays are in microseconds, the format's unit; Rocketfuel graphs in practice contain
+milliseconds (Brisbane to Townsville is 7), for which there is `delay_unit_ms=1.0`.
 """
 
 import re
@@ -20,7 +20,7 @@ MICROSECOND = 1e-3  # in ms
 NODE_FIELDS = 3  # label x y
 EDGE_FIELDS = 6  # label src dest weight bw delay
 
-_REFUSED = re.compile(r"[\s/\[\]]+")  # what a `Name` may not hold
+_REFUSED = re.compile(r"[\s/\[\]]+")  # characters that a `Name` cannot contain
 
 
 class _Line(NamedTuple):
@@ -38,9 +38,9 @@ def read_network(
 ) -> Cluster:
     """Read a `.graph` file: every node becomes a machine named by its label, every edge a directed link.
 
-    Characters that a name may not hold become `_`; of equal labels the later ones get a number. Edges that join the
-    same two nodes in the same direction become one link with the sum of their bandwidths and the longest of their
-    delays: a stream between two machines takes one route, and cannot tell parallel edges apart.
+    Invalid characters of a name become `_`; duplicate labels get a number. Edges with the same source and target become
+    one link with the sum of their bandwidths and the maximum of their delays: a stream between two machines takes one
+    route and cannot distinguish parallel edges.
     """
     path = Path(path)
     lines = [_Line(n, text.strip()) for n, text in enumerate(read_text(path).splitlines(), 1) if text.strip()]
@@ -61,7 +61,7 @@ def read_network(
 
 
 def _section(path: Path, lines: list[_Line], title: str, fields: int) -> tuple[list[_Line], list[_Line]]:
-    """Split off a section: its title with a count, a line of column names, as many lines as counted."""
+    """Split off a section: its title with a count, a line of column names, and the counted lines."""
     if len(lines) < 2:
         raise FileProblem(f"{path}: expected a line '{title} n' and one of column names, got the end of the file")
     words = lines[0].text.split()
@@ -72,12 +72,12 @@ def _section(path: Path, lines: list[_Line], title: str, fields: int) -> tuple[l
         raise bad_line(path, lines[1].number, f"expected {fields} column names from 'label' on, got {lines[1].text!r}")
     body, rest = lines[2 : 2 + size], lines[2 + size :]
     if len(body) < size:
-        raise FileProblem(f"{path}: {title} promises {size} lines, the file has {len(body)}; mend the number")
+        raise FileProblem(f"{path}: {title} promises {size} lines, the file has {len(body)}; correct the number")
     return body, rest
 
 
 def _fields(path: Path, line: _Line, size: int) -> list[str]:
-    fields = line.text.rsplit(None, size - 1)  # a label may hold blanks
+    fields = line.text.rsplit(None, size - 1)  # a label may contain spaces
     if len(fields) != size:
         raise bad_line(path, line.number, f"expected {size} fields, got {line.text[:40]!r}")
     return fields

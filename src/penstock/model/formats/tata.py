@@ -1,8 +1,8 @@
 """The data set of the TATA paper: task graphs and slot graphs, as published beside its code.
 
-Numbers carry over: task k of a graph is task k of the application's task graph and slot k of a slot graph is slot k of
-the cluster, so that the placements published with the data set mean the same here. For that a file must list
-vertices upstream first, the tasks of a vertex together, and the slots of a process together; another order is refused.
+Numbers are preserved: task k of a graph is task k of the application's task graph, and slot k of a slot graph is slot k
+of the cluster, so that the placements published with the data set apply here. Therefore a file must list vertices
+upstream first, the tasks of a vertex together, and the slots of a process together; any other order is rejected.
 """
 
 from collections import defaultdict
@@ -61,8 +61,8 @@ class Slot(Struct):
 def read_task_graphs(path: str | Path, split: str = "train") -> tuple[Application, ...]:
     """Read the task graphs of one split of the file (`train`, `valid`): vertex v becomes component `v<v>`.
 
-    Two vertices are joined by a forward stream when they have the same parallelism, above 1, and task k is connected to
-    task k only; by a shuffle stream when every task is connected to every task. Other connections are refused.
+    Two vertices are connected by a forward stream if they have the same parallelism, above 1, and task k is connected
+    to task k only; by a shuffle stream if every task is connected to every task. Other connections are rejected.
     """
     path = Path(path)
     graphs: dict[str, list[TaskGraph]] = read_json(path, dict[str, list[TaskGraph]])
@@ -76,7 +76,7 @@ def read_task_graphs(path: str | Path, split: str = "train") -> tuple[Applicatio
 
 
 def read_slot_graphs(path: str | Path) -> tuple[Cluster, ...]:
-    """Read slot graphs: process p becomes machine `p<p>` on host `d<device>`, with a core of the slots' cpu a slot."""
+    """Read slot graphs: process p becomes machine `p<p>` on host `d<device>`, with one core per slot."""
     path = Path(path)
     graphs: list[list[Slot]] = read_json(path, list[list[Slot]])
     with naming(path):
@@ -99,8 +99,8 @@ def _application(name: str, where: str, graph: TaskGraph) -> Application:
                 for (source, target), joined in pairs.items()
             ),
         )
-    except InvalidInput as mistake:
-        raise mistake if mistake.path.startswith(where) else mistake.below(where) from None
+    except InvalidInput as error:
+        raise error if error.path.startswith(where) else error.below(where) from None
 
 
 def _component(tasks: list[Operator]) -> Component:
@@ -115,7 +115,7 @@ def _component(tasks: list[Operator]) -> Component:
 
 
 def _vertices(where: str, operators: list[Operator]) -> dict[int, list[Operator]]:
-    """Gather the tasks of each vertex, in the file's order."""
+    """Group the tasks by vertex, in the file's order."""
     vertices: dict[int, list[Operator]] = {}
     position = 0
     for vertex, listed in groupby(operators, key=lambda operator: operator.vertex_id):
@@ -145,7 +145,7 @@ def _check_operator(path: str, position: int, number: int, task: Operator, first
 
 
 def _pairs(where: str, graph: TaskGraph, order: list[int]) -> Pairs:
-    """Return for each two vertices that are joined which of their tasks are."""
+    """Return for each pair of connected vertices which of their tasks are connected."""
     rank = {vertex: position for position, vertex in enumerate(order)}
     pairs: Pairs = defaultdict(set)
     for position, edge in enumerate(graph.edges):

@@ -28,7 +28,7 @@ from penstock.papers.hone.links import (
     send_over,
 )
 from penstock.papers.hone.tables import finish, mark
-from penstock.policies.registry import sending
+from penstock.policies.registry import sending_policy
 from penstock.policies.tuples.sending import STATE, send
 from penstock.workloads.adversaries import overtaken_queue, random_cases, staircase
 from penstock.workloads.arrivals import Counts
@@ -54,7 +54,7 @@ class Player:
     """A rule of sending as the adversary sees it: backlogs in, the queue that sends out."""
 
     def __init__(self, spec: str, queues: int, seed: int = 0) -> None:
-        self._rule = sending(spec).rule
+        self._rule = sending_policy(spec).rule
         self._state = np.zeros(STATE)
         self._rng = np.random.default_rng(seed)
         self._left = np.zeros(queues, dtype=np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.experiments.figure import Case, Row, Value
 from penstock.model.slotted import System
-from penstock.policies.registry import routing, sending
+from penstock.policies.registry import routing_policy, sending_policy
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.workloads.arrivals import Counts
 from penstock.workloads.hone import draw, hone_link, link_arrivals, link_load
@@ -89,7 +89,11 @@ def run_link(case: Case) -> list[Row]:
 def send_over(counts: Counts, spec: str, seed: int = 0) -> Outcome:
     """Send tuples that come by slot and queue [slots, N] over a link, by a rule."""
     return simulate(
-        _link(counts.shape[1]), Arrivals(link_arrivals(counts)), routing("shuffle"), sending(spec), seed=seed
+        _link(counts.shape[1]),
+        Arrivals(link_arrivals(counts)),
+        routing_policy("shuffle"),
+        sending_policy(spec),
+        seed=seed,
     )
 
 

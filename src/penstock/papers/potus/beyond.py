@@ -20,9 +20,9 @@ from penstock.model.slotted import System
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import ALTERNATIVES, arrivals_kind, length, measured, spec
 from penstock.papers.potus.summaries import cost_ratio, finish, signed, upper
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.sim.slotted import Arrivals, simulate
-from penstock.workloads.potus import RandomSetting, arrival_counts, random_setting, traces_folder
+from penstock.workloads.potus import RandomPotusWorkload, arrival_counts, random_potus_workload, traces_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -67,7 +67,9 @@ def run_random(one: Case) -> Sequence[Row]:
     rng = np.random.default_rng([number, 2, repeat])
     counts = arrival_counts(drawn.setting, drawn.kind, slots + warm_up, rng, traces_folder())
     system = drawn.setting.system if one["family"] == "equal" else mixed(drawn.setting.system, number)
-    found = simulate(system, Arrivals(counts), routing(spec(one)), warm_up=warm_up, seed=REPEATS * number + repeat)
+    found = simulate(
+        system, Arrivals(counts), routing_policy(spec(one)), warm_up=warm_up, seed=REPEATS * number + repeat
+    )
     about: dict[str, Value] = {
         "fabric": drawn.fabric,
         "arrivals": drawn.kind,
@@ -85,8 +87,8 @@ def mixed(system: System, number: int) -> System:
 
 
 @lru_cache(maxsize=32)
-def _drawn(number: int, kind: str) -> RandomSetting:
-    return random_setting(number, ("poisson", kind))
+def _drawn(number: int, kind: str) -> RandomPotusWorkload:
+    return random_potus_workload(number, ("poisson", kind))
 
 
 def compared(rows: pd.DataFrame) -> pd.DataFrame:

@@ -15,9 +15,9 @@ from penstock.experiments.figure import Case, Row, Value
 from penstock.model.slotted import Longs, System
 from penstock.model.taskgraph import Floats
 from penstock.policies.forecast.api import Forecaster
-from penstock.policies.registry import forecaster, routing
+from penstock.policies.registry import forecaster, routing_policy
 from penstock.sim.slotted import Arrivals, Outcome, simulate
-from penstock.workloads.potus import Setting, arrival_counts, look_ahead, potus_setting, traces_folder
+from penstock.workloads.potus import PotusWorkload, arrival_counts, look_ahead, potus_workload, traces_folder
 
 
 class Length(NamedTuple):
@@ -96,7 +96,7 @@ def run_system(one: Case) -> Sequence[Row]:
     lead = _lead(one, setting)
     predicted = _predicted(one, setting, counts, lead)
     arrivals = Arrivals(counts, predicted, lead)
-    policy = routing(spec(one))
+    policy = routing_policy(spec(one))
     found = simulate(setting.system, arrivals, policy, warm_up=int(one["warm_up"]), seed=int(one["seed"]))
     came = counts[:, int(one["warm_up"]) :].mean(axis=1)
     wrong = 0.0 if predicted is None else float(((predicted - counts)[lead > 0] ** 2).mean())
@@ -132,7 +132,7 @@ def measured(system: System, came: Floats, found: Outcome, slots: int) -> dict[s
     }
 
 
-def _setting(one: Case) -> Setting:
+def _setting(one: Case) -> PotusWorkload:
     asked: dict[str, Any] = {name: one[name] for name in ("utilisation", "balanced", "applications", "container")}
     depth = (int(one["shallowest"]), int(one["deepest"]))
     asked |= {name: int(one[name]) or None for name in ("limit", "spouts")}
@@ -140,18 +140,18 @@ def _setting(one: Case) -> Setting:
 
 
 @lru_cache(maxsize=256)  # cases come in no order, and drawing takes half as long as running
-def _drawn(fabric: Any, seed: int, depth: tuple[int, int], asked: tuple[Any, ...]) -> Setting:
-    return potus_setting(fabric, seed, depth=depth, **dict(asked))
+def _drawn(fabric: Any, seed: int, depth: tuple[int, int], asked: tuple[Any, ...]) -> PotusWorkload:
+    return potus_workload(fabric, seed, depth=depth, **dict(asked))
 
 
-def _lead(one: Case, setting: Setting) -> Longs:
+def _lead(one: Case, setting: PotusWorkload) -> Longs:
     mean = int(one["window"])
     if one["same"]:
         return np.where(setting.system.source, mean, 0)
     return look_ahead(setting, mean, np.random.default_rng([int(one["seed"]), 3]))
 
 
-def _predicted(one: Case, setting: Setting, counts: Longs, lead: Longs) -> Longs | None:
+def _predicted(one: Case, setting: PotusWorkload, counts: Longs, lead: Longs) -> Longs | None:
     """Return what is predicted for every slot; None: exactly what comes."""
     if one["forecast"] == "perfect" or not lead.any():
         return None
@@ -162,7 +162,7 @@ def _predicted(one: Case, setting: Setting, counts: Longs, lead: Longs) -> Longs
     return predicted
 
 
-def _forecaster(one: Case, setting: Setting) -> Forecaster:
+def _forecaster(one: Case, setting: PotusWorkload) -> Forecaster:
     if one["forecast"] != "false-positive":
         return forecaster(str(one["forecast"]))
     amount = float(one["phantoms"])

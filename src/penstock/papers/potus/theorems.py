@@ -19,7 +19,7 @@ from penstock.model.slotted import Placed, System, build_system
 from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.papers.potus.runs import case, measured, run_system, spec
 from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, finish, line, means, power, signed, where
-from penstock.policies.registry import routing
+from penstock.policies.registry import routing_policy
 from penstock.sim.slotted import Arrivals, simulate
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ def run_example(one: Case) -> Sequence[Row]:
     system = example_system()
     counts = np.zeros((system.tasks, int(one["slots"]) + int(one["warm_up"])), dtype=np.int64)
     counts[0] = EXAMPLE_RATE
-    found = simulate(system, Arrivals(counts), routing(spec(one)), warm_up=int(one["warm_up"]), seed=int(one["seed"]))
+    found = simulate(
+        system, Arrivals(counts), routing_policy(spec(one)), warm_up=int(one["warm_up"]), seed=int(one["seed"])
+    )
     return [measured(system, counts.mean(axis=1), found, int(one["slots"]))]
 
 

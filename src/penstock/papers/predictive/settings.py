@@ -22,7 +22,7 @@ from penstock.model.costs import Costs
 from penstock.model.placement import Infeasible
 from penstock.model.topology import Application
 from penstock.policies.api import PlacementPolicy, PlacementView
-from penstock.policies.registry import make
+from penstock.policies.registry import placement_policy
 from penstock.sim.events import Twin
 from penstock.workloads.clusters import li
 from penstock.workloads.storm_applications import continuous_queries, log_processing, word_count
@@ -108,7 +108,7 @@ def setting(topology: str) -> Setting:
 
 def placed(policy: str, application: Application, machines: Cluster, rng: np.random.Generator) -> tuple[int, ...]:
     """Return the slots that a policy gives to tasks; there are some."""
-    chosen = make(policy)
+    chosen = placement_policy(policy)
     assert isinstance(chosen, PlacementPolicy), f"{policy} places tasks"
     found = chosen.place(PlacementView(application, machines), rng)
     assert not isinstance(found, Infeasible), f"{policy}: {found}"

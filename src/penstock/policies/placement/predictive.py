@@ -59,9 +59,9 @@ class Predictive:
 
     def improve(self, view: PlacementView, evaluate: Evaluate, rng: np.random.Generator) -> "Found | Infeasible":
         """Return what Algorithm 1 ends with, whatever its score, or why there is nothing to set out from."""
-        from penstock.policies.registry import make
+        from penstock.policies.registry import placement_policy
 
-        first = make(self.start).place(view, rng)
+        first = placement_policy(self.start).place(view, rng)
         if isinstance(first, Infeasible):
             return first
         found = Found(np.array(first.slots, dtype=np.int32))

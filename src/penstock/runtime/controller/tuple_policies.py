@@ -36,12 +36,12 @@ class Rulebook:
         if not tuples.named:
             self.tuples, self._routing, self._looks_onward = tuples, {}, False
             return
-        from penstock.policies.registry import routing
+        from penstock.policies.registry import routing_policy
         from penstock.policies.streams import routings
 
         self.check(tuples)
         self._routing = routings(tuples, self._controller.layout.application)
-        self._looks_onward = any(routing(spec).looks_onward for spec in self._routing.values())
+        self._looks_onward = any(routing_policy(spec).looks_onward for spec in self._routing.values())
         self.tuples = tuples
 
     def check(self, tuples: TuplePolicies) -> None:

@@ -37,7 +37,7 @@ class Ground(NamedTuple):
     first: Small  # [M + 1] first slot of each machine
     cores: Floats  # [M]
     speed: Floats  # [M]
-    extra: Floats  # [T] core-seconds a tuple beside its service time
+    extra: Floats  # [T] core-seconds per tuple beside its service time
     way: Small  # [E] where in `pipes` the way of a lane begins
     afar: Bools  # [E] whether it leads to another process
     choice: Small  # [Q, 2] lanes among which turns go, by number: all, or those of the same process

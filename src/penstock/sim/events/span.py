@@ -48,7 +48,7 @@ class TwinSpan:
 
     @property
     def throughput_tps(self) -> float:
-        """Source tuples a second whose whole tree ended."""
+        """Source tuples per second whose whole tree ended."""
         return self.completed / self.seconds if self.seconds > 0 else float("nan")
 
     @cached_property

@@ -56,10 +56,9 @@ class Twin:
     ) -> TwinRun:
         """Begin a run with a placement, at time 0 with empty queues.
 
-        slots: the slot of each task, in task-graph order. rates: what comes to each source component, Poisson where it
-        is a number of tuples a second; without it, the application's own. records: so many source tuples a second and
-        source task are followed, all of them below 0. routes: the links of hops on a routed network; hops without any
-        take the widest path of an empty one.
+        slots: the slot of each task, in task-graph order. rates: arrivals of each source component, Poisson if it is a
+        number of tuples per second; default: the application's own. records: source tuples traced per second and task;
+        negative: all. routes: the links of hops on a routed network; default: the widest path of an idle network.
         """
         self._refuse_odd(slots, seed)
         setup = Setup(self.instance, self._system, self.costs, routes, self._processes(rates))

@@ -22,7 +22,7 @@ from penstock.sim.slotted.outcome import Outcome, measure
 from penstock.sim.slotted.state import DONE, DUE, NONE, REAL, Counts, Feed, State, empty_state, grown
 
 ROWS = 1 << 12  # tuples for which there is room at first
-FASTEST = 1e9  # tuples a slot of a task that is never busy; kernels divide by it
+FASTEST = 1e9  # tuples per slot of a task that is never busy; kernels divide by it
 
 
 class Arrivals(NamedTuple):

@@ -258,7 +258,7 @@ def _process(system: System, state: State, outstanding: Floats, task: int, amoun
 
 @lean
 def needed(system: System, state: State, feed: Feed, slot: int) -> int:
-    """Return how many more tuples a slot can bring into the system, at most."""
+    """Return how many more tuples per slot can bring into the system, at most."""
     lists, first, service, emits = state.lists, feed.first, system.service, system.emits
     tasks, slots, most = len(service), feed.known.shape[1], 0
     for task in range(tasks):

@@ -18,7 +18,7 @@ DEFAULT_TPS = 100.0
 class Feed:
     """Generated tuples, or the lines of files, at a pace.
 
-    rate: tuples a second of all sources together; 100 where neither it nor `arrivals` is given.
+    rate: tuples per second of all sources together; 100 where neither it nor `arrivals` is given.
     arrivals: an arrival process or its text (`poisson:rate=500`); where there are two sources, each follows it.
     input: a file or folder to read in place of generated tuples; `repeat` begins it anew at its end.
     count: how many tuples are generated before the sources end; None: without end.

@@ -141,10 +141,10 @@ class Emitting(Source[Any]):
 def any_dataflow(application: Application, rate: float | None = None, *, count: int | None = None) -> Dataflow:
     """Return a dataflow that has a topology's shape, sizes and costs, and does no work.
 
-    rate: tuples a second of all sources together; None: the application's own, or else 100. count: how many tuples the
-    sources make before they end. Every task sends, by each stream, its selectivity times the tuples that it processed,
-    rounded down; payloads are as long as `tuple_bytes` says, give or take a few bytes. Keys are even. What a source
-    sends counts as made by it: emulated, a source whose selectivity is not 1 is charged for each tuple sent.
+    rate: total tuples per second of all sources; default: the application's own, or else 100. count: the number of
+    tuples that the sources emit before they end. Every task sends to each stream its selectivity times the number of
+    processed tuples, rounded down; payloads have about `tuple_bytes` bytes. Keys are uniformly distributed. On emulated
+    machines, a source whose selectivity is not 1 is charged for each tuple sent.
     """
     flow, model = Dataflow(application.name), Blueprint(application)
     feeds = Feed(rate=rate if rate is not None else application.offered_tps, count=count).split(model.shares())

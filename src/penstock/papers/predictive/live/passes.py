@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.autopilot.autopilot import Autopilot, Settings
+from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Book, Episode, Ledger
-from penstock.autopilot.live_target import LivePlant
+from penstock.autopilot.live_target import LiveTarget
 from penstock.model.objective import Objective
 from penstock.model.plan import Plan, to_plan
 from penstock.papers.predictive.live.settings import DEFAULT, Setting
@@ -49,7 +49,7 @@ class Pass(NamedTuple):
     late: float  # share of readings at which the emulation was not true
 
 
-class WatchedPlant(LivePlant):
+class WatchedPlant(LiveTarget):
     """A run as a plant, with a note of when tasks moved and of how often the emulation was not true."""
 
     def __init__(self, run: Run) -> None:
@@ -101,7 +101,9 @@ def _steered(run: Run, setting: Setting, pilots: Pilots, turn: int, seed: int) -
     plant, ledger = WatchedPlant(run), Ledger()
     plant.wait(SETTLE_S)
     plant.reading()
-    pilot = Autopilot(plant, Settings(policy=policy, model=str(pilots.models), seed=seed), guard=guard, ledger=ledger)
+    pilot = Autopilot(
+        plant, AutopilotSettings(policy=policy, model=str(pilots.models), seed=seed), guard=guard, ledger=ledger
+    )
     # One decision: the next would be due only when its change has been measured.
     pilot.run(guard.readings * guard.interval_s + SETTLE_S)
     plant.wait(pilots.after_s)

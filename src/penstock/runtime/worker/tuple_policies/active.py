@@ -5,7 +5,7 @@ from functools import partial
 
 from penstock.model.topology import Grouping
 from penstock.policies.api import RoutingPolicy
-from penstock.policies.registry import routing, sending
+from penstock.policies.registry import routing_policy, sending_policy
 from penstock.policies.tuples.kinds import FIFO
 from penstock.runtime.protocol.controller_messages import PolicyRules
 from penstock.runtime.worker.input import InChannel
@@ -23,7 +23,7 @@ class ActivePolicies:
         self._context = context
         self._rules = rules
         self._costs = Costs(context.directory, rules)
-        by_label = {label: routing(spec) for label, spec in rules.routing.items()}
+        by_label = {label: routing_policy(spec) for label, spec in rules.routing.items()}
         self._by_stream: dict[int, RoutingPolicy] = {
             stream.number: by_label[stream.label] for stream in context.layout.streams if stream.label in by_label
         }
@@ -33,7 +33,7 @@ class ActivePolicies:
         # One, as different ones are rejected; None: no policy asks for prices.
         self._price_of_cost = next((price for price in prices if price is not None), None)
         self.gate: CardGate | None = None
-        if rules.sending and (rule := sending(rules.sending).rule).kind != FIFO:
+        if rules.sending and (rule := sending_policy(rules.sending).rule).kind != FIFO:
             self.gate = CardGate(context, rule, rules.slot_s)
         warm_up()
 
