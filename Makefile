@@ -23,7 +23,7 @@ run: $(READY) java ## Run word count on embedded Spark over an emulated cluster,
 test: $(READY) java ## Run all tests, one process per core
 	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 $(PYTEST_ARGS)
 
-test-fast: $(READY) ## Run the tests that need no Java and take less than a second each
+test-fast: $(READY) ## Run the tests that need no Java and compute little
 	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m "not spark and not slow" $(PYTEST_ARGS)
 
 check: $(READY) ## Check style, types and who imports whom

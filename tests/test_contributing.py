@@ -48,6 +48,7 @@ def test_it_is_found_by_name_and_its_placements_are_valid(example: dict[str, Any
     assert violations(view, result) == []  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_its_test_of_the_protocol_passes() -> None:
     scope: dict[str, Any] = {}
     exec(compile(blocks()[-1], "CONTRIBUTING.md", "exec"), scope)

@@ -36,6 +36,7 @@ def test_its_first_dataflow_runs_and_takes_a_rate(guide: dict[str, Any]) -> None
     assert stored[0].page.startswith("/page")
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass(guide: dict[str, Any]) -> None:
     guide["test_counts_pages_every_second"]()
     for seed in range(3):

@@ -20,6 +20,7 @@ def test_prints_what_is_expected(script: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == script.with_suffix(".out").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_gives_the_same_on_more_workers_in_another_order(script: Path, seed: int) -> None:

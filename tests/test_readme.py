@@ -64,6 +64,7 @@ def test_its_files_are_read_and_planned(penstock: Callable[..., Ran], tmp_path: 
     assert load_plan(plan).tasks["store"][0].startswith("big/")
 
 
+@pytest.mark.slow
 def test_its_planning_in_python_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +128,7 @@ def test_the_commands_it_lists_are_those_there_are(penstock: Callable[..., Ran])
     assert listed == offered
 
 
+@pytest.mark.slow
 def test_every_option_of_a_command_that_it_names_is_one(penstock: Callable[..., Ran]) -> None:
     named = {"run": {option for row in rows("option") for option in re.findall(r"`(--[\w-]+)", row[0])}}
     assert len(named["run"]) > 10
@@ -149,6 +151,7 @@ def test_every_option_in_the_page_on_failures_is_one(penstock: Callable[..., Ran
         assert options <= offered, command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_on_other_pages_has_the_options_that_it_is_shown_with(
     penstock: Callable[..., Ran], page: str

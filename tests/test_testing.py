@@ -33,6 +33,7 @@ def test_an_endless_run_ends_with_its_sources() -> None:
     assert len(run(doubled(count=10), seconds=math.inf)["out"]) == 10
 
 
+@pytest.mark.slow
 def test_runs_for_so_many_seconds_of_its_own_clock() -> None:
     result = run(doubled(rate=100.0), seconds=60.0)
     assert len(result["out"]) == pytest.approx(6_000, abs=2)
@@ -66,6 +67,7 @@ class Unsaved(Operator[int, int]):
         self.seen = state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pace", [{"count": 200}, {"count": 200, "rate": 1000.0}, {"rate": 10.0}])
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_snapshot_that_raises_fails_a_test_as_it_would_fail_in_production(pace: dict[str, Any], after: int) -> None:

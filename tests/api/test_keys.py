@@ -66,6 +66,7 @@ KEYS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(KEYS)
 def test_every_key_is_in_a_group_and_always_the_same(key: Hashable) -> None:
     assert 0 <= key_group(key) < KEY_GROUPS

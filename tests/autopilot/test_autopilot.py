@@ -173,6 +173,7 @@ def test_changes_that_are_worse_do_not_add_up_where_some_between_them_are_a_litt
     assert plant.latency_s(plant.placed) <= episodes[0].decision.bound_s
 
 
+@pytest.mark.slow
 def test_changes_that_are_measured_in_lucky_moments_do_not_add_up_beyond_what_a_measurement_may_be_wrong_by() -> None:
     policy = Levels(1.005)
     plant = FakePlant(policy.latency_s, noise=NOISE)

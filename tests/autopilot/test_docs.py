@@ -11,6 +11,7 @@ from tests.conftest import Ran
 PAGE = (ROOT / "docs" / "autopilot.md").read_text()
 
 
+@pytest.mark.slow
 def test_its_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(code, "autopilot.md", "exec"), {})

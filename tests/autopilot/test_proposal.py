@@ -72,6 +72,7 @@ def test_a_placement_in_names_becomes_a_plan_that_fits() -> None:
     assert (plan.policy, plan.seed) == ("p", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [SEARCH, "predictive-search"])
 def test_with_latency_models_the_gain_is_of_the_predicted_latency(tmp_path: Path, policy: str) -> None:
     file = tmp_path / "models.npz"

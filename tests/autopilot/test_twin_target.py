@@ -79,6 +79,7 @@ def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
     assert all(outcome.seconds == 0.05 for outcome in found.outcome.moved)
 
 
+@pytest.mark.slow
 def test_a_policy_that_is_bad_on_purpose_is_beyond_the_bound_for_one_measuring_interval_at_most() -> None:
     """It puts tasks together, up to half as much again as a slot can do, and says that this is fine."""
     rng = np.random.default_rng(2)

@@ -56,6 +56,7 @@ def found() -> "tuple[dict[str, float], Application]":
     return {one.what: one.value for one in calibration.measured}, calibration.application
 
 
+@pytest.mark.slow
 def test_recovers_what_components_take_whatever_the_speed_of_their_machines(
     found: tuple[dict[str, float], Application],
 ) -> None:

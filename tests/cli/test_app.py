@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from tests.conftest import Ran
 
 
@@ -16,6 +18,7 @@ def test_ctrl_c_while_spark_works_leaves_no_traceback_of_its_gateway(penstock: C
     assert root.filter(logging.makeLogRecord({"msg": "Error while sending or receiving."}))
 
 
+@pytest.mark.slow
 def test_help_that_is_piped_names_every_option_whole() -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "TERMINAL_WIDTH")}
     command = [sys.executable, "-c", "from penstock.cli import main; main()", "run", "--help"]

@@ -115,6 +115,7 @@ def test_a_link_may_be_named_from_either_end(penstock: Penstock, admitted: Path)
     assert BookFile(admitted).load().capacities == {"field1--router": 0.5}
 
 
+@pytest.mark.slow
 def test_what_had_less_capacity_when_it_failed_has_as_much_when_it_works_again(
     penstock: Penstock, admitted: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_the_drawing_shows_every_element_with_how_full_it_is(
     assert "failed" in tips
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admitted: Path, tmp_path: Path) -> None:
     before = admitted.read_bytes()
     torn = tmp_path / "torn.json"
@@ -360,6 +362,7 @@ def _over_router(path: BookedPath) -> bool:
     return any("router" in element for element in path.elements)
 
 
+@pytest.mark.slow
 def test_a_drawing_of_a_large_network_names_what_is_in_use_and_nothing_overlaps(
     penstock: Penstock, tmp_path: Path
 ) -> None:

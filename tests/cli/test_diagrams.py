@@ -152,16 +152,19 @@ def check_diagram(drawing: bytes) -> None:
         assert sum(overlap(box, other) for _, other in every) == 1, f"{words!r} overlaps another text"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_label_hides_anything_and_no_link_runs_under_a_box(seed: int) -> None:
     check_diagram(svg(random_network(seed)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["field-and-cloud", "star-8", "line-8", "complete-6", "fat-tree", "jellyfish"])
 def test_the_built_in_networks_are_drawn_without_collisions(name: str) -> None:
     check_diagram(svg(cluster(name)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_link_shows_bandwidth_latency_and_failure_probability(seed: int) -> None:
     network = random_network(seed)
@@ -204,6 +207,7 @@ def placed(app: Application, machines: Cluster, seed: int) -> Plan:
     return to_plan(app, machines, Placement(tuple(chosen), routes), policy="random", objective="throughput")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("where", ["hetero-small", "star-8", "field-and-cloud", "li-10", "fat-tree"])
 def test_a_plan_is_drawn_without_collisions_and_shows_free_slots_and_the_bottleneck(where: str, seed: int) -> None:

@@ -179,6 +179,7 @@ def test_forks_end_above_and_below_their_source() -> None:
     assert above < middle[forking] < below
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", [*APPLICATIONS, *CLUSTERS])
 def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
@@ -186,6 +187,7 @@ def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
     assert max(line.cell_len for line in draw(thing, width)) <= width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [20, *WIDTHS])
 def test_odd_names_neither_widen_a_line_nor_reach_the_terminal_raw(width: int) -> None:
     names = ["名前" * 50, "no\u00adsee\ue000", "e\u0301" * 30, "<&\"'>"]
@@ -407,6 +409,7 @@ def test_svg_lines_are_as_wide_as_their_share_of_the_traffic() -> None:
     assert width.keys() == carried.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_svg_of_a_cluster_has_every_machine_switch_and_link(name: str) -> None:
     described = cluster(name)

@@ -29,6 +29,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_compares_every_forecaster_and_stars_the_best(penstock: Penstock, trace: Path) -> None:
     ran = penstock("forecast", trace)
     assert ran.code == 0, ran.err
@@ -85,6 +86,7 @@ def test_equal_seeds_give_equal_answers(penstock: Penstock) -> None:
     assert scores(1) != scores(2)
 
 
+@pytest.mark.slow
 def test_draws_a_picture_of_all_traces(penstock: Penstock, trace: Path, tmp_path: Path) -> None:
     picture = tmp_path / "forecast.svg"
     ran = penstock("forecast", trace, "constant:rate=5", "--slots", 120, "--plot", picture)

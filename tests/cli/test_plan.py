@@ -32,6 +32,7 @@ def test_prints_a_row_a_policy_and_marks_the_best(penstock: Penstock) -> None:
     assert "throughput" in ran.out
 
 
+@pytest.mark.slow
 def test_all_stands_for_every_policy_that_is_not_named_beside_it(penstock: Penstock) -> None:
     ran = penstock(
         "plan", "throughput-test", "tata-3", "--policy", "all", "--policy", "optimal:seconds=1",
@@ -75,6 +76,7 @@ def test_a_refusal_names_its_constraint_in_json_and_does_not_blame_memory(pensto
     assert "no" not in row.split()
 
 
+@pytest.mark.slow
 def test_placements_that_do_not_carry_the_offered_load_are_named_and_not_the_best(
     penstock: Penstock, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_mistake_in_the_options_is_told_in_one_line_too(penstock: Penstock, ar
     assert "--help" in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["round-robin", "predictive-search"])
 def test_a_narrow_terminal_keeps_the_names_of_the_policies(policy: str) -> None:
     environment = {**os.environ, "COLUMNS": "60"}
@@ -168,6 +171,7 @@ def test_explain_names_the_bottleneck_and_a_relief(penstock: Penstock) -> None:
     assert "relief:" in ran.out
 
 
+@pytest.mark.slow
 def test_says_how_far_the_refined_placement_may_be_from_the_best_and_how_to_look_further(penstock: Penstock) -> None:
     refined = "sparcle-refined:seconds=none,evaluations=50"  # too few to find the best
     asked = ("plan", "log-processing", "hetero-small", "--policy", "sparcle", "--policy", refined)
@@ -343,6 +347,7 @@ def test_policies_lists_every_policy_and_one_with_its_parameters(penstock: Penst
     assert "round-robin" in penstock("policies").out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cluster", "fine"), [("hetero-small", True), ("nowhere", False)])
 def test_doctor_compiles_by_planning(
     penstock: Penstock, monkeypatch: pytest.MonkeyPatch, cluster: str, fine: bool

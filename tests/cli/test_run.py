@@ -112,6 +112,7 @@ def test_a_plan_takes_the_place_of_a_policy(
     assert f"{tmp_path / 'plan.toml'} is a plan for 'fake', not for 'word-count'; plan again" in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -238,6 +239,7 @@ class Running:
         return Ran(self.process.returncode, out, "".join(self.said) + err)
 
 
+@pytest.mark.slow
 def test_ctrl_c_once_drains_and_ends_well(tmp_path: Path) -> None:
     run = Running(tmp_path)
     run.until("running:")
@@ -249,6 +251,7 @@ def test_ctrl_c_once_drains_and_ends_well(tmp_path: Path) -> None:
     assert load(latest(tmp_path).path).ended is not None
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
     run = Running(tmp_path, FAKE_DRAIN="never")
     run.until("running:")
@@ -261,6 +264,7 @@ def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
     assert "penstock report" in ran.out
 
 
+@pytest.mark.slow
 def test_when_the_time_is_up_it_drains_and_one_ctrl_c_stops(tmp_path: Path) -> None:
     run = Running(tmp_path, "--duration", "0.2", FAKE_DRAIN="never")
     run.until("the time is up, draining; Ctrl-C stops at once")
@@ -268,6 +272,7 @@ def test_when_the_time_is_up_it_drains_and_one_ctrl_c_stops(tmp_path: Path) -> N
     assert run.end().code == 130
 
 
+@pytest.mark.slow
 def test_a_polite_kill_drains_too(tmp_path: Path) -> None:
     run = Running(tmp_path)
     run.until("running:")

@@ -33,6 +33,7 @@ keys = ["word"]
 """
 
 
+@pytest.mark.slow
 def test_a_row_a_routing_and_the_best_is_marked(penstock: Penstock) -> None:
     ran = penstock("simulate", "word-count", "li-10", "--routing", "shuffle", "--routing", "least-loaded", *SHORT)
     assert ran.code == 0, ran.err
@@ -148,6 +149,7 @@ def test_looking_ahead_and_checking_are_told(penstock: Penstock) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".png", ".svg"])
 def test_a_picture_is_drawn(penstock: Penstock, tmp_path: Path, ending: str) -> None:
     picture = tmp_path / f"simulation{ending}"
@@ -213,6 +215,7 @@ def ruled(plan: Path, **policies: object) -> None:
     save(replace(load_plan(plan), tuples=TuplePolicies(**policies)), plan)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_plans_tuple_policies_are_what_is_simulated(penstock: Penstock, plan: Path) -> None:
     ruled(plan, routing="potus:v=7", sending="random", slot_ms=5.0)
     ran = penstock("simulate", "word-count", "li-10", "--plan", plan, "--link", 200, *SHORT, "--json")

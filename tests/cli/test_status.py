@@ -50,6 +50,7 @@ def test_json_holds_all_there_is(penstock: Penstock, run: Served) -> None:
     assert answer["components"][1]["p99_ms"] == 9.25
 
 
+@pytest.mark.slow
 def test_watching_ends_with_the_run_and_repeats_what_operators_say(run: Served) -> None:
     command = [sys.executable, "-c", "from penstock.cli import main; main()", "status", str(run.info.path), "--watch"]
     watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "100"})

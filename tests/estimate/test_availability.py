@@ -59,6 +59,7 @@ def test_equals_the_reference_with_every_number_of_paths(case: dict[str, Any]) -
         assert achieved == pytest.approx(case["gr_availability_by_prefix"][number - 1], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_equals_the_enumeration_of_all_failure_states() -> None:
     seed = 7
     print(f"seed {seed}")

@@ -112,6 +112,7 @@ def test_rates_of_the_reference_placements_and_routes_come_out_exactly() -> None
     assert checked == 300
 
 
+@pytest.mark.slow
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
 def test_the_kernel_agrees_with_the_list_of_elements(application: Application, cluster: Cluster, seed: int) -> None:
     evaluator = Evaluator(application, cluster)

@@ -161,6 +161,7 @@ def test_single_hop_fills_the_cheapest_first(ends: list[tuple[int, int]], load: 
     assert found.cost == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_equals_the_best_of_a_grid_of_splits(seed: int) -> None:
     """One source, then two tasks, then two more; a queue's tuples go either way in hundredths."""
@@ -212,6 +213,7 @@ def test_equals_the_cheapest_flow_where_the_system_is_a_plain_network(seed: int)
         assert found.cost == pytest.approx(cheapest, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_no_split_that_fits_costs_less(seed: int, hops: int) -> None:

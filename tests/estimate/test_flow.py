@@ -99,6 +99,7 @@ def test_slots_share_the_cores_of_their_machine() -> None:
     )
 
 
+@pytest.mark.slow
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
 def test_never_exceeds_the_bound_of_a_linear_program(application: Application, cluster: Cluster, seed: int) -> None:
     placed = random_slots(np.random.default_rng(seed), application, cluster)[0]
@@ -144,6 +145,7 @@ def sink_rate_bound(evaluator: Evaluator, placed: NDArray[np.int32]) -> float:
     return -float(solved.fun or 0.0)
 
 
+@pytest.mark.slow
 @given(applications(), clusters(identical=True), st.integers(0, 2**32 - 1))
 def test_renumbering_equal_machines_changes_nothing(application: Application, cluster: Cluster, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -53,6 +53,7 @@ def small_cases(number: int, seed: int) -> list[Counts]:
     return found
 
 
+@pytest.mark.slow
 def test_equals_the_best_of_all_schedules() -> None:
     cases = small_cases(1000, seed=5)
     found = [offline_optimum(case) for case in cases]

@@ -33,6 +33,7 @@ def rates(seed: int) -> Rates:
     return Rates(one.estimate_tps, settled_rate(lanes(one)), most_tps(one), one.twin_tps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_neither_the_estimate_nor_the_twin_exceeds_what_any_split_could_carry(seed: int) -> None:
     found = rates(seed)

@@ -81,6 +81,7 @@ def test_local_or_shuffle_spreads_where_no_receiver_is_near() -> None:
     assert local.delay_ms == pytest.approx(even.delay_ms)
 
 
+@pytest.mark.slow
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
 def test_delays_are_the_mean_over_edges(application: Application, cluster: Cluster, seed: int) -> None:
     evaluator = Evaluator(application, cluster)
@@ -93,6 +94,7 @@ def test_delays_are_the_mean_over_edges(application: Application, cluster: Clust
     assert evaluator.evaluate(Placement(tuple(placed[0].tolist()))).delay_ms == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_sources_keep_their_shares_when_the_twin_is_saturated(seed: int) -> None:
     """Of two sources the one behind a slow sink holds back the other: what is offered in a ratio is carried in it."""

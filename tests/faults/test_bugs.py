@@ -13,6 +13,7 @@ def test_there_is_a_bug_for_every_rule_that_shows_from_outside() -> None:
     assert [rule for rule, _ in BUGS.values()] == [1, 2, 3, 4, 5, 5, 6, 7, 8, 11, 12, 13, 16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_caught_within_five_thousand_schedules(bug: str) -> None:
     found = first_failure(range(BASE, BASE + MOST), bug)

@@ -11,10 +11,11 @@ from penstock.testing.bugs import injected
 from penstock.testing.drawing import CHANGES, FAULTS, LEAST, Fault, draw
 from penstock.testing.faults import FOLDER, FaultyCluster
 from penstock.testing.promises import Violation, difference
-from penstock.testing.schedules import Totals, run_all, run_schedule
+from penstock.testing.schedules import Totals, run_all, run_batch, run_schedule
 
 BASE = 1_000_000
 SCHEDULES = 10_000
+BATCH = 1_000  # schedules of one test, so that parallel tests share them
 
 
 def ran(seed: int, faults: list[Fault] | None = None) -> FaultyCluster:
@@ -26,18 +27,26 @@ def ran(seed: int, faults: list[Fault] | None = None) -> FaultyCluster:
     return cluster
 
 
-def test_ten_thousand_schedules_give_the_output_of_a_run_without_faults() -> None:
-    totals = Totals()
-    for so_far in run_all(range(BASE, BASE + SCHEDULES), processes=os.cpu_count() or 1):
-        totals = so_far
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(BASE, BASE + SCHEDULES, BATCH))
+def test_ten_thousand_schedules_give_the_output_of_a_run_without_faults(first: int) -> None:
+    totals = run_batch(range(first, first + BATCH))
     assert totals.failures == [], "replay with: python -m penstock.testing.schedules --replay SEED"
-    assert totals.schedules == SCHEDULES
+    assert totals.schedules == BATCH
     assert totals.fewest >= LEAST
     missing = {*FAULTS, *CHANGES, "drain", "recoveries", "resumed", "checkpoints", "aborts", "moves"} - {*totals.counts}
     assert not missing
-    assert totals.counts["recoveries"] > SCHEDULES / 2
+    assert totals.counts["recoveries"] > BATCH / 2
 
 
+@pytest.mark.slow
+def test_schedules_in_several_processes_add_up_to_those_in_one() -> None:
+    seeds = range(BASE, BASE + 120)  # three batches, of which the last is short
+    *_, spread = run_all(seeds, processes=2)
+    assert spread == run_batch(seeds)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_without_faults_everything_comes_out_once_and_in_order(name: str) -> None:
     seeds = [seed for seed in range(200) if draw(seed).application == name][:3]
@@ -50,6 +59,7 @@ def test_without_faults_everything_comes_out_once_and_in_order(name: str) -> Non
         assert cluster.drivers == 1
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
     def traced(hash_seed: str) -> str:
         command = [sys.executable, "-m", "penstock.testing.schedules", "--replay", "12"]
@@ -81,6 +91,7 @@ def test_a_failure_names_what_is_missing_and_what_is_too_much() -> None:
     assert difference({"a": [2, 1]}, {"a": [1, 2]}) == "group 'a': order [2, 1]; 2 of 2 rows"  # type: ignore[list-item]
 
 
+@pytest.mark.slow
 def test_a_schedule_that_fails_is_told_with_its_seed_and_ends_in_an_error() -> None:
     command = [sys.executable, "-m", "penstock.testing.schedules", "--schedules", "10", "--seed", "1", "--bug"]
     failed = subprocess.run([*command, "ended-sources"], capture_output=True, text=True, check=False)

@@ -167,6 +167,7 @@ def test_there_are_at_least_fifty_malformed_files() -> None:
     assert len(WRONG_APPLICATIONS) + len(WRONG_CLUSTERS) + len(BROKEN_TEXTS) >= 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "message"), WRONG_APPLICATIONS, ids=[m for _, m in WRONG_APPLICATIONS])
 def test_a_wrong_application_is_refused_in_one_line(
     penstock: Callable[..., Ran], tmp_path: Path, change: Change, message: str
@@ -175,6 +176,7 @@ def test_a_wrong_application_is_refused_in_one_line(
     assert_refused(penstock("plan", path, "tata-3"), path, message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "message"), WRONG_CLUSTERS, ids=[m for _, m in WRONG_CLUSTERS])
 def test_a_wrong_cluster_is_refused_in_one_line(
     penstock: Callable[..., Ran], tmp_path: Path, change: Change, message: str

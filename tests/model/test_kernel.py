@@ -2,6 +2,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from penstock.model.kernel import interpreted, kernel, preparing
 
 
@@ -36,6 +38,7 @@ double(1.5), triple(1.5)
 """
 
 
+@pytest.mark.slow
 def test_it_is_told_once_that_something_is_compiled_and_not_when_it_has_been(tmp_path: Path) -> None:
     script = tmp_path / "two.py"
     script.write_text(TWO, encoding="utf-8")

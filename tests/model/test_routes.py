@@ -34,6 +34,7 @@ def random_network(seed: int) -> Cluster:
     return Cluster(name="net", machines=machines, links=links)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(20))
 def test_the_widest_path_is_the_best_of_all_paths(block: int) -> None:
     for seed in range(100 * block, 100 * (block + 1)):
@@ -96,6 +97,7 @@ def test_no_way_is_reported_as_the_hop_that_has_none() -> None:
     assert route(expand_tasks(application), expand_slots(cluster), expand_links(cluster), [0, 1]) == Hop(0, 0, 1)
 
 
+@pytest.mark.slow
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
 def test_what_flows_between_places_is_the_sum_over_edges(application: Application, cluster: Cluster, seed: int) -> None:
     slots = expand_slots(cluster)

@@ -203,6 +203,7 @@ def test_keeps_tasks_apart_that_may_not_share_a_machine(name: str, cluster: Clus
     assert not set(machine[4:6].tolist()) & set(machine[6:].tolist())
 
 
+@pytest.mark.slow
 @EVERY
 def test_places_on_a_thousand_machines(name: str) -> None:
     machines, width = (30, 2) if name in FEWER_MACHINES else (1000, 100)
@@ -295,6 +296,7 @@ def small_clusters(draw: st.DrawFn) -> Cluster:
     return Cluster(name="line", machines=machines, links=links)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(view=small_cases())

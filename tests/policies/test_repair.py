@@ -117,6 +117,7 @@ def test_finds_the_best_of_all_ways_where_it_can_try_them(objective: Objective) 
         assert loss.measure(placed) == pytest.approx(loss.best(), rel=1e-6, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.DELAY, Objective.TRAFFIC])
 def test_comes_close_to_the_best_where_it_searches(objective: Objective) -> None:
     cases = losses(objective, range(40, 100), fewest=16)

@@ -143,6 +143,7 @@ def test_words_are_counted_right_while_a_plan_with_routes_is_applied(tmp_path: P
     flows.check_counts(cluster.finish()["out"], 300)
 
 
+@pytest.mark.slow
 def test_policies_are_switched_alone_or_with_a_plan_that_has_some(tmp_path: Path) -> None:
     machines = named("hetero-small")
     cluster = TestCluster(flows.word_count(3000, most=1), emulate=machines).start()

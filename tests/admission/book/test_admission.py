@@ -41,6 +41,7 @@ def overfull(book: Book) -> list[str]:
     return [use.element for use in usage(book) if use.guaranteed + use.best_effort > use.capacity * (1 + 1e-6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "instance", [i for i in instances() if not i["ambiguous"]], ids=lambda instance: str(instance["id"])
 )
@@ -102,6 +103,7 @@ def test_guaranteed_rates_are_subtracted_before_others_share() -> None:
     assert not overfull(second.book)
 
 
+@pytest.mark.slow
 def test_best_effort_applications_share_by_priority() -> None:
     first = admitted(book(), application("one", priority=2.0), policy="greedy-sorted").book
     cramped = Book(cluster=first.cluster, bookings=first.bookings)
@@ -202,6 +204,7 @@ def test_what_is_booked_can_be_run_on_the_cluster_as_described() -> None:
     assert found.booking.policy == "sparcle"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [n for n in names(PolicyKind.PLACEMENT) if n not in (*SLOW, *NEEDS_MORE)])
 def test_every_placement_policy_can_admit(policy: str) -> None:
     before = admitted(book(), application("first", rate=1.0), policy="greedy-sorted").book
@@ -258,6 +261,7 @@ def test_refuses_a_second_admission() -> None:
         admit(before, application(rate=1.0))
 
 
+@pytest.mark.slow
 def test_more_paths_than_an_exact_availability_has_are_for_those_who_accept_an_estimate() -> None:
     wide, wanted = fan(24, 0.7), application(availability=0.998)  # 17.4 independent paths would do
     exact = refused(wide, wanted, paths=16, advise=False)

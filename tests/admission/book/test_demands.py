@@ -59,6 +59,7 @@ def test_a_demand_beyond_the_share_changes_nothing() -> None:
     assert not book["a"].sated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_rates_maximise_the_utility_under_all_demands(seed: int) -> None:
     cvxpy: Any = import_module("cvxpy")  # untyped

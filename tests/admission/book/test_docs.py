@@ -12,6 +12,7 @@ from tests.conftest import Ran
 PAGE = (ROOT / "docs" / "admission.md").read_text()
 
 
+@pytest.mark.slow
 def test_its_session_is_what_the_commands_print(
     penstock: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_guarantee_that_leaves_was_never_there() -> None:
         assert after[booking.name].rate_tps == pytest.approx(booking.rate_tps, rel=1e-9)
 
 
+@pytest.mark.slow
 @needs_shared
 @seed(SEED)
 @settings(max_examples=6)

@@ -160,6 +160,7 @@ def works(planner: Planner, placement: Placement) -> float:
     return math.prod(1.0 - fails for fails in needed.values())
 
 
+@pytest.mark.slow
 def test_a_path_never_fails_more_often_than_by_its_policys_routes_nor_loses_rate() -> None:
     rng = np.random.default_rng(1)
     surer = routed = 0

@@ -44,6 +44,7 @@ def test_the_best_rate_can_be_had_and_no_more() -> None:
     assert not lets_in(book(), application(rate=best * 1.01))
 
 
+@pytest.mark.slow
 def test_the_best_rate_keeps_the_availability() -> None:
     found = refused(book(fails=0.1), application(rate=12.0, availability=0.95))
     assert of_kind(found, RemedyKind.RATE).after == pytest.approx(4.0, rel=1e-3)
@@ -91,6 +92,7 @@ def test_best_effort_is_told_the_availability_that_can_be_had() -> None:
     assert lets_in(book(fails=0.1), application(availability=0.99))
 
 
+@pytest.mark.slow
 def test_a_refusal_is_one_line() -> None:
     for wanted in (application(rate=20.0), application(rate=300.0, availability=0.9), application(availability=0.999)):
         assert "\n" not in refused(book(fails=0.1), wanted).reason
@@ -151,6 +153,7 @@ def test_best_effort_on_full_links_is_told_that_any_more_would_do_or_who_would_h
     assert lets_in(release(full, of_kind(found, RemedyKind.RELEASE).element), wanted)
 
 
+@pytest.mark.slow
 def test_a_policy_that_only_proves_that_there_is_no_way_has_the_links_named_too() -> None:
     found = admit(booked(8.0, 6.0), application("late", rate=1.0), policy="optimal")
     assert isinstance(found, Refused)

@@ -111,6 +111,7 @@ def test_nobody_who_did_not_ask_for_a_share_of_the_time_is_served_too_seldom() -
     assert unmet(reprioritise(start, "be", 2.0)) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_agrees_with_what_the_book_gives_in_every_state(seed: int) -> None:
     rng = np.random.default_rng(seed)

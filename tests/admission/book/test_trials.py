@@ -80,6 +80,7 @@ def unsteady() -> Asked:
     return Asked(Book(cluster=Cluster(name="unsteady", machines=machines, switches=("s0",), links=links)), wanted)
 
 
+@pytest.mark.slow
 def test_an_amount_that_is_offered_was_tried_as_it_is_printed_though_more_is_not_always_better() -> None:
     asked = unsteady()
     found = asked.refusal()
@@ -116,6 +117,7 @@ def test_of_amounts_that_are_enough_only_one_that_can_be_printed_is_offered(narr
     assert f"machine a would need {offered.after:.4g} cores" in offered.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_all_that_is_offered_to_a_drawn_application_lets_it_in(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -45,6 +45,7 @@ def published(folder: Path) -> list[int]:
     return sorted(msgspec.json.decode(line) for file in files for line in file.read_bytes().splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_a_path_leaves_undone_is_done_by_another_exactly_once(tmp_path: Path, seed: int) -> None:
     splits = Splits(tmp_path / "logs", ["in"])

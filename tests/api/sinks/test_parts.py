@@ -140,6 +140,7 @@ ACTIONS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(make=st.sampled_from(MAKERS), actions=st.lists(ACTIONS, max_size=30), kept=st.sampled_from([0, KEPT]))
 def test_whatever_happens_each_tuple_is_in_the_files_once(
@@ -376,6 +377,7 @@ print(len(taken), len(problems), sum(taken) + 1, *set(problems), sep="\\n")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patient", [False, True])
 @pytest.mark.parametrize(("module", "kind"), [("json_lines", "JsonLines"), ("parquet", "Parquet")])
 def test_a_disk_that_was_full_has_cost_no_tuple_that_was_taken(

@@ -68,6 +68,7 @@ def test_tasks_read_files_in_turn(folder: Path) -> None:
     assert [read(folder, task, 7).values for task in range(7)] == [["1", "2"], ["3", "4"], [], ["5"], [], [], []]
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(
     files=st.lists(st.lists(st.integers(0, 30), max_size=40), min_size=1, max_size=4),

@@ -141,6 +141,7 @@ HOWS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     how=HOWS,
     steps=st.lists(st.tuples(st.floats(0, 0.7), st.integers(1, 60)), min_size=1, max_size=40),
@@ -199,6 +200,7 @@ PACES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), list(permutations(PACES, 2)), ids=str)
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_another_pace_holds_from_now_on(before: dict[str, Any], after: dict[str, Any], tasks: int) -> None:

@@ -222,6 +222,7 @@ def test_refuses_a_source_that_cannot_be_read_again_and_weights_that_make_no_sen
         SplitLog(tmp_path / "split.jsonl").weigh({"a": -1})
 
 
+@pytest.mark.slow
 def test_a_log_cut_off_anywhere_gives_back_all_or_nothing(tmp_path: Path) -> None:
     clock = Clock(100.0)
     for task in range(2):

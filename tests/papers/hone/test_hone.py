@@ -61,6 +61,7 @@ def plain_link(counts: Counts, rule: str) -> tuple[list[int], float]:
     return longest, float(np.mean(delays + left))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [LBF, RRB, WC_RR, FIFO])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("load", [0.5, 0.95, 2.0])
@@ -89,6 +90,7 @@ def test_the_rule_that_an_adversary_plays_against_is_the_simulators(rule: str, q
     assert send_over(arrivals, RULE[rule].spec).longest == player.largest > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.number)
 def test_a_case_of_every_kind_runs_and_gives_rows_that_travel(figure: Figure) -> None:
     kinds: dict[object, Case] = {}
@@ -119,6 +121,7 @@ def test_figures_share_cases() -> None:
         assert {msgspec.json.encode(case) for case in FIGURE[number].cases(False)} <= first
 
 
+@pytest.mark.slow
 def test_every_rule_of_a_random_case_is_played_on_the_same_cases() -> None:
     rows = pd.DataFrame(FIGURE["competitive"].run({"adversary": "random", "queues": 0, "depth": 0, "seed": 3}))
     by_rule = rows.groupby("rule")["cases"].sum()

@@ -249,6 +249,7 @@ def test_the_default_is_one_of_the_choices_and_is_judged_on_arrivals_it_was_not_
     assert not {0, 1} & set(SEEDS)
 
 
+@pytest.mark.slow
 def test_the_default_is_judged_by_its_upper_limits_and_the_rest_are_listed() -> None:
     routing = default_policies(STEADY, MEASURES[0]).routing
     rows = grid(lambda choice, load: 100.0 if choice.routing != routing else 90.0 if load < 0.9 else 120.0)
@@ -262,6 +263,7 @@ def test_the_default_is_judged_by_its_upper_limits_and_the_rest_are_listed() -> 
     assert claim.ours.startswith("in 12 of 12; ratio 1.00 to 1.04")
 
 
+@pytest.mark.slow
 def test_where_a_policy_does_not_help_is_told() -> None:
     rows = grid(lambda choice, load: 100.0 if choice.sending == "fifo" else 130.0 if load > 0.9 else 80.0)
     told = next(claim for claim in LIVE.claims(rows) if "longest backlog" in claim.claim)
@@ -271,6 +273,7 @@ def test_where_a_policy_does_not_help_is_told() -> None:
     assert held(LIVE.claims(rows))[f"ours: no routing is faster than {PLUS}, by either sending"]
 
 
+@pytest.mark.slow
 def test_a_late_emulation_and_a_wrong_maximum_are_told() -> None:
     rows = grid(lambda _, __: 100.0)
     claims = LIVE.claims(rows)
@@ -334,6 +337,7 @@ def test_stragglers_words_and_nodes_are_judged() -> None:
     assert not any(claim.holds for claim in (*FIGURE_11.claims(bad)[:2], *FIGURE_14.claims(bad)[:2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.number)
 def test_every_figure_is_live_has_cases_and_draws(figure: Figure) -> None:
     assert figure.live

@@ -42,6 +42,7 @@ def test_a_full_run_has_four_seeds_or_twenty_systems_and_ten_thousand_slots(figu
     assert min(int(one["warm_up"]) for one in cases) >= 1_000
 
 
+@pytest.mark.slow
 @EVERY
 def test_pictures_are_drawn_and_claims_judged_of_any_numbers(figure: Figure) -> None:
     rows = made_up(figure, np.random.default_rng(0))
@@ -244,6 +245,7 @@ def test_beyond_names_the_systems_where_it_loses() -> None:
     assert all(claim.holds for claim in others)
 
 
+@pytest.mark.slow
 def test_beyond_does_not_pass_what_is_not_a_number() -> None:
     (figure,) = beyond.FIGURES
     nowhere = judged(figure, lambda rows: rows.assign(optimum=np.where(rows["seed"] == 103, np.nan, 5.0), cost=5.0))

@@ -38,6 +38,7 @@ def found(setting: Setting, visits: list[Visit]) -> Calibration:
     return calibrate(setting.application, setting.cluster, visits)
 
 
+@pytest.mark.slow
 def test_costs_are_the_true_ones_within_a_few_percent(setting: Setting, found: Calibration) -> None:
     for true, one in zip(setting.application.components, found.application.components, strict=True):
         assert one.cpu == pytest.approx(true.cpu, rel=0.05), true.name
@@ -88,6 +89,7 @@ def test_nothing_of_what_is_declared_gets_in(setting: Setting, visits: list[Visi
     assert again.costs == found.costs
 
 
+@pytest.mark.slow
 def test_what_is_kept_apart_does_not_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Calibration] = []
 

@@ -72,6 +72,7 @@ def topologies_made() -> dict[str, Callable]:  # type: ignore[type-arg]
     return dict(TOPOLOGIES)
 
 
+@pytest.mark.slow
 def test_word_count_takes_what_the_paper_says_under_the_default_scheduler() -> None:
     site = Site(setting("word-count"), LOADS[1], 100)
     found = site.tables.longest(site.tables.measured(site.span(site.setting.default, 0)))
@@ -109,6 +110,7 @@ def test_accuracy_is_the_papers() -> None:
     assert accuracies(pairs) == {PATHS: pytest.approx((0.8 + 0.5) / 2)}
 
 
+@pytest.mark.slow
 def test_a_trial_judges_every_model_at_every_load_and_measures_what_was_decided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -133,6 +135,7 @@ def test_a_scenario_with_fewer_executors_takes_longer() -> None:
     assert whole["A"] < whole["C"]
 
 
+@pytest.mark.slow
 @EVERY
 def test_pictures_are_drawn_and_claims_judged_of_any_numbers(figure: Figure) -> None:
     rows = made_up(figure, np.random.default_rng(0))

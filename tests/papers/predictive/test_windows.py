@@ -82,6 +82,7 @@ def test_longest_path_of_a_chain_is_the_sum_of_its_times() -> None:
     assert tables.longest(times) == pytest.approx(sum(times.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", [1.0, 0.5, 2.0])
 def test_loads_that_one_placement_shows_add_up_to_what_machines_use(told: float) -> None:
     """Whatever was declared: machines whose mixes of tuples are much alike must not make these look cheaper."""

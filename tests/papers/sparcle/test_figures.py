@@ -28,6 +28,7 @@ def test_every_figure_of_the_paper_is_there() -> None:
     assert {"6", "8", "9", "10", "11", "12", "13", "14", "ratio", "refined", "networks"} == set(BY_NUMBER)
 
 
+@pytest.mark.slow
 @EVERY
 def test_a_case_of_every_kind_runs_and_all_are_drawn_and_judged(figure: Figure) -> None:
     rows = pd.DataFrame([{**one, **row} for one in few(figure) for row in figure.run(one)])

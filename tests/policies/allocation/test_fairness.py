@@ -69,6 +69,7 @@ def test_meets_the_conditions_of_optimality() -> None:
         assert found.paths.min() >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [3.0, 5.0])
 def test_meets_the_conditions_whatever_the_ratio_of_priorities(spread: float) -> None:
     seed = 11

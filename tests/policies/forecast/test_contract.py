@@ -69,6 +69,7 @@ def test_says_a_whole_number_of_tuples_for_every_slot(spec: str, lead: int) -> N
     assert answer.min() >= 0
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("slots", [0, 1, 2, 3])
 @pytest.mark.parametrize("lead", [1, 5])

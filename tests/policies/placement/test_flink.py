@@ -35,6 +35,7 @@ def shares_slots(view: PlacementView, slots: list[int]) -> None:
             assert np.array_equal(where[tasks.of(flow.source)], where[tasks.of(flow.target)])
 
 
+@pytest.mark.slow
 @needs_shared
 @BOTH
 def test_shares_slots_as_the_authors_flink_does_in_all_their_cases(policy: str) -> None:

@@ -135,6 +135,7 @@ class EquationTwo:
             self.load[link] += bits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [random_network, random_mesh])
 @pytest.mark.parametrize("ties", ["lowest", "near"])
 @pytest.mark.parametrize("seed", range(12))
@@ -158,6 +159,7 @@ def test_puts_every_task_where_equation_two_is_highest(case: Case, ties: Ties, s
         equation.put(task, placement.slots[task], placement)
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("instance", instances(), ids=lambda instance: str(instance["id"]))
 def test_agrees_with_the_reference_answers_of_gs(instance: Instance) -> None:

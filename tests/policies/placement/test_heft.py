@@ -191,6 +191,7 @@ def test_quickest_ways_are_the_shortest_in_seconds(seed: int, bits: float) -> No
         assert ours.tolist() == plain.tolist()
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("instance", instances(), ids=lambda instance: str(instance["id"]))
 def test_agrees_with_the_reference_answers_of_sparcle(instance: Instance) -> None:
@@ -249,6 +250,7 @@ def test_keeps_room_for_pinned_tasks() -> None:
     assert refusal.constraint is Constraint.MEMORY
 
 
+@pytest.mark.slow
 @CASES
 def test_kernels_do_the_same_interpreted(case: Case) -> None:
     view = case(3)

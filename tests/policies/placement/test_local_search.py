@@ -36,6 +36,7 @@ class Scorer:
         return self._rate(placements) * self._factor
 
 
+@pytest.mark.slow
 def test_comes_within_two_percent_of_the_best_on_small_cases() -> None:
     cases = [case for seed in SMALL if (case := small_case(seed)).possible]
     found = [answer(SHORT, case.view) for case in cases]

@@ -101,6 +101,7 @@ def test_most_cases_can_be_placed_and_some_cannot(cases: list[tuple[PlacementVie
     assert 40 <= sum(possible for _, possible in cases) < len(cases)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_places_what_can_be_placed_and_proves_the_rest(cases: list[tuple[PlacementView, bool]], policy: str) -> None:
     for seed, (view, possible) in zip(SEEDS, cases, strict=True):

@@ -36,6 +36,7 @@ def proven(view: PlacementView, seed: int = 0) -> Placement:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SMALL)
 def test_finds_what_trying_everything_finds(seed: int) -> None:
     case = small_case(seed)
@@ -51,6 +52,7 @@ def test_finds_what_trying_everything_finds(seed: int) -> None:
         assert result.available == pytest.approx(case.rates(case.fitting).max(), rel=EXACT)
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("instance", instances(), ids=lambda instance: str(instance["id"]))
 def test_equals_the_reference_optimum_with_joint_routing(instance: dict[str, dict[str, float]]) -> None:
@@ -60,6 +62,7 @@ def test_equals_the_reference_optimum_with_joint_routing(instance: dict[str, dic
     assert rate == pytest.approx(instance["optimum_ii"]["rate"], rel=EXACT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [Objective.DELAY, Objective.THROUGHPUT, Objective.BALANCED])
 @pytest.mark.parametrize("seed", range(12))
 def test_scores_all_placements_that_differ(seed: int, objective: Objective) -> None:
@@ -156,6 +159,7 @@ def medium(objective: Objective, seed: int) -> tuple[PlacementView, Evaluator]:
     return view_of(topology, mesh, objective), Evaluator(topology, mesh)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
 @pytest.mark.parametrize("seed", range(3))
 def test_reports_a_true_gap_when_stopped_early(seed: int, seconds: float) -> None:

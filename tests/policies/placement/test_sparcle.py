@@ -38,6 +38,7 @@ def rate_of(view: PlacementView, policy: Sparcle) -> float:
     return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("instance", instances(), ids=lambda instance: str(instance["id"]))
 def test_agrees_with_the_reference_answers(instance: Instance) -> None:
@@ -218,6 +219,7 @@ def heap_for(links: Links) -> tuple[Floats, Ints]:
     return np.empty(len(links.head) + 1), np.empty(len(links.head) + 1, dtype=np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -300,6 +302,7 @@ def test_hops_keep_their_routes_when_there_are_more_than_room_was_made_for() -> 
     assert find_hop(hops, 1, 0, 2) == -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_kernels_do_the_same_interpreted(seed: int) -> None:
     rng = np.random.default_rng(seed)

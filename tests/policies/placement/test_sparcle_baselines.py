@@ -52,6 +52,7 @@ def rates(spec: str, seeds: int) -> Floats:
     return np.array(found)
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("spec", BASELINES)
 def test_baselines_are_within_the_band_of_the_reference_answers(spec: str) -> None:
@@ -68,6 +69,7 @@ def test_t_storm_takes_the_hosts_of_the_reference_answers() -> None:
     assert own == [instance["baselines"]["t_storm"]["host"] for instance in instances()]
 
 
+@pytest.mark.slow
 @needs_shared
 def test_sparcle_is_above_every_baseline_and_refined_above_sparcle() -> None:
     ours = {spec: rates(spec, 1).mean() for spec in ("t-storm", "vne", "heft", "greedy-sorted", "random")}

@@ -33,6 +33,7 @@ def rate_of(view: PlacementView, policy: PlacementPolicy, seed: int = 0) -> floa
     return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
+@pytest.mark.slow
 @needs_shared
 def test_is_close_to_the_optimum_with_joint_routing_on_the_reference_instances() -> None:
     shares = [
@@ -71,6 +72,7 @@ def balanced(network: Cluster, wide: bool, seed: int) -> PlacementView:
     return PlacementView(Application(name="balanced", components=components, streams=streams), network, "throughput")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [False, True], ids=["linear", "diamond"])
 @pytest.mark.parametrize("network", [star, line])
 def test_is_close_to_the_optimum_on_balanced_stars_and_lines(network: Callable[..., Cluster], wide: bool) -> None:

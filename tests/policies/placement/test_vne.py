@@ -80,6 +80,7 @@ def test_components_are_worth_the_work_of_a_task_times_what_it_exchanges() -> No
     assert sorted(zip(arcs.tail.tolist(), arcs.head.tolist(), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("instance", instances(), ids=lambda instance: str(instance["id"]))
 def test_agrees_with_the_reference_answers_of_sparcle(instance: Instance) -> None:

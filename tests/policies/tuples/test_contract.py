@@ -62,6 +62,7 @@ def test_is_a_frozen_slotted_dataclass_that_needs_no_arguments(name: str, kind: 
     assert made.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @EVERY_FREE
 def test_sends_no_more_than_there_is_than_there_is_room_for_and_than_may_leave(spec: str) -> None:
     for number, given in enumerate(cases()):

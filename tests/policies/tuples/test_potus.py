@@ -89,6 +89,7 @@ def test_minimises_15_exactly_where_what_has_arrived_may_wait() -> None:
     np.testing.assert_allclose(values, least(found), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", SPREADS[:-1])
 def test_its_candidates_get_what_minimises_15_and_the_rest_of_what_arrived_is_spread(spread: str) -> None:
     found = cases(3, STATES // 2, roomy=False, source=True, spread=spread)

@@ -44,6 +44,7 @@ def end(cluster: TestCluster, number: int) -> None:
     assert controller.register(worker_messages.Register(f"w{number}", "test", 1, 9), cluster.clock()) == number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_a_worker_that_is_relocated_is_no_recovery_and_gets_its_tasks_back(seed: int) -> None:
     cluster = TestCluster(counting(), workers=3, seed=seed, window=4, checkpoint_s=0.4).start()

@@ -69,6 +69,7 @@ def test_an_interval_with_too_few_events_goes_on() -> None:
     assert judged.events == 120
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0.0, 5000.0), min_size=100, max_size=400), st.integers(1, 6))
 def test_the_percentile_is_right_to_within_five_per_cent(late: list[float], scale: int) -> None:
     scaled = [seconds * 10.0**-scale for seconds in late]

@@ -78,6 +78,7 @@ def test_delays_on_a_mesh_are_those_of_the_model_for_all_pairs_of_slots(cluster:
         assert way.latency == pytest.approx(delay_ms * 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["li-10", "tata-3", "random-slots", *ROUTED])
 def test_a_frame_without_content_takes_as_long_as_the_model_estimates(name: str) -> None:
     cluster = named(name)
@@ -137,6 +138,7 @@ def test_frames_of_different_machines_queue_at_the_link_that_they_share() -> Non
     assert carry(everywhere, "b/0", "c/0", size=10_000, at=0.012) == pytest.approx(alone + 0.009)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_a_hop_without_a_route_takes_the_widest_path_of_the_model(seed: int) -> None:
     cluster = random_network(seed)

@@ -89,6 +89,7 @@ def deterministic_wait(load: float, cores: int) -> float:
     return load / (2.0 * (1.0 - load))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.7, 0.8, 0.9])
 @pytest.mark.parametrize(
     ("service", "cores", "theory"),
@@ -127,6 +128,7 @@ def test_more_slots_than_cores_share_them_without_loss(load: float) -> None:
     assert mean(served.sojourns) == pytest.approx((erlang_c_wait(load, cores) + 1.0) * MEAN, rel=WITHIN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "service", [CONSTANT, EXPONENTIAL, ServiceTime(distribution=Distribution.GAMMA, cv=2.0)], ids=["M/D", "M/M", "M/G"]
 )

@@ -236,6 +236,7 @@ def test_retries_in_a_cluster_and_keeps_the_order(seed: int, emulated: bool) -> 
     assert result.status.seconds >= 30 * 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emulated", [False, True])
 def test_other_tasks_run_while_one_waits_for_a_retry(emulated: bool) -> None:
     emulate = tiny_cluster(1) if emulated else None
@@ -330,6 +331,7 @@ def test_dead_letters_of_an_operator_that_has_ended_are_published_with_the_last_
     check_files(tmp_path, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_moves_take_dead_letters_along(tmp_path: Path, seed: int) -> None:
     flow = ps.Dataflow("moving")

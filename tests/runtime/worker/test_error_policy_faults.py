@@ -77,6 +77,7 @@ def a_schedule(seed: int) -> Schedule:
     return replace(drawn, application="guarded", placement=placement, policies=policies)
 
 
+@pytest.mark.slow
 def test_skips_exactly_once_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(applications._MADE, "guarded", (guarded, own_keys))
     faults = 0

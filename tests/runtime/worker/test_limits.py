@@ -41,6 +41,7 @@ def given(cluster: TestCluster, seconds: float) -> int:
 WAYS: list[dict[str, Any]] = [{"workers": 3}, {"emulate": tiny_cluster(3)}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "emulated"])
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_a_source_emits_exactly_its_limit(way: dict[str, Any], tasks: int) -> None:

@@ -34,6 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_counts_words_right_over_many_moves(setting: str) -> None:
     count, moves, seed = 500, 0, 0
@@ -48,6 +49,7 @@ def test_counts_words_right_over_many_moves(setting: str) -> None:
         assert result.status.written == 3 * count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_keeps_the_order_of_every_key_over_moves(setting: str) -> None:
     count, moves, seed = 500, 0, 100
@@ -63,6 +65,7 @@ def test_keeps_the_order_of_every_key_over_moves(setting: str) -> None:
             latest[key] = number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1020))
 def test_random_applications_give_the_same_over_moves(seed: int) -> None:
     rng = random.Random(seed)
@@ -76,6 +79,7 @@ def test_random_applications_give_the_same_over_moves(seed: int) -> None:
     flows.check_telemetry(result)
 
 
+@pytest.mark.slow
 def test_a_task_that_comes_before_the_command_to_move_it_waits() -> None:
     ahead = 0
     for seed in range(30):
@@ -211,6 +215,7 @@ def numbering() -> Dataflow:
     return flow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emulated", [False, True])
 def test_state_without_snapshot_is_never_lost_whenever_the_move_comes(emulated: bool) -> None:
     moved = refusals = 0
@@ -278,6 +283,7 @@ def test_rejects_moves_once_it_is_draining() -> None:
     cluster.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emulated", [False, True])
 def test_a_drain_in_the_middle_of_moves_loses_nothing(emulated: bool) -> None:
     for seed in range(8):

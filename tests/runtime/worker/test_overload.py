@@ -47,6 +47,7 @@ def tasks(cluster: TestCluster) -> dict[str, Task]:
     return {task.name: task for worker in cluster.workers for task in worker.tasks.values()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [False, True], ids=["one", "one key of two tasks"])
 def test_checkpoints_complete_and_the_rate_shown_is_true_while_an_operator_is_overloaded(key: bool) -> None:
     cluster = overloaded(key=key)

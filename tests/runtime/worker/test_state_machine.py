@@ -27,6 +27,7 @@ def outputs(cluster: TestCluster) -> dict[str, Counter[str]]:
     return {sink: Counter(map(repr, values)) for sink, values in result.outputs.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_output_equals_that_of_a_plain_evaluation_wherever_tasks_run(seed: int) -> None:
     rng = random.Random(seed)
@@ -93,6 +94,7 @@ def test_a_slow_sink_blocks_everything_upstream_and_loses_nothing(monkeypatch: p
     assert Counter(Counter(result["out"]).values()) == {3: result.status.emitted}
 
 
+@pytest.mark.slow
 def test_queues_stay_within_their_windows_however_unevenly_workers_run() -> None:
     for seed in range(4):
         look = partial(check_bounds, window=8, most=FULL + 150)
@@ -100,6 +102,7 @@ def test_queues_stay_within_their_windows_however_unevenly_workers_run() -> None
         assert len(cluster.start().finish()["out"]) == 9_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 5, 100])
 @pytest.mark.parametrize("options", [{"workers": 3}, {"emulate": tiny_cluster(2, 2)}])
 def test_no_source_task_has_more_in_flight_than_it_may(limit: int, options: dict[str, Any]) -> None:
@@ -124,6 +127,7 @@ def test_no_source_task_has_more_in_flight_than_it_may(limit: int, options: dict
     assert result.status.in_flight == 0
 
 
+@pytest.mark.slow
 def test_a_sampling_rate_traces_about_that_many_tuples_per_second() -> None:
     flow = Dataflow("paced")
     numbers = flow.source("numbers", Generated(int, rate=2_000.0))

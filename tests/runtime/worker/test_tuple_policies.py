@@ -136,6 +136,7 @@ def router_of(cluster: TestCluster, task: str) -> Router:
     return chooser
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sending", SENDINGS)
 @pytest.mark.parametrize("routing", ROUTINGS)
 def test_words_are_counted_right_under_every_policy(routing: str, sending: str) -> None:
@@ -146,6 +147,7 @@ def test_words_are_counted_right_under_every_policy(routing: str, sending: str) 
     flows.check_counts(cluster.start().finish()["out"], 30)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**9))
 def test_any_application_gives_the_same_whatever_is_in_force_switched_and_moved(seed: int) -> None:
@@ -170,6 +172,7 @@ def test_any_application_gives_the_same_whatever_is_in_force_switched_and_moved(
     assert result.status.recoveries == 0
 
 
+@pytest.mark.slow
 def test_order_on_a_channel_is_kept_while_policies_are_switched_and_tasks_move() -> None:
     cluster = TestCluster(flows.ordered(3000), emulate=uneven(0.5), tuples=TuplePolicies(sending="random")).start()
     rng = random.Random(5)
@@ -180,12 +183,14 @@ def test_order_on_a_channel_is_kept_while_policies_are_switched_and_tasks_move()
     assert len(cluster.finish()["out"]) == 3000  # its operators raise where order is broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", LOADED)
 def test_a_slow_task_gets_fewer_tuples_by_a_policy_that_looks_at_load(policy: str) -> None:
     got = shares(TuplePolicies(routing=policy))
     assert got[0] < 0.5 * got[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["round-robin", "shuffle"])
 def test_a_slow_task_gets_the_same_number_by_one_that_does_not(policy: str) -> None:
     got = shares(TuplePolicies(routing=policy))
@@ -207,6 +212,7 @@ def test_the_first_tuple_after_a_quiet_slot_leaves_at_once_and_others_wait_for_t
     assert waits.mean() == pytest.approx(0.0055, abs=0.0002)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["potus", "potus:v=0", "potus:spread=even,in_flight=true", "potus-plus", "least-loaded"]),
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(1, 12)), min_size=4, max_size=4),
@@ -354,6 +360,7 @@ def stuck() -> TestCluster:
     return TestCluster(flow, emulate=uneven(), placement=placement, tuples=policies, checkpoint_s=0.05)
 
 
+@pytest.mark.slow
 def test_no_policy_holds_a_barrier_back() -> None:
     cluster = stuck().start()
     cluster.advance(1.0)
@@ -431,6 +438,7 @@ def test_a_switch_without_effect_is_rejected() -> None:
     assert cluster.controller.rulebook.tuples == TuplePolicies()
 
 
+@pytest.mark.slow
 def test_a_switch_is_in_force_in_every_worker_and_in_the_journal() -> None:
     cluster = TestCluster(flows.word_count(3000, most=1), emulate=tiny_cluster(3, 2)).start()
     cluster.advance(0.01)

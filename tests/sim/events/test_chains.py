@@ -82,6 +82,7 @@ def moved_about(routed: bool, variation: float, plain: bool = False, seconds: fl
     return run, chains
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variation", [0.0, 1.0])
 @pytest.mark.parametrize("routed", [False, True])
 def test_channels_keep_their_order_however_often_tasks_move(routed: bool, variation: float) -> None:

@@ -151,6 +151,7 @@ def falls_behind(twin: Twin, slots: list[int], tps: float) -> bool:
     return last.in_flight + last.waiting - first.in_flight - first.waiting > 0.01 * last.offered
 
 
+@pytest.mark.slow
 def test_network_cards_limit_throughput_as_the_bottleneck_says() -> None:
     """By key, as a sender that may choose goes round what is slow."""
     cluster, shuffled = three_machines(network_mbps=1.0), word_count(1.0)

@@ -55,6 +55,7 @@ PLACEMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", PLACEMENTS)
 def test_every_tuple_takes_as_long_as_in_the_runtime(slots: list[int]) -> None:
     """With constant times nothing is left to chance: processor sharing, slots, turns and delays are the same."""
@@ -65,6 +66,7 @@ def test_every_tuple_takes_as_long_as_in_the_runtime(slots: list[int]) -> None:
     assert found == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", PLACEMENTS)
 def test_network_cards_and_few_credits_hold_tuples_up_as_in_the_runtime(slots: list[int]) -> None:
     """A real tuple's encoding is a few bytes longer or shorter than the stated size: 1 µs a hop at most, here."""
@@ -106,6 +108,7 @@ def test_senders_begin_with_different_receivers_as_in_the_runtime() -> None:
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", PLACEMENTS)
 def test_turns_among_near_tasks_begin_as_in_the_runtime(slots: list[int]) -> None:
     made, cluster = word_count(110.0), three_machines()
@@ -130,6 +133,7 @@ def test_routed_links_hold_tuples_up_as_in_the_runtime() -> None:
     assert found.mean() == pytest.approx(expected.mean(), rel=0.01)
 
 
+@pytest.mark.slow
 def test_mean_latency_agrees_where_service_times_vary() -> None:
     services = (ServiceTime(distribution=Distribution.GAMMA, cv=0.5), EXPONENTIAL, EXPONENTIAL, EXPONENTIAL)
     application, cluster = word_count(60.0, services), three_machines()

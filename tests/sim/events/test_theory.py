@@ -67,6 +67,7 @@ def erlang(servers: int, load: float) -> float:
     return 1.0 + waits / (servers * (1 - load))
 
 
+@pytest.mark.slow
 def test_several_servers_with_one_queue() -> None:
     """With one credit a lane, tuples wait in the out-queue for whichever task is free first."""
     servers, load = 3, 0.8

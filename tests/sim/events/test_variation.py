@@ -54,6 +54,7 @@ def test_delays_to_another_host_have_the_mean_and_the_deviation_asked_for() -> N
     assert len(np.unique(found)) > 0.99 * len(found)  # telemetry has every delay as it was drawn
 
 
+@pytest.mark.slow
 def test_every_link_of_a_way_varies_on_its_own() -> None:
     cluster = ps.cluster("star-8:machines=3,bandwidth_mbps=1000,latency_ms=1")
     hops = line(200.0, ServiceTime(), tuple_bytes=1000.0)

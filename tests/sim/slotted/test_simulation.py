@@ -45,6 +45,7 @@ def plainly(system: System, arrivals: Arrivals, inside: Inside, spec: str) -> Pl
     return plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("spec", SPECS)
 def test_queues_costs_and_response_times_are_those_of_plain_python_slot_by_slot(spec: str, ahead: bool) -> None:
@@ -194,6 +195,7 @@ def test_equal_seeds_have_equal_outcomes(spec: str) -> None:
     assert flat(one) == flat(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["shuffle", "partial-key", "potus:v=1", "potus-plus:v=1", "load-aware-shuffle"])
 def test_compiled_and_interpreted_runs_are_equal(spec: str) -> None:
     rng = np.random.default_rng(12)

@@ -66,6 +66,7 @@ def check_first_come_first_served(hops: list[Record], servers: int) -> None:
         heapq.heappush(free, time(hop.finished))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("load", "count"), [(0.5, 5_000), (0.8, 10_000), (0.9, 30_000)])
 def test_waits_of_constant_service_agree_with_theory(load: float, count: int) -> None:
     found = served(load, count, 1, ServiceTime(), window=100_000)
@@ -84,6 +85,7 @@ def erlang_wait(servers: int, load: float) -> float:
     return waiting / (below + waiting) / (servers * (1.0 - load))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("servers", "load", "count"), [(2, 0.5, 5_000), (3, 0.8, 10_000), (4, 0.9, 20_000)])
 def test_waits_before_several_servers_agree_with_theory(servers: int, load: float, count: int) -> None:
     found = served(load, count, servers, ServiceTime(distribution=Distribution.EXPONENTIAL), window=1)
@@ -167,6 +169,7 @@ def test_an_apply_sends_tuples_over_the_links_of_the_new_plan() -> None:
     assert len(after) >= 19
 
 
+@pytest.mark.slow
 def test_words_are_counted_right_over_routed_links_and_moves() -> None:
     machines = tuple(Machine(name=name, slots=2) for name in "abc")
     links = (

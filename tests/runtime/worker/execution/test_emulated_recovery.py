@@ -32,6 +32,7 @@ def published(folder: Path) -> Counter[tuple[str, int]]:
     return Counter(msgspec.json.decode(line, type=tuple[str, int]) for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_no_tuple_in_service_or_in_flight_is_lost_or_doubled_by_a_recovery(seed: int, tmp_path: Path) -> None:
     rng = Random(seed)
