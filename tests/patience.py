@@ -1,20 +1,28 @@
-"""How long real runs wait for a sign of life: longer in tests than usually, since these share their machine.
+"""How long real runs wait for a sign of life: longer in tests than by default, since these share their machine.
 
 A process that a busy machine holds up for seconds is no failure that a test has asked for.
 """
 
-from collections.abc import Callable
-from functools import partial
+from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.runtime import launch as launching
-from penstock.runtime.controller.settings import Terms
+from penstock.runtime.config import Recovery
+from penstock.runtime.controller.settings import RunSpec
 
-PATIENT = partial(Terms, lease_s=15.0, silent_s=20.0)
-IMPATIENT = partial(Terms, lease_s=2.0, silent_s=2.5)  # so that a worker that was stopped is given up soon
+PATIENT = Recovery(lease_s=15.0, silence_s=20.0)
+IMPATIENT = Recovery(lease_s=2.0, silence_s=2.5)  # so that a worker that was stopped is given up soon
 
 
-def wait_as(terms: Callable[..., Terms], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the runs that are started from now on wait so long."""
-    monkeypatch.setattr(launching, "Terms", terms)
+def wait_as(patience: Recovery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the runs that are started from now on wait so long for signs of life."""
+
+    def patient(**values: Any) -> RunSpec:
+        config = values.pop("config")
+        lease_s, silence_s = patience.lease_s, patience.silence_s
+        recovery = msgspec.structs.replace(config.recovery, lease_s=lease_s, silence_s=silence_s)
+        return RunSpec(config=msgspec.structs.replace(config, recovery=recovery), **values)
+
+    monkeypatch.setattr(launching, "RunSpec", patient)

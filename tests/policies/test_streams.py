@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from penstock.model.errors import PenstockError
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
-from penstock.model.tuples import TuplePolicies
+from penstock.model.tuples import TuplePolicies, over
 from penstock.policies.registry import PolicyKind, names
-from penstock.policies.streams import changed, check, check_names, kept_groupings, over, routings, told
+from penstock.policies.streams import changed, check, check_names, kept_groupings, routings, told
 
 FIXED = [Grouping.FIELDS, Grouping.ALL, Grouping.GLOBAL, Grouping.FORWARD, Grouping.DIRECT]
 COMPARING = ["partial-key", "least-loaded", "potus", "potus-plus"]

@@ -3,13 +3,17 @@
 from typing import Any
 
 from penstock.api.dataflow import Dataflow
+from penstock.runtime.config import Checkpointing, RunConfig
 from penstock.runtime.controller.operations import Operation
-from penstock.runtime.controller.settings import Site, Terms
+from penstock.runtime.controller.settings import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import worker_messages
+from penstock.runtime.storage.checkpoints import Manifest
 from penstock.testing import Captured, MemoryDisk
 from tests.runtime.flows import Given
+
+ONLY_LAST = Checkpointing(interval_s=0.0)
 
 
 def layout() -> Layout:
@@ -23,12 +27,13 @@ def layout() -> Layout:
 class Prompt(Controller):
     """A controller whose disk does everything at once."""
 
-    def __init__(self, **terms: Any) -> None:
+    def __init__(self, resumed: Manifest | None = None, epoch: int = 0, **sections: Any) -> None:
         sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(2))
         placement = ("w0/0", "w0/0", "w1/0", "w1/0")
-        super().__init__(
-            layout(), Terms("r", sites, placement, telemetry="kept", checkpoints="checkpoints", **terms), 0.0
-        )
+        config = RunConfig(**{"checkpointing": ONLY_LAST, **sections})
+        folders = run_folders(telemetry="kept", checkpoints="checkpoints")
+        spec = RunSpec("r", sites, placement, config, folders, resumed=resumed, epoch=epoch)
+        super().__init__(layout(), spec, 0.0)
         self.disk = MemoryDisk()
 
     def store(self) -> None:
@@ -63,7 +68,12 @@ class Many(Prompt):
 
     def __init__(self, workers: int) -> None:
         sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(workers))
-        Controller.__init__(self, layout(), Terms("r", sites, tuple(f"w{n}/0" for n in range(4))), 0.0)
+        Controller.__init__(
+            self,
+            layout(),
+            RunSpec("r", sites, tuple(f"w{n}/0" for n in range(4)), RunConfig(checkpointing=ONLY_LAST)),
+            0.0,
+        )
         self.disk = MemoryDisk()
         for number in range(workers):
             register(self, f"w{number}")
@@ -71,16 +81,16 @@ class Many(Prompt):
             self.told(number, worker_messages.Ready(self.epoch), 1.0)
 
 
-def controller(**terms: Any) -> Prompt:
-    return Prompt(**terms)
+def controller(**settings: Any) -> Prompt:
+    return Prompt(**settings)
 
 
 def register(one: Controller, name: str, now: float = 0.0) -> int | None:
     return one.register(worker_messages.Register(name, "host", 1, 42), now)
 
 
-def running(**terms: Any) -> Prompt:
-    one = controller(**terms)
+def running(**settings: Any) -> Prompt:
+    one = controller(**settings)
     for name in ("w0", "w1"):
         register(one, name)
     for number in range(2):

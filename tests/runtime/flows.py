@@ -407,7 +407,7 @@ def move_about(cluster: TestCluster, moves: int, seed: int, pause: float = 0.0) 
     pause: the most seconds between two moves, for a cluster that needs time for its work.
     """
     rng = random.Random(seed)
-    slots = [slot for site in cluster.controller.terms.sites for slot in site.slots]
+    slots = [slot for site in cluster.controller.spec.sites for slot in site.slots]
     for done in range(moves):
         for _ in range(rng.randrange(20)):
             cluster.step()

@@ -81,7 +81,7 @@ def test_several_workers_may_be_killed_at_once(embedded: SparkSession, trial: Ca
 def test_a_connection_that_is_cut_between_two_living_workers_is_a_new_epoch(
     embedded: SparkSession, trial: Callable[..., Trial]
 ) -> None:
-    one = trial(slots=3, terms=PATIENT)
+    one = trial(slots=3, patience=PATIENT)
     pids = set(one.alive().values())
 
     def cut_one(spared: int) -> None:
@@ -120,7 +120,7 @@ def test_a_worker_that_was_given_up_and_wakes_again_does_no_harm(
 def test_a_full_disk_stops_checkpoints_and_not_the_application(
     embedded: SparkSession, trial: Callable[..., Trial]
 ) -> None:
-    one = trial(slots=3, terms=PATIENT)
+    one = trial(slots=3, patience=PATIENT)
     try:
         disk = SmallDisk(one.run.folder / "checkpoints")
     except PermissionError as refused:

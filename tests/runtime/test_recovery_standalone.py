@@ -44,7 +44,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Trial]) -> None:
-    one = trial(terms=PATIENT)
+    one = trial(patience=PATIENT)
 
     def homes() -> dict[int, set[int]]:
         """Return the workers of every executor."""
@@ -83,7 +83,7 @@ def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Tria
 
 
 def test_an_executor_that_is_lost_costs_one_recovery(trial: Callable[..., Trial]) -> None:
-    one = trial(terms=PATIENT)
+    one = trial(patience=PATIENT)
     wait_until(lambda: len(one.alive()) == 2 and one.is_home(), what="a worker on each executor")
     placement = one.run.status().placement
     kill(one.rng.choice(faults.executors(ME)))
@@ -103,7 +103,7 @@ def test_an_executor_that_came_while_a_run_was_planned_is_used_as_a_new_one(
 ) -> None:
     found = cores.need_cores
     monkeypatch.setattr(cores, "need_cores", lambda spark, workers: found(spark, workers)[:1])
-    one = trial(terms=PATIENT)
+    one = trial(patience=PATIENT)
     wait_until(lambda: len(one.alive()) == 2, what="a worker on the other executor")
     one.end()
 
@@ -111,7 +111,7 @@ def test_an_executor_that_came_while_a_run_was_planned_is_used_as_a_new_one(
 def test_an_executor_that_is_new_is_used_and_nothing_is_lost_when_it_goes(
     trial: Callable[..., Trial], spark: SparkSession, folder: Path
 ) -> None:
-    one = trial(cpu=0.02, terms=PATIENT)  # more than two machines could do, if it were true
+    one = trial(cpu=0.02, patience=PATIENT)  # more than two machines could do, if it were true
     before = set(one.alive())
     with another_worker(folder / "spark", str(spark.sparkContext.master)):
         wait_until(lambda: len(one.alive()) == 3, what="a third worker")

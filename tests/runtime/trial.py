@@ -18,8 +18,8 @@ from benchmarks.faults import MOMENTS, amid, wait_until
 
 import penstock as ps
 from penstock.model.errors import PenstockError
+from penstock.runtime.config import Recovery
 from penstock.runtime.controller import membership as members
-from penstock.runtime.controller.settings import Terms
 from penstock.runtime.handle import LogLine
 from penstock.runtime.run import Run
 from tests.patience import IMPATIENT, wait_as
@@ -128,8 +128,8 @@ def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     monkeypatch.setattr(members, "LATES", math.inf)
     started: list[Run] = []
 
-    def start(cpu: float | None = None, terms: Callable[..., Terms] = IMPATIENT, **settings: Any) -> Trial:
-        wait_as(terms, monkeypatch)
+    def start(cpu: float | None = None, patience: Recovery = IMPATIENT, **settings: Any) -> Trial:
+        wait_as(patience, monkeypatch)
         settings = {"checkpoint_s": CHECKPOINT_S, "restarts": 10_000, **settings}
         started.append(ps.run(counted(rate=300, cpu=cpu), runs=folder / "runs", **settings))
         return Trial(started[-1])

@@ -31,7 +31,7 @@ from penstock.model.costs import Costs
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application
 from penstock.pipeline.session import running_session, session
-from penstock.runtime.controller.settings import Terms
+from penstock.runtime.config import FlowControl
 from penstock.runtime.spark.cores import need_cores
 from penstock.runtime.spark.executors import UNLIMITED_MB, embedded_master, is_local, spark_settings
 from penstock.runtime.storage.run_folder import RunInfo, Setup
@@ -137,7 +137,7 @@ def combine(
     costs = msgspec.structs.replace(
         engine,
         delay_variation=delay_variation,
-        window=window or Terms.window,
+        window=window or FlowControl().window,
         in_flight=in_flight,
         move_s=move_s,
         components=parts.components,

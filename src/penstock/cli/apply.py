@@ -48,7 +48,8 @@ def apply(
     from penstock.cli.inputs import naming, plan_file
     from penstock.cli.output import print_json
     from penstock.model.errors import InvalidInput
-    from penstock.policies.streams import changed, check_names, over
+    from penstock.model.tuples import over
+    from penstock.policies.streams import changed, check_names
     from penstock.runtime.control_socket import GetStatus, ask
     from penstock.runtime.storage.run_folder import find_running
 

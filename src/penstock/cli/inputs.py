@@ -203,8 +203,8 @@ def plan_file(path: Path, topology: "Topology | None" = None) -> "Plan":
 def check_policies_in(plan: "Plan", path: Path | str, topology: "Topology | None" = None) -> None:
     """Refuse tuple policies in a plan's file that nobody knows, or that an application cannot have."""
     from penstock.model.errors import InvalidInput
-    from penstock.model.tuples import TuplePolicies
-    from penstock.policies.streams import check, check_names, over
+    from penstock.model.tuples import TuplePolicies, over
+    from penstock.policies.streams import check, check_names
 
     parts = {"": TuplePolicies(routing=plan.tuples.routing, sending=plan.tuples.sending)}
     parts |= {f"streams.{label}": TuplePolicies(routing=spec) for label, spec in plan.tuples.streams.items()}

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from penstock.model.entity import Entity, Positive
 
+NO_POLICY = "none"  # in a text from a user
 USUAL_SLOT_MS = 1.0  # between two routing decisions, where nothing else is said
 
 
@@ -51,3 +52,19 @@ class TuplePolicies(Entity, frozen=True):
         named |= {"sending": self.sending}
         found = {name: text for name, text in named.items() if text}
         return found | ({"slot": f"{self.slot:g} ms"} if found else {})
+
+
+def over(before: TuplePolicies, named: TuplePolicies) -> TuplePolicies:
+    """Return policies with those that others name in their place; those that are not named stay."""
+    streams = {**before.streams, **named.streams}
+    return TuplePolicies(
+        routing=_either(before.routing, named.routing),
+        streams={label: _either("", spec) for label, spec in streams.items()},
+        sending=_either(before.sending, named.sending),
+        slot_ms=before.slot_ms if named.slot_ms is None else named.slot_ms,
+    )
+
+
+def _either(before: str, named: str) -> str:
+    """Return a policy's text, or the previous one if none is named; `none` is no policy."""
+    return "" if named == NO_POLICY else named or before

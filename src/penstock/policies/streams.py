@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from penstock.model.errors import InvalidInput, UnknownName, choices, nearest
 from penstock.model.topology import Grouping, Topology
-from penstock.model.tuples import TuplePolicies
+from penstock.model.tuples import NO_POLICY, TuplePolicies, over
 from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 
 SPREADING = (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)
-NONE = "none"  # in a text from a user: no policy
 
 
 def routings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
@@ -47,15 +46,15 @@ def check(tuples: TuplePolicies, topology: Topology) -> None:
 def check_names(tuples: TuplePolicies) -> None:
     """Refuse policies that are not known, whatever the application; `none` is no policy."""
     for spec in filter(None, (tuples.routing, *tuples.streams.values())):
-        if spec != NONE:
+        if spec != NO_POLICY:
             routing_policy(spec)
-    if tuples.sending not in ("", NONE):
+    if tuples.sending not in ("", NO_POLICY):
         sending_policy(tuples.sending)
 
 
 def kept_groupings(tuples: TuplePolicies, topology: Topology) -> dict[str, str]:
     """Return the streams that a routing for all streams leaves to their groupings, by label, with the grouping."""
-    if tuples.routing in ("", NONE):
+    if tuples.routing in ("", NO_POLICY):
         return {}
     ruled = routings(over(TuplePolicies(), tuples), topology)
     return {stream.label: str(stream.grouping) for stream in topology.streams if stream.label not in ruled}
@@ -90,17 +89,6 @@ def told(routing: str | Sequence[str] | None, sending: str | None, slot_ms: floa
     return TuplePolicies(routing=whole, streams=given, sending=sending or "", slot_ms=slot_ms)
 
 
-def over(before: TuplePolicies, named: TuplePolicies) -> TuplePolicies:
-    """Return policies with those that others name in their place; what these do not name stays as it is."""
-    streams = {**before.streams, **named.streams}
-    return TuplePolicies(
-        routing=_either(before.routing, named.routing),
-        streams={label: _either("", spec) for label, spec in streams.items()},
-        sending=_either(before.sending, named.sending),
-        slot_ms=before.slot_ms if named.slot_ms is None else named.slot_ms,
-    )
-
-
 def changed(
     before: TuplePolicies, routing: str | Sequence[str] | None, sending: str | None, slot_ms: float | None
 ) -> TuplePolicies:
@@ -109,11 +97,6 @@ def changed(
         problem = f"no policy is in force that decides once a slot, got {slot_ms:g}; name one by routing or sending"
         raise InvalidInput("slot_ms", problem)
     return over(before, told(routing, sending, slot_ms))
-
-
-def _either(before: str, named: str) -> str:
-    """Return a policy's text, or what was before where none is named; `none` is no policy."""
-    return "" if named == NONE else named or before
 
 
 def _refuse_useless(spec: str, topology: Topology) -> None:

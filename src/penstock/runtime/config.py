@@ -8,7 +8,6 @@ page (`reference`) are made from that. Changes are nested tables as in a file: `
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -16,11 +15,9 @@ from msgspec import Meta
 
 from penstock.model.entity import Entity, NonNegative, Positive, SeedNumber, explain, type_hints
 from penstock.model.errors import InvalidInput
-from penstock.model.files import load_table
 from penstock.model.objective import Objective
 from penstock.model.setting import Field, Section, Setting, fields
-from penstock.model.tuples import TuplePolicies
-from penstock.policies.streams import over
+from penstock.model.tuples import TuplePolicies, over
 
 Changes = Mapping[str, object]
 """Some settings, as a file has them: section -> field -> value."""
@@ -124,11 +121,6 @@ class Checkpointing(Section, frozen=True, kw_only=True):
     timeout_s: Annotated[
         Positive, Setting("Time after which a checkpoint that is not complete is aborted.", unit="s")
     ] = 60.0
-
-    def _check(self) -> None:
-        if 0 < self.interval_s < MIN_INTERVAL_S:
-            problem = f"expected a number ≥ {MIN_INTERVAL_S} or none, got {self.interval_s:g}"
-            raise InvalidInput("interval_s", f"{problem}; default: {fields(Checkpointing)['interval_s'].default_text}")
 
 
 class Recovery(Section, frozen=True, kw_only=True):
@@ -234,21 +226,6 @@ def all_fields() -> Iterator[Field]:
 
 
 BY_PATH = {each.path: each for each in all_fields()}
-
-
-def load_changes(path: str | Path) -> Changes:
-    """Read the settings that a file (.toml, .json) names; refuse those that are unknown or out of bounds."""
-    table = load_table(path)
-    try:
-        RunConfig().changed(table)
-    except InvalidInput as error:
-        raise type(error)("", f"{path}: {error}") from None
-    return table
-
-
-def load_config(path: str | Path) -> RunConfig:
-    """Read the settings of a run from a file (.toml, .json); those that it does not name have their defaults."""
-    return RunConfig().changed(load_changes(path))
 
 
 def refuse_fixed(before: RunConfig, after: RunConfig) -> None:

@@ -17,8 +17,9 @@ from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster
 from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
+from penstock.runtime.config import RunConfig
 from penstock.runtime.controller.process import Driver, listen_for_workers
-from penstock.runtime.controller.settings import Site, Terms, routes_of
+from penstock.runtime.controller.settings import RunSpec, Site, routes_of, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.controller.worker_supervisor import Crew
 from penstock.runtime.layout import Layout
@@ -47,7 +48,8 @@ def launch(
     emulated: bool,
     telemetry: Path | None,
     info: RunInfo,
-    options: Mapping[str, Any],
+    config: RunConfig,
+    origin: Mapping[str, Any],
     progress: Progress,
     listener: socket.socket | None = None,
     extend: Extend | None = None,
@@ -59,15 +61,25 @@ def launch(
     address that every executor should reach. `extend` is asked when Spark has got a machine beyond those.
     """
     layout = Layout(flow)
-    terms = _terms(
-        layout, cluster, plan, places, info, telemetry, emulated, {**options, "master": str(spark.sparkContext.master)}
+    placement = to_placement(plan, layout.application, cluster)
+    spec = RunSpec(
+        run=info.run,
+        sites=tuple(site for site, _ in places),
+        placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
+        config=config,
+        folders=run_folders(str(info.path.absolute()), "" if telemetry is None else str(telemetry.absolute())),
+        master=str(spark.sparkContext.master),
+        policy=plan.policy,
+        emulated=cluster if emulated else None,
+        routes=routes_of(plan),
+        **origin,
     )
     save(plan, info.plan_path)
     prepare(plan.tuples)
     host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
     secret = secrets.token_bytes(32)
     protects = info.setup is not None and info.setup.protect_frames
-    driver = Driver(Controller(layout, terms, time.monotonic()), secret, listener or listen_for_workers(host), protects)
+    driver = Driver(Controller(layout, spec, time.monotonic()), secret, listener or listen_for_workers(host), protects)
     bound, port = driver.address
     jobs = SlotJobs(spark, info.run)
     run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
@@ -76,7 +88,7 @@ def launch(
 
     def start(site: str, executor: Executor | None) -> Job:
         reached = host if bound in EVERYWHERE else bound
-        settings = WorkerSettings(info.run, site, reached, port, secret.hex(), "", protects, terms.umask)
+        settings = WorkerSettings(info.run, site, reached, port, secret.hex(), "", protects, config.execution.umask)
         return jobs.launch(site, work, msgspec.json.encode(settings).decode(), executor)
 
     run.start()
@@ -96,33 +108,6 @@ def launch(
         run.stop()
         raise
     return run
-
-
-def _terms(
-    layout: Layout,
-    cluster: Cluster,
-    plan: Plan,
-    places: Places,
-    info: RunInfo,
-    telemetry: Path | None,
-    emulated: bool,
-    options: Mapping[str, Any],
-) -> Terms:
-    """Return the terms of a run that goes by a plan."""
-    placement = to_placement(plan, layout.application, cluster)
-    return Terms(
-        run=info.run,
-        sites=tuple(site for site, _ in places),
-        placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
-        folder=str(info.path.absolute()),
-        telemetry="" if telemetry is None else str(telemetry.absolute()),
-        policy=plan.policy,
-        emulated=msgspec.to_builtins(cluster) if emulated else None,
-        emulated_name=cluster.name if emulated else None,
-        routes=routes_of(plan),
-        tuples=plan.tuples,
-        **options,
-    )
 
 
 def _takes_all(places: Places, executors: Sequence[Executor]) -> bool:

@@ -15,8 +15,8 @@ from penstock.model.limits import Limits
 from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.status import Latency, PilotStatus, Status
 from penstock.model.topology import Application
-from penstock.model.tuples import TuplePolicies
-from penstock.policies.streams import changed, over
+from penstock.model.tuples import TuplePolicies, over
+from penstock.policies.streams import changed
 from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.controller.operations import Operation
 from penstock.runtime.controller.process import Driver

@@ -20,9 +20,9 @@ from penstock.model.placement import Placement
 from penstock.model.slotted import OUTFLOW, UNLIMITED, Longs, Placed, System, build_system
 from penstock.model.taskgraph import Floats, Tasks, expand_tasks
 from penstock.model.topology import Application, Topology
-from penstock.model.tuples import TuplePolicies
+from penstock.model.tuples import TuplePolicies, over
 from penstock.policies.registry import PolicyKind, forecaster, names, routing_policy, sending_policy
-from penstock.policies.streams import SPREADING, over, routings
+from penstock.policies.streams import SPREADING, routings
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.workloads.arrivals import ArrivalProcess, Poisson
 

@@ -15,9 +15,8 @@ from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
-from penstock.model.tuples import TuplePolicies
+from penstock.model.tuples import TuplePolicies, over
 from penstock.planning.planner import plan_by
-from penstock.policies.streams import over
 from penstock.startup.validation import known_cluster, refuse_pins
 
 if TYPE_CHECKING:

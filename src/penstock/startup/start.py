@@ -38,6 +38,7 @@ from penstock.startup.validation import (
 if TYPE_CHECKING:
     import socket
 
+    from penstock.runtime.config import RunConfig
     from penstock.runtime.run import Progress, Run
     from penstock.runtime.storage.run_folder import Given, RunInfo, Setup
     from penstock.startup.resume import Resumption
@@ -227,18 +228,29 @@ def _launch(flow: Dataflow, begun: Begun, stack: ExitStack, listener: "socket.so
         emulated=emulate is not None,
         telemetry=info.telemetry_path if setup.telemetry else None,
         info=info,
-        options={**_terms(info, setup, begun.found), "complete": complete},
+        config=_config(setup, begun.tuples),
+        origin={**_origin(begun.found), "complete": complete},
         progress=say,
         listener=listener,
         extend=lambda grown, placement: additions(flow.application, grown, placement, setup.objective),
     )
 
 
-def _terms(info: "RunInfo", setup: "Setup", found: "Resumption | None") -> dict[str, Any]:
-    """Return what a run's terms are to say, beside what `launch` knows by itself."""
-    terms: dict[str, Any] = {"sample_tps": setup.sample_tps, "in_flight": setup.in_flight or 0, "seed": setup.seed}
-    terms |= {} if setup.window is None else {"window": setup.window}
-    terms |= {"limits": setup.limits, "share": setup.share or "", "umask": setup.umask}
-    terms |= {"restarts": setup.restarts, "restart_window_s": setup.restart_window_s}
-    terms |= {"checkpoint_s": setup.checkpoint_s, "checkpoints": str(info.checkpoints_path.absolute())}
-    return terms if found is None else terms | {"resumed": found.manifest, "epoch": found.epoch}
+def _config(setup: "Setup", tuples: TuplePolicies) -> "RunConfig":
+    """Return the settings of a run as its workers receive them."""
+    from penstock.runtime.config import Checkpointing, Execution, FlowControl, Recovery, RunConfig, Telemetry
+
+    return RunConfig(
+        execution=Execution(seed=setup.seed, share=setup.share, umask=setup.umask, protect_frames=setup.protect_frames),
+        checkpointing=Checkpointing(interval_s=setup.checkpoint_s),
+        recovery=Recovery(max_restarts=setup.restarts, restart_window_s=setup.restart_window_s),
+        flow_control=FlowControl(window=setup.window or FlowControl().window, in_flight=setup.in_flight),
+        telemetry=Telemetry(sample_tps=setup.sample_tps),
+        tuple_policies=tuples,
+        limits=setup.limits,
+    )
+
+
+def _origin(found: "Resumption | None") -> dict[str, Any]:
+    """Return what a run continues from."""
+    return {} if found is None else {"resumed": found.manifest, "epoch": found.epoch}

@@ -25,10 +25,10 @@ from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
 from penstock.model.telemetry import Record
 from penstock.model.topology import Kind
-from penstock.model.tuples import TuplePolicies
-from penstock.policies.streams import over
+from penstock.model.tuples import TuplePolicies, over
+from penstock.runtime.config import Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.operations import Operation
-from penstock.runtime.controller.settings import Site, Terms, check_placement, routes_of
+from penstock.runtime.controller.settings import RunSpec, Site, check_placement, routes_of, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
@@ -134,26 +134,25 @@ class TestCluster:
         self.records: list[Record] = []
         sites = _sites(workers, emulate)
         check_placement(self.layout, sites, chosen := self._placement(sites, placement, plan, emulate))
-        terms = Terms(
+        config = RunConfig(
+            execution=Execution(seed=seed, share=share or None),
+            checkpointing=Checkpointing(interval_s=checkpoint_s),
+            flow_control=FlowControl(window=window, in_flight=in_flight or None),
+            telemetry=Telemetry(sample_tps=sample_tps),
+            tuple_policies=tuples or over(TuplePolicies(), TuplePolicies() if plan is None else plan.tuples),
+            limits=changed_limits({}, limits, self.layout.application),
+        )
+        checkpoints = str(Path(folder or ("/" if capture else self._scratch()), "checkpoints").absolute())
+        spec = RunSpec(
             run="test",
             sites=sites,
             placement=tuple(chosen),
-            folder=folder or ".",
-            checkpoints=str(Path(folder or ("/" if capture else self._scratch()), "checkpoints").absolute()),
-            checkpoint_s=checkpoint_s,
-            telemetry="kept" if telemetry else "",
-            window=window,
-            sample_tps=sample_tps,
-            in_flight=in_flight,
-            seed=seed,
-            emulated=None if emulate is None else msgspec.to_builtins(emulate),
-            emulated_name=None if emulate is None else emulate.name,
+            config=config,
+            folders=run_folders(folder or ".", "kept" if telemetry else "", checkpoints),
+            emulated=emulate,
             routes=() if plan is None else routes_of(plan),
-            tuples=tuples or over(TuplePolicies(), TuplePolicies() if plan is None else plan.tuples),
-            limits=changed_limits({}, limits, self.layout.application),
-            share=share,
         )
-        self.controller = Controller(self.layout, terms, self.clock())
+        self.controller = Controller(self.layout, spec, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
         self.disk: Disk = MemoryDisk() if capture else Posix()
         self._jobs: dict[int, deque[Job]] = {}  # for the disk, in order, by who wants them done

@@ -15,8 +15,9 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.model.tuples import TuplePolicies
+from penstock.runtime.config import Checkpointing, FlowControl, Recovery, RunConfig, Telemetry
 from penstock.runtime.controller.recovery import STARTS
-from penstock.runtime.controller.settings import Site, Terms
+from penstock.runtime.controller.settings import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import NOTHING, RESTING, Controller
 from penstock.runtime.protocol.frames import decode_frame
 from penstock.runtime.storage import checkpoints
@@ -199,33 +200,21 @@ class FaultyCluster:
         journal = checkpoints.read_journal(self.disk, CHECKPOINTS)
         schedule, names = self.schedule, self.known.layout.names
         placement = schedule.placement if journal is None else tuple(journal.placement[name] for name in names)
-        terms = Terms(
+        spec = RunSpec(
             run="simulated",
             sites=self._sites,
             placement=placement,
-            folder=FOLDER,
-            window=schedule.window,
-            sample_tps=0.0,
-            in_flight=schedule.in_flight,
-            checkpoints=CHECKPOINTS,
-            checkpoint_s=schedule.checkpoint_s,
+            config=_config(schedule, journal),
+            folders=run_folders(FOLDER, "", CHECKPOINTS),
             resumed=manifest,
             epoch=0 if journal is None else journal.epoch,
-            lease_s=schedule.lease_s,
-            silent_s=schedule.lease_s * 1.3,
-            replace_s=schedule.replace_s,
-            restarts=MANY,
-            restart_pause_s=RESTART_S,
-            checkpoint_within_s=CHECKPOINT_S,
-            tuples=schedule.policies if journal is None else journal.tuples,
-            limits={} if journal is None else journal.limits,
         )
         self.drivers += 1
         if self.drivers > 1:
             self.counts["resumed"] += 1
             self.counts["recoveries"] += self.driver.controller.recovery.count
         self.promises.begin()
-        self.driver = DriverProcess(self, Controller(self.known.layout, terms, self.now))
+        self.driver = DriverProcess(self, Controller(self.known.layout, spec, self.now))
         self.note(f"{self.driver.name} starts from {None if manifest is None else manifest.number}")
         self.driver.serve()
         for site in self._sites:
@@ -444,3 +433,21 @@ def _shown(message: Any) -> str:
         message = decode_frame(message)
     text = repr(message)
     return text if len(text) < 240 else text[:239] + "…"
+
+
+def _config(schedule: Schedule, journal: checkpoints.Journal | None) -> RunConfig:
+    """Return the settings of a schedule's run, with the tuple policies and limits of the journal if there is one."""
+    return RunConfig(
+        checkpointing=Checkpointing(interval_s=schedule.checkpoint_s, timeout_s=CHECKPOINT_S),
+        recovery=Recovery(
+            max_restarts=MANY,
+            restart_pause_s=RESTART_S,
+            lease_s=schedule.lease_s,
+            silence_s=schedule.lease_s * 1.3,
+            replacement_s=schedule.replace_s,
+        ),
+        flow_control=FlowControl(window=schedule.window, in_flight=schedule.in_flight or None),
+        telemetry=Telemetry(sample_tps=0.0),
+        tuple_policies=schedule.policies if journal is None else journal.tuples,
+        limits={} if journal is None else journal.limits,
+    )

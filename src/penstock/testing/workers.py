@@ -214,8 +214,8 @@ class WorkerProcess(Process):
         self.lost.clear()
         self._meet(assign.peers)
         if not self.lease_s:
-            self.lease_s = assign.lease_s
-            self.worker.start_lease(self.clock() + assign.lease_s)
+            self.lease_s = assign.config.recovery.lease_s
+            self.worker.start_lease(self.clock() + assign.config.recovery.lease_s)
             self.cluster.after(0.0, self.beat, None)
 
     def _meet(self, peers: tuple[controller_messages.Peer, ...]) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.runtime.config import Checkpointing
 from penstock.runtime.controller.checkpoint import RETRY_S
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.protocol import controller_messages, worker_messages
@@ -29,7 +30,7 @@ def save_all(one: Controller, number: int, now: float, ended: bool = True) -> No
 
 
 def test_the_last_one_is_taken_though_the_one_during_which_it_came_due_was_given_up() -> None:
-    one = running(checkpoint_s=1.0)
+    one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     end_all(one, 3.0)
     one.told(0, worker_messages.CheckpointFailed(1, 1, "the disk is full"), 3.0)
@@ -42,7 +43,7 @@ def test_the_last_one_is_taken_though_the_one_during_which_it_came_due_was_given
 
 
 def test_one_that_came_due_during_another_that_was_given_up_is_taken_in_its_time() -> None:
-    one = running(checkpoint_s=1.0, checkpoint_within_s=5.0)
+    one = running(checkpointing=Checkpointing(interval_s=1.0, timeout_s=5.0))
     for now in (3.0, 5.0, 8.1):  # it is due, due again, and overdue
         one.tick(now)
     assert begun(one) == [1]
@@ -52,7 +53,7 @@ def test_one_that_came_due_during_another_that_was_given_up_is_taken_in_its_time
 
 
 def test_one_has_time_as_long_as_tasks_that_it_waits_for_come_further() -> None:
-    one = running(checkpoint_s=1.0, checkpoint_within_s=5.0)
+    one = running(checkpointing=Checkpointing(interval_s=1.0, timeout_s=5.0))
     one.tick(3.0)
     for now in range(4, 60):
         for worker in range(2):
@@ -63,7 +64,7 @@ def test_one_has_time_as_long_as_tasks_that_it_waits_for_come_further() -> None:
 
 
 def test_the_last_one_is_taken_after_a_recovery_that_came_while_it_was_due() -> None:
-    one = running(checkpoint_s=1.0)
+    one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     end_all(one, 3.0)
     one.lost(1, "connection reset", 3.0)

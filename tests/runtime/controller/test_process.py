@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from msgspec.json import encode as encode_json
@@ -21,10 +21,11 @@ from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Machine
 from penstock.runtime import log_feed as feed
 from penstock.runtime import run as run_module
+from penstock.runtime.config import Recovery, RunConfig
 from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.controller import process as driver_module
 from penstock.runtime.controller.process import Driver, listen_for_workers
-from penstock.runtime.controller.settings import Site, Terms
+from penstock.runtime.controller.settings import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
@@ -41,6 +42,7 @@ from penstock.runtime.worker.process import Shell, WorkerSettings
 from penstock.runtime.worker.process import main as shell_main
 from penstock.runtime.worker.state_machine import Worker
 from penstock.testing import Captured
+from tests.runtime.controllers import ONLY_LAST
 from tests.runtime.flows import Given
 
 SECRET = b"s" * 32
@@ -82,8 +84,12 @@ def endless() -> Layout:
     return Layout(flow)
 
 
-def driver(of: Layout | None = None, **terms: Any) -> Driver:
-    made = Terms("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, **terms)
+SLOW = Recovery(start_s=1e9)
+
+
+def driver(of: Layout | None = None, recovery: Recovery | None = None, **folders: str) -> Driver:
+    config = RunConfig(checkpointing=ONLY_LAST, recovery=recovery or Recovery())
+    made = RunSpec("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, config, run_folders(**folders))
     return Driver(Controller(of or layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"))
 
 
@@ -110,7 +116,7 @@ def started(tmp_path: Path, *jobs: Job) -> Iterator[Run]:
     """Give a run that waits for a worker which never comes."""
     cluster = Cluster(name="one", machines=(Machine(name="w0", cores=1, slots=1),))
     info = folder.create("small", tmp_path)
-    run = Run(layout(), info, driver(start_s=1e9), Unending(*jobs), cluster, ExitStack())
+    run = Run(layout(), info, driver(recovery=SLOW), Unending(*jobs), cluster, ExitStack())
     run.start()
     try:
         yield run
@@ -226,7 +232,7 @@ def test_the_end_is_told_though_the_last_records_cannot_be_written(
 
 def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "HANDSHAKE_S", 0.05)
-    one, heard = driver(start_s=1e9), list[str]()
+    one, heard = driver(recovery=SLOW), list[str]()
     one.on_log(lambda line: heard.append(line.text))
     one.start()
     with socket.create_connection(one.address, PATIENCE) as caller:
@@ -260,7 +266,7 @@ def test_no_frame_of_a_stranger_ends_the_run() -> None:
 
 
 def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
-    one = driver(endless(), start_s=1e9)
+    one = driver(endless(), SLOW)
     one.start()
     host, port = one.address
     settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
@@ -277,7 +283,7 @@ def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
 
 
 def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
-    one = driver(start_s=1e9)
+    one = driver(recovery=SLOW)
     one.start()
     with ExitStack() as stack:
         crowd = [
@@ -293,7 +299,7 @@ def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
 
 
 def test_a_run_whose_frames_are_protected_works_and_takes_no_worker_that_does_not() -> None:
-    made = Terms("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, start_s=1e9)
+    made = RunSpec("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, RunConfig(checkpointing=ONLY_LAST, recovery=SLOW))
     one = Driver(Controller(layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"), protects=True)
     one.start()
     with closing(call(*one.address, SECRET, hello("r", -1, 0))) as plain:
@@ -323,7 +329,7 @@ def test_an_exception_over_what_a_connection_brought_costs_that_connection_only(
 
 def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_capture, "LINES", 10)
-    one, heard = driver(start_s=1e9), list[str]()
+    one, heard = driver(recovery=SLOW), list[str]()
     one.on_log(lambda line: heard.append(line.text))
     one.start()
     host, port = one.address
@@ -348,7 +354,7 @@ def test_what_a_worker_writes_is_its_users_alone_and_the_process_is_as_it_was_af
             flow = Dataflow("kept")
             numbers = flow.source("numbers", Given(range(5)), gives=int)
             flow.sink("out", JsonLines(tmp_path / f"out-{number}"), flow.map("same", int, numbers, gives=int))
-            one = driver(Layout(flow), start_s=1e9, folder=str(tmp_path / f"run-{number}"))
+            one = driver(Layout(flow), SLOW, run=str(tmp_path / f"run-{number}"))
             one.start()
             settings = WorkerSettings("r", "w0", *one.address, SECRET.hex(), "", umask=umask)
             shell_main(flow, encode_json(settings).decode())
@@ -373,7 +379,7 @@ class Breaking(Shell):
 
 
 def test_a_worker_lets_go_of_everything_when_its_shell_breaks() -> None:
-    one = driver(start_s=1e9)
+    one = driver(recovery=SLOW)
     one.start()
     host, port = one.address
     settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
@@ -443,7 +449,7 @@ def wait_for(one: Driver, true: Callable[[], object]) -> None:
 
 @contextmanager
 def registered() -> Iterator[tuple[Driver, Faked]]:
-    one = driver(start_s=1e9)
+    one = driver(recovery=SLOW)
     one.start()
     worker = Faked(one)
     try:
@@ -491,8 +497,8 @@ def test_where_checkpoints_go_is_settled_before_the_process_goes_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites = (Site("w0", ("w0/0",)),)
-    beside, named = Terms("r", sites, ("w0/0",)), Terms("r", sites, ("w0/0",), folder=str(tmp_path / "run"))
+    beside, named = RunSpec("r", sites, ("w0/0",)).folders, run_folders(str(tmp_path / "run"))
     monkeypatch.chdir("/")
     assert beside.checkpoints == str(tmp_path / "checkpoints")
     assert named.checkpoints == str(tmp_path / "run" / "checkpoints")
-    assert Terms("r", sites, ("w0/0",), checkpoints="/kept").checkpoints == "/kept"
+    assert run_folders(checkpoints="/kept").checkpoints == "/kept"

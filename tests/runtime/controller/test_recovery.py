@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.runtime.config import Recovery
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.disk import Posix
@@ -54,7 +55,7 @@ def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
 
 
 def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_when_it_returns() -> None:
-    one = running(replace_s=3.0)
+    one = running(recovery=Recovery(replacement_s=3.0))
     one.lost(1, "connection reset", 5.0)
     one.gone(1, 5.0)
     one.tick(7.9)
@@ -76,7 +77,7 @@ def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_w
 
 
 def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() -> None:
-    one = running(replace_s=1.0, lease_s=3.0)
+    one = running(recovery=Recovery(replacement_s=1.0, lease_s=3.0))
     one.told(1, worker_messages.Pong(0, 0.0), 5.0)
     one.lost(1, "connection reset", 5.5)
     one.tick(7.9)
@@ -86,7 +87,7 @@ def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() 
 
 
 def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() -> None:
-    one = running(silent_s=5.0)
+    one = running(recovery=Recovery(silence_s=5.0))
     for half_seconds in range(1, 13):
         one.told(0, worker_messages.Pong(0, 0.0), half_seconds / 2)
         one.tick(half_seconds / 2)
@@ -98,7 +99,7 @@ def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() ->
 
 
 def test_a_controller_that_stood_still_itself_holds_that_against_nobody() -> None:
-    one = running(silent_s=5.0)
+    one = running(recovery=Recovery(silence_s=5.0))
     one.tick(2.0)
     one.tick(100.0)
     assert one.phase == "running"
@@ -134,7 +135,7 @@ def fail(one: Prompt, now: float) -> float:
 
 
 def test_the_restart_limit_ends_the_run_after_longer_and_longer_pauses() -> None:
-    one = running(restarts=6, restart_window_s=600.0, silent_s=1e9)
+    one = running(recovery=Recovery(max_restarts=6, restart_window_s=600.0, silence_s=1e9))
     one.out.clear()
     now, waits = 5.0, []
     for _ in range(6):
@@ -148,26 +149,26 @@ def test_the_restart_limit_ends_the_run_after_longer_and_longer_pauses() -> None
 
 
 def test_recoveries_that_are_long_past_do_not_count_nor_delay_the_next() -> None:
-    one = running(restarts=2, restart_window_s=100.0, silent_s=1e9)
+    one = running(recovery=Recovery(max_restarts=2, restart_window_s=100.0, silence_s=1e9))
     one.out.clear()
     assert [fail(one, 5.0 + 61.0 * number) for number in range(6)] == [0.0] * 6
     assert (one.phase, one.recovery.count) == ("running", 6)
 
 
 def test_a_limit_of_none_ends_the_run_with_the_first_loss_and_names_the_tasks_there() -> None:
-    one = running(restarts=0)
+    one = running(recovery=Recovery(max_restarts=0))
     one.lost(1, "connection reset", 5.0)
     assert one.phase == "failed"
     assert one.error.startswith("one of these tasks was running: same[1], out[0] when worker 'w1' (pid 42 on host)")
 
 
 def test_names_the_task_that_a_lost_worker_left_as_running() -> None:
-    one = running(restarts=0)
+    one = running(recovery=Recovery(max_restarts=0))
     member = one.members[1]
     one.disk.replace("./workers/w1.task", struct.pack("=qq", member.incarnation, 2))
     one.lost(1, "connection reset", 5.0)
     assert one.error.startswith("task same[1] was running when worker 'w1' (pid 42 on host) was lost")
-    one = running(restarts=0)
+    one = running(recovery=Recovery(max_restarts=0))
     one.disk.replace("./workers/w1.task", struct.pack("=qq", one.members[1].incarnation + 1, 2))
     one.lost(1, "connection reset", 5.0)
     assert one.error.startswith("one of these tasks was running")

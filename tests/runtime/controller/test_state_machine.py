@@ -6,6 +6,7 @@ import pytest
 
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.telemetry import REQUIRED, RecordKind
+from penstock.runtime.config import Checkpointing, FlowControl, Recovery
 from penstock.runtime.controller.settings import Site, check_placement
 from penstock.runtime.protocol import controller_messages, worker_messages
 from tests.runtime.controllers import (
@@ -44,7 +45,7 @@ def test_refuses_workers_that_it_does_not_want() -> None:
 
 
 def test_says_which_workers_did_not_start() -> None:
-    one = controller(start_s=10.0)
+    one = controller(recovery=Recovery(start_s=10.0))
     register(one, "w0")
     one.tick(9.0)
     assert one.phase == "starting"
@@ -54,7 +55,7 @@ def test_says_which_workers_did_not_start() -> None:
 
 
 def test_says_which_workers_were_not_ready() -> None:
-    one = controller(start_s=10.0)
+    one = controller(recovery=Recovery(start_s=10.0))
     register(one, "w0")
     register(one, "w1")
     one.told(1, worker_messages.Ready(1), 1.0)
@@ -122,7 +123,7 @@ def test_stops_when_every_task_has_ended() -> None:
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(seen: bool) -> None:
-    one = running(checkpoint_s=1.0)
+    one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     for task in range(4):
         one.told(task // 2, worker_messages.Ended(1, task, 5), 3.0)
@@ -148,7 +149,7 @@ def test_a_drain_before_the_start_stops() -> None:
 
 
 def test_tells_a_source_how_far_its_tuples_have_come() -> None:
-    one = running(in_flight=10)
+    one = running(flow_control=FlowControl(in_flight=10))
     one.told(1, worker_messages.SinkProgress(1, 3, 0, 4), 2.0)
     one.told(1, worker_messages.SinkProgress(1, 3, 0, 3), 2.0)
     assert of_kind(one, controller_messages.SourceProgress) == [(0, controller_messages.SourceProgress(1, 0, 4))]

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.model.cluster import Machine
+from penstock.runtime.config import Recovery, RunConfig
 from penstock.runtime.controller.process import Driver, listen_for_workers
-from penstock.runtime.controller.settings import Site, Terms
+from penstock.runtime.controller.settings import RunSpec, Site
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.controller.worker_supervisor import FOLLOW_S, HEALTHY_S, REGISTER_S, Crew
 from penstock.runtime.protocol import worker_messages
@@ -18,6 +19,7 @@ from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
 from penstock.runtime.spark.slot import UNLOADABLE
 from tests.runtime.controller.test_process import PATIENCE, SECRET, layout, wait_for
+from tests.runtime.controllers import ONLY_LAST
 
 A, B, C, D = (Executor("one", "0", 2), Executor("two", "1", 2), Executor("one", "2", 2), Executor("three", "3", 3))
 SITES = (Site("w0", ("w0",)), Site("w1", ("w1",)))
@@ -53,8 +55,9 @@ class Scene:
     """A crew, a controller without workers of its own, and the executors that there are."""
 
     def __init__(self, homes: tuple[Executor | None, ...], grows: bool) -> None:
-        terms = Terms("r", SITES, ("w0", "w0", "w1"), start_s=1e9, silent_s=1e9, lease_s=1e9)
-        self.driver = Driver(Controller(layout(), terms, START), SECRET, listen_for_workers("127.0.0.1"))
+        patient = RunConfig(checkpointing=ONLY_LAST, recovery=Recovery(start_s=1e9, silence_s=1e9, lease_s=1e9))
+        spec = RunSpec("r", SITES, ("w0", "w0", "w1"), patient)
+        self.driver = Driver(Controller(layout(), spec, START), SECRET, listen_for_workers("127.0.0.1"))
         self.launched: list[Held] = []
         self.machines: list[Machine] = []
         self.executors = [home for home in homes if home is not None]

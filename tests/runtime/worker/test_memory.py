@@ -3,7 +3,6 @@ was told of; an emulated machine what its tasks declare, and what it is describe
 """
 
 import os
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,8 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.telemetry import RecordKind
+from penstock.runtime.config import FlowControl, RunConfig, Telemetry
+from penstock.runtime.controller.settings import run_folders
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.worker.memory import host_capacity, resident_mb
 from penstock.runtime.worker.reporting import Process
@@ -57,9 +58,19 @@ def test_a_process_reports_the_capacity_of_its_machine_and_the_share_that_it_use
     clock, used = ManualClock(), [3.0]
     worker = Worker(flow, "r", clock, process=Process(lambda: used[0]))
     peers = (controller_messages.Peer("m/0", "127.0.0.1", 1, 1),)
-    rest: Any = {"window": 16, "sample_tps": 0.0, "in_flight": 0, "seed": 0, "folder": ".", "telemetry": "kept"}
-    rest["capacity"] = (4.0, 1e6)
-    worker.command(controller_messages.Assign(1, 0, 1, peers, {"m/0": 0}, ("m/0", "m/0"), **rest))
+    worker.command(
+        controller_messages.Assign(
+            epoch=1,
+            worker=0,
+            incarnation=1,
+            peers=peers,
+            slots={"m/0": 0},
+            placement=("m/0", "m/0"),
+            config=RunConfig(flow_control=FlowControl(window=16), telemetry=Telemetry(sample_tps=0.0)),
+            folders=run_folders(telemetry="kept"),
+            capacity=(4.0, 1e6),
+        )
+    )
     worker.command(controller_messages.Start(1))
     clock.advance(2.0)
     used[0] += 1.2

@@ -4,10 +4,10 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
-from typing import Any
 
 import pytest
 
+from penstock.runtime.controller.settings import run_folders
 from penstock.runtime.protocol import controller_messages
 from penstock.runtime.protocol.transport import Connection, ConnectionLost, PendingConnections, Watch, listen
 from penstock.runtime.worker import peer_connections as module
@@ -81,8 +81,9 @@ def begin(epoch: int, *ends: End, incarnations: tuple[int, ...] = (1, 2)) -> Non
 def assign(
     epoch: int, worker: int, incarnation: int, peers: tuple[controller_messages.Peer, ...]
 ) -> controller_messages.Assign:
-    rest: Any = ({}, (), 1, 0.0, 0, 0, ".", "")
-    return controller_messages.Assign(epoch, worker, incarnation, peers, *rest)
+    return controller_messages.Assign(
+        epoch=epoch, worker=worker, incarnation=incarnation, peers=peers, slots={}, placement=(), folders=run_folders()
+    )
 
 
 def until(true: Callable[[], object], *ends: End) -> None:

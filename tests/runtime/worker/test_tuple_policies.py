@@ -159,7 +159,7 @@ def test_any_application_gives_the_same_whatever_is_in_force_switched_and_moved(
     flow = flows.build(nodes)
     options |= {"tuples": drawn_policies(rng, flow.application)}
     cluster = TestCluster(flow, workers=3, emulate=emulated, **options).start()
-    slots = [slot for site in cluster.controller.terms.sites for slot in site.slots]
+    slots = [slot for site in cluster.controller.spec.sites for slot in site.slots]
     for _ in range(6):
         for _ in range(rng.randrange(30)):
             cluster.step()

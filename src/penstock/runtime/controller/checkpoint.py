@@ -28,11 +28,11 @@ class Checkpointing:
 
     def __init__(self, controller: "Controller") -> None:
         self.controller = controller
-        terms = controller.terms
-        self.folder = terms.checkpoints
-        self.complete: list[Manifest] = [] if terms.resumed is None else [terms.resumed]
+        resumed = controller.spec.resumed
+        self.folder = controller.spec.folders.checkpoints
+        self.complete: list[Manifest] = [] if resumed is None else [resumed]
         self.completed_at = -math.inf  # controller's time
-        self.number = 0 if terms.resumed is None else terms.resumed.number  # the last that was begun
+        self.number = 0 if resumed is None else resumed.number  # the last that was begun
         self.problem = ""  # why there was none since the last that is complete
         self.writing = False  # a manifest is on its way to the disk: it is not known whether the checkpoint counts
         self._begun = 0.0
@@ -49,7 +49,7 @@ class Checkpointing:
 
     def start(self, now: float) -> None:
         """Begin to count the time to the next checkpoint."""
-        every = self.controller.terms.checkpoint_s
+        every = self.controller.spec.config.checkpointing.interval_s
         self._next = now + every if every else math.inf
 
     def tick(self, now: float) -> None:
@@ -91,7 +91,7 @@ class Checkpointing:
         controller, names = self.controller, self.controller.layout.names
         manifest = checkpoints.made(
             controller.layout.application,
-            controller.terms.run,
+            controller.spec.run,
             self.number,
             controller.epoch,
             now - self._begun,
@@ -216,7 +216,7 @@ class Checkpointing:
         the one before, and what it had published is taken back.
         """
         controller, bad = self.controller, self.latest
-        outputs = output_folders(controller.layout.flow, controller.terms.folder)
+        outputs = output_folders(controller.layout.flow, controller.spec.folders.run)
         if bad is None or bad.number != message.checkpoint or self.writing:
             return
         self.writing = True

@@ -19,7 +19,7 @@ class Standing:
 
     def __init__(self, controller: "Controller") -> None:
         self.controller = controller
-        self.wanted = list(controller.terms.placement)
+        self.wanted = list(controller.spec.placement)
         self._waiting: list[Callable[[float], None]] = []  # for the journal to be written
         self._writing = False
         self._next_look = 0.0
@@ -34,7 +34,7 @@ class Standing:
 
     def complete(self, usable: list[str]) -> list[str]:
         """Return the slot of every task, given those that there are."""
-        return list((self.controller.terms.complete or fewest)(self.wanted, usable))
+        return list((self.controller.spec.complete or fewest)(self.wanted, usable))
 
     def note(self, then: Callable[[float], None]) -> None:
         """Write down where tasks should be; those who wait for it share what is written next."""

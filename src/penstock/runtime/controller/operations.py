@@ -83,7 +83,7 @@ class Operations:
     def progressed(self, now: float) -> None:
         """Give the checkpoint that is being taken more time: it comes closer to its end."""
         if self._waiting and self._waiting[0].step == "saving":
-            self._waiting[0].deadline = now + self.controller.terms.checkpoint_within_s
+            self._waiting[0].deadline = now + self.controller.spec.config.checkpointing.timeout_s
 
     def interrupt(self, now: float) -> None:
         """Stop what is under way, as a new epoch begins."""
@@ -134,7 +134,7 @@ class Operations:
                 self._waiting.insert(1, self._waiting.pop())
             operation = self._waiting[0]
             if operation.saves:
-                operation.step, operation.deadline = "saving", now + self.controller.terms.checkpoint_within_s
+                operation.step, operation.deadline = "saving", now + self.controller.spec.config.checkpointing.timeout_s
                 self.controller.checkpointing.begin(now)
                 return
             if operation.routes is not None:
@@ -224,7 +224,7 @@ class Operations:
     def _overdue(self, operation: Operation) -> None:
         """Give up; a task that is on its way cannot be called back, and arrives when every worker has done its part."""
         if operation.step == "saving":
-            within = self.controller.terms.checkpoint_within_s
+            within = self.controller.spec.config.checkpointing.timeout_s
             self.controller.checkpointing.give_up(f"not all tasks were saved in {within:g} s", self.controller.now)
             operation.deadline = math.inf  # a manifest is on its way to the disk, where it was not given up
             return

@@ -66,8 +66,8 @@ class Driver:
         self._writer = Writer(self._wake, strict=True)
         self._feeds: list[Feed] = []
         self._silent = False  # the log has ended
-        terms = controller.terms
-        self._recorder = Recorder(terms.telemetry, "controller", umask=terms.umask) if terms.telemetry else None
+        folder, umask = controller.spec.folders.telemetry, controller.spec.config.execution.umask
+        self._recorder = Recorder(folder, "controller", umask=umask) if folder else None
         self._thread = threading.Thread(target=self._run, name="penstock controller", daemon=True)
 
     def start(self) -> None:

@@ -81,7 +81,7 @@ class Progress:
     @property
     def in_flight(self) -> int | None:
         """Source tuples that are not processed to the end; None where nobody limits them."""
-        if not self.controller.terms.in_flight:
+        if not self.controller.spec.config.flow_control.in_flight:
             return None
         emitted = self.controller.gauges.emitted - self._emitted_before
         return max(0, emitted - sum(value - self._counted_before.get(t, 0) for t, value in self.through.items()))

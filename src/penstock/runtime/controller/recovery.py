@@ -7,8 +7,7 @@
     ending      the restart limit is reached
 
 Recovery pre-empts everything else. Whatever happens meanwhile makes it begin again, with a further epoch. The run fails
-when more epochs than its terms allow have begun within a while; recoveries in a row that bring no progress wait longer
-and longer.
+when it reaches the restart limit of its settings; consecutive recoveries without progress wait longer and longer.
 """
 
 from collections import Counter, deque
@@ -38,7 +37,9 @@ class Recovery:
         self.times: list[float] = []  # that each took
         self.reason = ""
         self._since = now
-        self._patience = now + controller.terms.start_s  # until which workers that are not there are waited for
+        self._patience = (
+            now + controller.spec.config.recovery.start_s
+        )  # until which workers that are not there are waited for
         self._attempt = 0
         self._pause = now  # before which the disk is not tried again
         self._fruitless = 0  # epochs in a row that have begun without a checkpoint between, nor a while of health
@@ -71,9 +72,10 @@ class Recovery:
             if self._exhausted(now):
                 self._give_up(reason)
                 return
-            self._patience = now + controller.terms.replace_s
+            self._patience = now + controller.spec.config.recovery.replacement_s
             if self._fruitless > 1:  # what breaks it may go away
-                self._pause = now + controller.terms.restart_pause_s * min(2 ** (self._fruitless - 2), LONGEST_PAUSE)
+                pause = controller.spec.config.recovery.restart_pause_s
+                self._pause = now + pause * min(2 ** (self._fruitless - 2), LONGEST_PAUSE)
                 controller.later(self._pause, self.proceed)
         self.reason, self.stage = reason, "gathering"
         controller.checkpointing.interrupt()
@@ -86,21 +88,21 @@ class Recovery:
 
     def _exhausted(self, now: float) -> bool:
         """Say whether the restart limit is reached."""
-        terms = self.controller.terms
-        while self._restarts and self._restarts[0] < now - terms.restart_window_s:
+        limit = self.controller.spec.config.recovery
+        while self._restarts and self._restarts[0] < now - limit.restart_window_s:
             self._restarts.popleft()
-        return len(self._restarts) >= terms.restarts
+        return len(self._restarts) >= limit.max_restarts
 
     def _give_up(self, reason: str) -> None:
         """End the run, once it is known what the worker that was lost last has left behind."""
         self.stage = "ending"
-        controller, terms = self.controller, self.controller.terms
+        controller, allowed = self.controller, self.controller.spec.config.recovery
         tasks = ", ".join(name for name in controller.tasks_of_lost() or controller.layout.names)
 
         def end(_: object, __: str, now: float) -> None:
             ran = Counter(self._blamed).most_common(1)
             who = f"task {ran[0][0]} was running" if ran else f"one of these tasks was running: {tasks}"
-            limit = f"the restart limit of {terms.restarts} in {terms.restart_window_s:g} s is reached"
+            limit = f"the restart limit of {allowed.max_restarts} in {allowed.restart_window_s:g} s is reached"
             controller.fail(f"{who} when {reason}; {limit}, --restarts changes it", now)
 
         controller.storing.append(Job("the end", lambda _: None, end))
@@ -116,8 +118,8 @@ class Recovery:
             if not all(member.alive for member in members.all):
                 return
         elif (members.missing(now) and now < self._patience) or not members.usable(now):
-            if now > self._patience + controller.terms.start_s:
-                controller.fail(f"{self.reason}; no worker came in {controller.terms.start_s:g} s", now)
+            if now > self._patience + controller.spec.config.recovery.start_s:
+                controller.fail(f"{self.reason}; no worker came in {controller.spec.config.recovery.start_s:g} s", now)
             return
         self.stage = "noting"
         self._attempt += 1
@@ -163,7 +165,7 @@ class Recovery:
         controller.checkpointing.restarted()
         controller.progress.forget()
         controller.placement = controller.standing.complete(usable)
-        self.stage, self._patience = "opening", now + controller.terms.start_s
+        self.stage, self._patience = "opening", now + controller.spec.config.recovery.start_s
         controller.assign(controller.members.alive)
 
     def ready(self, worker: int, now: float) -> None:
@@ -184,7 +186,9 @@ class Recovery:
             return
         for number in self._taking_part():
             if not self.controller.members[number].ready:
-                self.controller.drop(number, f"it did not open its tasks in {self.controller.terms.start_s:g} s", now)
+                self.controller.drop(
+                    number, f"it did not open its tasks in {self.controller.spec.config.recovery.start_s:g} s", now
+                )
 
     def _go(self, now: float) -> None:
         controller = self.controller

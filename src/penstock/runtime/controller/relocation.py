@@ -26,7 +26,7 @@ class Relocation:
         controller = self.controller
         number = controller.members.by_name[site]
         member = controller.members[number]
-        if controller.terms.emulated is not None:
+        if controller.spec.emulated is not None:
             return "an emulated machine may be anywhere"
         if not set(controller.members.usable(now)) - set(member.site.slots):
             return "no other slot could have its tasks"

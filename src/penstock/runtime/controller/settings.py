@@ -1,19 +1,18 @@
-"""How a run is to be run: its workers, where its tasks begin, and what it keeps."""
+"""What a controller starts with: settings, workers, and where the tasks are."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from penstock.model.cluster import Machine
+from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.plan import Plan
-from penstock.model.tuples import TuplePolicies
+from penstock.runtime.config import RunConfig
 from penstock.runtime.layout import Layout
-from penstock.runtime.protocol.controller_messages import Route
+from penstock.runtime.protocol.controller_messages import Folders, Route
 from penstock.runtime.storage.checkpoints import Manifest
 
-# Where every task goes: from the slots they should have and the slots that there are. It moves as few as it can.
+# Places every task: from the slots that they should have and the slots available. It moves as few tasks as it can.
 Complete = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
 
 
@@ -26,45 +25,31 @@ class Site:
     capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine; an emulated one knows them itself
 
 
+def run_folders(run: str = ".", telemetry: str = "", checkpoints: str = "") -> Folders:
+    """Return the folders of a run.
+
+    telemetry: empty: none is written. checkpoints: empty: one in the run's folder, absolute: later writes do not depend
+    on the working directory.
+    """
+    return Folders(run=run, telemetry=telemetry, checkpoints=checkpoints or os.path.abspath(f"{run}/checkpoints"))
+
+
 @dataclass(frozen=True)
-class Terms:
-    """How a run is to be run."""
+class RunSpec:
+    """What a controller starts with: the settings of its run, its workers, where its tasks are, what it resumes."""
 
     run: str
     sites: tuple[Site, ...]
     placement: tuple[str, ...]  # slot of each task
-    folder: str = "."
-    umask: int = 0o077  # permissions that its files do not have
-    telemetry: str = ""
-    window: int = 2048
-    sample_tps: float = 20.0
-    in_flight: int = 0
-    seed: int = 0
-    master: str = ""
-    policy: str = ""
-    emulated: Mapping[str, Any] | None = None  # the cluster
-    emulated_name: str | None = None
+    config: RunConfig = field(default_factory=RunConfig)
+    folders: Folders = field(default_factory=run_folders)
+    master: str = ""  # of the Spark session
+    policy: str = ""  # that placed the tasks
+    emulated: Cluster | None = None
     routes: tuple[Route, ...] = ()
-    tuples: TuplePolicies = field(default_factory=TuplePolicies)
-    limits: Mapping[str, float] = field(default_factory=dict)  # source component -> tuples a second
-    share: str = ""  # folder by which its emulated machines are also those of other runs; empty: they are not
-    start_s: float = 120.0  # for all workers to come
-    checkpoints: str = ""  # folder; empty: in `folder`
-    checkpoint_s: float = 0.0  # between checkpoints; 0: only the last one, when the sources have ended
-    resumed: Manifest | None = None  # the checkpoint from which it goes on
+    resumed: Manifest | None = None  # the checkpoint from which the run continues
     epoch: int = 0  # the last one that was issued in this folder
-    complete: Complete | None = None  # where tasks go whose slots are not there; None: the slots with fewest tasks
-    lease_s: float = 3.0  # for which a worker goes on without a sign of the controller
-    silent_s: float = 5.0  # after which a worker without a sign of life is taken for lost; not below `lease_s`
-    replace_s: float = 5.0  # for a lost worker to be replaced, before its tasks go elsewhere
-    checkpoint_within_s: float = 60.0  # for a checkpoint to come to its end
-    restarts: int = 10  # recoveries within the window after which the next loss ends the run
-    restart_window_s: float = 600.0
-    restart_pause_s: float = 0.5  # before a recovery where no checkpoint came after the one before; doubled each time
-
-    def __post_init__(self) -> None:
-        if not self.checkpoints:  # settled now: what is written later must not depend on where the process is then
-            object.__setattr__(self, "checkpoints", os.path.abspath(os.path.join(self.folder, "checkpoints")))
+    complete: Complete | None = None  # places tasks whose slots are unavailable; None: on the slots with fewest tasks
 
 
 def sites_of(machine: Machine) -> list[Site]:

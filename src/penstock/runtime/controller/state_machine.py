@@ -31,7 +31,7 @@ from penstock.runtime.controller.operations import Operations
 from penstock.runtime.controller.progress import Progress
 from penstock.runtime.controller.recovery import Recovery
 from penstock.runtime.controller.relocation import Relocation
-from penstock.runtime.controller.settings import Site, Terms
+from penstock.runtime.controller.settings import RunSpec, Site
 from penstock.runtime.controller.status import overview
 from penstock.runtime.controller.telemetry import Diary
 from penstock.runtime.controller.tuple_policies import Rulebook
@@ -55,25 +55,25 @@ class RunFailed(PenstockError):
 class Controller:
     """Directs one run."""
 
-    def __init__(self, layout: Layout, terms: Terms, now: float) -> None:
+    def __init__(self, layout: Layout, spec: RunSpec, now: float) -> None:
         self.layout = layout
-        self.terms = terms
+        self.spec = spec
         self.phase = "starting"
         self.error = ""
         self.traceback = ""
-        self.epoch = terms.epoch
+        self.epoch = spec.epoch
         self.out: list[tuple[int, controller_messages.Command]] = []
-        self.diary = Diary(terms.run, emulated=terms.emulated is not None, keep=bool(terms.telemetry))
+        self.diary = Diary(spec.run, emulated=spec.emulated is not None, keep=bool(spec.folders.telemetry))
         self.lines: list[LogLine] = []
         self.storing: list[Job] = []
         self.hung_up: list[int] = []
-        self.members = Members(terms.sites, terms.lease_s, terms.silent_s, now)
+        self.members = Members(spec.sites, spec.config.recovery.lease_s, spec.config.recovery.silence_s, now)
         self.rulebook = Rulebook(self)
         self.standing = Standing(self)
-        self.placement = list(terms.placement)  # the slot that each task has
-        self.policy = terms.policy
-        self.routes = terms.routes
-        self.limits = dict(terms.limits)  # source component -> tuples a second
+        self.placement = list(spec.placement)  # the slot that each task has
+        self.policy = spec.policy
+        self.routes = spec.routes
+        self.limits = dict(spec.config.limits)  # source component -> tuples a second
         self.gauges = Gauges(layout)
         self.progress = Progress(self)
         self.pings = Pings(self, now)
@@ -160,7 +160,7 @@ class Controller:
             if not problem and task is not None and 0 <= task < len(names) and not self.at_rest:
                 self.recovery.blame(names[task], site)
 
-        look = partial(last_running, folder=self.terms.folder, site=site, incarnation=incarnation)
+        look = partial(last_running, folder=self.spec.folders.run, site=site, incarnation=incarnation)
         self.storing.append(Job(f"what worker {site} did", look, blame))
 
     def tasks_of_lost(self) -> list[str]:
@@ -182,7 +182,7 @@ class Controller:
     def _matters(self, worker: int) -> bool:
         """Say whether a worker has tasks, or one on its way to it."""
         slots = self.members[worker].site.slots
-        if self.recovery.stage or self.operations.moving_to in slots or self.terms.emulated is not None:
+        if self.recovery.stage or self.operations.moving_to in slots or self.spec.emulated is not None:
             return True  # an emulated machine may have links that others' tuples cross
         return not set(slots).isdisjoint(self.placement)
 
@@ -254,11 +254,11 @@ class Controller:
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.now = now
-        if self.phase == "starting" and now - self._started > self.terms.start_s:
+        if self.phase == "starting" and now - self._started > self.spec.config.recovery.start_s:
             missing = [m.site.name for m in self.members.all if not m.registered] or [
                 m.site.name for m in self.members.all if not m.ready
             ]
-            problem = f"workers {', '.join(missing)} did not start in {self.terms.start_s:g} s"
+            problem = f"workers {', '.join(missing)} did not start in {self.spec.config.recovery.start_s:g} s"
             reason = self.recovery.problem or "has the cluster that many free cores?"
             self._fail(f"{problem}; {reason}", "", now)
         if self.phase in RESTING:
@@ -266,7 +266,7 @@ class Controller:
         while self._later and self._later[0][0] <= now:
             heapq.heappop(self._later)[2](now)
         for number in self.members.silent(now):
-            self.drop(number, f"it gave no sign of life for {self.terms.silent_s:g} s", now)
+            self.drop(number, f"it gave no sign of life for {self.spec.config.recovery.silence_s:g} s", now)
         if self.recovery.stage:
             self.recovery.proceed(now)
         self.progress.tick(now)
@@ -305,36 +305,29 @@ class Controller:
 
     def assign(self, numbers: Sequence[int]) -> None:
         """Tell workers all that they need for the current epoch."""
-        terms, latest = self.terms, self.checkpointing.latest
+        spec, latest = self.spec, self.checkpointing.latest
         peers = tuple(member.peer for member in self.members.all)
         for number in numbers:
             member = self.members[number]
             member.ready, member.epoch = False, self.epoch
             here = [task for task, slot in enumerate(self.placement) if self.slots[slot] == number]
             assign = controller_messages.Assign(
-                self.epoch,
-                number,
-                member.incarnation,
-                peers,
-                self.slots,
-                tuple(self.placement),
-                terms.window,
-                terms.sample_tps,
-                terms.in_flight,
-                terms.seed,
-                terms.folder,
-                terms.telemetry,
-                None if terms.emulated is None else dict(terms.emulated),
-                self.routes,
-                terms.lease_s,
-                self.checkpointing.folder,
-                0 if latest is None else latest.number,
-                () if latest is None else tuple(latest.kept(self.layout.names[task], task) for task in here),
-                self.checkpointing.given_up,
-                self.rulebook.rules(number),
-                self.limits,
-                terms.share,
-                member.site.capacity,
+                epoch=self.epoch,
+                worker=number,
+                incarnation=member.incarnation,
+                peers=peers,
+                slots=self.slots,
+                placement=tuple(self.placement),
+                config=spec.config,
+                folders=spec.folders,
+                emulated=spec.emulated,
+                routes=self.routes,
+                rules=self.rulebook.rules(number),
+                limits=self.limits,
+                checkpoint=0 if latest is None else latest.number,
+                kept=() if latest is None else tuple(latest.kept(self.layout.names[task], task) for task in here),
+                given_up=self.checkpointing.given_up,
+                capacity=member.site.capacity,
             )
             self.out.append((number, assign))
 
@@ -382,7 +375,7 @@ class Controller:
 
     def _advanced(self, latest: Manifest) -> bool:
         """Say whether a source has given tuples, beyond those that a resumed run had, which were not rolled back."""
-        before = {saved.task: saved.counted for saved in self.terms.resumed.tasks} if self.terms.resumed else {}
+        before = {saved.task: saved.counted for saved in self.spec.resumed.tasks} if self.spec.resumed else {}
         sources = {self.layout.names[task] for task in self.layout.reached}
         return any(saved.counted > before.get(saved.task, 0) for saved in latest.tasks if saved.task in sources)
 

@@ -23,14 +23,14 @@ def overview(controller: "Controller", now: float) -> Status:
     counts = [0] * len(controller.members)
     for slot in controller.placement:
         counts[controller.slots[slot]] += 1
-    terms = controller.terms
+    spec = controller.spec
     return Status(
-        run=terms.run,
+        run=spec.run,
         application=controller.layout.application.name,
         phase=controller.phase,
         seconds=now - (controller.went_at if controller.went_at is not None else now),
-        emulated=terms.emulated_name,
-        master=terms.master,
+        emulated=None if spec.emulated is None else spec.emulated.name,
+        master=spec.master,
         policy=controller.policy,
         tuples=controller.rulebook.tuples,
         limits=dict(controller.limits),
@@ -47,7 +47,7 @@ def overview(controller: "Controller", now: float) -> Status:
         timed_out=controller.progress.acker.timed_out,
         operation=controller.operations.current,
         epoch=controller.epoch,
-        resumed=terms.resumed.number if terms.resumed is not None else 0,
+        resumed=spec.resumed.number if spec.resumed is not None else 0,
         recoveries=controller.recovery.count,
         last_recovery=controller.recovery.last,
         last_recovery_s=controller.recovery.times[-1] if controller.recovery.times else 0.0,

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from penstock.model.cluster import Cluster, machine_of
@@ -29,7 +28,7 @@ class Rulebook:
         self._routing: dict[str, str] = {}  # by stream
         self._looks_onward = False  # whether a policy wants to know what follows
         self._weighed: tuple[list[str], tuple[float, ...]] = ([], ())  # what follows, by a placement
-        self.choose(controller.terms.tuples)
+        self.choose(controller.spec.config.tuple_policies)
 
     def choose(self, tuples: TuplePolicies) -> None:
         """Have other policies in force; refuse those that the application cannot have."""
@@ -73,10 +72,9 @@ class Rulebook:
         costs = self._costs(worker) if self._routing else {}
         return PolicyRules(self._routing, self.tuples.sending, self.tuples.slot / 1e3, costs, self._onward())
 
-    @cached_property
+    @property
     def _cluster(self) -> Cluster | None:
-        emulated = self._controller.terms.emulated
-        return None if emulated is None else msgspec.convert(emulated, Cluster)
+        return self._controller.spec.emulated
 
     @cached_property
     def _hops(self) -> "Floats":

@@ -1,11 +1,12 @@
 """Messages from the controller to a worker: commands, with the settings that they need."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
+from penstock.model.cluster import Cluster
 from penstock.model.decoding import msgpack_decoder
+from penstock.runtime.config import RunConfig
 from penstock.runtime.protocol.wire import Wire
 
 Route = tuple[str, str, str, tuple[str, ...]]  # stream, source machine, target machine, labels of links
@@ -41,7 +42,15 @@ class PolicyRules(msgspec.Struct, array_like=True, frozen=True):
     onward: tuple[float, ...] = ()  # of each task: the minimum cost of all that follows from a tuple there
 
 
-class Assign(Wire, tag=40):
+class Folders(Wire, kw_only=True):
+    """Where a run keeps what it writes."""
+
+    run: str
+    telemetry: str = ""  # empty: none is written
+    checkpoints: str
+
+
+class Assign(Wire, tag=40, kw_only=True):
     """Start an epoch with these tasks and settings."""
 
     epoch: int
@@ -50,23 +59,16 @@ class Assign(Wire, tag=40):
     peers: tuple[Peer, ...]  # by number
     slots: dict[str, int]  # slot -> worker
     placement: tuple[str, ...]  # slot of each task
-    window: int  # tuples that a channel may have under way
-    sample_tps: float  # sampled tuples a second and source task; 0: none, below 0: all
-    in_flight: int  # limit a source task; 0: none
-    seed: int
-    folder: str
-    telemetry: str  # folder; empty: none
-    emulated: dict[str, Any] | None = None  # the cluster
+    config: RunConfig = RunConfig()
+    folders: Folders
+    emulated: Cluster | None = None
     routes: tuple[Route, ...] = ()
-    lease_s: float = 3.0  # for which it goes on without a sign of the controller
-    checkpoints: str = ""  # folder
-    checkpoint: int = 0  # from which this epoch goes on; 0: from the beginning
-    kept: tuple[StateLocation, ...] = ()  # the tasks of this worker in it
-    given_up: int = 0  # the last checkpoint whose barriers are to be passed over
     rules: PolicyRules = PolicyRules()
-    limits: dict[str, float] = {}  # source component -> tuples a second of all its tasks, where that is limited
-    share: str = ""  # folder in which emulated machines keep what runs share; empty: they are this run's own
-    capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine, where that is not emulated
+    limits: dict[str, float] = {}  # source component -> tuples per second of all its tasks, if it is limited
+    checkpoint: int = 0  # from which this epoch continues; 0: from the beginning
+    kept: tuple[StateLocation, ...] = ()  # the tasks of this worker in it
+    given_up: int = 0  # the last checkpoint that was aborted: its barriers are ignored
+    capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine if that is not emulated
 
 
 class Start(Wire, tag=41):

@@ -212,13 +212,13 @@ class Shell:
         self._peers.start_epoch(assign)
         if self._recorder is not None:
             self._recorder.add(worker.take_records())  # of the previous epoch
-        elif assign.telemetry:
+        elif assign.folders.telemetry:
             name = f"{assign.peers[assign.worker].name}-{assign.incarnation}"
-            self._recorder = Recorder(assign.telemetry, name)
+            self._recorder = Recorder(assign.folders.telemetry, name)
         if self._heartbeat is None:
             # Counted from before the controller hears that this worker is ready, so that the controller's is longer.
-            worker.start_lease(time.monotonic() + assign.lease_s)
-            worker.running_task.publish(assign.folder, self._settings.worker, assign.incarnation)
+            worker.start_lease(time.monotonic() + assign.config.recovery.lease_s)
+            worker.running_task.publish(assign.folders.run, self._settings.worker, assign.incarnation)
             settings = self._settings
             controller = Controller(
                 settings.host,
@@ -229,7 +229,7 @@ class Shell:
                 assign.incarnation,
                 settings.protects,
             )
-            self._heartbeat = Heartbeat(worker, controller, assign.lease_s)
+            self._heartbeat = Heartbeat(worker, controller, assign.config.recovery.lease_s)
             self._heartbeat.start()
 
     def _carry(self, worker: Worker) -> None:

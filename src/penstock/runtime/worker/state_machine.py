@@ -9,10 +9,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock.api.dataflow import Dataflow
-from penstock.model.cluster import Cluster
 from penstock.model.telemetry import Record
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
@@ -171,7 +168,7 @@ class Worker:
         """Do what the controller commands."""
         match message:
             case controller_messages.RenewLease():
-                self.lease = message.at + self.assigned.lease_s
+                self.lease = message.at + self.assigned.config.recovery.lease_s
             case controller_messages.Ping():
                 self.outbox.report(worker_messages.Pong(message.number, self.clock()))
             case controller_messages.Assign():
@@ -262,21 +259,21 @@ class Worker:
             identity,
             self.layout,
             assign.peers,
-            sample_tps=assign.sample_tps,
-            seed=assign.seed,
-            keep=bool(assign.telemetry),
+            sample_tps=assign.config.telemetry.sample_tps,
+            seed=assign.config.execution.seed,
+            keep=bool(assign.folders.telemetry),
         )
         execution = self.execution = self._execution(assign, name, tracer)
         self._close_execution = execution.close
         arrivals = self.arrivals = Arrivals(assign.epoch, directory, execution.now, outbox.report)
         exchange = self._exchange = Exchange(assign.epoch, self.layout, directory, execution, arrivals, tracer, running)
         flow = self._flow = FlowControl(
-            assign.epoch, assign.window, directory, execution, arrivals, outbox.post, running
+            assign.epoch, assign.config.flow_control.window, directory, execution, arrivals, outbox.post, running
         )
         self.migration = Migration(directory, exchange, arrivals, execution, self, outbox.report)
         self.checkpointer = Checkpointer(
             assign.epoch,
-            assign.checkpoints,
+            assign.folders.checkpoints,
             assign.given_up,
             directory,
             execution,
@@ -289,22 +286,24 @@ class Worker:
         )
         execution.reroute(assign.routes)
         self._factory = TaskFactory(
-            RunFacts(self._run, assign.folder, assign.epoch, assign.seed, self.clock, self._wake),
+            RunFacts(self._run, assign.folders.run, assign.epoch, assign.config.execution.seed, self.clock, self._wake),
             self.layout,
             exchange,
             running,
-            SourceLimits(assign.in_flight, self._rates),
+            SourceLimits(assign.config.flow_control.in_flight or 0, self._rates),
             window=execution.window(None, 1),
             timed=execution.timed,
         )
         self._reporter = Reporter(assign.epoch, self._process, execution, tracer, directory.here, assign.capacity)
 
     def _execution(self, assign: Assign, name: str, tracer: Tracer) -> Execution:
+        window = assign.config.flow_control.window
         if assign.emulated is None:
-            return Direct(self.clock, self.directory, tracer, self.running_task, assign.window, self._unsent_bytes)
-        cluster = msgspec.convert(assign.emulated, Cluster)
-        emulation = Emulation(cluster, name, f"{assign.folder} {self._run} {name}", assign.share, assign.seed)
-        return Emulated(emulation, self.clock, self.layout, self.directory, tracer, self.running_task, assign.window)
+            return Direct(self.clock, self.directory, tracer, self.running_task, window, self._unsent_bytes)
+        execution = assign.config.execution
+        holder = f"{assign.folders.run} {self._run} {name}"
+        emulation = Emulation(assign.emulated, name, holder, execution.share or "", execution.seed)
+        return Emulated(emulation, self.clock, self.layout, self.directory, tracer, self.running_task, window)
 
     def _unsent_bytes(self) -> int:
         return self._unsent() + self.outbox.unsent()
@@ -321,7 +320,7 @@ class Worker:
                 self.execution.sync()
                 self._attempt(self._open_all, states)
 
-        self.outbox.store(reading_job(assign.checkpoints, assign.checkpoint, assign.kept, then))
+        self.outbox.store(reading_job(assign.folders.checkpoints, assign.checkpoint, assign.kept, then))
 
     def _open_all(self, states: States) -> None:
         """Open the tasks of this worker, with their states if there are any."""
@@ -428,7 +427,7 @@ class Worker:
         from penstock.runtime.worker.tuple_policies.active import ActivePolicies
         from penstock.runtime.worker.tuple_policies.context import PolicyContext
 
-        seed = (self.assigned.seed, self.epoch)
+        seed = (self.assigned.config.execution.seed, self.epoch)
         actions = (self._exchange.pump, self._flow.grant)
         return ActivePolicies(PolicyContext(self.layout, self.directory, self.execution, seed, *actions), rules)
 
