@@ -161,6 +161,21 @@ def test_a_worker_that_was_lost_is_first_left_to_spark_then_launched_anew() -> N
         assert one.tend() == ["w1"]
 
 
+def test_a_worker_has_twice_the_time_to_register_after_each_launch_that_failed() -> None:
+    with scene() as one:
+        one.go("w1")
+        times = []
+        for _ in range(6):
+            launched, waited = one.last("w1"), 0.0
+            while not launched.cancelled:
+                one.tend(1.0)
+                waited += 1.0
+            times.append(waited)
+            while one.last("w1") is launched:
+                one.tend(0.25)
+        assert times == [limit + 1.0 for limit in (10.0, 20.0, 40.0, 80.0, 80.0, 80.0)]
+
+
 def test_a_worker_that_hangs_is_replaced_without_waiting() -> None:
     with scene() as one:
         controller = one.driver.controller

@@ -17,7 +17,8 @@ from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
 from penstock.runtime.spark.slot import UNLOADABLE
 
-REGISTER_S = 10.0  # for a job's worker to register, or to be replaced by Spark
+REGISTER_S = 10.0  # for a job's worker to register, or for Spark to replace it; doubles with each failure in a row
+LONGEST_REGISTER_S = 80.0  # an overloaded machine may take that long to start Java and Python
 HEALTHY_S = 15.0  # for which a worker has to be there for its failures before to be forgotten
 LONGEST_REST_S = 10.0  # between two launches
 FIRST_REST_S = 0.5
@@ -49,6 +50,11 @@ class Post:
     failures: int = 0  # in a row
     unverified: bool = False  # whether it is on its executor
     dismissed: int = 0  # incarnation of the last worker that was sent away, to come to its own executor
+
+    @property
+    def register_s(self) -> float:
+        """The time its worker has to register."""
+        return min(LONGEST_REGISTER_S, REGISTER_S * 2.0**self.failures)
 
 
 class Crew:
@@ -124,8 +130,8 @@ class Crew:
             post.since = None
             if sighted.hung_up and sighted.incarnation > post.before:
                 self._relaunch(post, "gives no sign of life", now)
-            elif now - post.seen > REGISTER_S and self._driver.controller.phase != "starting":
-                self._relaunch(post, f"has not registered in {REGISTER_S:g} s", now)
+            elif now - post.seen > post.register_s and self._driver.controller.phase != "starting":
+                self._relaunch(post, f"has not registered in {post.register_s:g} s", now)
 
     def _ended(self, post: Post, job: Job, sighted: Sighted, now: float) -> None:
         """Have a job launched again that has come to an end, unless that would be no use."""
