@@ -81,10 +81,10 @@ def test_moves_the_tasks_of_a_run_to_a_better_placement_and_tells_of_it(
     assert not [thread for thread in threads() if thread.name == "penstock autopilot"]
     assert run.status().error == ""
     assert last_counts(run.folder) == truth(run.status().emitted)
-    found = json.loads(penstock("history", run.folder, "--json").out)
+    found = json.loads(penstock("autopilot", "history", run.folder, "--json").out)
     assert found["decisions"][0]["verdict"] == "kept"
     assert "autopilot: decision 1 by local-search: kept" in run.info.log_path.read_text()
-    assert json.loads(penstock("explain", 1, "--run", run.folder, "--json").out)["reproduced"] is True
+    assert json.loads(penstock("autopilot", "explain", 1, "--run", run.folder, "--json").out)["reproduced"] is True
 
 
 class Failing(LiveTarget):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from penstock.cli.app_spec import Told, find_resumed
 from penstock.cli.flows import arrival_process, find_flow, flow_names
-from penstock.cli.given import Told, find_resumed
 from penstock.cli.inputs import application, chosen_parameters
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.model.topology import Application

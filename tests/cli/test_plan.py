@@ -235,12 +235,12 @@ def test_diff_says_which_tuple_policies_change(penstock: Penstock, tmp_path: Pat
     made = ("plan", "word-count", "li-10", "--policy", "r-storm", "--save")
     penstock(*made, before, "--routing", "potus")
     penstock(*made, after, "--routing", "least-loaded", "--sending", "random")
-    rows = [line.split() for line in penstock("diff", before, after).out.splitlines()]
+    rows = [line.split() for line in penstock("plans", "diff", before, after).out.splitlines()]
     assert ["routing", "potus", "least-loaded"] in rows
     assert ["sending", "-", "random"] in rows
-    policies = json.loads(penstock("diff", before, after, "--json").out)["policies"]
+    policies = json.loads(penstock("plans", "diff", before, after, "--json").out)["policies"]
     assert policies == {"before": {"routing": "potus"}, "after": {"routing": "least-loaded", "sending": "random"}}
-    assert "tuple policies" not in penstock("diff", before, before).out
+    assert "tuple policies" not in penstock("plans", "diff", before, before).out
 
 
 def test_a_mistake_that_only_shows_beside_the_cluster_names_the_file(penstock: Penstock, tmp_path: Path) -> None:
@@ -287,12 +287,12 @@ def test_diff_says_which_tasks_move(penstock: Penstock, tmp_path: Path) -> None:
     before, after = tmp_path / "before.toml", tmp_path / "after.json"
     penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--save", before)
     penstock("plan", "word-count", "li-10", "--policy", "t-storm", "--save", after)
-    ran = penstock("diff", before, after)
+    ran = penstock("plans", "diff", before, after)
     assert ran.code == 0
     assert "tasks move" in ran.out
-    moved = json.loads(penstock("diff", before, after, "--json").out)["moves"]
+    moved = json.loads(penstock("plans", "diff", before, after, "--json").out)["moves"]
     assert 0 < len(moved) <= 30
-    assert json.loads(penstock("diff", before, before, "--json").out)["moves"] == []
+    assert json.loads(penstock("plans", "diff", before, before, "--json").out)["moves"] == []
 
 
 def test_no_placement_ends_with_code_one_and_the_reason(penstock: Penstock, tmp_path: Path) -> None:

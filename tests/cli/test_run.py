@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cli.live import goes_on
+from penstock.cli.run_view import goes_on
 from penstock.model.files import load_cluster, save
 from penstock.planning.planner import Planner
 from penstock.runtime.storage.run_folder import Given, RunLock, Setup, create, latest, load

@@ -91,7 +91,7 @@ def test_validation_pairs_suit_each_other_and_are_drawn_by_seed() -> None:
 def test_the_command_keeps_cases_summary_and_picture(penstock: Callable[..., Ran], tmp_path: Path) -> None:
     output = tmp_path / "out"
     ran = penstock(
-        "sweep", "throughput-test", "--cluster", "hetero:machines=3,seed={seed}", "--seeds", 2,
+        "lab", "sweep", "throughput-test", "--cluster", "hetero:machines=3,seed={seed}", "--seeds", 2,
         "--policy", "r-storm", "--output", output, "--json",
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -100,6 +100,6 @@ def test_the_command_keeps_cases_summary_and_picture(penstock: Callable[..., Ran
     assert len(pd.read_parquet(output / "cases.parquet")) == 4
     assert (output / "summary.csv").exists()
     assert (output / "sweep.png").read_bytes().startswith(b"\x89PNG")
-    refused = penstock("sweep", "throughput-test", "--output", output)
+    refused = penstock("lab", "sweep", "throughput-test", "--output", output)
     assert refused.code == 2
     assert "is there already and not empty" in refused.err

@@ -223,7 +223,7 @@ def test_what_a_job_cannot_go_on_with_is_refused(
         run_pipeline(spark, tmp_path, tmp_path / "out", stream=True)
     with pytest.raises(FileProblem, match=r"cannot be for the tables, it is in .*, which is read"):
         run_pipeline(spark, came.folder, came.folder / "tables")
-    with pytest.raises(FileProblem, match="holds no tables; make them with: penstock pipeline run"):
+    with pytest.raises(FileProblem, match="holds no tables; make them with: penstock models tables"):
         read_table(spark, tmp_path, "hops")
     with pytest.raises(
         UnknownName, match="table: there is no 'hop'; choose from arrivals, edge_windows, features, hops"

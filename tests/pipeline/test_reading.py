@@ -61,7 +61,7 @@ def test_reads_tables_that_stand_alone(tmp_path: Path) -> None:
 
 
 def test_refuses_what_holds_no_windows(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match="expected the output of penstock pipeline run"):
+    with pytest.raises(FileProblem, match="expected the output of penstock models tables"):
         read_run(tmp_path)
     store(tmp_path, {}, {})
     with pytest.raises(FileProblem, match="hold no run"):

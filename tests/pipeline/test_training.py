@@ -88,7 +88,7 @@ def test_gives_the_same_models_for_the_same_seed(spark: SparkSession, tables: Pa
 def test_refuses_tables_that_are_not_there_or_of_another_application(
     spark: SparkSession, training: Training, tables: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(FileProblem, match="penstock pipeline run"):
+    with pytest.raises(FileProblem, match="penstock models tables"):
         train_latency(spark, tmp_path)
     fewer = LatencyModels({"out": training.models.components["out"]}, training.models.streams)
     with pytest.raises(InvalidInput, match="'split'"):

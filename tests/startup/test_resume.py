@@ -189,7 +189,7 @@ def test_a_path_that_was_given_up_is_refused_also_where_that_has_just_happened(t
     told = "resume: run .* was a path that was given up, its tuples are with the application's other paths"
     with pytest.raises(InvalidInput, match=told):
         take(*found, words())
-    assert "penstock operate" in refused(InvalidInput, info)
+    assert "penstock cluster serve" in refused(InvalidInput, info)
 
 
 def test_a_run_of_an_earlier_version_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command line: one file a command."""
+"""The command line: a folder for each group of commands, a module for each command."""
 
 from penstock.cli.app import main
 

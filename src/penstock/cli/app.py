@@ -1,23 +1,25 @@
-"""The `penstock` command: its subcommands, and how a mistake ends.
+"""The `penstock` command: its options, how it starts, and how an error ends it.
 
-Commands import what they need when they run, so that `--help` and completion answer at once. Exit codes: 0 done, 1 done
-but the answer is no (nothing could be placed, something is missing, the run failed), 2 a mistake in what was asked.
-With `--json` a command prints one JSON document on stdout: its answer, or `{"error": {"message": …, "field": …}}`.
+Exit codes: 0 success; 1 a negative answer (no feasible placement, something is missing, the run failed); 2 invalid
+input. With `--json` a command prints one JSON document on stdout: its result, or
+`{"error": {"message": …, "field": …}}`.
 """
 
 import errno
 import logging
 import os
 import sys
+from importlib.metadata import version as version_of
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from penstock.cli.tree import SETTINGS, commands
 from penstock.model.errors import PenstockError
 
 STOPPED = 130  # exit code after Ctrl-C, as of other programs
-PLAINER = {  # of typer's words on a value
+EXPECTED = {  # typer's description of a value: ours
     "greater than or equal to": "a number ≥",
     "less than or equal to": "a number ≤",
     "greater than": "a number >",
@@ -25,10 +27,12 @@ PLAINER = {  # of typer's words on a value
     "a valid integer": "a whole number",
     "a valid number": "a number",
 }
+PURPOSE = "Schedule stream processing: choose where each task runs, predict throughput and latency, run it, adapt it."
+START = "Start with `penstock plan log-processing hetero-small --policy all`, then `penstock run word-count`."
 
 
-class _Commands(TyperGroup):
-    """The commands; Ctrl-C in one is told to `main`, where typer would end in silence."""
+class _Root(TyperGroup):
+    """The root of the tree; reports Ctrl-C to `main`, where typer would end silently."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -38,81 +42,84 @@ class _Commands(TyperGroup):
             raise typer.Abort from stop
 
 
-app = typer.Typer(
-    name="penstock",
-    cls=_Commands,
-    help="Schedule stream processing: where every task runs, and what that would give.",
-    epilog="Start with: penstock plan log-processing hetero-small --policy all",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"penstock {version('penstock')}")
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"penstock {version_of('penstock')}")
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Schedule stream processing: where every task runs, and what that would give."""
+    """Take the options of `penstock` itself."""
+
+
+def root() -> TyperGroup:
+    """Return the `penstock` command with its tree, no command of which is loaded."""
+    app = typer.Typer(
+        name="penstock",
+        cls=_Root,
+        help=PURPOSE,
+        epilog=START,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings=dict(SETTINGS),
+    )
+    app.callback()(_options)
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    for command in commands():
+        group.add_command(command)
+    return group
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in one line and exit code 2."""
-    from penstock.cli import commands  # noqa: F401  registers them
-
+    """Run the command line; invalid input ends in one line and exit code 2."""
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         os.environ.setdefault("TERMINAL_WIDTH", "160")  # of typer's help, which would cut the names of options at 80
-    logging.getLogger().addFilter(worth_telling)
+    logging.getLogger().addFilter(is_for_user)
     if sys.stderr.isatty():
-        _tell_of_compiling()
+        _log_compilation()
     try:
-        code = app(prog_name="penstock", standalone_mode=False)
+        code = root().main(prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
-    except PenstockError as mistake:
-        _end(_with_option(mistake), mistake.exit_code, getattr(mistake, "path", ""))
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+    except PenstockError as error:
+        _end(_with_option(error), error.exit_code, getattr(error, "path", ""))
+    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except BaseException as error:
         if _interrupted(error):
             _end(str(error) if isinstance(error, typer.Abort) and str(error) else "stopped", STOPPED)
-        if hasattr(error, "format_message"):  # a mistake in the options, told by the click that typer carries with it
-            asked = getattr(getattr(error, "ctx", None), "command_path", "penstock")
-            _end(f"{_option_mistake(error)} (see {asked} --help)", 2)
+        if hasattr(error, "format_message"):  # an error in the options, raised by the click inside typer
+            path = getattr(getattr(error, "ctx", None), "command_path", "penstock")
+            _end(f"{_option_error(error)} (see {path} --help)", 2)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            _end("output: no space is left where it goes; make room", 2)
+            _end("output: no space is left on its device; free some", 2)
         raise
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _tell_of_compiling() -> None:
-    """Have the user at the terminal know why the first command of its kind takes long."""
-    log, teller = logging.getLogger("penstock.model.kernel"), logging.StreamHandler()
+def _log_compilation() -> None:
+    """Print to the terminal when kernels are compiled: the first command of its kind takes long."""
+    log, handler = logging.getLogger("penstock.model.kernel"), logging.StreamHandler()
     log.setLevel(logging.INFO)
-    log.addHandler(teller)
+    log.addHandler(handler)
     log.propagate = False
 
 
-def worth_telling(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is for the user: of Ctrl-C Spark's gateway tells in a traceback, `main` in a word."""
+def is_for_user(record: logging.LogRecord) -> bool:
+    """Return whether a log line is for the user: Spark's gateway logs Ctrl-C with a traceback, `main` in a word."""
     return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
 def _end(message: str, code: int, field: str = "") -> NoReturn:
     """Print why a command ends, and end it: a line on stderr, or with --json an object on stdout."""
-    from penstock.cli.output import neutral, print_json
+    from penstock.cli.output import neutral, print_json  # imports rich, which help alone does not need in full
 
     text = " ".join(message.split())
     if "--json" in sys.argv[1:]:
@@ -123,28 +130,28 @@ def _end(message: str, code: int, field: str = "") -> NoReturn:
     sys.exit(code)
 
 
-def _with_option(mistake: PenstockError) -> str:
-    """Return a mistake's text, its field named as the option that was given: `warm_up` is `--warm-up`."""
-    field, problem = getattr(mistake, "path", ""), getattr(mistake, "problem", "")
+def _with_option(error: PenstockError) -> str:
+    """Return an error's text, its field named as the option that was used: `warm_up` is `--warm-up`."""
+    field, problem = getattr(error, "path", ""), getattr(error, "problem", "")
     option = f"--{field.replace('_', '-')}"
-    given = any(argument == option or argument.startswith(f"{option}=") for argument in sys.argv)
-    return f"{option}: {problem}" if "_" in field and given else str(mistake)
+    used = any(argument == option or argument.startswith(f"{option}=") for argument in sys.argv)
+    return f"{option}: {problem}" if "_" in field and used else str(error)
 
 
-def _option_mistake(error: BaseException) -> str:
-    """Say what is wrong with an option; the value is in the cause of the error, which typer's own text leaves out."""
+def _option_error(error: BaseException) -> str:
+    """Return what is wrong with an option; the value is in the cause of the error, which typer's own text omits."""
     wrong = next(iter(getattr(error.__cause__, "errors", list)()), None)
     if wrong is None or getattr(error, "param", None) is None:
         return str(error.format_message())  # type: ignore[attr-defined]
-    names = getattr(error, "param").opts or ["argument"]  # noqa: B009  the type is of the click that typer carries
-    wanted = wrong["msg"].removeprefix("Input should be ").partition(",")[0]
-    for theirs, ours in PLAINER.items():
-        wanted = wanted.replace(theirs, ours)
-    return f"{max(names, key=len)}: expected {wanted}, got {wrong['input']!r}"
+    names = getattr(error, "param").opts or ["argument"]  # noqa: B009  the type is of the click inside typer
+    expected = wrong["msg"].removeprefix("Input should be ").partition(",")[0]
+    for theirs, ours in EXPECTED.items():
+        expected = expected.replace(theirs, ours)
+    return f"{max(names, key=len)}: expected {expected}, got {wrong['input']!r}"
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: compiled code and Spark wrap it in errors of their own."""
+    """Return whether Ctrl-C is behind an error: compiled code and Spark wrap it in errors of their own."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt | typer.Abort):
             return True

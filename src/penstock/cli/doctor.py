@@ -6,9 +6,9 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption
 
+EXAMPLE = "penstock doctor --start"
 OLDEST_PYTHON = (3, 11)
 LEAST_MEMORY_GB = 4.0
 COMPILED_FOR = (("word-count", "hetero-small"), ("face-detection", "field-and-cloud"))
@@ -25,7 +25,6 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-@app.command(epilog="Example: penstock doctor --start")
 def doctor(
     start: Annotated[bool, typer.Option("--start", help="Also start an embedded Spark session and run a job.")] = False,
     compile_loops: Annotated[
@@ -34,7 +33,10 @@ def doctor(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check Python, Java, Spark, cores and memory, and report what is missing."""
+    """Check Python, Java, Spark, cores and memory.
+
+    It reports what is missing.
+    """
     from penstock.cli.output import console, print_json
 
     findings = [_python(), _java(), _spark(), _cores(), _memory()]

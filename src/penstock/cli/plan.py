@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.app import app
 from penstock.cli.inputs import (
     ApplicationArgument,
     ClusterArgument,
@@ -32,23 +31,9 @@ if TYPE_CHECKING:
     from penstock.model.tuples import TuplePolicies
     from penstock.planning.planner import Decision, Planner
 
-EXAMPLES = """Examples:
-
-  penstock plan log-processing hetero-small --policy all
-
-  penstock plan my-app.toml my-cluster.toml --policy r-storm --policy local-search:seconds=2 --explain
-
-  penstock plan word-count li-10 --policy all --objective delay --save plan.toml --plot plan.png --svg best.svg
-
-  penstock plan word-count li-10 --policy predictive --policy round-robin --model word-count.npz --rate 2000
-
-  penstock plan word-count li-10 --policy predictive --model word-count.npz --tables tables --run word-count-20250101
-
-  penstock plan face-detection field-and-cloud --policy sparcle --policy cloud-only --energy lte:cpu_watts=5 --explain
-"""
+EXAMPLE = "penstock plan log-processing hetero-small --policy all --explain --save plan.toml"
 
 
-@app.command(epilog=EXAMPLES)
 def plan(
     application: ApplicationArgument,
     cluster: ClusterArgument,
@@ -66,7 +51,7 @@ def plan(
     ] = "throughput",
     model: Annotated[
         Path | None,
-        typer.Option(help="Latency models, from penstock train latency: policies then seek the least latency."),
+        typer.Option(help="Latency models, from penstock models train: policies then seek the least latency."),
     ] = None,
     rate: Annotated[
         float | None,
@@ -74,7 +59,7 @@ def plan(
     ] = None,
     tables: Annotated[
         Path | None,
-        typer.Option(help="Tables, from penstock pipeline run: --model then goes by what a run's last minutes show."),
+        typer.Option(help="Tables, from penstock models tables: --model then goes by what a run's last minutes show."),
     ] = None,
     run: Annotated[str | None, typer.Option(help="The run in --tables, if it has several: a name, or latest.")] = None,
     seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
@@ -100,17 +85,18 @@ def plan(
     svg: Annotated[Path | None, typer.Option(help="Draw the best placement on the cluster (.svg).")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask policies where the tasks of an application should run on a cluster, and compare what each would give.
+    """Choose where each task runs; predict throughput and latency.
 
-    Throughput is in source tuples a second with back-pressure settled; rate is what is sustained when every stream
-    splits evenly; delay is the network's part of the way from source to sink; traffic is what leaves a machine for each
-    source tuple. All are estimates: nothing runs. Tuple policies are kept in the saved plan, for run and apply. With
-    --model the trained latency takes the place of delay and of the objective. For sparcle-refined it is told how far
-    its rate may be from the best, as far as a second shows; sparcle-refined:bound=true looks for up to 30 s.
+    Compares the placements of the named policies. Throughput is in source tuples per second with settled
+    back-pressure; rate is the sustained one if every stream splits evenly; delay is the network's part of the path from
+    source to sink; traffic is what leaves a machine per source tuple. All are estimates: nothing runs. Tuple policies
+    are kept in the saved plan, for run and apply. With --model the trained latency replaces delay and the objective.
+    For sparcle-refined it also prints how far its rate may be from the best, as far as one second of search shows;
+    sparcle-refined:bound=true searches for up to 30 s.
     """
-    from penstock.cli.energy import power_of
     from penstock.cli.inputs import chosen_objective
-    from penstock.cli.predicted import latency_of
+    from penstock.cli.plan_energy import power_of
+    from penstock.cli.plan_latency import latency_of
     from penstock.planning.planner import Planner
 
     names = chosen_policies(policy or ["all"])
@@ -149,7 +135,7 @@ def _tuple_policies(
     planner: "Planner", routing: list[str] | None, sending: str | None, slot_ms: float | None, save: Path | None
 ) -> "TuplePolicies":
     """Return the tuple policies that a plan is to have; refuse any that it cannot, or that would be kept nowhere."""
-    from penstock.cli.given import tuple_policies
+    from penstock.cli.app_spec import tuple_policies
     from penstock.model.errors import InvalidInput
 
     told = {"routing": routing, "sending": sending, "slot_ms": slot_ms}
@@ -161,8 +147,8 @@ def _tuple_policies(
 
 
 def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Iterator["Decision"]:
-    from penstock.cli.counting import counting
     from penstock.cli.gaps import with_gap
+    from penstock.cli.progress import counting
 
     with counting("deciding", len(names), quiet) as tell:
         for name in names:
@@ -178,9 +164,9 @@ def _print(
     explain: bool,
     power: "Power | None",
 ) -> None:
-    from penstock.cli.energy import assumptions, print_energy
     from penstock.cli.output import console, fitted, number
-    from penstock.cli.predicted import print_cautions, print_paths, print_training
+    from penstock.cli.plan_energy import assumptions, print_energy
+    from penstock.cli.plan_latency import print_cautions, print_paths, print_training
     from penstock.model.placement import Infeasible
 
     topology, cluster = planner.topology, planner.cluster
@@ -222,8 +208,8 @@ def _table(
     planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", power: "Power | None"
 ) -> "Table":
     """Return a row a policy: what its placement would give, the best of every column bold."""
-    from penstock.cli.energy import energy_of
     from penstock.cli.output import duration, number, policy_cell, size, table
+    from penstock.cli.plan_energy import energy_of
 
     time = "delay" if planner.latency is None else "latency"
     taken = ("energy\nJ/tuple",) if power is not None else ()
@@ -335,8 +321,8 @@ def _print_files(
     tuples: "TuplePolicies",
     planner: "Planner",
 ) -> None:
+    from penstock.cli.formatting import policies_in_words
     from penstock.cli.output import console
-    from penstock.cli.words import policies_in_words
     from penstock.policies.streams import kept_note
 
     if save is not None:
@@ -359,7 +345,7 @@ def _print_json(
     power: "Power | None",
 ) -> None:
     from penstock.cli.output import print_json
-    from penstock.cli.predicted import paths_record
+    from penstock.cli.plan_latency import paths_record
     from penstock.planning.advice import advise
 
     answer: dict[str, Any] = {
@@ -382,8 +368,8 @@ def _print_json(
 
 
 def _record(planner: "Planner", decision: "Decision", power: "Power | None") -> dict[str, Any]:
-    from penstock.cli.energy import energy_record
-    from penstock.cli.predicted import latency_record
+    from penstock.cli.plan_energy import energy_record
+    from penstock.cli.plan_latency import latency_record
     from penstock.model.placement import Infeasible
 
     if isinstance(decision.result, Infeasible) or decision.evaluation is None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunsOption
 
 if TYPE_CHECKING:
@@ -14,14 +13,7 @@ if TYPE_CHECKING:
 
     from penstock.pipeline.reported import EdgeTimes, Latencies, PhaseResult, Report
 
-EXAMPLES = """Examples:
-
-  penstock report
-
-  penstock report runs/word-count-20250131-142501 --output report
-
-  penstock report --json | jq '.phases[].ratios'
-"""
+EXAMPLE = "penstock report word-count-20250131-142501 --output report"
 MOST_PHASES = 4  # beside each other in 80 columns: the first and the last ones
 MOST_ROWS = 5  # of lists that may be long; all of them are in report.json
 LATE_S = 0.05  # from which a worker's lateness is told
@@ -29,7 +21,6 @@ LATE_S = 0.05  # from which a worker's lateness is told
 R = TypeVar("R")
 
 
-@app.command(epilog=EXAMPLES)
 def report(
     run: Annotated[
         str | None,
@@ -47,10 +38,11 @@ def report(
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw latency over time and where time goes.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Reconstruct from telemetry, as a Spark job, where tuples spent their time, and compare a run's phases.
+    """Show where tuples spent their time, from a run's telemetry.
 
-    A phase begins where a plan was applied, a task moved, tuple policies were switched, or the run said so. Hops and
-    tuples (Parquet), the report (JSON) and a picture are kept.
+    A Spark job reconstructs the time of each component and stream, and compares the run's phases. A phase begins when a
+    plan is applied, a task moves, tuple policies are switched, or the run marks one. --output keeps hops and tuples
+    (Parquet), the report (JSON) and a picture.
     """
     from penstock.cli.inputs import refuse_master
     from penstock.runtime.storage.run_folder import refuse_unwritable
@@ -105,7 +97,7 @@ def _found(run: str | None, runs: Path) -> Path:
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> "Report":
-    from penstock.cli.counting import on_spark
+    from penstock.cli.progress import on_spark
     from penstock.pipeline.report import run_report, telemetry_folder
 
     telemetry_folder(folder)  # a mistake in the name is told before Spark starts
@@ -116,8 +108,8 @@ def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: b
 def _header(report: "Report") -> list[Any]:
     from rich.markup import escape
 
+    from penstock.cli.formatting import LONGEST_NAME, plural
     from penstock.cli.output import number
-    from penstock.cli.words import LONGEST_NAME, plural
 
     where = f" [yellow]emulated on {escape(report.emulated)}[/]" if report.emulated else ""
     long = any(len(phase.name) > LONGEST_NAME for phase in report.phases)
@@ -139,8 +131,8 @@ def _phases(report: "Report") -> list[Any] | None:
     """List the phases with their whole names, where the tables below have no room for these."""
     from rich.markup import escape
 
+    from penstock.cli.formatting import LONGEST_NAME
     from penstock.cli.output import number
-    from penstock.cli.words import LONGEST_NAME
 
     if len(report.phases) < 2 or all(len(phase.name) <= LONGEST_NAME for phase in report.phases):
         return None
@@ -152,8 +144,8 @@ def _phases(report: "Report") -> list[Any] | None:
 
 
 def _before_after(report: "Report") -> list[Any] | None:
+    from penstock.cli.formatting import phase_labels
     from penstock.cli.output import number, table
-    from penstock.cli.words import phase_labels
 
     if len(report.phases) < 2:
         return None
@@ -297,7 +289,7 @@ def _print_files(target: Path, plot: bool) -> None:
 
 
 def _by_phase(report: "Report") -> "list[tuple[str, Latencies]]":
-    from penstock.cli.words import phase_labels
+    from penstock.cli.formatting import phase_labels
 
     labels = phase_labels(report.phases)
     found = [(labels[phase.number], phase.latency) for phase in report.phases if phase.latency is not None]
@@ -306,7 +298,7 @@ def _by_phase(report: "Report") -> "list[tuple[str, Latencies]]":
 
 def _grouped(rows: "Table", report: "Report", found: Iterable[R]) -> Iterable[R]:
     """Give rows one by one, and head those of each phase with its name where there are several."""
-    from penstock.cli.words import phase_labels
+    from penstock.cli.formatting import phase_labels
 
     current: int | None = None
     labels = phase_labels(report.phases)
@@ -335,7 +327,7 @@ def _titled(title: str, report: "Report") -> str:
 
 
 def _in(report: "Report", phase: int) -> str:
-    from penstock.cli.words import phase_labels
+    from penstock.cli.formatting import phase_labels
 
     return f" under {phase_labels(report.phases)[phase]}" if len(report.phases) > 1 else ""
 

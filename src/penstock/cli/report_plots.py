@@ -9,8 +9,8 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from penstock.cli.formatting import phase_labels
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
-from penstock.cli.words import phase_labels
 
 if TYPE_CHECKING:
     from penstock.pipeline.reported import ComponentTimes, PhaseResult, Report

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from penstock.cli.app import STOPPED, app
-from penstock.cli.beginning import begin
+from penstock.cli.app import STOPPED
+from penstock.cli.autopilot.options import (
+    AutopilotOption,
+    CoolDownOption,
+    IntervalOption,
+    MovesOption,
+    ShadowOption,
+    ThresholdOption,
+    piloting,
+)
 from penstock.cli.inputs import (
     JsonOption,
     MasterOption,
@@ -18,15 +26,6 @@ from penstock.cli.inputs import (
     SlotOption,
     chosen_objective,
     chosen_parameters,
-)
-from penstock.cli.piloting import (
-    AutopilotOption,
-    CoolDownOption,
-    IntervalOption,
-    MovesOption,
-    ShadowOption,
-    ThresholdOption,
-    piloting,
 )
 from penstock.cli.run_options import (
     ArrivalsOption,
@@ -60,32 +59,17 @@ from penstock.cli.run_options import (
     refuse_places,
     sampled_tps,
 )
+from penstock.cli.start_display import begin
 
 if TYPE_CHECKING:
-    from penstock.cli.follow import Display
+    from penstock.cli.follower import Display
     from penstock.model.status import Status
     from penstock.runtime.run import Run
     from penstock.runtime.storage.run_folder import RunInfo
 
-EXAMPLES = """Examples:
-
-  penstock run word-count --rate 1000 --duration 30
-
-  penstock run word-count:sources=2,splitters=4 --emulate hetero-small --policy r-storm
-
-  penstock run log-processing --arrivals poisson:rate=500 --input /var/log/syslog --master spark://head:7077
-
-  penstock run word-count --emulate hetero-small --routing "source->split=potus" --sending longest-backlog-first:tau=10
-
-  penstock run my_module:flow --emulate my-cluster.toml --plan plan.toml --telemetry /data/telemetry
-
-  penstock run word-count --emulate hetero-small --autopilot local-search --shadow
-
-  penstock run --resume word-count-20250131-142501
-"""
+EXAMPLE = "penstock run word-count --emulate hetero-small --policy r-storm --rate 1000 --duration 30"
 
 
-@app.command(epilog=EXAMPLES)
 def run(
     application: FlowArgument = None,
     parameter: SetOption = None,
@@ -126,13 +110,14 @@ def run(
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run an application on Spark until it ends, its time is up, or you stop it.
+    """Run an application on Spark.
 
-    Ctrl-C once drains: sources stop, everything under way is processed and published. Ctrl-C twice stops at once; what
-    came after the last checkpoint is then not published, and comes again where the run is resumed. Meanwhile, from
-    another terminal: penstock status, checkpoints, move, apply, autopilot, history, stop.
+    It runs until its sources end, its time is up, or you stop it. Ctrl-C once drains: sources stop, all tuples in
+    flight are processed and published. Ctrl-C twice stops at once; what came after the last checkpoint is then not
+    published, and is processed again when the run is resumed. Meanwhile, from another terminal: penstock status, stop,
+    runs and autopilot.
     """
-    from penstock.cli.given import Told, refuse_kept, tuple_policies, want
+    from penstock.cli.app_spec import Told, refuse_kept, tuple_policies, want
     from penstock.cli.run_plans import change_to, find_plans
 
     refuse_numbers(rate=rate, duration=duration, in_flight=in_flight, interval=interval, cool_down=cool_down)
@@ -175,7 +160,7 @@ def _report(handle: "Run", as_json: bool) -> None:
 
 def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[Callable[[], str]]) -> None:
     """Show the run until it ends, then say how it went; the exit code is 1 where the application failed."""
-    from penstock.cli.follow import Follower
+    from penstock.cli.follower import Follower
     from penstock.cli.output import errors, print_json
     from penstock.runtime.storage.run_folder import load
 
@@ -196,7 +181,7 @@ def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[
 
 
 def _display(as_json: bool) -> "Display":
-    from penstock.cli.follow import LineDisplay, NoDisplay, TableDisplay
+    from penstock.cli.follower import LineDisplay, NoDisplay, TableDisplay
     from penstock.cli.output import errors
 
     if as_json:
@@ -205,8 +190,8 @@ def _display(as_json: bool) -> "Display":
 
 
 def _summarise(status: "Status", info: "RunInfo") -> None:
-    from penstock.cli.live import summary
     from penstock.cli.output import console
+    from penstock.cli.run_view import summary
 
     console.print()
     for name, text in summary(status, info):

@@ -46,7 +46,7 @@ ThenOption = Annotated[
 ]
 ModelOption = Annotated[
     Path | None,
-    typer.Option(help="Latency models, by which policies and the autopilot predict; see penstock train latency."),
+    typer.Option(help="Latency models, by which policies and the autopilot predict; see penstock models train."),
 ]
 ReportOption = Annotated[bool, typer.Option("--report", help="When it has ended, report on its telemetry.")]
 RateOption = Annotated[float | None, typer.Option(help="Tuples a second that the sources give.")]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.cli.given import Wanted
+from penstock.cli.app_spec import Wanted
 
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.app import app
 from penstock.cli.inputs import (
     JsonOption,
     ParametersOption,
@@ -28,16 +27,7 @@ if TYPE_CHECKING:
     from penstock.model.plan import Plan
     from penstock.model.topology import Application
 
-EXAMPLES = """Examples:
-
-  penstock show log-processing
-
-  penstock show hetero:machines=6,seed=1
-
-  penstock show plan.toml --svg plan.svg
-
-  penstock show plan.toml --application my-app.toml --cluster my-cluster.toml
-"""
+EXAMPLE = "penstock show plan.toml --svg plan.svg"
 
 
 def thing_names(incomplete: str) -> list[str]:
@@ -45,7 +35,6 @@ def thing_names(incomplete: str) -> list[str]:
     return [*application_names(incomplete), *cluster_names(incomplete)]
 
 
-@app.command(epilog=EXAMPLES)
 def show(
     thing: Annotated[
         str | None,
@@ -65,11 +54,10 @@ def show(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw an application, a cluster or a plan; without one, list those that are built in.
+    """Draw an application, a cluster or a plan, or list built-in ones.
 
-    A component's ×8 says that it has 8 tasks. A stream's ×10 says that it carries
-    10 tuples for each one that its source processes. With its application and cluster,
-    a plan shows free slots, how busy machines and links are, and the bottleneck.
+    A component's ×8 means that it has 8 tasks; a stream's ×10, that it carries 10 tuples per tuple of its source. With
+    its application and cluster, a plan shows free slots, how busy machines and links are, and the bottleneck.
     """
     from penstock.cli.flows import with_parameters
     from penstock.cli.output import console, print_json, terminal_width
@@ -99,7 +87,7 @@ def show(
         for line in draw(found, terminal_width(), load):
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
         if flow is not None:
-            from penstock.cli.given import promise
+            from penstock.cli.app_spec import promise
 
             console.print(promise(flow), markup=False, soft_wrap=True)
 

@@ -5,36 +5,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
 
 if TYPE_CHECKING:
     from penstock.model.status import Status
     from penstock.runtime.storage.run_folder import RunInfo
 
-EXAMPLES = """Examples:
-
-  penstock status
-
-  penstock status word-count-20250131-142501 --watch
-
-  penstock status --json | jq .latency.p99_ms
-
-  penstock status latest --json | jq -r .outcome
-"""
+EXAMPLE = "penstock status word-count-20250131-142501 --watch"
 WATCH_SECONDS = 1.0  # between two looks
 
 
-@app.command(epilog=EXAMPLES)
 def status(
     run: RunArgument = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until it ends or you press Ctrl-C.")] = False,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """Show how a running application is doing: rates, queues, times, machines, and where every task is.
+    """Show a running application: rates, queues, latencies, machines, tasks.
 
-    Rates and times are of the last seconds; p50 and p99 are of sampled tuples. Of a run that has ended it shows the
+    Rates and times are of the last seconds; p50 and p99 are of sampled tuples. For a run that has ended it shows the
     outcome (completed, stopped, failed, died), why it ended, its totals and its last checkpoint.
     """
     from penstock.cli.output import console, print_json
@@ -51,7 +40,7 @@ def status(
     elif as_json:
         print_json(found)
     else:
-        from penstock.cli.live import view
+        from penstock.cli.run_view import view
 
         console.print(view(found, console.width))
 
@@ -62,7 +51,7 @@ def _watch(info: "RunInfo", found: "Status", as_json: bool) -> None:
 
     from rich.text import Text
 
-    from penstock.cli.follow import LineDisplay, TableDisplay, log_text
+    from penstock.cli.follower import LineDisplay, TableDisplay, log_text
     from penstock.cli.output import console
     from penstock.runtime.control_socket import GetLog, GetStatus, ask
     from penstock.runtime.storage.run_folder import NoRun
@@ -102,8 +91,8 @@ def _print_ended(info: "RunInfo", as_json: bool) -> None:
     """Say how a run ended: from what its driver wrote at the end, and from its checkpoints."""
     import msgspec
 
-    from penstock.cli.live import next_steps, summary
     from penstock.cli.output import console, print_json
+    from penstock.cli.run_view import next_steps, summary
     from penstock.runtime.storage.run_folder import last_status, outcome
 
     status, (word, reason), latest = last_status(info), outcome(info), last_checkpoint(info)
@@ -128,7 +117,7 @@ def _print_ended(info: "RunInfo", as_json: bool) -> None:
 
 
 def _times(info: "RunInfo") -> str:
-    from penstock.cli.live import clock
+    from penstock.cli.run_view import clock
 
     started = f"started {info.started:%Y-%m-%d %H:%M:%S}"
     if info.ended is None:

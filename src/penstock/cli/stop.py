@@ -6,31 +6,25 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.app import app
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
 
-EXAMPLES = """Examples:
-
-  penstock stop
-
-  penstock stop word-count-20250131-142501 --now
-"""
+EXAMPLE = "penstock stop word-count-20250131-142501 --now"
 
 
-@app.command(epilog=EXAMPLES)
 def stop(
     run: RunArgument = None,
     now: Annotated[bool, typer.Option("--now", help="At once, as of the last checkpoint; it can be resumed.")] = False,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """End a running application: its sources stop, everything under way is processed and published, then it ends.
+    """Stop a running application.
 
-    With --now nothing is published that came after the last checkpoint; penstock run --resume goes on from there. Waits
-    for the end; Ctrl-C leaves off waiting, not ending.
+    Its sources stop, all tuples in flight are processed, all output is published, then it ends. With --now nothing
+    after the last checkpoint is published; penstock run --resume continues from there. The command waits for the end;
+    Ctrl-C stops the waiting only.
     """
-    from penstock.cli.live import goes_on
     from penstock.cli.output import console, errors, print_json
+    from penstock.cli.run_view import goes_on
     from penstock.runtime.control_socket import Drain, Stop, Unanswered, ask
     from penstock.runtime.storage.run_folder import find_running
 

@@ -1,7 +1,7 @@
 """Costs: the engine's overhead beside the work that components declare, and the measured work of components.
 
-The twin charges them; `penstock calibrate` measures them on a running cluster and writes them to a file. All default to
-zero, which is what emulated machines charge: there only declared work counts, and the overhead is the host's.
+The twin charges them; `penstock sim calibrate` measures them on a running cluster and writes them to a file. They
+default to zero, which is what emulated machines charge: only declared work counts there, the overhead is the host's.
 """
 
 from penstock.model.entity import Count, Entity, Name, NonNegative

@@ -67,7 +67,7 @@ def _part(tables: Path, name: str, manifest: Manifest, run: str, columns: tuple[
 def _standing(tables: Path, name: str, columns: tuple[str, ...]) -> "pa.Table":
     files = sorted((tables / name).glob("*.parquet"))
     if not files:
-        problem = f"expected the output of penstock pipeline run, there is no table {name}"
+        problem = f"expected the output of penstock models tables, there is no table {name}"
         raise FileProblem(f"{tables}: {problem}; choose another folder")
     return _read(tables, name, files, columns)
 

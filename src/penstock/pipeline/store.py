@@ -112,7 +112,7 @@ def read_table(spark: SparkSession, output: Path, name: str) -> DataFrame:
     store = Store(spark, Path(output))
     manifest = store.manifest()
     if manifest is None:
-        raise FileProblem(f"{output}: holds no tables; make them with: penstock pipeline run --output {output}")
+        raise FileProblem(f"{output}: holds no tables; make them with: penstock models tables --output {output}")
     if name not in manifest.schemas:
         raise UnknownName("table", f"there is no {name!r}; choose from {choices(manifest.schemas)}")
     return store.table(name, manifest)

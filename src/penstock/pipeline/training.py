@@ -180,7 +180,7 @@ def read_windows(spark: SparkSession, tables: str | Path, name: str) -> DataFram
     try:
         found = spark.read.parquet(literal(Path(tables) / name)).withColumn("run", sf.col("run").cast("string"))
     except AnalysisException:
-        problem = f"expected the output of penstock pipeline run, there is no table {name}"
+        problem = f"expected the output of penstock models tables, there is no table {name}"
         raise FileProblem(f"{tables}: {problem}; choose another folder") from None
     if missing := [column for column in COLUMNS.get(name, ()) if column not in found.columns]:
         problem = f"table {name} has no column {missing[0]}, as of a version before this"

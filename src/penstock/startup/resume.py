@@ -113,7 +113,7 @@ def emulated_cluster(info: RunInfo) -> Cluster | None:
 def _refuse_given_up(info: RunInfo) -> None:
     if info.given_up:
         problem = f"run {info.run} was a path that was given up, its tuples are with the application's other paths"
-        raise InvalidInput("resume", f"{problem}; penstock operate goes on with these")
+        raise InvalidInput("resume", f"{problem}; penstock cluster serve goes on with these")
 
 
 def _looked_at(info: RunInfo, setup: Setup, flow: Dataflow, lock: RunLock) -> Resumption:

@@ -461,7 +461,7 @@ def test_tells_once_of_a_promise_that_the_book_does_not_keep_and_when_it_does_ag
     said = [text for text in bench.told if "asked to be served" in text]
     assert len(said) == 1
     assert said[0].startswith("warning: alpha asked to be served 0.98 of the time and is for 0.")
-    assert said[0].endswith("penstock admit alpha --again looks for other paths")
+    assert said[0].endswith("penstock cluster admit alpha --again looks for other paths")
     bench.save(release(crowded, "gamma"))
     bench.settle()
     assert "alpha has what it was promised again" in bench.told

@@ -19,7 +19,7 @@ class Promises:
         missed = {one.application: one.told(tps, _share) for one in unmet(book)}
         for name, text in missed.items():
             if self._missed.get(name) != text:
-                self._tell(f"warning: {name} {text}; penstock admit {name} --again looks for other paths")
+                self._tell(f"warning: {name} {text}; penstock cluster admit {name} --again looks for other paths")
         for name in self._missed:
             if name not in missed and name in book.index:
                 self._tell(f"{name} has what it was promised again")

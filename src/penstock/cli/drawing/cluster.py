@@ -13,8 +13,8 @@ from rich.text import Text
 from penstock.cli.drawing.canvas import clean, crop, pad, wrapped
 from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process_sizes
 from penstock.cli.drawing.network import draw_network
+from penstock.cli.formatting import between, card, fails, plural, span
 from penstock.cli.output import number, size
-from penstock.cli.words import between, card, fails, plural, span
 from penstock.model.cluster import Cluster, Machine
 
 MANY = 24  # machines; more are drawn as groups of equal ones

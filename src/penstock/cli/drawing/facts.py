@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.cli.formatting import estimate, plural
 from penstock.cli.output import duration, number, size
-from penstock.cli.words import estimate, plural
 from penstock.model.cluster import Cluster, Machine, machine_of
 from penstock.model.plan import Plan
 from penstock.model.taskgraph import Tasks, expand_tasks

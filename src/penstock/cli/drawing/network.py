@@ -14,7 +14,7 @@ from rich.text import Text
 
 from penstock.cli.drawing.canvas import crop, pad
 from penstock.cli.drawing.facts import degrees
-from penstock.cli.words import bandwidth, between, fails, plural, span
+from penstock.cli.formatting import bandwidth, between, fails, plural, span
 from penstock.model.cluster import Cluster, Link
 
 SMALL = 16  # nodes that a matrix has room for

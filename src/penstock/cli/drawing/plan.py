@@ -14,9 +14,9 @@ from penstock.cli.drawing.canvas import clean, crop, wrapped
 from penstock.cli.drawing.facts import expected_in_words, facts_in_words
 from penstock.cli.drawing.network import in_columns
 from penstock.cli.drawing.usage import draw_bars
+from penstock.cli.formatting import bandwidth, percent, plural, policies_in_words, span
 from penstock.cli.output import number
 from penstock.cli.planned_load import PlannedLoad
-from penstock.cli.words import bandwidth, percent, plural, policies_in_words, span
 from penstock.model.plan import Plan
 
 FRAME = "bright_black"

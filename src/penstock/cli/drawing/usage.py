@@ -7,7 +7,7 @@ from rich.text import Text
 
 from penstock.cli.drawing.canvas import pad
 from penstock.cli.drawing.network import in_columns
-from penstock.cli.words import bandwidth
+from penstock.cli.formatting import bandwidth
 from penstock.model.cluster import Cluster
 
 Fullness = Mapping[str, float | None]

@@ -10,12 +10,12 @@ from math import sqrt
 import numpy as np
 
 from penstock.cli.drawing.usage import Fullness
+from penstock.cli.formatting import bandwidth, card, fails, plural
 from penstock.cli.output import size
 from penstock.cli.svg.diagram import Diagram, Node, arrange
 from penstock.cli.svg.diagram import Link as Line
 from penstock.cli.svg.elements import INK, MUTED, Page, shortened, text_width, widest
 from penstock.cli.svg.fullness import FAILED, has_failed, in_use, paint, words_of
-from penstock.cli.words import bandwidth, card, fails, plural
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.taskgraph import Floats
 

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from penstock.cli.colours import component_colours
 from penstock.cli.drawing.facts import expected_in_words, facts_in_words
 from penstock.cli.drawing.plan import task_labels, tasks_by_slot
+from penstock.cli.formatting import bandwidth, fails, percent, plural
 from penstock.cli.output import number
 from penstock.cli.planned_load import PlannedLoad
 from penstock.cli.svg.diagram import Diagram, Node, arrange
@@ -33,7 +34,6 @@ from penstock.cli.svg.network import (
     node_of,
     top_switches,
 )
-from penstock.cli.words import bandwidth, fails, percent, plural
 from penstock.model.cluster import Machine
 from penstock.model.plan import Plan
 

@@ -8,9 +8,9 @@ from penstock.cli.colours import component_colours
 from penstock.cli.drawing.facts import facts_in_words, stream_bytes
 from penstock.cli.drawing.layers import Layering, arrange, layer
 from penstock.cli.drawing.topology import stream_label
+from penstock.cli.formatting import plural
 from penstock.cli.output import duration, size
 from penstock.cli.svg.elements import INK, MARGIN, Page, shortened, text_width, widest
-from penstock.cli.words import plural
 from penstock.model.topology import Component, Kind, Stream, Topology
 
 EDGES = {Kind.SOURCE: "#2f9e5b", Kind.OPERATOR: "#52606d", Kind.SINK: "#a6479a"}

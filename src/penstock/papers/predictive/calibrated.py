@@ -1,4 +1,4 @@
-"""The calibrated twin: costs, selectivities and delays as `penstock calibrate` measures them, by the training windows.
+"""The calibrated twin: costs, selectivities and delays as `penstock sim calibrate` measures them, on training windows.
 
 Telemetry of the visits that regressions are trained on is summed up as Spark does it for a run; what is made of the
 sums is the same code. Each machine of a window counts as a worker of its own, as tasks are elsewhere in the next. What

@@ -44,7 +44,7 @@ COSTS = Costs(delay_variation=DELAY_VARIATION)
 """Of every twin that plays the real cluster."""
 SOME, ALL = "some machines", "all machines"
 """How random placements are drawn: each task's machine evenly among so many, a number drawn for each placement, as
-`penstock explore` does; or always among all ten, so that no machine is ever crowded. The dissertation says "randomly
+`penstock sim explore` does; or always among all ten, so that no machine is crowded. The dissertation says "randomly
 generated" and "diverse"."""
 
 

@@ -1,0 +1,326 @@
+"""`penstock cluster admit`: can this application be let in, on which paths, and at which rate?"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.cluster.books import BOOK, BookOption
+from penstock.cli.inputs import ApplicationArgument, JsonOption, cluster_names, policy_names
+
+if TYPE_CHECKING:
+    from penstock.admission.book import Admitted, Refused
+    from penstock.model.book import Book, BookedPath, Booking
+    from penstock.model.cluster import Cluster
+    from penstock.model.topology import Application
+
+POLICY = "sparcle"
+
+EXAMPLE = "penstock cluster admit face-detection field-and-cloud --pin camera=field1 --pin consumer=field1 --rate 0.1"
+
+
+def admit(
+    application: ApplicationArgument,
+    cluster: Annotated[
+        str | None,
+        typer.Argument(help="For the first: a cluster, as a file or a built-in name.", autocompletion=cluster_names),
+    ] = None,
+    named: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", help="The cluster, where it is not the second argument.", autocompletion=cluster_names
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Guarantee so many source tuples a second, of all sources together; without it, best effort."
+        ),
+    ] = None,
+    availability: Annotated[
+        float | None, typer.Option(help="Share of the time for which the rate, or any path, must be there.")
+    ] = None,
+    best_effort: Annotated[
+        bool, typer.Option("--best-effort", help="A fair share of what guaranteed applications leave.")
+    ] = False,
+    priority: Annotated[
+        float | None, typer.Option(help="Weight among best-effort applications; 1 unless said.")
+    ] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="COMPONENT=MACHINE for all tasks of a component, COMPONENT=MACHINE,MACHINE for one each; repeatable."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--as", help="The name in the book; else the application's own.")] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="The policy that places each path; sparcle unless said, with --again as before.",
+            autocompletion=policy_names,
+        ),
+    ] = None,
+    paths: Annotated[int, typer.Option(help="Paths that it may have at most.", min=1)] = 8,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Allow more than 16 paths, of which the availability can only be estimated."),
+    ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="For policies and estimates, which draw lots; 0 unless said, with --again as before.", min=0),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Find new paths for an application that is in the book, by its name there.")
+    ] = False,
+    book: BookOption = BOOK,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Admit an application to a cluster, or explain why it is rejected.
+
+    It gets a guaranteed rate, or with --best-effort a share of what is left. A path is one placement of all tasks with
+    the routes of all streams. Paths are added until the rate is available for the requested share of the time, given
+    how often machines and links fail; if that is impossible, nothing is booked. Guaranteed rates are reserved before
+    the rest is divided, in proportion to priorities where applications compete. A rejection names the obstacle and the
+    least change that would help. Nothing runs yet: penstock cluster serve runs what is admitted.
+
+    A rate is that of all sources together, divided as the application's rate_tps says, else equally. If somebody else
+    changes the book meanwhile, the decision is made again.
+    """
+    from penstock.admission.book import Admitted, replan
+    from penstock.admission.book import admit as let_in
+    from penstock.cli.output import print_json
+
+    cluster = _one_of(cluster, named)
+    if again:
+        _refuse_beside_again(cluster, rate, best_effort, priority, availability, pin, name, seed)
+
+        def decide(found: "Book") -> "Admitted | Refused":
+            return replan(found, application, policy=policy, paths=paths, estimate=estimate)
+    else:
+        wanted = _wanted(application, rate, availability, best_effort, priority, pin, name)
+
+        def decide(found: "Book") -> "Admitted | Refused":
+            by = policy or POLICY
+            return let_in(found, wanted, policy=by, paths=paths, seed=seed or 0, given=application, estimate=estimate)
+
+    before, result = decided(book, cluster, decide, keep=not dry_run, begin=not again)
+    if as_json:
+        print_json(_as_json(result, dry_run))
+    else:
+        _print(result, before, book, dry_run)
+    if not isinstance(result, Admitted):
+        raise typer.Exit(1)
+
+
+def decided(
+    path: Path, cluster: str | None, decide: "Callable[[Book], Admitted | Refused]", keep: bool, begin: bool
+) -> "tuple[Book, Admitted | Refused]":
+    """Decide on the book as it is, and save what was decided; anew where somebody else has changed it meanwhile.
+
+    With `begin` there need not be a book yet. Returns the book before, and what was decided on it.
+    """
+    from penstock.admission.book import Admitted, BookFile
+    from penstock.cli.cluster.books import load_book, until_saved
+
+    file = BookFile(path)
+
+    def attempt() -> "tuple[Book, Admitted | Refused]":
+        there = file.exists()
+        before = _book(file, cluster) if begin else load_book(path)
+        result = decide(before)
+        if keep and isinstance(result, Admitted):
+            file.save(result.book, before.version if there else None)
+        return before, result
+
+    return until_saved(attempt)
+
+
+def _one_of(cluster: str | None, named: str | None) -> str | None:
+    from penstock.model.errors import InvalidInput
+
+    if cluster is not None and named is not None:
+        raise InvalidInput("cluster", f"expected it once, got {cluster!r} and --cluster {named!r}; leave one out")
+    return cluster if named is None else named
+
+
+def _wanted(
+    text: str,
+    rate: float | None,
+    availability: float | None,
+    best_effort: bool,
+    priority: float | None,
+    pin: list[str] | None,
+    name: str | None,
+) -> "Application":
+    """Return the application with what is asked for it."""
+    from msgspec import ValidationError, convert
+    from msgspec.structs import asdict
+
+    from penstock.cli.inputs import application as find
+    from penstock.model.entity import explain
+    from penstock.model.errors import InvalidInput
+    from penstock.model.topology import Application
+
+    found = find(text)
+    if best_effort and rate is not None:
+        raise InvalidInput("rate", f"expected a rate or --best-effort, got {rate:g} and both; leave one out")
+    if rate is not None and not 0 < rate < float("inf"):
+        raise InvalidInput("rate", f"expected source tuples a second > 0, got {rate:g}")
+    if rate is not None and priority is not None:
+        raise InvalidInput("priority", f"only best-effort applications have one, got {priority:g} beside --rate")
+    guaranteed = None if best_effort else found.guaranteed_tps if rate is None else rate
+    changes = {
+        "name": found.name if name is None else name,
+        "components": _pinned(found, pin or []),
+        "guaranteed_tps": guaranteed,
+        "availability": found.availability if availability is None else availability,
+        "priority": found.priority if priority is None else priority,
+    }
+    try:
+        return convert({**asdict(found), **changes}, Application, from_attributes=True)
+    except ValidationError as error:
+        raise explain(error, changes, Application) from None
+
+
+def _pinned(application: "Application", pins: list[str]) -> tuple[object, ...]:
+    from msgspec.structs import replace
+
+    from penstock.model.errors import InvalidInput, UnknownName, nearest
+
+    where: dict[str, str | tuple[str, ...]] = {}
+    for text in pins:
+        component, equals, machine = text.partition("=")
+        if not equals or not machine:
+            raise InvalidInput("pin", f"expected COMPONENT=MACHINE or COMPONENT=MACHINE,MACHINE, got {text!r}")
+        if component not in application.index:
+            raise UnknownName("pin", f"no component is named {component!r}; {nearest(component, application.index)}")
+        where[component] = tuple(machine.split(",")) if "," in machine else machine
+    return tuple(replace(one, pinned=where.get(one.name, one.pinned)) for one in application.components)
+
+
+def _book(file: "object", cluster: str | None) -> "Book":
+    """Return the book as it is, or an empty one of a cluster."""
+    from penstock.admission.book import BookFile
+    from penstock.cli.inputs import cluster as find
+    from penstock.model.book import Book
+    from penstock.model.errors import FileProblem, InvalidInput
+    from penstock.model.plan import digest
+
+    assert isinstance(file, BookFile), "it is given one"
+    if not file.exists():
+        if cluster is None:
+            raise FileProblem(
+                f"{file.path}: there is no book yet; name the cluster too: penstock cluster admit APP CLUSTER"
+            )
+        return Book(cluster=find(cluster))
+    there = file.load()
+    if cluster is not None and digest(found := find(cluster)) != digest(there.cluster):
+        if found.name != there.cluster.name:
+            is_of = f"{file.path} is of {there.cluster.name!r}, which is another cluster"
+            raise InvalidInput("cluster", f"{is_of}; use another --book, or name none")
+        changed = f"{cluster} is not as it was when {file.path} was begun: {_differences(there.cluster, found)}"
+        remedy = "name no cluster to go on with the book's own, or begin another --book"
+        raise InvalidInput(
+            "cluster", f"{changed}; {remedy} (penstock cluster restore ELEMENT --capacity changes one's)"
+        )
+    return there
+
+
+def _differences(one: "Cluster", other: "Cluster") -> str:
+    """Name a few elements that two descriptions of a cluster do not have alike."""
+    parts = [
+        {**{m.name: m for m in each.machines}, **{k.label: k for k in each.links}, **{s: s for s in each.switches}}
+        for each in (one, other)
+    ]
+    names = [name for name in {**parts[0], **parts[1]} if parts[0].get(name) != parts[1].get(name)]
+    if not names:
+        return "its distances, or the order of what it has, differ"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} {'differs' if len(names) == 1 else 'differ'}"
+
+
+def _refuse_beside_again(*given: object) -> None:
+    from penstock.model.errors import InvalidInput
+
+    names = ("cluster", "rate", "best_effort", "priority", "availability", "pin", "as", "seed")
+    for name, value in zip(names, given, strict=True):
+        if value is not None and value is not False and value != []:  # a seed of 0 is one, too
+            problem = f"expected none beside --again, which asks for what was asked before, got {value!r}"
+            raise InvalidInput(name, f"{problem}; release the application and admit it anew")
+
+
+def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bool) -> None:
+    from penstock.admission.book import Refused, unmet
+    from penstock.cli.cluster.books import print_changes, promise, share
+    from penstock.cli.formatting import plural
+    from penstock.cli.output import console, number
+
+    if isinstance(result, Refused):
+        console.print(f"[red]refused[/] [bold]{result.application}[/]: {result.reason}", soft_wrap=True)
+        for remedy in result.remedies[1:]:  # the reason ends with the first
+            console.print(f"  or {remedy.text}", soft_wrap=True)
+        console.print(f"[dim]{file} is as it was.[/]" if before.bookings else "[dim]Nothing was reserved.[/]")
+        return
+    booking = result.booking
+    would = "would be admitted" if dry_run else "admitted"
+    console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {promise(booking)}, paths by {booking.policy}")
+    enough = ", all that it offers" if booking.sated else ""
+    console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}{enough}")
+    asked = "" if booking.availability is None else f", asked for {share(booking.availability)}"
+    what = "the rate" if booking.guaranteed else "one of them" if len(booking.paths) > 1 else "it"
+    often = share(booking.achieved_availability)
+    if result.at_most is not None:
+        often = f"at least {often} (estimated, between {often} and {share(result.at_most)}, seed {booking.seed})"
+    console.print(f"  {what} is there {often} of the time{asked}", soft_wrap=True)
+    for position, path in enumerate(booking.paths):
+        _print_path(position, path, booking)
+    missed = unmet(result.book)
+    if result.rates or missed:
+        console.print("others:")
+        print_changes(result.rates, missed)
+    if not dry_run:
+        console.print(
+            f"[dim]{file} is at version {result.book.version}; see it by penstock cluster book[/]", soft_wrap=True
+        )
+
+
+def _print_path(position: int, path: "BookedPath", booking: "Booking") -> None:
+    from penstock.cli.output import console, number
+    from penstock.model.cluster import machine_of
+
+    where = {name: ", ".join(dict.fromkeys(map(machine_of, slots))) for name, slots in path.plan.tasks.items()}
+    rate = path.reserved_tps if booking.guaranteed else path.rate_tps
+    console.print(f"  path {position + 1}: [bold]{number(rate)}/s[/]")
+    console.print(
+        "    " + " · ".join(f"{name} [cyan]{machines}[/]" for name, machines in where.items()), soft_wrap=True
+    )
+    for route in path.plan.routes:
+        console.print(f"    [dim]{route.stream}: {' '.join(route.links)}[/]", soft_wrap=True)
+
+
+def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
+    from penstock.admission.book import Refused, unmet
+    from penstock.cli.cluster.books import changes_json
+
+    if isinstance(result, Refused):
+        remedies = [remedy._asdict() | {"also": [one._asdict() for one in remedy.also]} for remedy in result.remedies]
+        told = {"admitted": False, "application": result.application, "reason": result.reason}
+        return {**told, "binding": result.binding, "remedies": remedies}
+    booking = result.booking
+    return {
+        "admitted": True,
+        "saved": not dry_run,
+        "application": booking.name,
+        "promise": booking.kind,
+        "rate_tps": booking.rate_tps,
+        "demand_tps": booking.demand_tps,
+        "availability": booking.achieved_availability,
+        "availability_at_most": booking.achieved_availability if result.at_most is None else result.at_most,
+        "estimated": result.at_most is not None,
+        "paths": booking.paths,
+        "version": result.book.version,
+        "others": changes_json(result.rates)["rates"],
+        "unmet": [missed._asdict() for missed in unmet(result.book)],
+    }

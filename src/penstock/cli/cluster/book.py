@@ -1,0 +1,182 @@
+"""`penstock cluster book`: who was let into the cluster, what each gets, and how full everything is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.cluster.books import BOOK, BookOption
+from penstock.cli.inputs import JsonOption, refuse_svg
+
+if TYPE_CHECKING:
+    from penstock.admission.book import Usage
+    from penstock.admission.reconciler.state import OperatorState
+    from penstock.model.book import Book, Booking
+
+FULLEST = 12  # elements that the table names
+
+EXAMPLE = "penstock cluster book --svg edge.svg"
+
+
+def book(
+    path: BookOption = BOOK,
+    svg: Annotated[Path | None, typer.Option(help="Draw the network into this file, as SVG, too.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the admitted applications and the use of each element.
+
+    A guaranteed application has its rate reserved; the others share the rest, in proportion to their priorities where
+    they compete. Used is what all of them together may take at their current rates. Of the time is the long-run share
+    of it in which an application is served, at current capacities; it is red where that is less than requested.
+    """
+    from penstock.admission.book import usage
+    from penstock.admission.reconciler.state import read_state
+    from penstock.cli.cluster.books import load_book
+    from penstock.cli.output import console, print_json
+
+    refuse_svg(svg)
+    found = load_book(path)
+    used, state = usage(found), read_state(path)
+    if svg is not None:
+        from penstock.cli.cluster.books import needed
+        from penstock.cli.svg.cluster import cluster_svg
+        from penstock.model.files import write_whole
+
+        write_whole(svg, cluster_svg(found.cluster, fullness(found, used), needed(found)))
+    if as_json:
+        print_json(_as_json(found, used, state))
+        return
+    _print(found, used, state, path)
+    if svg is not None:
+        console.print(f"drew {svg}", markup=False, soft_wrap=True)
+
+
+def fullness(book: "Book", used: "tuple[Usage, ...]") -> dict[str, float | None]:
+    """Return for every element the share of its fullest capacity that is in use; None where it cannot be used."""
+    most: dict[str, float | None] = {}
+    for one in used:
+        most[one.element] = max(most.get(one.element) or 0.0, one.utilisation)
+    return most | dict.fromkeys(sorted(book.unusable))
+
+
+def _print(book: "Book", used: "tuple[Usage, ...]", state: "OperatorState | None", path: Path) -> None:
+    from penstock.cli.drawing.usage import draw_usage
+    from penstock.cli.formatting import plural
+    from penstock.cli.output import console, terminal_width
+
+    cluster = book.cluster
+    size = f"{plural(len(cluster.machines), 'machine')}, {plural(len(cluster.links), 'link')}"
+    console.print(f"[bold]{cluster.name}[/] ({size}), {path} at version {book.version}\n", soft_wrap=True)
+    if book.bookings:
+        console.print(_applications(book, state))
+    else:
+        console.print("Nobody was let in yet: penstock cluster admit APP")
+    _print_notes(book, state)
+    console.print()
+    for line in draw_usage(cluster, fullness(book, used), terminal_width()):
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+    _print_fullest(used)
+
+
+def _applications(book: "Book", state: "OperatorState | None") -> Any:
+    from penstock.cli.cluster.books import promise, share
+    from penstock.cli.output import number, table
+
+    live = state is not None and state.alive
+    seen = ("seen\n/s",) if live else ()
+    rows = table("application", "let in for", "rate\n/s", *seen, "of the\ntime", "asked", "paths", left=("let in for",))
+    for booking in book.bookings:
+        rate = f"[red]{number(booking.rate_tps)}[/]" if booking.short else number(booking.rate_tps)
+        often = share(booking.achieved_availability)
+        works = sum(book.works(path) for path in booking.paths)
+        paths = str(works) if works == len(booking.paths) else f"[yellow]{works} of {len(booking.paths)}[/]"
+        given = [number(sum(path.given_tps for path in state.of(booking.name)))] if live and state is not None else []
+        rows.add_row(
+            f"[bold]{booking.name}[/]",
+            promise(booking),
+            rate,
+            *given,
+            f"[red]{often}[/]" if booking.seldom else often,
+            share(booking.availability),
+            paths,
+        )
+    return rows
+
+
+def _print_notes(book: "Book", state: "OperatorState | None") -> None:
+    from penstock.admission.book import unmet
+    from penstock.cli.cluster.books import print_changes
+    from penstock.cli.output import console
+
+    if book.failed:
+        console.print(f"\n[red]failed: {', '.join(book.failed)}[/]", soft_wrap=True)
+    for element, factor in book.capacities.items():
+        console.print(f"[yellow]{element} is at {factor:g} of what is described[/]", soft_wrap=True)
+    print_changes((), unmet(book))
+    if state is not None and state.alive:
+        runs = sum(path.phase == "running" for path in state.paths)
+        console.print(f"[dim]penstock cluster serve runs {runs} of {len(state.paths)} paths (process {state.pid})[/]")
+
+
+def _print_fullest(used: "tuple[Usage, ...]") -> None:
+    from penstock.cli.output import console, table
+
+    busy = sorted((one for one in used if one.utilisation >= 0.005), key=lambda one: -one.utilisation)
+    if not busy:
+        return
+    rows = table("fullest", "of its", "used", "guaranteed", "best effort", "free", left=("of its",))
+    for one in busy[:FULLEST]:
+        kept, shared = one.guaranteed / one.capacity, one.best_effort / one.capacity
+        free = max(0.0, 1 - one.utilisation)
+        rows.add_row(
+            one.element, _kind(one.kind), f"{one.utilisation:.0%}", f"{kept:.0%}", f"{shared:.0%}", f"{free:.0%}"
+        )
+    console.print()
+    console.print(rows)
+    if len(busy) > FULLEST:
+        console.print(f"[dim]and {len(busy) - FULLEST} more in use[/]")
+
+
+def _kind(kind: str) -> str:
+    return {"machine": "cpu", "link": "bandwidth"}.get(kind, kind)
+
+
+def _as_json(book: "Book", used: "tuple[Usage, ...]", state: "OperatorState | None") -> Mapping[str, Any]:
+    from penstock.admission.book import unmet
+
+    return {
+        "cluster": book.cluster.name,
+        "version": book.version,
+        "applications": [_booking(booking, book) for booking in book.bookings],
+        "failed": book.failed,
+        "capacities": book.capacities,
+        "unmet": [short._asdict() for short in unmet(book)],
+        "usage": [one._asdict() | {"utilisation": one.utilisation} for one in used],
+        "operator": state if state is not None and state.alive else None,
+    }
+
+
+def _booking(booking: "Booking", book: "Book") -> Mapping[str, Any]:
+    return {
+        "name": booking.name,
+        "promise": booking.kind,
+        "priority": None if booking.guaranteed else booking.priority,
+        "wanted_tps": booking.wanted_tps,
+        "demand_tps": booking.demand_tps,
+        "rate_tps": booking.rate_tps,
+        "availability": booking.availability,
+        "achieved_availability": booking.achieved_availability,
+        "policy": booking.policy,
+        "paths": [
+            {
+                "rate_tps": path.rate_tps,
+                "reserved_tps": path.reserved_tps,
+                "kept_share": path.kept_share,
+                "works": book.works(path),
+                "tasks": path.plan.tasks,
+                "routes": path.plan.routes,
+            }
+            for path in booking.paths
+        ],
+    }

@@ -1,0 +1,135 @@
+"""What the commands on a cluster's book share: finding it, saving it, printing whose rates changed."""
+
+from collections.abc import Callable, Sequence
+from math import floor, log10
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from penstock.admission.book import BookFile, Outdated, RateChange, Unmet, rate_changes, unmet
+from penstock.cli.output import console, number, print_json
+from penstock.model.book import Book, Booking
+from penstock.model.errors import FileProblem
+
+T = TypeVar("T")
+
+BOOK = Path("book.json")
+TRIES = 20  # to save a change while others save theirs; of N at once, one succeeds each time
+
+BookOption = Annotated[Path, typer.Option("--book", help="The file of the cluster's book.")]
+ElementArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ELEMENT",
+        help="A machine or a switch by its name, or a link by its label, such as m0--hub or 'a->b'.",
+    ),
+]
+
+
+def load_book(path: Path) -> Book:
+    """Read a book; if there is none, say how to create one."""
+    file = BookFile(path)
+    if not file.exists():
+        problem = "there is no book; create one with penstock cluster admit APP CLUSTER, or name it with --book"
+        raise FileProblem(f"{path}: {problem}")
+    return file.load()
+
+
+def change_book(path: Path, change: Callable[[Book], Book]) -> tuple[Book, Book]:
+    """Read a book, change it and save it, again if somebody else saved in between; return it before and after."""
+
+    def attempt() -> tuple[Book, Book]:
+        before = load_book(path)
+        after = change(before)
+        BookFile(path).save(after, before.version)
+        return before, after
+
+    return until_saved(attempt)
+
+
+def until_saved(attempt: Callable[[], T]) -> T:
+    """Repeat what reads a book, decides and saves it, until nobody else has saved it in between."""
+    for _ in range(TRIES - 1):
+        try:
+            return attempt()
+        except Outdated:
+            continue
+    return attempt()
+
+
+def change_element(
+    describe: Callable[[Book, str], str],
+    file: Path,
+    as_json: bool,
+    change: Callable[[Book, str], Book],
+    element: str,
+) -> None:
+    """Change an element in the book, and print the effects."""
+    before, after = change_book(file, lambda found: change(found, element_of(found, element)))
+    rates, short = rate_changes(before, after), unmet(after)
+    if as_json:
+        state = {"failed": after.failed, "capacities": after.capacities, "version": after.version}
+        print_json({**state, **changes_json(rates, short)})
+        return
+    name = element_of(after, element)
+    console.print(f"{describe(after, name)}; {file} is at version {after.version}", soft_wrap=True)
+    if name not in after.failed and (ends := after.failed_ends(name)):
+        are = "is" if len(ends) == 1 else "are"
+        console.print(f"[yellow]it stays unusable until {' and '.join(ends)} {are} restored, too[/]", soft_wrap=True)
+    if not rates and not short:
+        console.print("[dim]no rate changes[/]")
+    print_changes(rates, short)
+
+
+def element_of(book: Book, text: str) -> str:
+    """Return the element that a text names; a link that both directions share may be named from either end."""
+    if text in book.ends or text in book.cluster.node_index:  # a--b and b--a may be two links
+        return text
+    source, arrow, target = text.partition("--")
+    turned = f"{target}--{source}"
+    return turned if arrow and turned in book.ends else text
+
+
+def needed(book: Book) -> frozenset[str]:
+    """Return all elements that some path needs, used or only passed, and the switches on its route."""
+    elements = {name for booking in book.bookings for path in booking.paths for name in path.elements}
+    return frozenset(part for name in elements for part in (name, *book.ends.get(name, ())))
+
+
+def print_changes(rates: Sequence[RateChange], missed: Sequence[Unmet] = ()) -> None:
+    """Print whose rates changed, and which guarantees are not met."""
+    for change in rates:
+        before, after = number(change.before_tps), number(change.after_tps)
+        if before == after:
+            continue
+        relative = f" ({change.after_tps / change.before_tps - 1:+.0%})" if change.before_tps > 0 else ""
+        console.print(f"  {change.application}: {before}/s → [bold]{after}/s[/]{relative}")
+    stopped = [change.application for change in rates if not change.after_tps]
+    for name in [name for name in stopped if name not in {one.application for one in missed if one.short}]:
+        console.print(f"[yellow]{name} gets nothing[/]; penstock cluster admit {name} --again looks for other paths")
+    for one in missed:
+        again = f"penstock cluster admit {one.application} --again looks for other paths"
+        text = one.told(lambda tps: f"{number(tps)}/s", share)
+        console.print(f"[red]{one.application} {text}[/]; {again}", soft_wrap=True)
+
+
+def changes_json(rates: Sequence[RateChange], missed: Sequence[Unmet] = ()) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {"rates": [change._asdict() for change in rates], "unmet": [one._asdict() for one in missed]}
+
+
+def promise(booking: Booking) -> str:
+    """Return what an application was admitted for, for a table."""
+    if booking.wanted_tps is None:
+        offered = "" if booking.demand_tps is None else f", offers {number(booking.demand_tps)}/s"
+        return f"best effort, priority {booking.priority:g}{offered}"
+    return f"guaranteed {number(booking.wanted_tps)}/s"
+
+
+def share(value: float | None) -> str:
+    """Write a share of the time, with as many nines as it has."""
+    if value is None:
+        return "-"
+    digits = 0 if value in (0.0, 1.0) else min(max(1, floor(-log10(1 - value)) - 1), 8)
+    return f"{value:.{digits}%}"

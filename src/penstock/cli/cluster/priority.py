@@ -1,0 +1,33 @@
+"""`penstock cluster priority`: change an application's weight among those that share what is left."""
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.cluster.books import BOOK, BookOption
+from penstock.cli.inputs import JsonOption
+
+EXAMPLE = "penstock cluster priority words 3"
+
+
+def change_priority(
+    application: Annotated[str, typer.Argument(metavar="APP", help="Its name in the book.")],
+    priority: Annotated[float, typer.Argument(metavar="PRIORITY", help="Relative to the others'; 2 is twice as much.")],
+    book: BookOption = BOOK,
+    as_json: JsonOption = False,
+) -> None:
+    """Change the priority of a best-effort application.
+
+    Rates are recomputed, and no task moves.
+    """
+    from penstock.admission.book import rate_changes, reprioritise, unmet
+    from penstock.cli.cluster.books import change_book, changes_json, print_changes
+    from penstock.cli.output import console, print_json
+
+    before, after = change_book(book, lambda found: reprioritise(found, application, priority))
+    changed, missed = rate_changes(before, after), unmet(after)
+    if as_json:
+        print_json({"application": application, "version": after.version, **changes_json(changed, missed)})
+        return
+    console.print(f"[bold]{application}[/] has priority {priority:g}; {book} is at version {after.version}")
+    print_changes(changed, missed)

@@ -1,0 +1,33 @@
+"""`penstock cluster release`: take an application out of the book, so that others may have what it had."""
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.cluster.books import BOOK, BookOption
+from penstock.cli.inputs import JsonOption
+
+EXAMPLE = "penstock cluster release words"
+
+
+def release(
+    application: Annotated[str, typer.Argument(metavar="APP", help="Its name in the book.")],
+    book: BookOption = BOOK,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove an application from a cluster's book.
+
+    Best-effort applications share the capacity that it frees.
+    """
+    from penstock.admission.book import rate_changes, unmet
+    from penstock.admission.book import release as without
+    from penstock.cli.cluster.books import change_book, changes_json, print_changes
+    from penstock.cli.output import console, print_json
+
+    before, after = change_book(book, lambda found: without(found, application))
+    changed, missed = rate_changes(before, after), unmet(after)
+    if as_json:
+        print_json({"released": application, "version": after.version, **changes_json(changed, missed)})
+        return
+    console.print(f"released [bold]{application}[/]; {book} is at version {after.version}", soft_wrap=True)
+    print_changes(changed, missed)

@@ -1,0 +1,154 @@
+"""`penstock cluster serve`: run what was admitted, as the book says it, until it is told to end."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.cluster.books import BOOK, BookOption
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from penstock.admission.reconciler import Operating, OperatorState, PathState
+    from penstock.api.dataflow import Dataflow
+    from penstock.cli.follower import Interrupts
+    from penstock.model.book import Booking
+
+EXAMPLE = "penstock cluster serve --for 60 --every 10"
+PACE_S = 0.1  # between two looks at what was asked of it
+DRAINING = "draining all paths; Ctrl-C again stops them at once"
+STOPPING = "stopping at once"
+ALARMING = ("resting", "stuck", "down", "impossible")
+
+
+def serve(
+    book: BookOption = BOOK,
+    runs: Annotated[
+        Path, typer.Option(help="Where run folders are made, one each time that a path is started.")
+    ] = Path("runs"),
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Room for so many worker processes, one a machine of a path; twice what is booked.", min=1),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", help="Drain and end after so long; else Ctrl-C does.")
+    ] = None,
+    every: Annotated[float, typer.Option(help="Seconds between two tables of rates.")] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON in place of each table.")] = False,
+) -> None:
+    """Run the admitted applications at their booked rates.
+
+    Each path is a run of its own, with its own checkpoints, on emulated machines; all share the machines and links of
+    the cluster. The paths of an application divide its sources' tuples in proportion to their rates.
+
+    The book is followed continuously: penstock cluster admit starts paths, penstock cluster release drains them, and
+    changed rates take effect at once, without a restart. A path over an element that penstock cluster fail marks is
+    stopped; what its last checkpoint does not cover goes to the other paths, which continue. When penstock cluster
+    restore marks it as working, the path starts again. A run that fails by itself is stopped likewise, and started
+    again after a pause.
+
+    See what runs with penstock cluster book, or one path with penstock status RUN. Ctrl-C drains all of it. The
+    progress is kept beside the book: the next penstock cluster serve continues the sources from there.
+    """
+    from penstock.admission.reconciler import operate as operated
+    from penstock.cli.cluster.books import load_book
+    from penstock.cli.follower import Interrupts
+    from penstock.cli.output import errors
+    from penstock.model.errors import InvalidInput
+
+    for option, value in (("for", seconds), ("every", every)):
+        if value is not None and not 0 < value < float("inf"):
+            raise InvalidInput(option, f"expected seconds > 0, got {value:g}; choose another --{option}")
+    load_book(book)
+
+    def tell(text: str) -> None:
+        style = "yellow" if text.startswith("warning: ") else None
+        errors.print(text, markup=False, soft_wrap=True, style=style)
+
+    with Interrupts() as interrupts, operated(book, _flow, runs=runs, workers=workers, tell=tell) as operating:
+        _follow(operating, interrupts, seconds, every, as_json)
+        tell("draining what runs" if not interrupts.count else DRAINING)
+        operating.leave()
+        _await_end(operating, interrupts, tell)
+    tell("all paths have ended")
+
+
+def _follow(
+    operating: "Operating", interrupts: "Interrupts", seconds: float | None, every: float, as_json: bool
+) -> None:
+    """Show how it goes until the time is over or Ctrl-C comes."""
+    from penstock.cli.output import console, neutral
+
+    begun = shown = monotonic()
+    while not interrupts.count and not operating.wait(0):
+        now = monotonic()
+        if seconds is not None and now - begun >= seconds:
+            return
+        if now - shown >= every:
+            shown = now
+            if as_json:
+                print(neutral(_line(operating.state())), flush=True)
+            else:
+                console.print(_table(operating.state()))
+        sleep(PACE_S)
+
+
+def _await_end(operating: "Operating", interrupts: "Interrupts", tell: Callable[[str], None]) -> None:
+    """Wait until everything has ended, stopping it at once where Ctrl-C comes again."""
+    patience = 2
+    while not operating.wait(PACE_S):
+        if interrupts.count >= patience:
+            patience = interrupts.count + 1
+            tell(STOPPING)
+            operating.leave(now=True)
+
+
+def _flow(booking: "Booking") -> "Dataflow":
+    """Return the dataflow of an application as the command line named it when it was admitted."""
+    from penstock.cli.flows import find_flow, flow_names, is_described
+    from penstock.model.errors import InvalidInput
+
+    application = booking.application
+    if not booking.given:
+        problem = (
+            f"the book does not say which program {booking.name!r} is, it was not admitted by penstock cluster admit"
+        )
+        raise InvalidInput("application", f"{problem}; operate it by penstock.operate, with its dataflow")
+    ready = is_described(booking.given) or booking.given.partition(":")[0] in flow_names("")
+    rate = application.guaranteed_tps if ready and application.offered_tps is None else None
+    return find_flow(booking.given, rate=rate, seed=booking.seed)
+
+
+def _line(state: "OperatorState") -> str:
+    import msgspec
+
+    return msgspec.json.encode(state).decode()
+
+
+def _table(state: "OperatorState") -> "Table":
+    """Draw the paths: what they are to give, and what they do."""
+    from penstock.cli.output import number, table
+
+    columns = ("application", "path", "phase", "booked\n/s", "given\n/s", "at sinks\n/s", "machines")
+    rows = table(*columns, left=("path", "phase", "machines"))
+    for path in state.paths:
+        rows.add_row(
+            path.application,
+            path.path or f"#{path.number}",
+            _phase(path),
+            number(path.booked_tps),
+            number(path.given_tps),
+            number(path.written_tps),
+            ", ".join(path.machines),
+        )
+    if not state.paths:
+        rows.add_row("[dim]nothing is admitted[/]")
+    return rows
+
+
+def _phase(path: "PathState") -> str:
+    style = "green" if path.phase == "running" else "red" if path.phase in ALARMING else "yellow"
+    return f"[{style}]{path.phase}[/]"

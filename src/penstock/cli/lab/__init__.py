@@ -1,0 +1,1 @@
+"""Commands that compare policies and reproduce papers."""

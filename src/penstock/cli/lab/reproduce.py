@@ -1,0 +1,216 @@
+"""`penstock lab reproduce`: the figures of a paper, run anew, beside what it says of them."""
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.inputs import JsonOption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.table import Table
+
+    from penstock.experiments.figure import Claim, Figure
+    from penstock.experiments.reproduction import Reproduced
+
+EXAMPLE = "penstock lab reproduce potus --quick"
+PAPERS = Path("papers")
+
+
+def work_names(incomplete: str) -> list[str]:
+    """Complete the name of a work."""
+    from penstock.experiments.works import WORKS
+
+    return [name for name in WORKS if name.startswith(incomplete)]
+
+
+def reproduce(
+    work: Annotated[
+        str,
+        typer.Argument(
+            help="potus (routing), hone (sending), predictive (learnt latencies) or sparcle (placement in networks).",
+            autocompletion=work_names,
+        ),
+    ],
+    figure: Annotated[
+        list[str] | None, typer.Option(help="A figure, such as 4 or 5c; 5 means all of it; repeat for more.")
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="Fewer slots, seeds and points: a look in under two minutes.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="A folder for the results; without it papers/WORK/results.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    seed: Annotated[int, typer.Option(help="Added to the seeds of all cases.", min=0)] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Reproduce a paper's figures and check its claims.
+
+    Each figure is a Spark job that leaves a table (CSV) and a picture; all claims are in claims.csv. A full run writes
+    to papers/WORK/results and updates the table of claims in papers/WORK/README.md. A quick run writes to
+    papers/WORK/results/quick, and is too short to be quoted. A claim that fails is a result, not an error.
+
+    Live figures are real runs on emulated machines, one after another on a host that should be idle: all of hone's take
+    about 45 minutes. A quick run omits them unless --figure names them.
+
+    Besides the paper's figures there are some of our own, such as potus's settings and beyond; --figure list lists
+    them all.
+    """
+    from penstock.experiments.reproduction import claims_table, keep, put_table, read_claims
+    from penstock.experiments.works import chosen, figures_of
+
+    figures = figures_of(work)
+    if figure == ["list"]:
+        _print_figures(figures, as_json)
+        return
+    asked = chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
+    folder = output or PAPERS / work / "results" / ("quick" if quick else "")
+    _refuse_taken(folder)
+    found: list[Reproduced] = []
+    written: list[Path] = []
+    for live in (False, True):  # what is swept is kept before what takes long begins
+        if part := [one for one in asked if one.live is live]:
+            run = _run_live if live else _run_swept
+            found.append(run(part, quick, master, seed, folder, as_json))
+            written = [*written[:-1], *keep(folder, part, found[-1])]
+    claims = [claim for one in found for claim in one.claims]
+    cases = sum(one.cases for one in found)
+    page = PAPERS / work / "README.md"
+    if output is None and not quick and put_table(page, claims_table(read_claims(folder / "claims.csv"))):
+        written.append(page)
+    if as_json:
+        from penstock.cli.output import print_json
+
+        print_json({"work": work, "cases": cases, "claims": [_as_json(one) for one in claims],
+                    "files": [str(path) for path in written]})  # fmt: skip
+        return
+    _print_claims(claims, f"{work}: {cases:,} cases" + (", a quick run" if quick else ""))
+    _print_files(written)
+
+
+def _refuse_taken(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, before any work is done."""
+    import os
+
+    from penstock.model.errors import FileProblem
+
+    parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise FileProblem(f"{folder}: cannot be made, {parent} is not a folder that may be written; choose --output")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileProblem(f"{folder}: cannot be made, {error.strerror}; choose another with --output") from None
+
+
+def _run_swept(
+    figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, _folder: Path, quiet: bool
+) -> "Reproduced":
+    """Run the cases of figures as one Spark job."""
+    from penstock.experiments.reproduction import reproduce as run_figures
+    from penstock.pipeline.session import session
+
+    with _told(quiet) as told, session("reproduce", master) as spark:
+        doing = f"reproducing on {spark.sparkContext.master}"
+        return run_figures(spark, figures, quick, seed, lambda done, total: told(done, total, doing))
+
+
+def _run_live(
+    figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
+) -> "Reproduced":
+    """Run the cases of live figures one after another."""
+    from penstock.experiments.live_cases import live_session
+    from penstock.experiments.one_by_one import reproduce_live
+
+    with _told(quiet) as told, live_session(master):
+        return reproduce_live(figures, quick, seed, folder, told)
+
+
+@contextmanager
+def _told(quiet: bool) -> "Iterator[Callable[[int, int, str], None]]":
+    """Give what shows how many of all cases are done: a bar, or a line whenever something else is being done."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from penstock.cli.output import errors
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    said = ""
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("starting Spark", total=None)
+
+        def told(done: int, total: int, what: str) -> None:
+            nonlocal said
+            progress.update(bar, description=what or said, completed=done, total=total)
+            if what and what != said:
+                said = what
+                if not quiet and not errors.is_terminal:
+                    errors.print(what, soft_wrap=True)
+
+        yield told
+
+
+def _as_json(claim: "Claim") -> dict[str, object]:
+    """Return a claim for a program; what an independent check found does not stand for the paper's word."""
+    checked = {"paper": None, "check": claim.paper} if claim.checked else {"check": None}
+    return {**claim._asdict(), **checked}
+
+
+def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:
+    from penstock.cli.output import console, print_json, table
+
+    if as_json:
+        print_json([{"figure": one.number, "title": one.title} for one in figures])
+        return
+    rows = table("figure", "title", left=("title",))
+    for one in figures:
+        rows.add_row(one.number, one.title)
+    console.print(rows)
+
+
+def _print_claims(claims: "Sequence[Claim]", title: str) -> None:
+    """Print claims figure by figure: whether each holds, what the paper says, what came out, how it was judged, why."""
+    from itertools import groupby
+
+    from rich.markup import escape
+    from rich.table import Table
+
+    from penstock.cli.output import console
+
+    held = sum(one.holds for one in claims)
+    console.print(f"[bold]{escape(title)}; {held} of {len(claims)} claims hold[/]")
+    for figure, group in groupby(claims, lambda one: one.figure):
+        console.print(f"\n[bold]{'figure ' if figure[0].isdigit() else ''}{escape(figure)}[/]")
+        rows = Table.grid("", "", padding=(0, 2, 0, 0))
+        for one in group:
+            rows.add_row("[green]✓[/]" if one.holds else "[red]✗[/]", f"[bold]{escape(one.claim)}[/]")
+            said = {
+                "check" if one.checked else "paper": one.paper,
+                "ours": one.ours,
+                "judged by": one.tolerance,
+                "why": one.why,
+            }
+            for name, text in said.items():
+                if text:
+                    rows.add_row("", _labelled(name, escape(text)))
+        console.print(rows)
+
+
+def _labelled(name: str, text: str) -> "Table":
+    """Return a line of two columns, its label in the first."""
+    from rich.table import Table
+
+    made = Table.grid("", "", padding=(0, 2, 0, 0))
+    made.columns[0].min_width = 9
+    made.add_row(f"[dim]{name}[/]", text)
+    return made
+
+
+def _print_files(written: "Sequence[Path]") -> None:
+    from penstock.cli.output import console
+
+    tables = [path for path in written if path.name.startswith("figure-")]
+    console.print(f"\nfigures  {tables[0].parent}/figure-*.csv, .png ({len(tables) // 2})", soft_wrap=True)
+    for path in written[len(tables) :]:
+        console.print(f"{'claims' if path.suffix == '.csv' else 'page':8} {path}", soft_wrap=True)

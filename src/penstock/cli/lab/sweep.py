@@ -1,0 +1,215 @@
+"""`penstock lab sweep`: every policy on many clusters and seeds, as a Spark job."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.inputs import (
+    JsonOption,
+    application_names,
+    chosen_objective,
+    chosen_policies,
+    cluster_names,
+    objective_names,
+    policy_names,
+)
+from penstock.cli.inputs import application as find_application
+from penstock.cli.inputs import cluster as find_cluster
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from penstock.experiments.sweep import Case
+    from penstock.model.cluster import Cluster
+    from penstock.model.topology import Application
+
+    Instances = list[tuple[Application, Cluster, int]]
+
+EXAMPLE = "penstock lab sweep word-count --cluster li-10 --cluster tata-3 --policy all --policy optimal:seconds=2"
+MEASURES = {"throughput": "throughput_tps", "delay": "delay_ms", "traffic": "traffic_bytes"}
+CLUSTERS = [f"hetero:machines={machines},seed={{seed}}" for machines in (4, 8, 16)]
+
+
+def sweep(
+    application: Annotated[
+        str | None, typer.Argument(help="A file or a built-in name.", autocompletion=application_names)
+    ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A file or a built-in name, {seed} standing for the seed; repeat for more.",
+            autocompletion=cluster_names,
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="As for plan: NAME or NAME:PARAMETER=VALUE; repeat for more; all: every other one.",
+            autocompletion=policy_names,
+        ),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="throughput, delay, traffic or balanced.", autocompletion=objective_names)
+    ] = "throughput",
+    seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …", min=1)] = 5,
+    baseline: Annotated[
+        str, typer.Option(help="The policy that ratios are relative to.", autocompletion=policy_names)
+    ] = "round-robin",
+    tata: Annotated[
+        Path | None, typer.Option(help="Instead of APPLICATION and --cluster: the folder of the TATA data set.")
+    ] = None,
+    pairs: Annotated[int, typer.Option(help="With --tata: slot graphs for each validation task graph.", min=1)] = 5,
+    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A folder for results and picture; made anew.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare policies on many clusters and seeds.
+
+    A Spark job runs policies × clusters × seeds: each case is one policy's placement of the application on one cluster.
+    It prints mean and spread of the ratios to the baseline on the same cluster and seed. --output keeps all cases
+    (Parquet), the summary (CSV) and a picture.
+    """
+    from penstock.experiments.sweep import cases
+    from penstock.model.errors import InvalidInput
+
+    names = list(dict.fromkeys([*chosen_policies([baseline]), *chosen_policies(policy or ["all"])]))
+    if (application is None) == (tata is None):
+        raise InvalidInput("application", "expected an application or --tata, one of the two; name one")
+    instances = _tata_instances(tata, pairs) if tata else _instances(str(application), cluster or CLUSTERS, seeds)
+    model = "tata" if tata else "planning"
+    work = cases(instances, names, chosen_objective(objective), model)
+    title = "TATA validation pairs" if tata else str(application)
+    folder = _folder(output, "tata" if tata else Path(str(application)).stem)
+    compared, summed = _run(work, master, baseline, quiet=as_json)
+    _keep(folder, compared, summed, baseline, title)
+    order = {name: number for number, name in enumerate(names)}
+    summed = summed.sort_values("policy", key=lambda column: column.map(order))
+    if as_json:
+        from penstock.cli.output import print_json
+
+        print_json({"baseline": baseline, "instances": len(instances), "policies": summed.to_dict("records")})
+    else:
+        _print(summed, baseline, f"{title}: {len(instances)} instances", objective)
+        _print_notes(compared)
+        _print_refusals(compared)
+        _print_files(folder)
+    if not compared["placed"].any():
+        raise typer.Exit(1)
+
+
+def _instances(application: str, clusters: list[str], seeds: int) -> "Instances":
+    found = find_application(application)
+    made: Instances = []
+    for text in clusters:
+        for seed in range(seeds):
+            made.append((found, find_cluster(text.replace("{seed}", str(seed))), seed))
+    return made
+
+
+def _tata_instances(folder: Path, pairs: int) -> "Instances":
+    from penstock.workloads.tata_pairs import validation_pairs
+
+    return validation_pairs(folder, pairs)
+
+
+def _folder(output: Path | None, name: str) -> Path:
+    """Return where results will go, refusing a place that is taken or not ours before any work is done."""
+    from penstock.model.errors import FileProblem
+
+    folder = output or Path("results") / f"sweep-{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileProblem(f"{folder}: is there already and not empty; choose another --output")
+    parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise FileProblem(
+            f"{folder}: cannot be made, {parent} is not a folder that may be written; choose another --output"
+        )
+    return folder
+
+
+def _run(work: "list[Case]", master: str | None, baseline: str, quiet: bool) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from penstock.cli.output import errors
+    from penstock.experiments.sweep import ratios, summary
+    from penstock.experiments.sweep import sweep as run_sweep
+    from penstock.pipeline.session import session
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        bar = progress.add_task("starting Spark", total=len(work))
+        with session("sweep", master) as spark:
+            progress.update(bar, description=f"sweeping on {spark.sparkContext.master}")
+            if not quiet and not errors.is_terminal:
+                errors.print(f"sweeping {len(work)} cases on {spark.sparkContext.master}")
+            results = run_sweep(spark, work, lambda done, total: progress.update(bar, completed=done, total=total))
+            compared = ratios(results, baseline)
+            return compared.toPandas(), summary(compared).toPandas()
+
+
+def _keep(folder: Path, compared: "pd.DataFrame", summed: "pd.DataFrame", baseline: str, title: str) -> None:
+    from penstock.cli.plots import plot_sweep
+
+    folder.mkdir(parents=True, exist_ok=True)
+    compared.sort_values(["instance", "policy"]).to_parquet(folder / "cases.parquet", index=False)
+    summed.to_csv(folder / "summary.csv", index=False)
+    plot_sweep(compared, baseline, title, folder / "sweep.png")
+
+
+def _print(summed: "pd.DataFrame", baseline: str, title: str, objective: str) -> None:
+    from penstock.cli.output import console, duration, policy_cell, table
+
+    console.print(f"[bold]{title}, mean ± standard deviation relative to {baseline}[/]\n")
+    scored = objective == "balanced"
+    rows = table("policy", *MEASURES, *(["reward"] if scored else []), "decided in")
+    judged = summed["score"] if scored else summed[f"{MEASURES[objective]}_ratio"]
+    best = judged.idxmin() if objective in ("delay", "traffic") else judged.idxmax()
+    for position, row in summed.iterrows():
+        top = position == best
+        rows.add_row(
+            policy_cell(row["policy"], top),
+            *(_spread(row, measure) for measure in MEASURES.values()),
+            *([f"{row['score']:+.3f} ±{row['score_sd']:.3f}"] if scored else []),
+            duration(row["seconds"]) if row["seconds"] == row["seconds"] else "-",
+        )
+    console.print(rows)
+
+
+def _print_notes(compared: "pd.DataFrame") -> None:
+    """Repeat what a policy says of its answers, where it says the same of most."""
+    from penstock.cli.output import console
+
+    for policy, notes in compared[compared["note"].fillna("") != ""].groupby("policy", sort=False)["note"]:
+        if (notes == notes.mode().iloc[0]).mean() > 0.5:
+            text = f"{policy}, mostly: {notes.mode().iloc[0]}"
+            console.print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def _print_refusals(compared: "pd.DataFrame") -> None:
+    """Say which policies left instances unplaced, and what mostly bound them."""
+    from penstock.cli.output import console
+
+    refused = compared[~compared["placed"]]
+    total = compared["instance"].nunique()
+    for policy, rows in refused.groupby("policy", sort=False):
+        mostly = rows["constraint"].mode().iloc[0]
+        reason = rows.loc[rows["constraint"] == mostly, "reason"].iloc[0]
+        console.print(f"{policy}: {len(rows)} of {total} not placed, mostly for {mostly}:", style="dim", markup=False)
+        console.print(f"  such as: {reason}", style="dim", markup=False, soft_wrap=True)
+
+
+def _print_files(folder: Path) -> None:
+    from penstock.cli.output import console
+
+    console.print(f"\ncases    {folder / 'cases.parquet'}\nsummary  {folder / 'summary.csv'}", soft_wrap=True)
+    console.print(f"picture  {folder / 'sweep.png'}", soft_wrap=True)
+
+
+def _spread(row: "pd.Series[float]", measure: str) -> str:
+    mean, deviation = row[f"{measure}_ratio"], row[f"{measure}_ratio_sd"]
+    if mean != mean:
+        return "-"
+    return f"{mean:.2f}" if deviation != deviation else f"{mean:.2f} ±{deviation:.2f}"

@@ -1,0 +1,1 @@
+"""Commands that make tables and latency models."""

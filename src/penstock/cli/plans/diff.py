@@ -1,0 +1,58 @@
+"""`penstock plans diff`: which tasks move from one plan to another."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.inputs import JsonOption, plan_file
+
+EXAMPLE = "penstock plans diff monday.toml tuesday.toml"
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(help="A plan file.")],
+    after: Annotated[Path, typer.Argument(help="Another plan file for the same application.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two plans: moved tasks, tuple policies, predictions."""
+    from penstock.cli.formatting import changed_texts, named_texts
+    from penstock.cli.output import console, number, print_json, table
+    from penstock.model.errors import InvalidInput
+    from penstock.model.plan import moves
+
+    old, new = plan_file(before), plan_file(after)
+    if old.application != new.application:
+        raise InvalidInput("application", f"{before} is for {old.application!r}, {after} for {new.application!r}")
+    if old.cluster != new.cluster:
+        raise InvalidInput("cluster", f"{before} is for {old.cluster!r}, {after} for {new.cluster!r}")
+    changed = moves(old, new)
+    if as_json:
+        policies = {"before": old.tuples, "after": new.tuples}
+        expected = {"before": old.expected, "after": new.expected}
+        print_json({"moves": [move._asdict() for move in changed], **expected, "policies": policies})
+        return
+    total = len({*((c, t) for p in (old, new) for c, slots in p.tasks.items() for t in range(len(slots)))})
+    console.print(
+        f"[bold]{len(changed)} of {total} tasks move[/] from {before} ({old.policy}) to {after} ({new.policy})"
+    )
+    if changed:
+        rows = table("task", "from", "to", left=("from", "to"))
+        for move in changed:
+            rows.add_row(move.task, move.before or "[dim]-[/]", move.after or "[dim]-[/]")
+        console.print(rows)
+    named = changed_texts(named_texts(old.tuples), named_texts(new.tuples), "[dim]-[/]")
+    if named:
+        rows = table("tuple policies", "before", "after", left=("before", "after"))
+        for name, texts in named.items():
+            rows.add_row(name, *texts)
+        console.print()
+        console.print(rows)
+    shared = [name for name in old.expected if name in new.expected]
+    if shared:
+        rows = table("expected", "before", "after", "change")
+        for name in shared:
+            a, b = old.expected[name], new.expected[name]
+            rows.add_row(name.replace("_", " "), number(a), number(b), f"{b / a - 1:+.1%}" if a else "-")
+        console.print()
+        console.print(rows)

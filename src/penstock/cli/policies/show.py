@@ -1,0 +1,60 @@
+"""`penstock policies show`: what one policy does, and its parameters."""
+
+from dataclasses import MISSING, fields
+from inspect import cleandoc
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.inputs import JsonOption
+from penstock.cli.output import console, print_json
+from penstock.model.errors import UnknownName, nearest
+from penstock.policies.registry import REGISTRY, PolicyKind, policy_class
+
+EXAMPLE = "penstock policies show local-search"
+DECIDES = {  # kind: what its policies decide, and the option that names one
+    "placement": ("where each task runs", "--policy"),
+    "routing": ("which task a tuple goes to", "--routing"),
+    "sending": ("which queue sends first", "--sending"),
+    "forecast": ("how many tuples will arrive", "--forecaster"),
+}
+
+
+def all_policy_names(incomplete: str) -> list[str]:
+    """Complete the name of a policy of any kind."""
+    return list(dict.fromkeys(name for rows in REGISTRY.values() for name in rows if name.startswith(incomplete)))
+
+
+def show_policy(
+    name: Annotated[str, typer.Argument(help="The policy's name.", autocompletion=all_policy_names)],
+    as_json: JsonOption = False,
+) -> None:
+    """Show a policy's description and parameters."""
+    kinds = [kind for kind, rows in REGISTRY.items() if name in rows]
+    if not kinds:
+        raise UnknownName("policy", f"no policy is named {name!r}; {nearest(name, all_policy_names(''))}")
+    if as_json:
+        found = [
+            {"name": name, "kind": kind, **REGISTRY[kind][name]._asdict(), "parameters": _defaults(name, kind)}
+            for kind in kinds
+        ]
+        print_json(found[0] if len(found) == 1 else found)
+        return
+    for number, kind in enumerate(kinds):
+        entry = REGISTRY[kind][name]
+        if number:
+            console.print()
+        console.print(f"[bold]{name}[/]  {kind}, {entry.origin}: {entry.summary}\n")
+        console.print(cleandoc(policy_class(name, kind).__doc__ or ""), markup=False)
+        if defaults := _defaults(name, kind):
+            settings = ",".join(f"{parameter}={_text(value)}" for parameter, value in defaults.items())
+            console.print(f"\nDefaults: {DECIDES[kind][1]} {name}:{settings}", soft_wrap=True)
+
+
+def _defaults(name: str, kind: PolicyKind) -> dict[str, Any]:
+    return {f.name: f.default if f.default is not MISSING else None for f in fields(policy_class(name, kind))}
+
+
+def _text(value: Any) -> str:
+    """Write a value as it is written after a parameter's name."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

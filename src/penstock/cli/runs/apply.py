@@ -1,0 +1,162 @@
+"""`penstock runs apply`: make a running application follow another plan, or other tuple policies."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.inputs import JsonOption, RoutingOption, RunOption, RunsOption, SendingOption, SlotOption
+
+if TYPE_CHECKING:
+    from penstock.model.plan import Move, Plan
+    from penstock.model.status import Status
+    from penstock.model.tuples import TuplePolicies
+    from penstock.runtime.handle import Outcome
+    from penstock.runtime.storage.run_folder import RunInfo
+
+EXAMPLE = "penstock runs apply better.toml --dry-run"
+APPLY_SECONDS = 600.0  # that an answer is waited for
+
+
+def apply(
+    plan: Annotated[Path | None, typer.Argument(help="A plan file for the same application and cluster.")] = None,
+    run: RunOption = None,
+    routing: RoutingOption = None,
+    sending: SendingOption = None,
+    slot_ms: SlotOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    runs: RunsOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Change a running application to another plan or other tuple policies.
+
+    Only tasks whose slot differs move, and they are listed. Tuple policies that differ from those in force are switched
+    too: the plan's, and the options' before them. Those that neither names stay in force; none removes a policy.
+    Streams by key keep their grouping.
+    """
+    from penstock.cli.inputs import naming, plan_file
+    from penstock.cli.output import print_json
+    from penstock.model.errors import InvalidInput
+    from penstock.model.tuples import over
+    from penstock.policies.streams import changed, check_names
+    from penstock.runtime.control_socket import GetStatus, ask
+    from penstock.runtime.storage.run_folder import find_running
+
+    if plan is None and routing is None and sending is None and slot_ms is None:
+        raise InvalidInput("plan", "expected a plan file, --routing, --sending or --slot-ms, got none; name one")
+    wanted = None if plan is None else plan_file(plan)
+    info = find_running(run, runs)
+    now = ask(info, GetStatus())
+    changes = []
+    if wanted is not None and plan is not None:
+        refuse_other(info, now, wanted, plan)
+        with naming(plan):
+            changes = changed_tasks(now, wanted)
+    planned = now.tuples if wanted is None else over(now.tuples, wanted.tuples)
+    tuples = changed(planned, routing, sending, slot_ms)
+    check_names(tuples)
+    switched = changed_policies(now.tuples, tuples)
+    outcomes = [] if dry_run else _apply(info, wanted if changes else None, tuples if switched else None)
+    if as_json:
+        policies = {"before": now.tuples, "after": tuples}
+        moved = [change._asdict() for change in changes]
+        print_json({"dry_run": dry_run, "changes": moved, "outcomes": outcomes, "policies": policies})
+        return
+    if plan is not None:
+        _print(changes, outcomes, f"{len(now.placement)} tasks", plan, dry_run)
+    _print_policies(switched, dry_run, alone=plan is None)
+
+
+def changed_policies(before: "TuplePolicies", after: "TuplePolicies") -> dict[str, tuple[str, str]]:
+    """Return the tuple policies that differ, by what they are for: the one before and the one after."""
+    from penstock.cli.formatting import changed_texts
+
+    old, new = before.texts, after.texts
+    if before.slot == after.slot or not after.named:  # with none in force there are no slots
+        old.pop("slot", None), new.pop("slot", None)
+    else:
+        old["slot"] = f"{before.slot:g} ms"
+    return changed_texts(old, new, "none")
+
+
+def _apply(info: "RunInfo", plan: "Plan | None", tuples: "TuplePolicies | None") -> "list[Outcome]":
+    """Have a run switch to tuple policies, and then follow a plan in where tasks are; None: as it is."""
+    from msgspec.structs import replace
+
+    from penstock.model.tuples import TuplePolicies
+    from penstock.runtime.control_socket import ApplyPlan, SwitchPolicies, ask
+
+    if tuples is not None:
+        ask(info, SwitchPolicies(tuples), APPLY_SECONDS)
+    silent = TuplePolicies()  # options may have changed what the plan itself says of them
+    return [] if plan is None else ask(info, ApplyPlan(replace(plan, tuples=silent)), APPLY_SECONDS)
+
+
+def refuse_other(info: "RunInfo", status: "Status", plan: "Plan", path: Path) -> None:
+    """Refuse a plan for another application or cluster, as far as the run's folder tells, before asking anything."""
+    from penstock.model.errors import FileProblem, InvalidInput
+    from penstock.model.files import load_plan
+
+    if plan.application != status.application:
+        problem = f"{path} is a plan for {plan.application!r}, {info.run} runs {status.application!r}; plan again"
+        raise InvalidInput("application", problem)
+    try:
+        first = load_plan(info.plan_path)
+    except FileProblem:  # the run itself will tell
+        return
+    if plan.cluster != first.cluster:
+        problem = f"{path} is a plan for {plan.cluster!r}, {info.run} is on {first.cluster!r}; plan again"
+        raise InvalidInput("cluster", problem)
+    for kind, made_for, runs_on in (
+        ("application", plan.application_digest, first.application_digest),
+        ("cluster", plan.cluster_digest, first.cluster_digest),
+    ):
+        if made_for != runs_on:
+            name = getattr(plan, kind)
+            raise InvalidInput(f"{kind}_digest", f"{name!r} is not what it was when {path} was made; plan again")
+
+
+def changed_tasks(status: "Status", plan: "Plan") -> "list[Move]":
+    """List the tasks that a plan puts in other slots than they are in."""
+    from penstock.model.errors import InvalidInput
+    from penstock.model.plan import Move
+
+    wanted = {f"{name}[{number}]": slot for name, slots in plan.tasks.items() for number, slot in enumerate(slots)}
+    if wanted.keys() != status.placement.keys():
+        odd = sorted(wanted.keys() ^ status.placement.keys())[0]
+        where = "the plan" if odd in wanted else "the run"
+        raise InvalidInput("tasks", f"{odd!r} is in {where} only; plan again for the tasks that run")
+    return [Move(task, slot, wanted[task]) for task, slot in status.placement.items() if slot != wanted[task]]
+
+
+def _print(changes: "Sequence[Move]", outcomes: "Sequence[Outcome]", total: str, plan: Path, dry_run: bool) -> None:
+    from penstock.cli.output import console, duration, table
+
+    if not changes:
+        console.print(f"nothing to change: all {total} are where {plan} puts them", markup=False, soft_wrap=True)
+        return
+    verb = "would move" if dry_run else "moved"
+    console.print(f"{len(changes)} of {total} {verb} by {plan}", style="bold", markup=False, soft_wrap=True)
+    held = {outcome.task: outcome.seconds for outcome in outcomes}
+    rows = table("task", "from", "to", *([] if dry_run else ["held up"]), left=("from", "to"))
+    for change in changes:
+        cells = [change.task.replace("[", r"\["), change.before or "-", change.after or "-"]
+        time = duration(held[change.task]) if change.task in held else "-"
+        rows.add_row(*cells, *([] if dry_run else [time]))
+    console.print(rows)
+
+
+def _print_policies(switched: dict[str, tuple[str, str]], dry_run: bool, alone: bool) -> None:
+    from penstock.cli.output import console, table
+
+    if not switched:
+        if alone:
+            console.print("nothing to change: these tuple policies are in force", markup=False, soft_wrap=True)
+        return
+    verb = "would be switched" if dry_run else "switched"
+    console.print(f"tuple policies {verb}", style="bold", markup=False, soft_wrap=True)
+    rows = table("for", "from", "to", left=("from", "to"))
+    for name, (before, after) in switched.items():
+        rows.add_row(name, before, after)
+    console.print(rows)

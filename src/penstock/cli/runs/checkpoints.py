@@ -1,0 +1,294 @@
+"""`penstock runs checkpoints`: what has a run kept to go on from, is it whole, and what is in it?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from penstock.runtime.storage.checkpoints import Manifest, Saved
+    from penstock.runtime.storage.run_folder import RunInfo
+
+EXAMPLE = "penstock runs checkpoints word-count-20250131-142501 --task 'count[0]' --most 50"
+SHOWN = 48  # characters of a value
+KEY = 24  # characters of a key
+MOST = 20  # keys of a state
+
+
+def checkpoints(
+    run: RunArgument = None,
+    number: Annotated[
+        int | None, typer.Argument(metavar="NUMBER", help="A checkpoint to look into; without it, all are listed.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="A task whose state to show, as in count[0]; of the latest unless one is named.")
+    ] = None,
+    most: Annotated[int, typer.Option(help="Keys of a state to show, those with most in them first.", min=1)] = MOST,
+    runs: RunsOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """List the checkpoints of a run, or inspect one.
+
+    A checkpoint holds the positions of sources, the states of tasks and the files of sinks. It is whole if every state
+    in it is what was written. The last two complete ones are kept.
+    """
+    from penstock.runtime.storage.run_folder import find
+
+    info = find(run, runs)
+    if number is None and task is None:
+        _list(info, as_json)
+    elif task is None:
+        _show(info, _read(info, number), as_json)
+    else:
+        _show_task(info, _read(info, number), task, most, as_json)
+
+
+class Row(NamedTuple):
+    """One checkpoint in the list."""
+
+    number: int
+    problem: str  # empty: it is whole
+    manifest: "Manifest | None"  # None: it cannot be read
+    published: bool
+
+
+def _list(info: "RunInfo", as_json: bool) -> None:
+    from penstock.cli.output import console, print_json
+
+    rows, under_way = _rows(info), _incomplete(info)
+    if as_json:
+        print_json({"run": info.run, "checkpoints": [_row_facts(row) for row in rows], "incomplete": under_way})
+        return
+    if not rows:
+        console.print(f"run {info.run} has no complete checkpoint", markup=False, soft_wrap=True)
+    else:
+        console.print(_table(rows))
+    for number in under_way:
+        console.print(f"[dim]{number} is not complete: under way, or given up[/]")
+    for row in rows:
+        if row.problem:
+            console.print(f"{row.number} is damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
+
+
+def _rows(info: "RunInfo") -> list[Row]:
+    """Return all checkpoints that have a manifest, the latest first."""
+    from penstock.model.errors import PenstockError
+    from penstock.runtime.storage import checkpoints as kept
+    from penstock.runtime.storage.disk import Posix
+
+    disk, folder = Posix(), str(info.checkpoints_path)
+    rows = []
+    for number in kept.numbers(disk, folder):
+        manifest, problem = None, ""
+        try:
+            manifest = kept.read_manifest(disk, folder, number)
+            kept.verify(disk, folder, manifest)
+        except FileNotFoundError:  # retired while we looked
+            continue
+        except (PenstockError, OSError) as error:
+            problem = str(error)
+            if not (info.checkpoints_path / f"{number:06}" / kept.MANIFEST).exists():
+                continue
+        published = kept.PUBLISHED in disk.listed(kept.folder_of(folder, number))
+        rows.append(Row(number, problem, manifest, published))
+    return rows
+
+
+def _incomplete(info: "RunInfo") -> list[int]:
+    """Return the checkpoints without a manifest that are later than all others."""
+    from penstock.runtime.storage.checkpoints import numbers
+    from penstock.runtime.storage.disk import Posix
+
+    disk, folder = Posix(), str(info.checkpoints_path)
+    last = max(numbers(disk, folder), default=0)
+    return [int(name) for name in disk.listed(folder) if name.isdecimal() and int(name) > last]
+
+
+def _row_facts(row: Row) -> dict[str, Any]:
+    facts: dict[str, Any] = {"number": row.number, "whole": not row.problem, "problem": row.problem}
+    return facts | {"published": row.published} | ({} if row.manifest is None else _facts(row.manifest))
+
+
+def _facts(manifest: "Manifest") -> dict[str, Any]:
+    from time import time
+
+    return {
+        "at": manifest.at,
+        "age_s": time() - manifest.at,
+        "bytes": manifest.size,
+        "seconds": manifest.seconds,
+        "tasks": len(manifest.tasks),
+        "epoch": manifest.epoch,
+        "version": manifest.version,
+        "last": manifest.last,
+    }
+
+
+def _table(rows: list[Row]) -> "Table":
+    from time import time
+
+    from penstock.cli.output import duration, size, table
+    from penstock.cli.run_view import age
+
+    made = table("checkpoint", "age", "size", "took", "tasks", "epoch", "published", "", left=("published", ""))
+    for row in rows:
+        manifest = row.manifest
+        if manifest is None:
+            made.add_row(str(row.number), "-", "-", "-", "-", "-", "yes" if row.published else "no", "[red]damaged[/]")
+            continue
+        cells = [age(time() - manifest.at), size(manifest.size), duration(manifest.seconds), str(len(manifest.tasks))]
+        state = "[red]damaged[/]" if row.problem else "whole, the last" if manifest.last else "whole"
+        made.add_row(str(row.number), *cells, str(manifest.epoch), "yes" if row.published else "not yet", state)
+    return made
+
+
+def _read(info: "RunInfo", number: int | None) -> "Manifest":
+    """Return a checkpoint, the latest where none is named; refuse one that is not there or cannot be read."""
+    from penstock.model.errors import UnknownName, choices
+    from penstock.runtime.storage.checkpoints import numbers, read_manifest
+    from penstock.runtime.storage.disk import Posix
+    from penstock.runtime.storage.run_folder import NoRun
+
+    disk, folder = Posix(), str(info.checkpoints_path)
+    there = numbers(disk, folder)
+    if not there:
+        raise NoRun(f"run {info.run} has no complete checkpoint; penstock status {info.called} tells of one under way")
+    if number is not None and number not in there:
+        raise UnknownName("checkpoint", f"run {info.run} has none with number {number}; there are {choices(there)}")
+    return read_manifest(disk, folder, there[0] if number is None else number)
+
+
+def _show(info: "RunInfo", manifest: "Manifest", as_json: bool) -> None:
+    from rich.markup import escape
+
+    from penstock.cli.output import console, print_json, size, table
+
+    (row,) = [row for row in _rows(info) if row.number == manifest.number] or [Row(manifest.number, "", manifest, True)]
+    if as_json:
+        print_json({"run": info.run, **_row_facts(row), "placement": manifest.placement, "states": manifest.tasks})
+        return
+    console.print(_headline(info, row, manifest), markup=False, soft_wrap=True)
+    console.print()
+    made = table("task", "on", "state", "tuples", "", left=("on", ""))
+    for task in manifest.tasks:
+        slot = manifest.placement.get(task.task, "-")
+        made.add_row(
+            escape(task.task), escape(slot), size(task.size), f"{task.counted:,}", escape(_about(task, row.published))
+        )
+    console.print(made)
+    positions = [(task.task, task.position) for task in manifest.tasks if task.position]
+    if positions:
+        console.print()
+    for name, position in positions:  # each a line of its own, whole: to be read, and to be copied
+        console.print(f"{name} is at {position}", markup=False, soft_wrap=True)
+    if manifest.pending:
+        console.print()
+    for temporary, final in manifest.pending:
+        told = f"published {final}" if row.published else f"{Path(temporary).name} becomes {final}"
+        console.print(told, markup=False, soft_wrap=True)
+    if row.problem:
+        console.print(f"damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
+
+
+def _headline(info: "RunInfo", row: Row, manifest: "Manifest") -> str:
+    from time import time
+
+    from penstock.cli.output import duration, size
+    from penstock.cli.run_view import age
+
+    whole = "damaged" if row.problem else "whole"
+    told = f"checkpoint {manifest.number} of {info.run}: {whole}, {'published' if row.published else 'not published'}"
+    told += f", {size(manifest.size)} in {duration(manifest.seconds)}, {age(time() - manifest.at)} ago"
+    told += f", epoch {manifest.epoch}, Penstock {manifest.version}"
+    return told + (", the last one" if manifest.last else "")
+
+
+def _about(task: "Saved", published: bool) -> str:
+    """Say what is special about a task: that a source had ended, what a sink had ready."""
+    from penstock.cli.formatting import plural
+
+    parts = ["at its end"] if task.ended else []
+    files = f"{plural(len(task.pending), 'file')} {'published' if published else 'to be published'}"
+    parts += [files] if task.pending else []
+    return ", ".join(parts)
+
+
+def _show_task(info: "RunInfo", manifest: "Manifest", task: str, most: int, as_json: bool) -> None:
+    """Show a task's state, decoded without its types."""
+    from rich.markup import escape
+
+    from penstock.cli.formatting import plural
+    from penstock.cli.output import console, print_json, size, table
+
+    saved, state = _state(info, manifest, task)
+    keyed = isinstance(state, dict)
+    items = sorted(_items(state), key=lambda item: -item[2]) if keyed else list(_items(state))
+    if as_json:
+        shown = [{"key": key, "value": value, "bytes": amount} for key, value, amount in _plain(items[:most])]
+        told = {"run": info.run, "checkpoint": manifest.number, "task": task, "bytes": saved.size}
+        print_json(told | {"items": len(items), "first": shown})
+        return
+    what = plural(len(items), "key" if keyed else "item")
+    head = f"{task} in checkpoint {manifest.number}: {size(saved.size)}, {saved.counted:,} tuples"
+    console.print(f"{head}, {what}" if isinstance(state, dict | list) else head, markup=False, soft_wrap=True)
+    if not isinstance(state, dict | list):
+        console.print(f"state: {_short(state)}" if state is not None else "no state", markup=False, soft_wrap=True)
+        return
+    made = table("key" if keyed else "item", "bytes", "value", left=("value",))
+    for key, value, amount in items[:most]:
+        made.add_row(escape(_short(key, KEY)), f"{amount:,}", escape(_short(value)))
+    console.print(made)
+    if len(items) > most:
+        console.print(f"[dim]{len(items) - most:,} more; show them with --most {len(items)}[/]")
+
+
+def _state(info: "RunInfo", manifest: "Manifest", task: str) -> tuple["Saved", Any]:
+    """Return a task of a checkpoint and the state of its logic."""
+    from penstock.model.decoding import Undecodable, decode_msgpack
+    from penstock.model.errors import FileProblem, UnknownName, nearest
+    from penstock.runtime.storage import checkpoints as kept
+    from penstock.runtime.storage.disk import Posix, below
+
+    names = {saved.task: saved for saved in manifest.tasks}
+    if task not in names:
+        raise UnknownName("task", f"checkpoint {manifest.number} has no {task!r}; {nearest(task, names)}")
+    saved = names[task]
+    path = below(kept.folder_of(str(info.checkpoints_path), manifest.number), saved.file)
+    try:
+        _, logic = kept.unpack(kept.read(Posix(), path, saved.offset, saved.size, saved.checksum), path)
+        return saved, decode_msgpack(logic) if logic else None
+    except OSError as error:
+        raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}") from None
+    except Undecodable as error:
+        raise FileProblem(f"{path}: the state of {task} is not MessagePack, {error}") from None
+
+
+def _items(state: Any) -> Iterator[tuple[Any, Any, int]]:
+    """Give the keys of a state, or the places of a list, each with its value and the bytes that this takes."""
+    import msgspec
+
+    pairs = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
+    for key, value in pairs:
+        yield key, value, len(msgspec.msgpack.encode(value))
+
+
+def _plain(items: list[tuple[Any, Any, int]]) -> Iterator[tuple[Any, Any, int]]:
+    """Give items as JSON can write them: keys of maps that are no texts are written as such."""
+    import msgspec
+
+    for key, value, amount in items:
+        try:
+            msgspec.json.encode(value)
+        except (TypeError, ValueError):
+            value = repr(value)
+        yield key, value, amount
+
+
+def _short(value: Any, most: int = SHOWN) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= most else text[: most - 1] + "…"

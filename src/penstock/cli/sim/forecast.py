@@ -1,0 +1,235 @@
+"""`penstock sim forecast`: how well could it have been foreseen what came?"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from penstock.cli.inputs import JsonOption, refuse_outputs
+
+if TYPE_CHECKING:
+    from penstock.cli.sim.series import Series
+    from penstock.policies.forecast.api import Counts, Forecaster
+    from penstock.policies.forecast.backtest import Score
+
+EXAMPLE = (
+    "penstock sim forecast diurnal:rate=8,period=600 on-off:rate=8 --forecaster kalman --forecaster ewma:alpha=0.4"
+)
+
+
+class Tried(NamedTuple):
+    """What a forecaster said of a series, and how good that was."""
+
+    forecaster: str
+    honest: bool
+    said: "Counts"
+    score: "Score"
+    seconds: float
+
+
+def forecaster_names(incomplete: str) -> list[str]:
+    """Complete the name of a forecaster."""
+    from penstock.policies.registry import PolicyKind, names
+
+    return [name for name in (*names(PolicyKind.FORECAST), "all") if name.startswith(incomplete)]
+
+
+def forecast(
+    trace: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TRACE...",
+            help="Recorded arrivals: a file of counts, one a line; csv with a header timestamp,value or timestamp,…; "
+            "or seconds and bytes, a packet a line. FILE:rate=8 scales it. Or a process: NAME:PARAMETER=VALUE.",
+        ),
+    ],
+    forecaster: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A forecaster, NAME or NAME:PARAMETER=VALUE; repeat for more; all (the default): every other one.",
+            autocompletion=forecaster_names,
+        ),
+    ] = None,
+    lead: Annotated[int, typer.Option(help="How many slots ahead.", min=1)] = 1,
+    slots: Annotated[
+        int | None, typer.Option(help="How many slots at most; without it all of a trace, 10,000 of a process.", min=2)
+    ] = None,
+    slot: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="A slot's length; without it a trace's own interval, or about 4 tuples long."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For processes and forecasters that draw lots.", min=0)] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw traces, forecasts and errors (.png, .svg, .pdf).")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare forecasters on known arrivals.
+
+    The error is forecast minus arrivals, in tuples per slot: MSE is its mean square, bias its mean. Phantoms were
+    forecast and did not arrive, misses arrived and were not forecast, both as a share of the arrivals. Forecasters see
+    only earlier slots; the oracles among them show what a perfect forecast, or phantoms alone, would achieve. The
+    first tenth of the slots, at most 1,000, is not judged.
+    """
+    from penstock.cli.sim.series import find_series
+
+    refuse_outputs(None, plot, *trace)
+    names, left_out = chosen_forecasters(forecaster or ["all"])
+    found = [find_series(text, slot, slots, seed) for text in trace]
+    tried = list(_with_progress(found, names, lead, seed, quiet=as_json))
+    results = [tried[i * len(names) : (i + 1) * len(names)] for i in range(len(found))]
+    if plot is not None:
+        from penstock.cli.sim.forecast_plots import plot_forecasts
+
+        plot_forecasts(list(zip(found, results, strict=True)), lead, plot)
+    if as_json:
+        _print_json(found, results, lead, seed)
+        return
+    from penstock.cli.output import console
+
+    for series, rows in zip(found, results, strict=True):
+        _print(series, rows, lead)
+    console.print("★ least squared error. Oracles, which look ahead, are dim and have no star.", style="dim")
+    for note in left_out:
+        console.print(f"{note}; left out", style="dim", soft_wrap=True, markup=False)
+    if plot is not None:
+        console.print(f"drew {plot}")
+
+
+def chosen_forecasters(specs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the forecasters asked for, each once, and why some of `all` cannot be asked; others are refused."""
+    from penstock.policies.forecast.api import MissingExtra
+    from penstock.policies.registry import PolicyKind, names
+    from penstock.policies.registry import forecaster as make
+
+    named = list(dict.fromkeys(spec for spec in specs if spec != "all"))
+    for spec in named:
+        make(spec)
+    if "all" not in specs:
+        return named, []
+    chosen, left_out = [], []
+    for name in names(PolicyKind.FORECAST):
+        own = [spec for spec in named if spec.partition(":")[0] == name]
+        try:
+            make(name)
+        except MissingExtra as missing:
+            left_out.append(str(missing))
+        else:
+            chosen += own or [name]
+    return chosen, left_out
+
+
+def best_of(rows: Sequence[Tried]) -> Tried | None:
+    """Return the one with the least squared error, of those that do not look ahead."""
+    return min((row for row in rows if row.honest), key=lambda row: row.score.mse, default=None)
+
+
+def _with_progress(
+    found: "Sequence[Series]", names: Sequence[str], lead: int, seed: int, quiet: bool
+) -> Iterator[Tried]:
+    from penstock.cli.progress import counting
+
+    with counting("forecasting", len(found) * len(names), quiet) as tell:
+        for series in found:
+            for name in names:
+                tell(f"{series.name}: {name}", 0)
+                yield _try(series, name, lead, seed)
+                tell(f"{series.name}: {name}", 1)
+
+
+def _try(series: "Series", spec: str, lead: int, seed: int) -> Tried:
+    import numpy as np
+
+    from penstock.model.kernel import preparing
+    from penstock.policies.forecast.backtest import judge, warm_up
+    from penstock.policies.registry import forecaster as make
+
+    warm_up(len(series.counts), lead)  # refuses a series that is too short
+    chosen = _with_clock(make(spec), spec, series.slot)
+    with preparing() as compiling:
+        began = time.perf_counter()
+        said = chosen.forecast(series.counts, lead, np.random.default_rng([seed, 1]))  # not the draws of the series
+        seconds = time.perf_counter() - began - compiling.seconds
+    return Tried(spec, chosen.honest, said, judge(said, series.counts, lead), seconds)
+
+
+def _with_clock(chosen: "Forecaster", spec: str, slot: float) -> "Forecaster":
+    """Tell a forecaster that goes by the clock how long a slot is, unless the user did."""
+    knows: Any = chosen
+    return replace(knows, slot=slot) if hasattr(chosen, "slot") and "slot=" not in spec else chosen
+
+
+def _print(series: "Series", rows: Sequence[Tried], lead: int) -> None:
+    from rich.markup import escape
+
+    from penstock.cli.formatting import plural
+    from penstock.cli.output import console, duration, number, policy_cell, table
+
+    counts = series.counts
+    console.print(f"[bold]{escape(series.name)}[/], {plural(lead, 'slot')} ahead", soft_wrap=True)
+    console.print(
+        f"[dim]{plural(len(counts), 'slot')} of {duration(series.slot)}; tuples a slot: mean {number(counts.mean())}, "
+        f"variance {number(counts.var())}, most {counts.max():,}[/]",
+        soft_wrap=True,
+    )
+    if series.interpolated:
+        told = f"it counts by {duration(series.interval)}; within that, tuples are taken to come evenly"
+        console.print(f"[yellow]{told}, which is easy to foresee; leave the slot out[/]", soft_wrap=True)
+    console.print()
+    made = table("forecaster", "MSE", "bias", "mean abs.\nerror", "phantoms", "misses", "took")
+    best = best_of(rows)
+    for row in rows:
+        score = row.score
+        made.add_row(
+            policy_cell(row.forecaster, row is best),
+            number(score.mse, 4),
+            f"{round(score.bias, 2) + 0.0:+.2f}",  # not -0.00
+            number(score.mae),
+            _share(score.phantom),
+            _share(score.missed),
+            duration(row.seconds),
+            style=None if row.honest else "dim",
+        )
+    console.print(made)
+    console.print()
+
+
+def _share(value: float) -> str:
+    return "-" if value != value else f"{value:.1%}"
+
+
+def _print_json(found: "Sequence[Series]", results: Sequence[Sequence[Tried]], lead: int, seed: int) -> None:
+    from penstock.cli.output import print_json
+    from penstock.policies.forecast.backtest import warm_up
+
+    print_json(
+        {
+            "lead": lead,
+            "seed": seed,
+            "traces": [
+                {
+                    "trace": series.name,
+                    "slots": len(series.counts),
+                    "slot_s": series.slot,
+                    "interval_s": series.interval or None,
+                    "mean": float(series.counts.mean()),
+                    "variance": float(series.counts.var()),
+                    "judged_from": warm_up(len(series.counts), lead),
+                    "best": best.forecaster if (best := best_of(rows)) else None,
+                    "forecasters": [
+                        {
+                            "forecaster": row.forecaster,
+                            "honest": row.honest,
+                            **row.score._asdict(),
+                            "seconds": row.seconds,
+                        }
+                        for row in rows
+                    ],
+                }
+                for series, rows in zip(found, results, strict=True)
+            ],
+        }
+    )

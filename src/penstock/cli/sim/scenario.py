@@ -1,0 +1,76 @@
+"""What the simulators simulate: an application, a cluster, where the tasks are, and what arrives."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.cli.inputs import both, check_policies_in, naming, plan_file
+from penstock.cli.sim.options import USUAL_POLICY
+from penstock.model.cluster import Cluster
+from penstock.model.errors import InvalidInput
+from penstock.model.placement import Infeasible, Placement
+from penstock.model.plan import Plan, to_placement
+from penstock.model.topology import Application
+from penstock.planning.planner import Planner
+from penstock.workloads.arrivals import ArrivalProcess, Replay, arrivals
+
+
+class Scenario(NamedTuple):
+    """An application with its tasks on a cluster."""
+
+    application: Application
+    cluster: Cluster
+    plan: Plan | None
+    placement: Placement
+    placed_by: str  # the plan's file or the policy
+    seeds: Sequence[int]
+
+
+def find_scenario(
+    application: str,
+    cluster: str,
+    parameters: Mapping[str, Any],
+    plan: Path | None,
+    policy: str | None,
+    seeds: Sequence[int] | None,
+) -> Scenario:
+    """Return the scenario that a command line describes; its tasks are placed by a plan or else by a policy."""
+    wanted, machines = both(application, cluster, parameters)
+    distinct = list(dict.fromkeys(seeds or [0]))
+    given = _plan(plan, policy, wanted)
+    if plan is None or given is None:
+        name = policy or USUAL_POLICY
+        return Scenario(wanted, machines, None, _placed(wanted, machines, name, distinct[0]), name, distinct)
+    with naming(plan):
+        return Scenario(wanted, machines, given, to_placement(given, wanted, machines), str(plan), distinct)
+
+
+def find_arrivals(text: str | None) -> ArrivalProcess | None:
+    """Return the arrival process of a text; a recording is read at once, so that a missing one is reported early."""
+    if text is None:
+        return None
+    process = arrivals(text)
+    if process.slot != 1.0:
+        raise InvalidInput("arrivals.slot", f"expected none, got {process.slot:g}; use --slot-ms")
+    if isinstance(process, Replay):
+        process.trace  # noqa: B018  reading it is the check
+    return process
+
+
+def _plan(plan: Path | None, policy: str | None, application: Application) -> Plan | None:
+    """Return the plan to simulate, its tuple policies checked; refuse one together with a policy."""
+    if plan is None:
+        return None
+    if policy is not None:
+        raise InvalidInput("policy", f"expected a plan or a policy, got --plan {plan} and {policy}; leave one out")
+    found = plan_file(plan)
+    if found.application == application.name:  # otherwise the application is the error to report
+        check_policies_in(found, plan, application)
+    return found
+
+
+def _placed(application: Application, cluster: Cluster, policy: str, seed: int) -> Placement:
+    result = Planner(application, cluster, seed=seed).decide(policy).result
+    if isinstance(result, Infeasible):
+        raise InvalidInput("policy", f"{policy} finds no placement: {result.reason}")
+    return result

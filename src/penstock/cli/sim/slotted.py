@@ -1,0 +1,174 @@
+"""`penstock sim slotted`: which tasks should tuples go to, and which queue should send first?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.cli.inputs import (
+    ApplicationArgument,
+    ClusterArgument,
+    JsonOption,
+    ParametersOption,
+    SetOption,
+    chosen_parameters,
+    naming,
+    refuse_outputs,
+)
+from penstock.cli.output import console
+from penstock.cli.progress import counting
+from penstock.cli.sim.options import (
+    ArrivalsOption,
+    CheckOption,
+    ForecasterOption,
+    LinkOption,
+    LookAheadOption,
+    PlanOption,
+    PlotOption,
+    PolicyOption,
+    RoutingsOption,
+    SeedsOption,
+    SendingOption,
+    SlotOption,
+    SlotsOption,
+    WarmUpOption,
+)
+from penstock.cli.sim.scenario import find_arrivals, find_scenario
+from penstock.cli.sim.slotted_tables import Told, print_found, print_found_json
+from penstock.model.errors import InvalidInput
+from penstock.model.plan import Plan
+from penstock.policies.registry import forecaster as make_forecaster
+from penstock.policies.streams import SPREADING
+from penstock.simulation.slotted import (
+    USUAL_SLOT_MS,
+    USUAL_SLOTS,
+    LookAhead,
+    RoutingComparison,
+    SlottedApplication,
+    all_routings,
+    planned_routing,
+    simulate_application,
+)
+from penstock.workloads.arrivals import ArrivalProcess
+
+EXAMPLE = (
+    "penstock sim slotted word-count li-10 --routing shuffle --routing potus:v=3 --arrivals on-off:rate=4000,burst=0.5"
+)
+
+
+def slotted(
+    application: ApplicationArgument,
+    cluster: ClusterArgument,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
+    routing: RoutingsOption = None,
+    sending: SendingOption = None,
+    arrivals: ArrivalsOption = None,
+    slots: SlotsOption = None,
+    slot_ms: SlotOption = None,
+    warm_up: WarmUpOption = None,
+    policy: PolicyOption = None,
+    plan: PlanOption = None,
+    look_ahead: LookAheadOption = None,
+    forecaster: ForecasterOption = None,
+    link: LinkOption = None,
+    seed: SeedsOption = None,
+    check: CheckOption = False,
+    plot: PlotOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate an application in time slots, and compare routing policies.
+
+    Response is from a source tuple's arrival to the last that follows from it. Cost is what a slot's tuples cross
+    between machines, in links (1 between machines if there are none); × least relates it to the least at which any
+    routing can carry the load (below 1: it does not). Backlog is what waits in all queues, queue the longest out-queue
+    observed, waits the mean wait in one, Jain how equal they are (1: all the same). Left are source tuples not finished
+    at the end: they count with their age. Narrow terminals show fewer columns, --json shows more.
+
+    It follows POTUS's equations: tasks decide once per slot, tuples sent in one slot arrive in the next. Streams by key
+    keep their grouping; their keys, a thousand, are equally likely.
+    """
+    refuse_outputs(None, plot, application, cluster)
+    scenario = find_scenario(application, cluster, chosen_parameters(parameter, parameters), plan, policy, seed)
+    process, look = find_arrivals(arrivals), _look(look_ahead, forecaster)
+    own = None if scenario.plan is None else scenario.plan.tuples.slot_ms
+    length = own or USUAL_SLOT_MS if slot_ms is None else slot_ms
+    setting = SlottedApplication(scenario.application, scenario.cluster, scenario.placement, length, link)
+    routings = _routings(setting, routing, scenario.plan, plan)
+    sends = sending or (_planned_sending(scenario.plan) if link is not None else None)
+    timed = {"slots": slots, "warm_up": warm_up, "look": look, "seeds": scenario.seeds, "check": check}
+    found = _simulated(setting, routings, sends, process, timed, quiet=as_json)
+    notes = _notes(setting, scenario.plan, sends)
+    told = Told(setting, found, scenario.placed_by, arrivals, look, list(scenario.seeds), notes)
+    _show(told, check, plot, as_json)
+
+
+def _simulated(
+    setting: SlottedApplication,
+    routings: list[str],
+    sends: str | None,
+    process: ArrivalProcess | None,
+    timed: dict[str, Any],
+    quiet: bool,
+) -> RoutingComparison:
+    """Simulate each routing with each seed, counting along."""
+    timed = {**timed, "slots": timed["slots"] or USUAL_SLOTS}
+    with counting("simulating", len(routings) * len(timed["seeds"]), quiet=quiet) as tell:
+        return simulate_application(
+            setting, routings, sends=sends, arrivals=process, **timed, on_result=lambda spec: tell(spec, 1)
+        )
+
+
+def _show(told: Told, check: bool, plot: Path | None, as_json: bool) -> None:
+    """Draw what was found, where that is asked for, and print it."""
+    if plot is not None:
+        from penstock.cli.sim.slotted_plots import plot_simulation
+
+        plot_simulation(told.found, f"{told.setting.topology.name} on {told.setting.cluster.name}", plot)
+    if as_json:
+        print_found_json(told)
+        return
+    print_found(told)
+    if check:
+        console.print("checked: in every slot every tuple was in exactly one place", style="dim")
+    if plot is not None:
+        console.print(f"drew {plot}")
+
+
+def _look(ahead: int | None, forecaster: str | None) -> LookAhead:
+    if forecaster is None:
+        return LookAhead(ahead or 0)
+    make_forecaster(forecaster)
+    if ahead == 0:
+        problem = f"expected 1 slot or more beside --forecaster {forecaster}, got 0: nobody would look; leave one out"
+        raise InvalidInput("look_ahead", problem)
+    return LookAhead(1 if ahead is None else ahead, forecaster)
+
+
+def _routings(
+    setting: SlottedApplication, asked: Sequence[str] | None, given: Plan | None, file: Path | None
+) -> list[str]:
+    """Return the routings to compare: those asked for, else the plan's, else all; of `all` the plan's as it has it."""
+    planned = None
+    if given is not None and (asked is None or "all" in asked):
+        with naming(file or ""):
+            planned = planned_routing(given.tuples, setting.topology)
+    wanted = list(asked or [planned or "all"])
+    named = list(dict.fromkeys(spec for spec in [*([planned] if planned else []), *wanted] if spec != "all"))
+    return all_routings(setting, named) if "all" in wanted else named
+
+
+def _planned_sending(given: Plan | None) -> str | None:
+    sending = "" if given is None else given.tuples.sending
+    return None if sending in ("", "none") else sending
+
+
+def _notes(setting: SlottedApplication, given: Plan | None, sends: str | None) -> list[str]:
+    """Say what a user might expect to be otherwise: a plan's sending without a link, streams that no routing rules."""
+    notes = []
+    planned = _planned_sending(given)
+    if planned is not None and sends is None:
+        notes.append(f"the plan's sending, {planned}, has nothing to decide without --link TUPLES")
+    fixed = [f"{one.label} ({one.grouping})" for one in setting.topology.streams if one.grouping not in SPREADING]
+    if fixed and len(fixed) < len(setting.topology.streams):
+        notes.append(f"streams that keep their grouping, whatever the routing: {', '.join(fixed)}")
+    return notes

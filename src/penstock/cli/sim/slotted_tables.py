@@ -1,0 +1,161 @@
+"""What a simulation found, as a table for people and as JSON for programs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.cli.formatting import plural
+from penstock.cli.output import console, number, policy_cell, print_json, table
+
+if TYPE_CHECKING:
+    from penstock.simulation.slotted import LookAhead, RoutingComparison, RoutingResult, SlottedApplication, SlottedLoad
+
+WIDE = 110  # columns of a terminal with room for everything
+COLUMNS = (
+    "response\nms", "p99\nms", "slots", "cost\n/slot", "× least", "backlog", "queue", "waits\nms", "Jain", "left",
+)  # fmt: skip
+NARROW = ("response\nms", "p99\nms", "cost\n/slot", "× least", "backlog", "left")
+NARROW_SENDING = ("response\nms", "p99\nms", "backlog", "queue", "waits\nms", "Jain", "left")
+OFF = 0.03  # share by which what came may differ from the rate asked for before that is told
+
+
+class Told(NamedTuple):
+    """What was asked of a simulation, and what it found."""
+
+    setting: "SlottedApplication"
+    found: "RoutingComparison"
+    placed_by: str
+    arrivals: str | None  # as the user says it
+    look: "LookAhead"
+    seeds: Sequence[int]
+    notes: Sequence[str]  # that a user should know
+
+    @property
+    def origin(self) -> str:
+        """What comes, in words."""
+        known = getattr(self.setting.topology, "offered_tps", None) is not None
+        return self.arrivals or ("Poisson at its own rate" if known else "Poisson at 80 % of what it can carry")
+
+    @property
+    def all_notes(self) -> list[str]:
+        """What there is to say beside the figures."""
+        asked, offered = self.found.asked_tps, self.found.load.offered_tps
+        if asked is None or abs(offered / asked - 1) <= OFF:
+            return list(self.notes)
+        seconds = (self.found.slots - self.found.warm_up) * self.found.slot_ms / 1e3
+        came = f"{number(offered, 4)}/s came in the {number(seconds)} s that count, {number(asked, 4)}/s were asked for"
+        return [f"{came}: the rate is a mean over a longer time; add --slots", *self.notes]
+
+
+def print_found(told: Told) -> None:
+    """Print what was simulated, a line a routing, and what is odd about it."""
+    setting, found = told.setting, told.found
+    console.print(
+        f"[bold]{setting.topology.name}[/] ({setting.topology.task_count} tasks) on [bold]{setting.cluster.name}[/], "
+        f"placed by {told.placed_by}",
+        soft_wrap=True,
+    )
+    console.print(f"[dim]{_circumstances(told)}[/]\n", soft_wrap=True)
+    columns = COLUMNS if console.width >= WIDE else NARROW_SENDING if setting.link is not None else NARROW
+    rows = table("routing", *columns)
+    for result in found.results:
+        cells = _cells(found, result)
+        rows.add_row(policy_cell(result.routing, result is found.best), *(cells[column] for column in columns))
+    console.print(rows)
+    if (text := warning(found.load)) is not None:
+        console.print(f"[yellow]{text}[/]", soft_wrap=True)
+    for note in told.all_notes:
+        console.print(note, style="dim", markup=False, soft_wrap=True)
+    spread = "; ± one standard deviation over seeds" if len(told.seeds) > 1 else ""
+    star = "★ least mean response time, within 1 % the least cost"
+    console.print(f"\n{star}{spread}. Simulated, nothing ran.", style="dim", soft_wrap=True)
+
+
+def _circumstances(told: Told) -> str:
+    found, look, link = told.found, told.look, told.setting.link
+    parts = [f"{found.slots:,} slots of {found.slot_ms:g} ms, {found.warm_up:,} of them warm-up"]
+    parts.append(f"{told.origin}: {number(found.load.offered_tps, 4)}/s offered")
+    if link is not None:
+        parts.append(f"{plural(link, 'tuple')} a slot may leave a machine, sent by {found.sends}")
+    if look.ahead:
+        parts.append(f"sources look {plural(look.ahead, 'slot')} ahead ({look.forecaster})")
+    if len(told.seeds) > 1:
+        parts.append(f"means over {len(told.seeds)} seeds")
+    return "; ".join(parts)
+
+
+def _cells(found: "RoutingComparison", result: "RoutingResult") -> dict[str, str]:
+    response, least = result.mean("response"), found.load.least_cost
+    spread = f" ±{number(result.deviation('response') * found.slot_ms, 2)}" if len(result.outcomes) > 1 else ""
+    ratio = result.mean("cost") / least if least else None
+    return {
+        "response\nms": number(response * found.slot_ms) + spread,
+        "p99\nms": number(result.mean("response_p99") * found.slot_ms),
+        "slots": number(response),
+        "cost\n/slot": number(result.mean("cost")),
+        "× least": "-" if ratio is None else f"{ratio:.3f}",
+        "backlog": number(result.mean("backlog")),
+        "queue": f"{max(outcome.longest for outcome in result.outcomes):,}",
+        "waits\nms": number(result.mean("queueing") * found.slot_ms),
+        "Jain": f"{result.mean('fairness'):.2f}",
+        "left": number(result.mean("unfinished")),
+    }
+
+
+def warning(load: "SlottedLoad") -> str | None:
+    """Say in one line that more comes than can be carried, and what the limit is."""
+    offered = f"{number(load.offered_tps, 4)}/s offered"
+    if load.phantom_tps:
+        offered += f" and {number(load.phantom_tps, 4)}/s of phantoms"
+    if load.exceeded:
+        return (
+            f"overload: {load.limit} is used up at {number(load.carried_tps, 4)}/s of the {offered}, whatever the "
+            "routing: queues grow as long as one looks"
+        )
+    if load.uneven:
+        return (
+            f"an even split uses up {load.even_limit} at {number(load.even_tps, 4)}/s of the {offered}: only routings "
+            "that look at load can keep up"
+        )
+    return None
+
+
+def print_found_json(told: Told) -> None:
+    """Print everything as JSON."""
+    setting, found = told.setting, told.found
+    print_json(
+        {
+            "application": setting.topology.name,
+            "cluster": setting.cluster.name,
+            "placement": told.placed_by,
+            "slots": found.slots,
+            "slot_ms": found.slot_ms,
+            "warm_up": found.warm_up,
+            "seeds": list(told.seeds),
+            "arrivals": told.origin,
+            "asked_tps": found.asked_tps,
+            "link": setting.link,
+            "sending": found.sends,
+            "look_ahead": told.look.ahead,
+            "forecaster": told.look.forecaster if told.look.ahead else None,
+            "load": found.load._asdict(),
+            "warning": warning(found.load),
+            "notes": told.all_notes,
+            "best": found.best.routing,
+            "routings": [_record(found, result) for result in found.results],
+        }
+    )
+
+
+def _record(found: "RoutingComparison", result: "RoutingResult") -> dict[str, Any]:
+    least = found.load.least_cost
+    slots = {name: result.mean(name) for name in ("response", "response_p99", "response_max", "queueing")}
+    others = ("cost", "backlog", "queued_in", "queued_out", "fairness", "tuples", "unfinished", "hops", "dropped")
+    return {
+        "routing": result.routing,
+        **{f"{name}_slots": value for name, value in slots.items()},
+        **{f"{name}_ms": value * found.slot_ms for name, value in slots.items()},
+        "response_deviation_ms": result.deviation("response") * found.slot_ms,
+        **{name: result.mean(name) for name in others},
+        "longest": max(outcome.longest for outcome in result.outcomes),
+        "cost_ratio": result.mean("cost") / least if least else None,
+    }

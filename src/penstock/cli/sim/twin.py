@@ -1,0 +1,200 @@
+"""`penstock sim twin`: the latency of an application, and where its time goes, as an emulated run would have them."""
+
+from pathlib import Path
+from typing import Any
+
+from penstock.cli.inputs import (
+    ApplicationArgument,
+    ClusterArgument,
+    JsonOption,
+    ParametersOption,
+    SetOption,
+    chosen_parameters,
+    refuse_outputs,
+)
+from penstock.cli.output import console, duration, number, print_json, table
+from penstock.cli.sim.options import (
+    ArrivalsOption,
+    CostsOption,
+    DurationOption,
+    PlanOption,
+    PlotOption,
+    PolicyOption,
+    RateOption,
+    RecordsOption,
+    SeedsOption,
+    WarmUpSecondsOption,
+)
+from penstock.cli.sim.scenario import Scenario, find_arrivals, find_scenario
+from penstock.model.costs import Costs
+from penstock.model.files import load_costs
+from penstock.model.taskgraph import expand_tasks, sum_by, task_names
+from penstock.runtime.storage.run_folder import refuse_unwritable
+from penstock.simulation.twin import USUAL_SECONDS, TwinResult, simulate_events
+
+EXAMPLE = "penstock sim twin word-count li-10 --policy t-storm --rate 5000 --duration 60"
+PERCENTILES = ("mean_s", "p50_s", "p95_s", "p99_s")
+MOST_MACHINES = 12  # in the table; --json has all
+FULL = 0.95  # share of a machine's cores in use from which on it is marked
+
+
+def twin(
+    application: ApplicationArgument,
+    cluster: ClusterArgument,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
+    policy: PolicyOption = None,
+    plan: PlanOption = None,
+    arrivals: ArrivalsOption = None,
+    rate: RateOption = None,
+    duration: DurationOption = None,
+    warm_up: WarmUpSecondsOption = None,
+    seed: SeedsOption = None,
+    costs: CostsOption = None,
+    records: RecordsOption = None,
+    plot: PlotOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate an emulated run event by event: latency, throughput, load.
+
+    There are no slots: every tuple is processed, sent and queued at its own time, as on emulated machines (shared
+    cores, network cards, links, credits). Streams keep their groupings.
+    """
+    refuse_outputs(None, plot, application, cluster)
+    if records is not None:
+        refuse_unwritable(records, "--records")  # before all is simulated
+    scenario = find_scenario(application, cluster, chosen_parameters(parameter, parameters), plan, policy, seed)
+    found = simulate_events(
+        scenario.application,
+        scenario.cluster,
+        scenario.placement,
+        rate=rate,
+        arrivals=find_arrivals(arrivals),
+        seconds=USUAL_SECONDS if duration is None else duration,
+        warm_up=warm_up,
+        seeds=scenario.seeds,
+        costs=Costs() if costs is None else load_costs(costs),
+        records=records,
+    )
+    if plot is not None:
+        from penstock.cli.sim.twin_plots import plot_events  # matplotlib
+
+        plot_events(found, scenario, plot)
+    if as_json:
+        _print_json(scenario, found)
+    else:
+        _print(scenario, found, plot, records)
+
+
+def warning(found: TwinResult) -> str | None:
+    """Say in one line that more comes than can be carried."""
+    load, offered = found.load, number(found.load.offered_tps, 4)
+    if load.exceeded:
+        return (
+            f"overload: {load.limit} is used up at {number(load.even_tps, 4)}/s of the {offered}/s offered: "
+            "latencies grow as long as one looks"
+        )
+    if found.behind:
+        ended = number(found.mean("throughput_tps"), 4)
+        return f"only {ended}/s of the {offered}/s offered end: latencies grow as long as one looks"
+    return None
+
+
+def _print(case: Scenario, found: TwinResult, plot: Path | None, records: Path | None) -> None:
+    application, seconds = case.application, found.spans[0].seconds
+    console.print(
+        f"[bold]{application.name}[/] ({application.task_count} tasks) on [bold]{case.cluster.name}[/], "
+        f"placed by {case.placed_by}",
+        soft_wrap=True,
+    )
+    several = f"; means over {len(case.seeds)} seeds" if len(case.seeds) > 1 else ""
+    console.print(
+        f"[dim]{seconds:g} s after {found.warm_up:g} s of warm-up, {number(found.load.offered_tps, 4)}/s offered"
+        f"{several}[/]\n",
+        soft_wrap=True,
+    )
+    mean, p50, p95, p99 = (duration(found.mean(measure)) for measure in PERCENTILES)
+    spread = f" ± {duration(found.deviation('mean_s'))}" if len(case.seeds) > 1 else ""
+    console.print(f"latency     {mean}{spread} mean, {p50} p50, {p95} p95, {p99} p99")
+    console.print(
+        f"throughput  {number(found.mean('throughput_tps'), 4)}/s, {number(found.mean('hops') / seconds, 4)} tuples/s "
+        f"processed, {number(found.mean('in_flight'))} in flight at the end\n"
+    )
+    for made in _tables(case, found):
+        console.print(made)
+        console.print()
+    if (text := warning(found)) is not None:
+        console.print(f"[yellow]{text}[/]", soft_wrap=True)
+    if plot is not None:
+        console.print(f"drew {plot}")
+    if records is not None:
+        console.print(f"wrote telemetry to {records}; penstock report {records} reads it", soft_wrap=True)
+    console.print("Simulated, nothing ran.", style="dim")
+
+
+def _tables(case: Scenario, found: TwinResult) -> list[Any]:
+    components = table("component", "tasks", "processed/s", "processing")
+    processed = _by_component(case, found)
+    for name, seconds in found.by_name("component_processing_s").items():
+        tasks = case.application[name].parallelism
+        components.add_row(name, str(tasks), number(processed[name], 4), duration(seconds) if processed[name] else "-")
+    streams = table("stream", "tuples/s", "transfer")
+    counts, span = found.by_name("stream_tuples"), found.spans[0].seconds
+    for label, seconds in found.by_name("stream_transfer_s").items():
+        streams.add_row(label, number(counts[label] / span, 4), duration(seconds) if counts[label] else "-")
+    machines = table("machine", "cores", "in use")
+    used = found.average("machine_cpu")
+    order = sorted(range(len(used)), key=lambda number: -used[number])
+    for place in order[:MOST_MACHINES]:
+        machine, share = case.cluster.machines[place], f"{used[place]:.0%}"
+        machines.add_row(machine.name, str(machine.cores), f"[yellow]{share}[/]" if used[place] > FULL else share)
+    if len(order) > MOST_MACHINES:
+        machines.add_row(f"… {len(order) - MOST_MACHINES} more", "", "")
+    return [components, streams, machines]
+
+
+def _by_component(case: Scenario, found: TwinResult) -> dict[str, float]:
+    """Return the tuples a second that each component processes."""
+    tasks = expand_tasks(case.application)
+    total = sum_by(tasks.component, found.average("processed"), len(tasks.position)) / found.spans[0].seconds
+    names = [case.application.components[position].name for position in tasks.position]
+    return {name: float(total[number]) for number, name in enumerate(names)}
+
+
+def _print_json(case: Scenario, found: TwinResult) -> None:
+    seconds = found.spans[0].seconds
+    counts = ("offered", "emitted", "completed", "lost", "in_flight", "waiting", "hops")
+    processed, used = _by_component(case, found), found.average("machine_cpu")
+    tasks = {name: found.average(name) for name in ("processed", "busy_s", "processing_s", "wait_s", "queue")}
+    print_json(
+        {
+            "application": case.application.name,
+            "cluster": case.cluster.name,
+            "placement": case.placed_by,
+            "seconds": seconds,
+            "warm_up": found.warm_up,
+            "seeds": list(case.seeds),
+            "load": found.load._asdict(),
+            "warning": warning(found),
+            "latency": {measure: found.mean(measure) for measure in PERCENTILES},
+            "mean_deviation_s": found.deviation("mean_s"),
+            "throughput_tps": found.mean("throughput_tps"),
+            **{measure: found.mean(measure) for measure in counts},
+            "components": [
+                {"component": name, "processed_tps": processed[name], "processing_s": value}
+                for name, value in found.by_name("component_processing_s").items()
+            ],
+            "streams": [
+                {"stream": label, "tuples_tps": found.by_name("stream_tuples")[label] / seconds, "transfer_s": value}
+                for label, value in found.by_name("stream_transfer_s").items()
+            ],
+            "machines": [
+                {"machine": machine.name, "cpu": float(used[place])}
+                for place, machine in enumerate(case.cluster.machines)
+            ],
+            "tasks": [
+                {"task": name, **{measure: float(values[place]) for measure, values in tasks.items()}}
+                for place, name in enumerate(task_names(case.application))
+            ],
+        }
+    )

@@ -1,0 +1,101 @@
+"""`penstock models tables`: what it prints, and what it refuses before Spark starts."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.pipeline.job import read_table
+from penstock.pipeline.session import session
+from penstock.pipeline.store import locked
+from tests.conftest import Ran
+from tests.pipeline.conftest import SMALL
+from tests.pipeline.synthetic import Synthetic
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("tests", "local[2]", settings=SMALL) as made:
+        yield made  # the command uses the session that there is
+
+
+def test_the_tables_of_runs_below_a_folder_are_made(
+    spark: SparkSession, penstock: Callable[..., Ran], tmp_path: Path
+) -> None:
+    truth = Synthetic()
+    for name in ("007", "8 of 9"):
+        truth.records = [record | {"run": name} for record in truth.records]
+        truth.write(tmp_path / "runs" / name)
+    told = ("pipeline", "run", "--input", tmp_path / "runs", "--output", tmp_path / "tables", "--window", 4)
+    ran = penstock(*told, "--json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["runs"] == 2
+    assert (found["hops"], found["tuples"]) == (2 * len(truth.hops), 2 * len(truth.roots))
+    assert (found["records"], found["quarantined"]) == (2 * len(truth.records), {})
+    counts = read_table(spark, tmp_path / "tables", "task_windows").groupBy("run").count().collect()
+    assert {row["run"]: row["count"] for row in counts} == dict.fromkeys(("007", "8 of 9"), found["task_windows"] / 2)
+
+
+def test_a_stream_says_what_it_made_and_is_not_mixed_with_another(
+    spark: SparkSession, penstock: Callable[..., Ran], tmp_path: Path
+) -> None:
+    truth = Synthetic()
+    truth.records[0] = truth.records[0] | {"due": None}
+    run = truth.write(tmp_path / "run")
+    told = ("pipeline", "run", "--input", run, "--output", tmp_path / "tables", "--stream")
+    ran = penstock(*told)
+    assert ran.code == 0, ran.err
+    lines = {line.rsplit(maxsplit=1)[0].strip(): line.rsplit(maxsplit=1)[-1] for line in ran.out.splitlines() if line}
+    assert (lines["hops"], lines["quarantine"], lines["root without due"]) == (f"{len(truth.hops):,}", "1", "1")
+    assert "seconds" in lines
+    mixed = penstock(*told, "--window", 7)
+    assert mixed.code == 2
+    assert "was begun with window_s 30.0, not 7.0; keep it, or choose another folder" in mixed.err
+
+
+def test_an_exploration_that_has_not_ended_is_told(
+    spark: SparkSession, penstock: Callable[..., Ran], tmp_path: Path
+) -> None:
+    explored, output = tmp_path / "explored", tmp_path / "tables"
+    explored.mkdir()
+    for number in range(2):
+        (explored / f"explore-00{number}.parquet").write_bytes(b"PAR1")
+    told = (
+        "has no placements.json, its exploration goes on or was killed; only the 2 placements that it has written are"
+    )
+    with locked(output):  # so that no tables need be made
+        ran = penstock("models", "tables", "--input", explored, "--output", output)
+        (explored / "placements.json").write_text("{}")
+        whole = penstock("models", "tables", "--input", explored, "--output", output)
+    assert told in ran.err
+    assert "another pipeline writes there" in whole.err
+    assert told not in whole.err
+
+
+def test_mistakes_are_told_in_one_line(penstock: Callable[..., Ran], tmp_path: Path) -> None:
+    nowhere = penstock("models", "tables", "--input", tmp_path / "nowhere", "--output", tmp_path / "tables")
+    assert (nowhere.code, nowhere.err.count("\n")) == (2, 1)
+    assert "is not a folder; name the folder of a run or of its telemetry" in nowhere.err
+    empty = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path / "tables")
+    assert "holds no telemetry (*.parquet); run an application first" in empty.err
+    window = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path, "--window", 0)
+    assert "window: expected seconds, more than 0, got 0" in window.err
+    run = tmp_path / "run"
+    (run / "telemetry").mkdir(parents=True)
+    (run / "telemetry" / "w0.parquet").write_bytes(b"PAR1")
+    for folder in (run, run / "telemetry", run / "tables", run / "telemetry" / ".." / "tables"):
+        inside = penstock("models", "tables", "--input", run, "--output", folder)
+        assert (inside.code, inside.err.count("\n")) == (2, 1)
+        assert f"cannot be for the tables, it is in {run}, which is read; choose another folder" in inside.err
+    assert sorted(path.name for path in run.iterdir()) == ["telemetry"]
+    (tmp_path / "file").write_text("")
+    taken = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path / "file")
+    assert "is not a folder; choose another --output" in taken.err
+    master = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path / "tables", "--master", "here")
+    assert "master: expected local[n], spark://host:port, yarn or k8s://…, got 'here'" in master.err
+    assert not (tmp_path / "tables").exists()

@@ -1,0 +1,152 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.runtime.storage import checkpoints
+from penstock.runtime.storage.run_folder import RunInfo
+from tests.conftest import Ran
+from tests.kept_run import damage, keep_checkpoint, kept_run, place
+
+Penstock = Callable[..., Ran]
+
+
+@pytest.fixture
+def info(tmp_path: Path) -> RunInfo:
+    """A run with two checkpoints."""
+    made = kept_run(tmp_path / "runs")
+    keep_checkpoint(made, 11)
+    ready = (str(made.output_path / "_part.e3"), str(made.output_path / "part-out-0.jsonl"))
+    keep_checkpoint(made, 12, pending={"out[0]": (ready,)}, published=False)
+    return made
+
+
+def row(text: str, name: str) -> list[str]:
+    return next(line for line in text.splitlines() if line.startswith(name)).split()
+
+
+def test_lists_the_latest_first_with_age_size_and_whether_it_is_whole(penstock: Penstock, info: RunInfo) -> None:
+    ran = penstock("runs", "checkpoints", "--runs", info.path.parent)
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["checkpoint", "12", "11"]
+    assert row(ran.out, "12")[-5:] == ["7", "3", "not", "yet", "whole"]
+    assert row(ran.out, "11")[-4:] == ["7", "3", "yes", "whole"]
+    assert "45 ms" in lines[1]
+
+
+def test_a_damaged_one_is_a_line_that_says_why(penstock: Penstock, info: RunInfo) -> None:
+    state, manifest = damage(info, 12), damage(info, 11, "manifest.json")
+    ran = penstock("runs", "checkpoints", info.path)
+    assert ran.code == 0
+    assert "Traceback" not in ran.err
+    assert f"12 is damaged: {state}: damaged, the checksum" in ran.out
+    assert f"11 is damaged: {manifest}: damaged, its checksum does not fit" in ran.out
+    found = json.loads(penstock("runs", "checkpoints", info.path, "--json").out)["checkpoints"]
+    assert [(each["number"], each["whole"]) for each in found] == [(12, False), (11, False)]
+    ran = penstock("runs", "checkpoints", info.path, 11)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "its checksum does not fit" in ran.err
+
+
+def test_one_that_is_missing_a_file_or_cut_short_is_damaged(penstock: Penstock, info: RunInfo) -> None:
+    Path(checkpoints.folder_of(place(info), 12), "w0.e3").unlink()
+    whole = Path(checkpoints.folder_of(place(info), 11), "w0.e3")
+    whole.write_bytes(whole.read_bytes()[:-3])
+    out = penstock("runs", "checkpoints", info.path).out
+    assert "w0.e3: is missing" in out
+    assert "w0.e3: truncated, " in out
+
+
+def test_one_under_way_is_told_of(penstock: Penstock, info: RunInfo) -> None:
+    Path(checkpoints.folder_of(place(info), 13)).mkdir()
+    assert "13 is not complete: under way, or given up\n" in penstock("runs", "checkpoints", info.path).out
+    assert json.loads(penstock("runs", "checkpoints", info.path, "--json").out)["incomplete"] == [13]
+
+
+def test_looks_into_one_positions_states_slots_files(penstock: Penstock, info: RunInfo) -> None:
+    ran = penstock("runs", "checkpoints", info.path, 12)
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(f"checkpoint 12 of {info.run}: whole, not published, ")
+    assert row(ran.out, "lines[0]")[-1] == "40"
+    assert 'lines[0] is at {"count":40}' in ran.out.splitlines()
+    assert row(ran.out, "count[1]")[:2] == ["count[1]", "local/0"]
+    assert "1 file to be published" in ran.out
+    assert f"_part.e3 becomes {info.output_path / 'part-out-0.jsonl'}" in ran.out
+    Path(checkpoints.folder_of(place(info), 12), "published").write_bytes(b"")
+    ran = penstock("runs", "checkpoints", info.path, 12)
+    assert "1 file published" in ran.out
+    assert f"published {info.output_path / 'part-out-0.jsonl'}" in ran.out
+    found = json.loads(penstock("runs", "checkpoints", info.path, 12, "--json").out)
+    assert found["placement"]["lines[0]"] == "local/0"
+    assert found["states"][0]["position"] == '{"count":40}'
+
+
+def test_shows_the_state_of_a_task_by_key(penstock: Penstock, info: RunInfo) -> None:
+    ran = penstock("runs", "checkpoints", info.path, "--task", "count[0]")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("count[0] in checkpoint 12: ")
+    assert "2 keys" in ran.out.splitlines()[0]
+    assert row(ran.out, "the") == ["the", "1", "7"]
+    ran = penstock("runs", "checkpoints", info.path, "--task", "count[0]", "--most", 1)
+    assert "1 more; show them with --most 2" in ran.out
+    assert "no state" in penstock("runs", "checkpoints", info.path, 11, "--task", "split[0]").out
+
+
+def test_shows_states_that_are_no_tables_of_texts(penstock: Penstock, tmp_path: Path) -> None:
+    made = kept_run(tmp_path)
+    odd = {("a", 1): [1, 2, 3], "big": {"x" * 100: 1}, 7: b"raw", "[bold]": None}
+    keep_checkpoint(made, 1, states={"count[0]": odd, "count[1]": [5, 6], "split[0]": 12, "lines[0]": {}})
+    ran = penstock("runs", "checkpoints", made.path, "--task", "count[0]")
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert lines[2].startswith("big ")  # the largest first
+    assert "…" in lines[2]
+    assert row(ran.out, "('a', 1)") == ["('a',", "1)", "4", "[1,", "2,", "3]"]
+    assert row(ran.out, "[bold]") == ["[bold]", "1", "None"]
+    found = json.loads(penstock("runs", "checkpoints", made.path, "--task", "count[0]", "--json").out)
+    assert found["items"] == 4
+    assert {json.dumps(item["key"]) for item in found["first"]} == {'["a", 1]', '"big"', "7", '"[bold]"'}
+    assert row(penstock("runs", "checkpoints", made.path, "--task", "count[1]").out, "1") == ["1", "1", "6"]
+    assert penstock("runs", "checkpoints", made.path, "--task", "split[0]").out.splitlines()[-1] == "state: 12"
+
+
+def test_a_long_position_is_shown_whole_on_one_line(penstock: Penstock, tmp_path: Path) -> None:
+    made = kept_run(tmp_path)
+    long = {"file": "/data/" + "deep/" * 40 + "lines.txt", "offset": 123456}
+    keep_checkpoint(made, 1, states={"lines[0]": long})
+    assert (
+        f"lines[0] is at {msgspec.json.encode(long).decode()}"
+        in penstock("runs", "checkpoints", made.path, 1).out.splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["13"], "checkpoint: run {run} has none with number 13; there are 11, 12"),
+        (["--task", "fish[0]"], "task: checkpoint 12 has no 'fish[0]'; did you mean "),
+    ],
+)
+def test_a_mistake_is_one_line(penstock: Penstock, info: RunInfo, arguments: list[str], problem: str) -> None:
+    ran = penstock("runs", "checkpoints", info.path, *arguments)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.startswith("error: " + problem.format(run=info.run))
+
+
+def test_a_damaged_state_is_one_line(penstock: Penstock, info: RunInfo) -> None:
+    path = Path(checkpoints.folder_of(place(info), 12), "w0.e3")
+    path.write_bytes(bytes(len(path.read_bytes())))
+    ran = penstock("runs", "checkpoints", info.path, "--task", "count[0]")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "damaged, the checksum" in ran.err
+
+
+def test_a_run_without_any_says_so(penstock: Penstock, tmp_path: Path) -> None:
+    made = kept_run(tmp_path)
+    ran = penstock("runs", "checkpoints", made.path)
+    assert (ran.code, ran.out) == (0, f"run {made.run} has no complete checkpoint\n")
+    ran = penstock("runs", "checkpoints", made.path, 1)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
