@@ -13,6 +13,7 @@ import pytest
 import penstock as ps
 from penstock import testing
 from penstock.api.dataflow import Outlet
+from penstock.cli.tree import TREE, Section
 from penstock.model.files import load_application, load_cluster, load_plan
 from penstock.model.telemetry import REQUIRED, Record
 from penstock.model.topology import Grouping
@@ -24,7 +25,7 @@ from tests.conftest import Ran
 
 PAGES = ("docs/exactly-once.md", "docs/tuple-scheduling.md", "docs/forecasting.md", "docs/twin.md", "docs/autopilot.md",
          "docs/pipeline.md")  # fmt: skip
-NAMED = r"(?:pipeline|train|evaluate) \w+|\w+"  # some commands have commands
+NAMED = rf"(?:{'|'.join(node.name for node in TREE if isinstance(node, Section))}) \w+|\w+"
 TEXT = (ROOT / "README.md").read_text()
 ALWAYS = {"kind", "run", "worker", "incarnation", "version", "at", "epoch", "emulated"}
 
@@ -143,9 +144,9 @@ def test_every_option_in_the_page_on_failures_is_one(penstock: Callable[..., Ran
     page = (ROOT / "docs" / "exactly-once.md").read_text()
     changeable = page.partition("**What may change**")[2].partition("\n- **")[0]
     named: dict[str, set[str]] = {"run": set(re.findall(r"`(--[a-z-]+)", changeable))}
-    for command, text in re.findall(r"penstock (\w+)((?: [^\n`]*)?)", page):
+    for command, text in re.findall(rf"penstock ({NAMED})((?: [^\n`]*)?)", page):
         named.setdefault(command, set()).update(re.findall(r"(?<!\w)--[a-z][a-z-]+", text.partition("#")[0]))
-    assert {"run", "checkpoints", "status", "stop"} <= named.keys()
+    assert {"run", "runs checkpoints", "status", "stop"} <= named.keys()
     for command, options in named.items():
         offered = set(re.findall(r"--[a-z][a-z-]+", penstock(*command.split(), "--help").out)) if options else set()
         assert options <= offered, command

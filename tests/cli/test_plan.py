@@ -249,7 +249,7 @@ def test_a_mistake_that_only_shows_beside_the_cluster_names_the_file(penstock: P
         '[[components]]\nname = "in"\nkind = "source"\npinned = "m77"\n[[components]]\nname = "out"\nkind = "sink"\n'
     )
     app.write_text(f'name = "mine"\n{parts}[[streams]]\nsource = "in"\ntarget = "out"\n')
-    for command in (("plan", app, "li-10"), ("simulate", app, "li-10"), ("run", app, "--emulate", "li-10")):
+    for command in (("plan", app, "li-10"), ("sim", "slotted", app, "li-10"), ("run", app, "--emulate", "li-10")):
         ran = penstock(*command)
         assert ran.err.startswith(f"error: {app}: components[0].pinned: cluster 'li-10' has no 'm77'")
         assert (ran.code, ran.err.count("\n")) == (2, 1)
@@ -319,11 +319,17 @@ def test_no_placement_ends_with_code_one_and_the_reason(penstock: Penstock, tmp_
         (("plan", "word-count", "li-10", "--policy", "flink", "--save", "plan.yaml"), "ends in .toml or .json"),
         (("plan", "word-count", "li-10", "--policy", "flink", "--plot", "plan.xyz"), "ends in .png"),
         (("plan", "word-count", "li-10", "--policy", "flink", "--plot", "no/such/p.png"), "cannot be written"),
-        (("diff", "none.toml", "none.toml"), "none.toml: cannot be read, no such file"),
-        (("sweep",), "expected an application or --tata"),
-        (("sweep", "word-count", "--policy", "magic"), "no policy is named 'magic'"),
-        (("sweep", "word-count", "--output", "/dev/null/x"), "cannot be made"),
-        (("policies", "magic"), "no policy is named 'magic'"),
+        (("plans", "diff", "none.toml", "none.toml"), "none.toml: cannot be read, no such file"),
+        (
+            (
+                "lab",
+                "sweep",
+            ),
+            "expected an application or --tata",
+        ),
+        (("lab", "sweep", "word-count", "--policy", "magic"), "no policy is named 'magic'"),
+        (("lab", "sweep", "word-count", "--output", "/dev/null/x"), "cannot be made"),
+        (("policies", "show", "magic"), "no policy is named 'magic'"),
     ],
 )
 def test_a_mistake_ends_in_one_line_and_code_two(
@@ -339,12 +345,12 @@ def test_a_mistake_ends_in_one_line_and_code_two(
 
 
 def test_policies_lists_every_policy_and_one_with_its_parameters(penstock: Penstock) -> None:
-    listed = json.loads(penstock("policies", "--json").out)
+    listed = json.loads(penstock("policies", "list", "--json").out)
     assert len(listed) >= 15
     assert {"name", "kind", "origin", "summary"} <= set(listed[0])
-    one = penstock("policies", "local-search")
+    one = penstock("policies", "show", "local-search")
     assert "seconds=" in one.out
-    assert "round-robin" in penstock("policies").out
+    assert "round-robin" in penstock("policies", "list").out
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ def test_what_was_stopped_at_once_can_be_resumed(penstock: Penstock, tmp_path: P
         assert f"{run.info.run} has ended; next: penstock run --resume {run.info.path}" in ran.out
 
 
-@pytest.mark.parametrize("command", [["status"], ["stop"], ["move", "split[0]", "m0"]])
+@pytest.mark.parametrize("command", [["status"], ["stop"], ["runs", "move", "split[0]", "m0"]])
 def test_no_run_is_one_line(penstock: Penstock, tmp_path: Path, command: list[str]) -> None:
     ran = penstock(*command, "--runs", tmp_path)
     assert ran.code == 2

@@ -63,7 +63,7 @@ def test_a_refusal_names_the_binding_element_and_a_change_that_would_admit_it_an
     penstock: Penstock, admitted: Path
 ) -> None:
     before = admitted.read_bytes()
-    asked = ("admit", *FACES, "--as", "more", "--rate", 5, "--book", admitted)
+    asked = ("cluster", "admit", *FACES, "--as", "more", "--rate", 5, "--book", admitted)
     ran = penstock(*asked)
     assert ran.code == 1
     assert "refused more" in ran.out
@@ -126,11 +126,11 @@ def test_what_had_less_capacity_when_it_failed_has_as_much_when_it_works_again(
     lower = rates(penstock, admitted)
     penstock("cluster", "fail", "field1", "--book", admitted)
     ran = penstock("cluster", "restore", "field1", "--book", admitted)
-    assert "field1 works at 0.5 of what is described, as before; --capacity 1 takes that back" in ran.out
+    assert "field1 works at 0.5 of its described capacity, as before; --capacity 1 resets it" in ran.out
     assert rates(penstock, admitted) == pytest.approx(lower)
     again = penstock("cluster", "restore", "field1", "--book", admitted)
     assert again.code == 2
-    assert "'field1' has not failed; it is at 0.5 of what is described, and --capacity 1 takes that back" in again.err
+    assert "'field1' has not failed; it is at 0.5 of its described capacity, and --capacity 1 resets that" in again.err
     assert rates(penstock, admitted) == pytest.approx(lower)
     penstock("cluster", "fail", "field1", "--book", admitted)
     told = json.loads(penstock("cluster", "restore", "field1", "--capacity", 1, "--book", admitted, "--json").out)
@@ -192,34 +192,52 @@ def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admi
     edited.write_text(before.decode().replace('"version": 3', '"version": 4', 1))
     for arguments, words in (
         (
-            ("book", "--book", tmp_path / "none.json"),
-            "there is no book; begin one by penstock cluster admit APP CLUSTER",
+            ("cluster", "book", "--book", tmp_path / "none.json"),
+            "there is no book; create one with penstock cluster admit APP CLUSTER",
         ),
-        (("book", "--book", torn), "not a book"),
-        (("book", "--book", edited), "its checksum does not fit"),
-        (("admit", *FACES, "--book", tmp_path / "none.json"), "there is no book yet; name the cluster too"),
-        (("admit", *FACES, "--book", admitted), "'face-detection' is already in the book"),
-        (("admit", *FACES, "star-8", "--as", "x", "--book", admitted), "which is another cluster"),
+        (("cluster", "book", "--book", torn), "not a book"),
+        (("cluster", "book", "--book", edited), "its checksum does not fit"),
+        (("cluster", "admit", *FACES, "--book", tmp_path / "none.json"), "there is no book yet; name the cluster too"),
+        (("cluster", "admit", *FACES, "--book", admitted), "'face-detection' is already in the book"),
+        (("cluster", "admit", *FACES, "star-8", "--as", "x", "--book", admitted), "which is another cluster"),
         (
-            ("admit", *FACES, "--as", "x", "--rate", -1, "--book", admitted),
+            ("cluster", "admit", *FACES, "--as", "x", "--rate", -1, "--book", admitted),
             "rate: expected source tuples a second > 0, got -1",
         ),
-        (("admit", *FACES, "--as", "x", "--rate", 1, "--availability", 2, "--book", admitted), "availability"),
-        (("admit", *FACES, "--as", "x", "--rate", 1, "--priority", 2, "--book", admitted), "only best-effort"),
-        (("admit", *FACES, "--as", "x", "--rate", 1, "--best-effort", "--book", admitted), "leave one out"),
-        (("admit", *FACES, "--as", "x", "--pin", "camera", "--book", admitted), "expected COMPONENT=MACHINE"),
-        (("admit", *FACES, "--as", "x", "--pin", "nobody=field1", "--book", admitted), "no component is named"),
-        (("admit", *FACES, "--as", "x", "--policy", "best", "--book", admitted), "no policy is named 'best'"),
-        (("admit", "one", "--again", "--priority", 3, "--book", admitted), "expected none beside --again"),
-        (("admit", "one", "--again", "--seed", 0, "--book", admitted), "seed: expected none beside --again"),
-        (("release", "nobody", "--book", admitted), "the book has none named 'nobody'"),
-        (("priority", "face-detection", 2, "--book", admitted), "is guaranteed a rate and has none"),
-        (("fail", "mars", "--book", admitted), "has no machine, switch or link 'mars'; there are cloud"),
-        (("fail", "field1--ruoter", "--book", admitted), "did you mean field1--router"),
-        (("restore", "cloud", "--book", admitted), "has not failed"),
-        (("restore", "router", "--capacity", 0.5, "--book", admitted), "'router' is a switch"),
-        (("restore", "cloud", "--capacity", 0, "--book", admitted), "capacity: expected a number > 0, got 0"),
-        (("book", "--book", admitted, "--svg", tmp_path / "b.png"), "ends in .svg"),
+        (
+            ("cluster", "admit", *FACES, "--as", "x", "--rate", 1, "--availability", 2, "--book", admitted),
+            "availability",
+        ),
+        (
+            ("cluster", "admit", *FACES, "--as", "x", "--rate", 1, "--priority", 2, "--book", admitted),
+            "only best-effort",
+        ),
+        (("cluster", "admit", *FACES, "--as", "x", "--rate", 1, "--best-effort", "--book", admitted), "leave one out"),
+        (
+            ("cluster", "admit", *FACES, "--as", "x", "--pin", "camera", "--book", admitted),
+            "expected COMPONENT=MACHINE",
+        ),
+        (
+            ("cluster", "admit", *FACES, "--as", "x", "--pin", "nobody=field1", "--book", admitted),
+            "no component is named",
+        ),
+        (
+            ("cluster", "admit", *FACES, "--as", "x", "--policy", "best", "--book", admitted),
+            "no policy is named 'best'",
+        ),
+        (("cluster", "admit", "one", "--again", "--priority", 3, "--book", admitted), "expected none beside --again"),
+        (("cluster", "admit", "one", "--again", "--seed", 0, "--book", admitted), "seed: expected none beside --again"),
+        (("cluster", "release", "nobody", "--book", admitted), "the book has none named 'nobody'"),
+        (("cluster", "priority", "face-detection", 2, "--book", admitted), "is guaranteed a rate and has none"),
+        (("cluster", "fail", "mars", "--book", admitted), "has no machine, switch or link 'mars'; there are cloud"),
+        (("cluster", "fail", "field1--ruoter", "--book", admitted), "did you mean field1--router"),
+        (("cluster", "restore", "cloud", "--book", admitted), "has not failed"),
+        (("cluster", "restore", "router", "--capacity", 0.5, "--book", admitted), "'router' is a switch"),
+        (
+            ("cluster", "restore", "cloud", "--capacity", 0, "--book", admitted),
+            "capacity: expected a number > 0, got 0",
+        ),
+        (("cluster", "book", "--book", admitted, "--svg", tmp_path / "b.png"), "ends in .svg"),
     ):
         ran = penstock(*arguments)
         assert ran.code == 2, arguments
@@ -324,7 +342,7 @@ def test_an_estimated_availability_is_said_to_be_one_with_its_bounds(penstock: P
     cluster, asked = tmp_path / "fan.json", tmp_path / "flow.json"
     cluster.write_bytes(msgspec.json.encode(fan(24, 0.7).cluster))
     asked.write_bytes(msgspec.json.encode(application(availability=0.998)))
-    common = ("admit", asked, "--cluster", cluster, "--paths", 24, "--book", tmp_path / "book.json")
+    common = ("cluster", "admit", asked, "--cluster", cluster, "--paths", 24, "--book", tmp_path / "book.json")
     refused = penstock(*common)
     assert refused.code == 2
     assert "have it estimated (--estimate)" in refused.err
@@ -408,7 +426,7 @@ def test_a_drawing_of_a_large_network_names_idle_machines_that_a_path_needs(pens
     (tmp_path / "long.json").write_bytes(msgspec.json.encode(long))
     pins = ("--pin", "camera=n03", "--pin", "consumer=n07")
     book, drawing = tmp_path / "book.json", tmp_path / "long.svg"
-    asked = ("admit", "face-detection", tmp_path / "long.json", *pins, "--rate", 0.001, "--paths", 1)
+    asked = ("cluster", "admit", "face-detection", tmp_path / "long.json", *pins, "--rate", 0.001, "--paths", 1)
     assert penstock(*asked, "--book", book).code == 0
     assert penstock("cluster", "book", "--book", book, "--svg", drawing).code == 0
     kept = BookFile(book).load()

@@ -30,7 +30,7 @@ def test_the_tables_of_runs_below_a_folder_are_made(
     for name in ("007", "8 of 9"):
         truth.records = [record | {"run": name} for record in truth.records]
         truth.write(tmp_path / "runs" / name)
-    told = ("pipeline", "run", "--input", tmp_path / "runs", "--output", tmp_path / "tables", "--window", 4)
+    told = ("models", "tables", "--input", tmp_path / "runs", "--output", tmp_path / "tables", "--window", 4)
     ran = penstock(*told, "--json")
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
@@ -47,7 +47,7 @@ def test_a_stream_says_what_it_made_and_is_not_mixed_with_another(
     truth = Synthetic()
     truth.records[0] = truth.records[0] | {"due": None}
     run = truth.write(tmp_path / "run")
-    told = ("pipeline", "run", "--input", run, "--output", tmp_path / "tables", "--stream")
+    told = ("models", "tables", "--input", run, "--output", tmp_path / "tables", "--stream")
     ran = penstock(*told)
     assert ran.code == 0, ran.err
     lines = {line.rsplit(maxsplit=1)[0].strip(): line.rsplit(maxsplit=1)[-1] for line in ran.out.splitlines() if line}

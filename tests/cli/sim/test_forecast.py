@@ -137,11 +137,13 @@ def test_a_forecaster_is_no_placement_policy(penstock: Penstock) -> None:
 
 
 def test_policies_lists_kinds_apart_and_one_with_its_option(penstock: Penstock) -> None:
-    listed = penstock("policies").out
+    listed = penstock("policies", "list").out
     for kind in PolicyKind:
         assert re.search(rf"^{kind}: ", listed, re.MULTILINE)
-    assert "Defaults: --forecaster kalman:trend=false,level=none,slope=none" in penstock("policies", "kalman").out
-    both = json.loads(penstock("policies", "round-robin", "--json").out)
+    assert (
+        "Defaults: --forecaster kalman:trend=false,level=none,slope=none" in penstock("policies", "show", "kalman").out
+    )
+    both = json.loads(penstock("policies", "show", "round-robin", "--json").out)
     assert [one["kind"] for one in both] == ["placement", "routing", "sending"]
 
 

@@ -84,7 +84,7 @@ def test_json_holds_settings_load_and_every_measure(penstock: Penstock) -> None:
 
 
 def test_equal_seeds_give_equal_answers(penstock: Penstock) -> None:
-    ask = ("simulate", "word-count", "li-10", "--routing", "potus", *SHORT, "--json", "--seed")
+    ask = ("sim", "slotted", "word-count", "li-10", "--routing", "potus", *SHORT, "--json", "--seed")
     assert penstock(*ask, 5).out == penstock(*ask, 5).out
     assert penstock(*ask, 5).out != penstock(*ask, 6).out
 

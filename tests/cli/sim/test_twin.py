@@ -12,11 +12,11 @@ from tests.conftest import Ran
 
 Penstock = Callable[..., Ran]
 
-SHORT = ("--events", "--duration", "2", "--rate", "500")
+SHORT = ("--duration", "2", "--rate", "500")
 
 
 def test_latency_throughput_and_where_time_goes_are_shown(penstock: Penstock) -> None:
-    ran = penstock("sim", "slotted", "word-count", "li-10", *SHORT)
+    ran = penstock("sim", "twin", "word-count", "li-10", *SHORT)
     assert ran.code == 0, ran.err
     assert "placed by t-heron" in ran.out
     for word in ("latency", "p50", "p95", "p99", "throughput", "split->count", "database", "m0", "nothing ran"):
@@ -25,7 +25,7 @@ def test_latency_throughput_and_where_time_goes_are_shown(penstock: Penstock) ->
 
 
 def test_the_json_has_the_same_and_more(penstock: Penstock) -> None:
-    ran = penstock("sim", "slotted", "word-count", "li-10", *SHORT, "--seed", "0", "--seed", "1", "--json")
+    ran = penstock("sim", "twin", "word-count", "li-10", *SHORT, "--seed", "0", "--seed", "1", "--json")
     answer = json.loads(ran.out)
     assert answer["latency"]["mean_s"] <= answer["latency"]["p99_s"]
     assert answer["throughput_tps"] == pytest.approx(500, rel=0.1)
@@ -37,7 +37,7 @@ def test_the_json_has_the_same_and_more(penstock: Penstock) -> None:
 
 
 def test_overload_is_told(penstock: Penstock) -> None:
-    ran = penstock("sim", "slotted", "word-count", "li-10", "--events", "--duration", "1", "--rate", "80000")
+    ran = penstock("sim", "twin", "word-count", "li-10", "--duration", "1", "--rate", "80000")
     assert ran.code == 0, ran.err
     assert "overload: " in ran.out
 
@@ -48,7 +48,7 @@ def test_a_plan_a_picture_and_telemetry(penstock: Penstock, tmp_path: Path) -> N
     costs = tmp_path / "costs.toml"
     save(Costs(hop_cpu=1e-5, window=64, delay_variation=0.3), costs)
     ran = penstock(
-        "sim", "slotted", "word-count", "li-10", *SHORT, "--plan", plan, "--plot", picture, "--records", kept,
+        "sim", "twin", "word-count", "li-10", *SHORT, "--plan", plan, "--plot", picture, "--records", kept,
         "--costs", costs,
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -66,35 +66,18 @@ def test_latencies_are_drawn_down_to_the_share_of_one_tuple(tuples: int, rarest:
     assert times[-1] == pytest.approx(1.0 + (1.0 - rarest) * (tuples - 1.0))
 
 
-@pytest.mark.parametrize("option", [("--routing", "potus"), ("--slots", "5"), ("--link", "3"), ("--check",)])
-def test_what_only_slots_of_time_have_is_refused(penstock: Penstock, option: tuple[str, ...]) -> None:
-    ran = penstock("sim", "slotted", "word-count", "li-10", *SHORT, *option)
-    assert ran.code != 0
-    assert f"{option[0].removeprefix('--')}: expected none beside --events" in ran.err
-
-
-@pytest.mark.parametrize("option", [("--rate", "5"), ("--duration", "5")])
-def test_what_only_events_have_is_refused_without_them(penstock: Penstock, option: tuple[str, ...]) -> None:
-    ran = penstock("sim", "slotted", "word-count", "li-10", *option)
-    assert ran.code != 0
-    assert "expected --events beside it" in ran.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["--rate", "0"], "rate: expected tuples per second > 0, got 0; choose another --rate, or omit it"),
         (["--rate", "inf"], "rate: expected tuples per second > 0, got inf; choose another --rate"),
         (["--duration", "0"], "duration: expected a number of seconds > 0, got 0; choose another --duration"),
-        (["--look-ahead", "0"], "look-ahead: expected none beside --events"),
-        (["--slot-ms", "0"], "slot-ms: expected none beside --events"),
-        (["--check"], "check: expected none beside --events"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_refused_and_not_passed_over(
     penstock: Penstock, arguments: list[str], problem: str
 ) -> None:
-    ran = penstock("sim", "slotted", "word-count", "li-10", "--events", *arguments)
+    ran = penstock("sim", "twin", "word-count", "li-10", *arguments)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert problem in ran.err
 
@@ -103,8 +86,6 @@ def test_a_folder_for_telemetry_that_cannot_be_made_is_told_before_anything_is_s
     penstock: Penstock, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    ran = penstock(
-        "sim", "slotted", "word-count", "li-10", "--events", "--duration", "1e5", "--records", tmp_path / "file"
-    )
+    ran = penstock("sim", "twin", "word-count", "li-10", "--duration", "1e5", "--records", tmp_path / "file")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "is not a folder; choose another --records" in ran.err
