@@ -7,7 +7,7 @@ from penstock.model.cluster import Cluster, Distances, Link, Machine
 from penstock.model.costs import ComponentCosts, Costs, StreamCosts
 from penstock.model.errors import InvalidInput
 from penstock.model.placement import Hop
-from penstock.model.topology import Distribution, ServiceTime
+from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
 from penstock.sim.events import Twin
 from tests.sim.events.cases import EXPONENTIAL, SERVICE, line, machines
 
@@ -28,6 +28,39 @@ def test_back_pressure_finds_the_rate_of_machines_that_share_shuffled_work() -> 
     cluster = Cluster(name="uneven", machines=(fast, slow, Machine(name="from")))
     even = 2.0 / SERVICE  # where each gets half, the slow one is the limit
     assert 1.5 * even < Twin(application, cluster, Costs(window=64)).maximum_tps([2, 0, 1]) <= 1.02 * 2.0 * even
+
+
+def test_sources_that_share_a_card_use_it_up_at_their_shares() -> None:
+    """The source with a single channel falls behind unless the other is held back evenly."""
+    application = Application(
+        name="two",
+        components=(
+            Component(name="few", kind=Kind.SOURCE, cpu=1e-5),
+            Component(name="many", kind=Kind.SOURCE, cpu=1e-5),
+            Component(name="one", kind=Kind.SINK, cpu=1e-5),
+            Component(name="all", kind=Kind.SINK, parallelism=4, cpu=1e-5),
+        ),
+        streams=(
+            Stream(source="few", target="one", tuple_bytes=100.0),
+            Stream(source="many", target="all", grouping=Grouping.DIRECT, tuple_bytes=2_500.0),
+        ),
+    )
+    carried = Twin(application, machines((1, 1), (1, 1), network_mbps=10.0)).maximum_tps([0, 0, 1, 1, 1, 1, 1])
+    assert carried == pytest.approx(2 * 10e6 / 8 / 2_600.0, rel=0.01)
+
+
+def test_a_saturated_source_goes_before_the_other_tasks_of_its_slot() -> None:
+    """Its backlog is the oldest: what is sent back to its slot waits, and senders choose the other receiver."""
+    application = Application(
+        name="beside",
+        components=(
+            Component(name="in", kind=Kind.SOURCE, parallelism=2, cpu=1e-3),
+            Component(name="out", kind=Kind.SINK, parallelism=2, cpu=2.5e-4),
+        ),
+        streams=(Stream(source="in", target="out"),),
+    )
+    twin = Twin(application, machines((1, 1), (1, 1), (1, 1)))
+    assert twin.maximum_tps([0, 1, 0, 2]) == pytest.approx(2000.0, rel=0.01)
 
 
 def test_nothing_that_costs_has_no_limit() -> None:

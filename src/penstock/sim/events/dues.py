@@ -18,6 +18,7 @@ from penstock.sim.events.state import Dues
 from penstock.workloads.arrivals import ArrivalProcess, Counts
 
 BLOCK_S = 1.0
+ENDLESS_S = 1e9  # that a tuple has waited of those that a saturated source has without end
 DRAWN_FIRST = 1 << 10  # slots of a process that are drawn at once; then as many again, doubling the total
 
 
@@ -119,7 +120,7 @@ class Sources:
         all_times, all_tasks = np.concatenate(times), np.concatenate(tasks)
         order = np.argsort(all_times, kind="stable")
         task = all_tasks[order]
-        return Dues(all_times[order], task, self._picked(task, until - start).astype(np.int32))
+        return Dues(all_times[order], task, self._picked(task, until - start).astype(np.int32), 0.0)
 
     def _picked(self, task: np.ndarray, seconds: float) -> Bools:
         """Draw which tuples are followed: of each task so many a second on average, none rather than another."""
@@ -135,7 +136,8 @@ class Saturation:
     """Source tuples without end, of which every source task takes its share: none is further ahead than the others.
 
     What falls due follows the task that lags most, so that this one always has tuples waiting and the others no more
-    than it has taken.
+    than it has taken. A backlog without end is older than any other tuple, so a slot prefers its sources to its other
+    tasks until they are blocked.
     """
 
     def __init__(self, share: Floats, ahead: float, taken: Callable[[], Longs]) -> None:
@@ -164,4 +166,4 @@ class Saturation:
         times = np.concatenate([start + (until - start) * (np.arange(n) + 0.5) / n for n in counts.tolist()])
         task = np.repeat(self._mine, counts).astype(np.int32)
         order = np.argsort(times, kind="stable")
-        return Dues(times[order], task[order], np.zeros(len(times), dtype=np.int32))
+        return Dues(times[order], task[order], np.zeros(len(times), dtype=np.int32), ENDLESS_S)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK_S = 10.0  # for which source tuples are drawn at once, at most
+SUPPLIES = 8  # times that saturated sources are supplied while they take what they are ahead by
 CHUNK = 500_000  # of them, at most, where one knows how many come
 
 _MORE: dict[int, Callable[[State], State]] = {
@@ -99,6 +100,7 @@ class TwinRun:
         self._state = empty_state(setup.system, self._ground, turns, self._rng)
         self._sources = Sources(setup.instance, setup.processes, seed, records)
         self._supply: Saturation | None = None  # in place of what the sources are offered
+        self._supply_chunk_s = CHUNK_S
         self._rate = sum(process.rate or 0.0 for process in setup.processes.values())
         self._recorder = Recorder(setup.instance, setup.system, name) if records else None
         self._down: set[int] = set()
@@ -165,6 +167,7 @@ class TwinRun:
         """Let source tuples come without end from now on, about so many ahead of what the sources take."""
         share = np.where(self._instance.tasks.source, self._instance.tasks.gain, 0.0)
         self._supply = Saturation(share, tuples, lambda: self._state.tasks[:, STARTED])
+        self._supply_chunk_s = tuples / (SUPPLIES * self._rate)
         return self._supply
 
     def scale(self, factor: float) -> None:
@@ -205,6 +208,8 @@ class TwinRun:
             self._recorder.event(self.now, event, detail)
 
     def _chunk_end(self) -> float:
+        if self._supply is not None:
+            return self.now + self._supply_chunk_s
         if self._recorder is not None:
             return float(np.floor(self.now / INTERVAL_S + 1e-9) + 1.0) * INTERVAL_S
         return self.now + (CHUNK_S if self._rate == 0 else min(CHUNK_S, max(0.01, CHUNK / self._rate)))

@@ -108,6 +108,7 @@ class Dues(NamedTuple):
     times: Floats  # [N]
     task: Small  # [N]
     followed: Small  # [N] whether each is
+    waited_s: float  # how long each has waited when it falls due
 
 
 def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Generator, rows: int = 1 << 12) -> State:

@@ -86,9 +86,9 @@ def fall_due(ground: Ground, state: State, dues: Dues, now: float) -> None:
     state.roots[root, LOST] = 0
     rows[row, ROOT] = root
     rows[row, ID] = number
-    state.times[row, ARRIVED] = now
+    state.times[row, ARRIVED] = now - dues.waited_s
     if state.lists[task, COUNT] == 0:
-        state.task[task, FIRST_ARRIVAL] = now
+        state.task[task, FIRST_ARRIVAL] = now - dues.waited_s
     push(rows, state.lists, task, row)
     note(state.kicked, ground.slot[task])
 
