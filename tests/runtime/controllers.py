@@ -1,5 +1,6 @@
-"""Controllers that tests drive by hand: what a worker would say is told to them, what they command is read."""
+"""Controllers that tests drive by hand: tests send the messages of workers, and read the commands."""
 
+from collections import deque
 from typing import Any
 
 from penstock.api.dataflow import Dataflow
@@ -25,7 +26,7 @@ def layout() -> Layout:
 
 
 class Prompt(Controller):
-    """A controller whose disk does everything at once."""
+    """A controller whose disk does every job at once."""
 
     def __init__(self, resumed: Manifest | None = None, epoch: int = 0, **sections: Any) -> None:
         sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(2))
@@ -35,36 +36,38 @@ class Prompt(Controller):
         spec = RunSpec("r", sites, placement, config, folders, resumed=resumed, epoch=epoch)
         super().__init__(layout(), spec, 0.0)
         self.disk = MemoryDisk()
+        self.now = 0.0
 
-    def store(self) -> None:
-        while self.storing:
-            job = self.storing.pop(0)
-            job.then(*job.run(self.disk), self.now)
+    def store(self, now: float) -> None:
+        self.now = now
+        while self.outbox.jobs:
+            job = self.outbox.jobs.pop(0)
+            job.then(*job.run(self.disk), now)
 
-    def told(self, worker: int, message: worker_messages.WorkerMessage, now: float) -> None:
-        super().told(worker, message, now)
-        self.store()
+    def receive(self, worker: int, message: worker_messages.WorkerMessage, now: float) -> None:
+        super().receive(worker, message, now)
+        self.store(now)
 
     def register(self, message: worker_messages.Register, now: float) -> int | None:
         number = super().register(message, now)
-        self.store()
+        self.store(now)
         return number
 
-    def lost(self, worker: int, reason: str, now: float) -> None:
-        super().lost(worker, reason, now)
-        self.store()
+    def lose(self, worker: int, reason: str, now: float) -> None:
+        super().lose(worker, reason, now)
+        self.store(now)
 
-    def gone(self, worker: int, now: float) -> None:
-        super().gone(worker, now)
-        self.store()
+    def end_process(self, worker: int, now: float) -> None:
+        super().end_process(worker, now)
+        self.store(now)
 
     def tick(self, now: float) -> None:
         super().tick(now)
-        self.store()
+        self.store(now)
 
 
 class Many(Prompt):
-    """Workers without number, of which one has all the tasks but the last."""
+    """A controller with many workers, the first of which have a task each."""
 
     def __init__(self, workers: int) -> None:
         sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(workers))
@@ -78,7 +81,7 @@ class Many(Prompt):
         for number in range(workers):
             register(self, f"w{number}")
         for number in range(workers):
-            self.told(number, worker_messages.Ready(self.epoch), 1.0)
+            self.receive(number, worker_messages.Ready(self.epoch), 1.0)
 
 
 def controller(**settings: Any) -> Prompt:
@@ -94,22 +97,22 @@ def running(**settings: Any) -> Prompt:
     for name in ("w0", "w1"):
         register(one, name)
     for number in range(2):
-        one.told(number, worker_messages.Ready(one.epoch), 1.0)
+        one.receive(number, worker_messages.Ready(one.epoch), 1.0)
     assert one.phase == "running"
-    one.out.clear()
+    one.outbox.commands.clear()
     return one
 
 
 def of_kind(one: Controller, kind: type) -> list[tuple[int, Any]]:
-    return [(number, command) for number, command in one.out if isinstance(command, kind)]
+    return [(number, command) for number, command in one.outbox.commands if isinstance(command, kind)]
 
 
 def saved(one: Controller, worker: int, number: int, ended: bool) -> None:
     entries = tuple(worker_messages.TaskEntry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1))
-    one.told(worker, worker_messages.CheckpointSaved(1, number, f"w{worker}.e1", 0, entries), 3.0)
+    one.receive(worker, worker_messages.CheckpointSaved(1, number, f"w{worker}.e1", 0, entries), 3.0)
 
 
-def moving(one: Controller, *moves: tuple[int, str]) -> list[Operation]:
+def moving(one: Prompt, *moves: tuple[int, str]) -> list[Operation]:
     ended: list[Operation] = []
-    one.operations.request(moves, "move", ended.append)
+    one.operations.request(Operation(deque(moves), ended.append, "move"), one.now)
     return ended

@@ -124,8 +124,8 @@ class Trial:
 @contextmanager
 def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Trial]]:
     """Give a function that starts a run to do faults to; it is stopped in the end."""
-    monkeypatch.setattr(members, "FAILURES", math.inf)  # nobody is left out, though all of them keep failing
-    monkeypatch.setattr(members, "LATES", math.inf)
+    monkeypatch.setattr(members, "MAX_FAILURES", math.inf)  # no site is excluded, though all of them keep failing
+    monkeypatch.setattr(members, "MAX_LATE", math.inf)
     started: list[Run] = []
 
     def start(cpu: float | None = None, patience: Recovery = IMPATIENT, **settings: Any) -> Trial:

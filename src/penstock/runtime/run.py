@@ -21,7 +21,7 @@ from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.controller.operations import Operation
 from penstock.runtime.controller.process import Driver
 from penstock.runtime.controller.settings import routes_of
-from penstock.runtime.controller.state_machine import RESTING, RunFailed
+from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.controller.worker_supervisor import Crew
 from penstock.runtime.handle import LogLine, Outcome, Steered
 from penstock.runtime.layout import Layout
@@ -88,7 +88,7 @@ class Run:
 
     def latency(self, seconds: float) -> Latency | None:
         """Return the latency of sampled source tuples that ended in the last seconds; None: there were none."""
-        return self._driver.ask(lambda now: self._driver.controller.gauges.end_to_end(now, seconds))
+        return self._driver.ask(lambda now: self._driver.controller.metrics.end_to_end(now, seconds))
 
     def move(self, task: str, slot: str) -> Outcome:
         """Move one task, and return when it runs there."""
@@ -243,12 +243,8 @@ class Run:
             result.append(operation)
             ended.set()
 
-        def request(_: float) -> None:
-            controller = self._driver.controller
-            wanted = [(controller.find_task(task), slot) for task, slot in moves]
-            for _, slot in wanted:
-                controller.check_slot(slot)
-            controller.operations.request(wanted, label, then, routes, tuples=tuples)
+        def request(now: float) -> None:
+            self._driver.controller.operate(moves, label, then, now, routes=routes, tuples=tuples)
 
         self._driver.ask(request)
         ended.wait()
@@ -320,7 +316,7 @@ class Run:
 
     def _tend(self) -> None:
         """See that there is a session, and a worker at every site."""
-        if self.crew is None or self._driver.controller.phase in RESTING:
+        if self.crew is None or self._driver.controller.ended:
             return
         problem = self._jobs.why_ended()
         try:

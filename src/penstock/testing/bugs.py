@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.runtime.controller.checkpoint import Checkpointing
+from penstock.runtime.controller.checkpoint import CheckpointCoordinator
 from penstock.runtime.controller.operations import Operations
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.protocol import worker_messages
@@ -24,6 +24,7 @@ from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.task_factory import TaskFactory
 
 Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
+Entries = dict[int, tuple[worker_messages.TaskEntry, str]]  # what tasks have saved, and in which file
 
 
 def _nothing(*_: object) -> None:
@@ -136,10 +137,10 @@ def _policies_hold_barriers() -> Replacement:
 def _two_at_once() -> Replacement:
     """Begin a checkpoint whatever else is in progress, and let anything begin meanwhile."""
 
-    def checkpoint(self: Operations, now: float) -> None:
-        self.controller.checkpointing.begin(now)
+    def request(self: Operations, now: float) -> None:
+        self._changes.begin_checkpoint(now)
 
-    return Operations, "checkpoint", checkpoint
+    return Operations, "request_checkpoint", request
 
 
 def _any_order() -> Replacement:
@@ -154,29 +155,26 @@ def _any_order() -> Replacement:
 
 def _lost_connections() -> Replacement:
     """Continue when a connection between two workers broke."""
-    return Controller, "_lost_peer", _nothing
+    return Controller, "_take_peer_lost", _nothing
 
 
 def _publish_first() -> Replacement:
     """Treat a checkpoint as complete, and publish, before its manifest is on disk."""
-    saved = Checkpointing.saved
+    write = CheckpointCoordinator._write_manifest
 
-    def early(self: Checkpointing, worker: int, message: worker_messages.CheckpointSaved, now: float) -> None:
-        storing = self.controller.storing
-        before = len(storing)
-        saved(self, worker, message, now)
-        if len(storing) > before:
-            job = storing.pop()
-            job.then(None, "", now)
-            job.then = lambda *_: None
-            storing.append(job)
+    def early(self: CheckpointCoordinator, entries: Entries, now: float) -> None:
+        write(self, entries, now)
+        job = self._outbox.jobs.pop()
+        job.then(None, "", now)
+        job.then = lambda *_: None
+        self._outbox.store(job)
 
-    return Checkpointing, "saved", early
+    return CheckpointCoordinator, "_write_manifest", early
 
 
 def _unpublished() -> Replacement:
     """Restore a checkpoint without finishing its publication."""
-    return Checkpointing, "restart", _nothing
+    return CheckpointCoordinator, "restart", lambda _: _nothing
 
 
 def _ended_sources() -> Replacement:

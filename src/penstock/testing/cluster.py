@@ -254,10 +254,7 @@ class TestCluster:
         tuples: TuplePolicies | None = None,
     ) -> None:
         """Ask for moves, and go on."""
-        wanted = [(self.controller.find_task(task), slot) for task, slot in moves]
-        for _, slot in wanted:
-            self.controller.check_slot(slot)
-        self.controller.operations.request(wanted, "move", then, routes, tuples=tuples)
+        self.controller.operate(moves, "move", then, self.clock(), routes=routes, tuples=tuples)
 
     def limit(self, limits: Limits) -> dict[str, float]:
         """Let sources give so many tuples per second from now on."""
@@ -284,7 +281,7 @@ class TestCluster:
     def result(self) -> Result:
         """Return what has come out so far."""
         self.records += self.controller.take_records()
-        status, lines = self.controller.status(self.clock()), self.controller.lines
+        status, lines = self.controller.status(self.clock()), self.controller.outbox.lines
         return Result(self.outputs, status, self.records, lines, self.letters)
 
     def _captured(self, flow: Dataflow, checkpoints: bool) -> Dataflow:
@@ -372,10 +369,8 @@ class TestCluster:
             self._jobs.setdefault(owner, deque()).extend(jobs)
 
     def _take_commands(self) -> None:
-        jobs, self.controller.storing = self.controller.storing, []
-        self._keep_jobs(CONTROLLER, jobs)
-        out, self.controller.out = self.controller.out, []
-        for number, command in out:
+        self._keep_jobs(CONTROLLER, self.controller.outbox.take_jobs())
+        for number, command in self.controller.outbox.take_commands():
             self._put(CONTROLLER, number, encode(command))
 
     def _collect(self, number: int) -> None:
@@ -385,7 +380,7 @@ class TestCluster:
             for frame in frames:
                 self._put(number, target, frame)
         for message in outbox.take_messages():
-            self.controller.told(number, worker_messages.decode_worker_message(encode(message)), self.clock())
+            self.controller.receive(number, worker_messages.decode_worker_message(encode(message)), self.clock())
         self._keep_jobs(number, outbox.take_jobs())
         self.records += worker.take_records()
 

@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.controller.state_machine import RESTING, Controller
+from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.protocol.wire import encode
 from penstock.runtime.storage.disk import Job
@@ -40,13 +40,13 @@ class DriverProcess(Process):
                 self.workers[number] = process
         elif self.workers.get(process.number) is process:
             self.cluster.promises.told(process, message)
-            controller.told(process.number, message, now)
+            controller.receive(process.number, message, now)
         self.serve()
 
     def hear_beat(self, process: WorkerProcess, beat: worker_messages.Heartbeat) -> None:
         """Take a sign of life, and answer it while its worker counts."""
         if self.workers.get(process.number) is process:
-            self.controller.told(process.number, beat, self.cluster.now)
+            self.controller.receive(process.number, beat, self.cluster.now)
             self.cluster.send(process.pulses, controller_messages.RenewLease(beat.at))
 
     def lose(self, process: WorkerProcess) -> None:
@@ -58,9 +58,9 @@ class DriverProcess(Process):
             return
         if self.workers.get(process.number) is process:
             del self.workers[process.number]
-            self.controller.lost(process.number, "it was cut", self.cluster.now)
+            self.controller.lose(process.number, "it was cut", self.cluster.now)
             if process.heart_has_ended:
-                self.controller.gone(process.number, self.cluster.now)
+                self.controller.end_process(process.number, self.cluster.now)
             self.serve()
 
     def lose_heart(self, process: WorkerProcess) -> None:
@@ -74,7 +74,7 @@ class DriverProcess(Process):
         number = process.number
         if number < 0 or number in self.workers or self.controller.members[number].port != process.port:
             return
-        self.controller.gone(number, self.cluster.now)
+        self.controller.end_process(number, self.cluster.now)
         self.serve()
 
     def conclude(self, job: Job, result: Any, problem: str) -> None:
@@ -97,22 +97,20 @@ class DriverProcess(Process):
         """Let the controller go on, and carry away what it leaves."""
         controller, cluster = self.controller, self.cluster
         controller.tick(cluster.now)
-        while controller.hung_up:
-            number = controller.hung_up.pop()
+        for number in reversed(controller.outbox.take_closing()):
             process = self.workers.pop(number, None)
             if process is not None:
                 cluster.hang_up(process)
-        out, controller.out = controller.out, []
-        if any(isinstance(command, controller_messages.AbortCheckpoint) for _, command in out):
+        commands = controller.outbox.take_commands()
+        if any(isinstance(command, controller_messages.AbortCheckpoint) for _, command in commands):
             cluster.aborted()
-        for number, command in out:
+        for number, command in commands:
             process = self.workers.get(number)
             if process is not None:
                 cluster.send(process.down, _copied(command))
-        if controller.storing:
-            jobs, controller.storing = controller.storing, []
+        if jobs := controller.outbox.take_jobs():
             self.store(jobs)
-        if controller.phase in RESTING:
+        if controller.ended:
             cluster.rested(self)
             return
         due = min(max(controller.wakeup(), cluster.now + 1e-6), cluster.now + TICK_S)

@@ -16,9 +16,9 @@ from typing import Any
 
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.config import Checkpointing, FlowControl, Recovery, RunConfig, Telemetry
-from penstock.runtime.controller.recovery import STARTS
+from penstock.runtime.controller.recovery import MAX_START_FAILURES
 from penstock.runtime.controller.settings import RunSpec, Site, run_folders
-from penstock.runtime.controller.state_machine import NOTHING, RESTING, Controller
+from penstock.runtime.controller.state_machine import NOTHING, Controller
 from penstock.runtime.protocol.frames import decode_frame
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.disk import Job
@@ -223,7 +223,7 @@ class FaultyCluster:
     def start_worker(self, what: tuple[DriverProcess, Site]) -> None:
         """Start a process at a site, for the driver that asked for it."""
         driver, site = what
-        if driver is not self.driver or not driver.alive or driver.controller.phase in RESTING:
+        if driver is not self.driver or not driver.alive or driver.controller.ended:
             return
         self._ports += 1
         rng = self.rng
@@ -287,7 +287,7 @@ class FaultyCluster:
         """Start a process in the place of another, as Spark does: once, and as long as the run wants it."""
         driver, process = what
         if self.processes.get(process.site.name) is process:
-            if driver.alive and not driver.controller.site_wanted(process.site.name):
+            if driver.alive and not driver.controller.wants_worker(process.site.name, self.now):
                 self.after(0.5, self._replace, what)
                 return
             self.start_worker((driver, process.site))
@@ -383,7 +383,7 @@ class FaultyCluster:
         controller = driver.controller
         if not driver.alive:
             return
-        never_began = any(len(member.failures) >= STARTS for member in controller.members)
+        never_began = any(len(member.failures) >= MAX_START_FAILURES for member in controller.members)
         if self.stopping or (controller.phase == "failed" and never_began):
             self.stopping = False
             driver.alive = False

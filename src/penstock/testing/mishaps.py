@@ -184,37 +184,37 @@ def _request(cluster: "FaultyCluster", count: int) -> bool:
     if not _listens(driver):
         return False
     controller = driver.controller
-    slots = sorted(controller.slots)
-    tasks = rng.sample(range(len(controller.placement)), count)
+    slots = sorted(controller.members.slots)
+    tasks = rng.sample(controller.layout.names, count)
     moves = [(task, rng.choice(slots)) for task in tasks]
     cluster.note(f"asks for {moves}")
-    controller.operations.request(moves, "move", lambda done: cluster.moved(len(done.done), done.error))
+    controller.operate(moves, "move", lambda done: cluster.moved(len(done.done), done.error), cluster.now)
     driver.serve()
     return True
 
 
 def _switch(cluster: "FaultyCluster") -> bool:
-    """Have other tuple policies in force, and at times per task elsewhere at once."""
+    """Switch to other tuple policies, and sometimes move a task in the same operation."""
     driver, rng = cluster.driver, cluster.rng
     if not _listens(driver):
         return False
     controller = driver.controller
     tuples = drawn_policies(rng, controller.layout.application)
-    moves = [(rng.randrange(len(controller.placement)), rng.choice(sorted(controller.slots)))] * rng.randrange(2)
+    moves = [(rng.choice(controller.layout.names), rng.choice(sorted(controller.members.slots)))] * rng.randrange(2)
     cluster.note(f"asks for {tuples} and {moves}")
     done = cluster.switched
-    controller.operations.request(moves, "switch", lambda each: done(tuples, each.error), tuples=tuples)
+    controller.operate(moves, "switch", lambda each: done(tuples, each.error), cluster.now, tuples=tuples)
     driver.serve()
     return True
 
 
 def _leave(cluster: "FaultyCluster") -> bool:
-    """Have a worker leave on purpose; another comes in its place."""
+    """Have a worker leave on purpose; another one replaces it."""
     driver, rng = cluster.driver, cluster.rng
     if not _listens(driver):
         return False
     site = rng.choice(sorted(driver.controller.members.by_name))
-    leaves = driver.controller.relocation.request(site, cluster.now) == ""
+    leaves = driver.controller.relocate(site, cluster.now) == ""
     driver.serve()
     return leaves
 

@@ -16,7 +16,7 @@ def begun(one: Controller) -> list[int]:
 
 def end_all(one: Controller, now: float) -> None:
     for task in range(4):
-        one.told(task // 2, worker_messages.Ended(one.epoch, task, 5), now)
+        one.receive(task // 2, worker_messages.Ended(one.epoch, task, 5), now)
     one.tick(now)
 
 
@@ -25,7 +25,9 @@ def save_all(one: Controller, number: int, now: float, ended: bool = True) -> No
         entries = tuple(
             worker_messages.TaskEntry(task, 0, 0, 0, ended, 5, "", ()) for task in (2 * worker, 2 * worker + 1)
         )
-        one.told(worker, worker_messages.CheckpointSaved(one.epoch, number, f"w{worker}.e{one.epoch}", 0, entries), now)
+        one.receive(
+            worker, worker_messages.CheckpointSaved(one.epoch, number, f"w{worker}.e{one.epoch}", 0, entries), now
+        )
     one.tick(now)
 
 
@@ -33,7 +35,7 @@ def test_the_last_one_is_taken_though_the_one_during_which_it_came_due_was_given
     one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     end_all(one, 3.0)
-    one.told(0, worker_messages.CheckpointFailed(1, 1, "the disk is full"), 3.0)
+    one.receive(0, worker_messages.CheckpointFailed(1, 1, "the disk is full"), 3.0)
     one.tick(3.0)
     assert begun(one) == [1]
     one.tick(3.0 + RETRY_S)
@@ -58,7 +60,7 @@ def test_one_has_time_as_long_as_tasks_that_it_waits_for_come_further() -> None:
     for now in range(4, 60):
         for worker in range(2):
             aligning = worker == 0 and now < 50
-            one.told(worker, worker_messages.Report(1, now, 1.0, (), (), (), 0.0, 0.0, aligning=aligning), now)
+            one.receive(worker, worker_messages.Report(1, now, 1.0, (), (), (), 0.0, 0.0, aligning=aligning), now)
         one.tick(now)
         assert (one.checkpointing.problem != "") == (now > 54), now
 
@@ -67,11 +69,11 @@ def test_the_last_one_is_taken_after_a_recovery_that_came_while_it_was_due() -> 
     one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     end_all(one, 3.0)
-    one.lost(1, "connection reset", 3.0)
-    one.gone(1, 3.0)
+    one.lose(1, "connection reset", 3.0)
+    one.end_process(1, 3.0)
     register(one, "w1", 3.5)
     for worker in range(2):
-        one.told(worker, worker_messages.Ready(2), 3.5)
+        one.receive(worker, worker_messages.Ready(2), 3.5)
     assert one.phase == "running"
     end_all(one, 3.6)
     (_, number) = begun(one)
@@ -84,13 +86,13 @@ def test_one_that_waits_for_a_move_is_taken_when_a_drain_ends_the_move(answered:
     one = running()
     moving(one, (1, "w1/0"))
     if answered:
-        one.told(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
-    one.operations.checkpoint(2.0)
+        one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
+    one.operations.request_checkpoint(2.0)
     one.drain(2.0)
     end_all(one, 3.0)
     if answered:  # what was told cannot be undone
         assert begun(one) == []
-        one.told(1, worker_messages.Moved(1, 1, 2.5, 2.6), 3.0)
+        one.receive(1, worker_messages.Moved(1, 1, 2.5, 2.6), 3.0)
     assert begun(one) == [1]
     save_all(one, 1, 3.1)
     assert one.phase == "stopped"

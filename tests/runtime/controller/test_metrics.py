@@ -1,6 +1,6 @@
 """What the controller adds up of its workers' reports."""
 
-from penstock.runtime.controller.metrics import Gauges
+from penstock.runtime.controller.metrics import Metrics
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.worker_messages import Report, TaskReport
 from tests.runtime.words import words
@@ -14,10 +14,10 @@ def reported(task: int, processed: int, at: float, interval: float = 1.0) -> Rep
 def test_counts_what_each_task_has_processed_wherever_it_is_and_however_long_ago() -> None:
     layout = Layout(words(rate=100))
     first = layout.first["split"]
-    gauges = Gauges(layout)
+    metrics = Metrics(layout)
     for worker, task, processed, at in ((0, 0, 5, 1.0), (0, 1, 7, 1.0), (1, 0, 30, 60.0)):  # the first has moved
-        gauges.report(worker, reported(first + task, processed, at), at)
-    found = {one.name: one for one in gauges.components(["m0"] * len(layout.components), 60.0)}
+        metrics.report(worker, reported(first + task, processed, at), at)
+    found = {one.name: one for one in metrics.components(["m0"] * len(layout.components), 60.0)}
     assert found["split"].processed[:2] == (35, 7)
     assert len(found["split"].processed) == found["split"].tasks
     assert set(found["count"].processed) == {0}
@@ -26,7 +26,9 @@ def test_counts_what_each_task_has_processed_wherever_it_is_and_however_long_ago
 def test_shows_the_rate_of_a_task_whose_tuples_take_longer_than_rates_are_taken_over() -> None:
     layout = Layout(words(rate=100))
     task, machines = layout.first["split"], ["m0"] * len(layout.components)
-    gauges = Gauges(layout)
-    gauges.report(0, reported(task, 1, 5.0, interval=5.0), 5.0)
-    rates = [next(one.rate_tps for one in gauges.components(machines, now) if one.name == "split") for now in (9.9, 13)]
+    metrics = Metrics(layout)
+    metrics.report(0, reported(task, 1, 5.0, interval=5.0), 5.0)
+    rates = [
+        next(one.rate_tps for one in metrics.components(machines, now) if one.name == "split") for now in (9.9, 13)
+    ]
     assert rates == [0.2, 0.0]

@@ -1,5 +1,7 @@
 """The controller alone: moves, and what comes between them."""
 
+from collections import deque
+
 from penstock.runtime.controller.operations import MOVE_S, PREPARE_S, CannotMove, Operation
 from penstock.runtime.protocol import controller_messages, worker_messages
 from tests.runtime.controllers import controller, moving, of_kind, running, saved
@@ -8,9 +10,9 @@ from tests.runtime.controllers import controller, moving, of_kind, running, save
 def test_a_checkpoint_that_is_due_twice_while_a_task_moves_is_taken_once() -> None:
     one = running()
     moving(one, (1, "w1/0"))
-    one.operations.checkpoint(2.0)
-    one.operations.checkpoint(2.0)
-    one.told(0, worker_messages.MovePrepared(1, 1, "it cannot"), 2.0)
+    one.operations.request_checkpoint(2.0)
+    one.operations.request_checkpoint(2.0)
+    one.receive(0, worker_messages.MovePrepared(1, 1, "it cannot"), 2.0)
     assert len(of_kind(one, controller_messages.BeginCheckpoint)) == 2  # one for each worker
     for worker in range(2):
         saved(one, worker, 1, False)
@@ -21,9 +23,9 @@ def test_moves_a_task_once_its_host_says_that_it_can() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"))
     assert of_kind(one, controller_messages.PrepareMove) == [(0, controller_messages.PrepareMove(1, 1, 1))]
-    one.told(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
+    one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
     assert [number for number, _ in of_kind(one, controller_messages.Move)] == [0, 1]
-    one.told(1, worker_messages.Moved(1, 1, 2.25, 2.5), 3.0)
+    one.receive(1, worker_messages.Moved(1, 1, 2.25, 2.5), 3.0)
     assert one.placement[1] == "w1/0"
     assert [(done.task, done.before, done.after, done.seconds) for done in ended[0].done] == [
         ("same[0]", "w0/0", "w1/0", 0.25)
@@ -36,19 +38,19 @@ def test_gives_up_a_move_that_is_not_answered() -> None:
     one.tick(PREPARE_S + 2.0)
     assert "same[0] did not answer in 30 s" in str(ended[0].error)
     assert of_kind(one, controller_messages.ReleaseTask) == [(0, controller_messages.ReleaseTask(1, 1, 1))]
-    one.told(0, worker_messages.MovePrepared(1, 1, ""), PREPARE_S + 3.0)
+    one.receive(0, worker_messages.MovePrepared(1, 1, ""), PREPARE_S + 3.0)
     assert not of_kind(one, controller_messages.Move)
 
 
 def test_a_task_that_is_long_on_its_way_arrives_and_throws_nobody_back() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"), (2, "w0/0"))
-    one.told(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
-    one.told(0, worker_messages.Pong(0, 2.0), 1.5 + MOVE_S)
+    one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
+    one.receive(0, worker_messages.Pong(0, 2.0), 1.5 + MOVE_S)
     one.tick(2.5 + MOVE_S)  # worker w1 has said nothing for as long
-    assert "same[0] is on its way, and arrives when worker 'w1' has time for it" in str(ended[0].error)
+    assert "the move of task same[0] ends when worker 'w1' has time for it" in str(ended[0].error)
     assert (one.phase, one.epoch, one.recovery.count) == ("running", 1, 0)
-    one.told(1, worker_messages.Moved(1, 1, 2.0, 90.0), 90.0)
+    one.receive(1, worker_messages.Moved(1, 1, 2.0, 90.0), 90.0)
     assert one.placement == ["w0/0", "w1/0", "w1/0", "w1/0"]
     assert len(ended) == 1
     assert len(of_kind(one, controller_messages.Move)) == 2  # to two workers: none follows it
@@ -57,24 +59,24 @@ def test_a_task_that_is_long_on_its_way_arrives_and_throws_nobody_back() -> None
 def test_a_move_is_waited_for_as_long_as_workers_have_something_to_say() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"))
-    one.told(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
+    one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
     for now in range(3, 200):
         for worker in range(2):
-            one.told(worker, worker_messages.Pong(0, now), now)
+            one.receive(worker, worker_messages.Pong(0, now), now)
         one.tick(now)
     assert not ended
-    one.told(1, worker_messages.Moved(1, 1, 2.0, 200.0), 200.0)
+    one.receive(1, worker_messages.Moved(1, 1, 2.0, 200.0), 200.0)
     assert ended[0].error is None
 
 
 def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() -> None:
     one = running()
     first, second = moving(one, (1, "w1/0"), (2, "w0/0")), moving(one, (3, "w0/0"))
-    one.told(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
+    one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
     one.drain(2.5)
     assert "the application is ending" in str(second[0].error)
     assert not first
-    one.told(1, worker_messages.Moved(1, 1, 2.0, 3.0), 3.0)
+    one.receive(1, worker_messages.Moved(1, 1, 2.0, 3.0), 3.0)
     assert one.placement[1] == "w1/0"
     assert len(first[0].done) == 1
     assert "the application is ending" in str(first[0].error)
@@ -86,7 +88,7 @@ def test_a_drain_lets_a_task_go_on_that_was_asked_to_move() -> None:
     one.drain(2.5)
     assert "the application is ending" in str(ended[0].error)
     assert of_kind(one, controller_messages.ReleaseTask) == [(0, controller_messages.ReleaseTask(1, 1, 1))]
-    said = [type(command) for _, command in one.out]
+    said = [type(command) for _, command in one.outbox.commands]
     assert said.index(controller_messages.ReleaseTask) < said.index(controller_messages.Drain)
 
 
@@ -94,10 +96,10 @@ def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> 
     one = running()
     moving(one, (1, "w1/0"))
     route = ("numbers->same", "w0", "w1", ("w0-w1",))
-    one.operations.request([(1, "w1/0")], "apply", lambda _: None, (route,))
+    one.operations.request(Operation(deque([(1, "w1/0")]), lambda _: None, "apply", (route,)), 2.0)
     assert not of_kind(one, controller_messages.Routes)
-    one.told(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
-    one.told(1, worker_messages.Moved(1, 1, 2.0, 2.5), 3.0)
+    one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
+    one.receive(1, worker_messages.Moved(1, 1, 2.0, 2.5), 3.0)
     assert of_kind(one, controller_messages.Routes) == [
         (number, controller_messages.Routes(1, (route,))) for number in (0, 1)
     ]
@@ -106,12 +108,13 @@ def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> 
 def test_an_operation_asked_for_at_the_end_of_another_begins_once() -> None:
     one = running()
     again: list[Operation] = []
-    one.operations.request([(1, "w1/0")], "move", lambda _: one.operations.request([(1, "w0/0")], "back", again.append))
-    one.told(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
-    one.told(1, worker_messages.Moved(1, 1, 2.0, 2.0), 2.1)
+    back = Operation(deque([(1, "w0/0")]), again.append, "back")
+    one.operations.request(Operation(deque([(1, "w1/0")]), lambda _: one.operations.request(back, 2.1), "move"), 2.0)
+    one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
+    one.receive(1, worker_messages.Moved(1, 1, 2.0, 2.0), 2.1)
     assert len(of_kind(one, controller_messages.PrepareMove)) == 2
-    one.told(1, worker_messages.MovePrepared(1, 2, ""), 2.2)
-    one.told(0, worker_messages.Moved(1, 2, 2.2, 2.2), 2.3)
+    one.receive(1, worker_messages.MovePrepared(1, 2, ""), 2.2)
+    one.receive(0, worker_messages.Moved(1, 2, 2.2, 2.2), 2.3)
     assert [outcome.after for outcome in again[0].done] == ["w0/0"]
 
 

@@ -21,7 +21,7 @@ from tests.runtime.controllers import (
 
 def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
     """Have a checkpoint come to its end; the disk is full after some workers have written."""
-    one.operations.checkpoint(one.now)
+    one.operations.request_checkpoint(one.now)
     for worker in range(2):
         file = f"w{worker}.e{one.epoch}"
         one.disk.write(f"checkpoints/{number:06}/{file}", [])
@@ -29,16 +29,16 @@ def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
         entries = tuple(
             worker_messages.TaskEntry(task, 0, 0, 0, False, 5, "", ()) for task in (2 * worker, 2 * worker + 1)
         )
-        one.told(worker, worker_messages.CheckpointSaved(one.epoch, number, file, 0, entries), one.now)
+        one.receive(worker, worker_messages.CheckpointSaved(one.epoch, number, file, 0, entries), one.now)
 
 
 def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
     one = running()
-    one.lost(1, "connection reset", 5.0)
+    one.lose(1, "connection reset", 5.0)
     assert one.phase == "recovering"
     machines = {machine.name: machine.alive for machine in one.status(5.0).machines}
     assert machines == {"w0": True, "w1": False}
-    one.gone(1, 5.0)
+    one.end_process(1, 5.0)
     assert not of_kind(one, controller_messages.Assign)
     assert register(one, "w1", 5.5) == 1
     assert [
@@ -47,29 +47,29 @@ def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
         (0, 2, 1),
         (1, 2, 3),
     ]
-    one.told(0, worker_messages.Ready(2), 5.6)
+    one.receive(0, worker_messages.Ready(2), 5.6)
     assert one.phase == "recovering"
-    one.told(1, worker_messages.Ready(2), 5.7)
+    one.receive(1, worker_messages.Ready(2), 5.7)
     assert one.phase == "running"
     assert one.recovery.times == [pytest.approx(0.7)]
 
 
 def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_when_it_returns() -> None:
     one = running(recovery=Recovery(replacement_s=3.0))
-    one.lost(1, "connection reset", 5.0)
-    one.gone(1, 5.0)
+    one.lose(1, "connection reset", 5.0)
+    one.end_process(1, 5.0)
     one.tick(7.9)
     assert not of_kind(one, controller_messages.Assign)
     one.tick(8.0)
     assert one.placement == ["w0/0"] * 4
-    assert one.standing.wanted == ["w0/0", "w0/0", "w1/0", "w1/0"]
-    one.told(0, worker_messages.Ready(2), 8.1)
+    assert one.desired.slots == ["w0/0", "w0/0", "w1/0", "w1/0"]
+    one.receive(0, worker_messages.Ready(2), 8.1)
     assert one.phase == "running"
-    one.out.clear()
+    one.outbox.commands.clear()
     assert register(one, "w1", 9.0) == 1
     (_, assign), *others = of_kind(one, controller_messages.Assign)
     assert (assign.epoch, assign.worker, others) == (2, 1, [])
-    one.told(1, worker_messages.Ready(2), 9.1)
+    one.receive(1, worker_messages.Ready(2), 9.1)
     assert [number for number, _ in of_kind(one, controller_messages.Peers)] == [0]
     assert [number for number, _ in of_kind(one, controller_messages.Start)] == [1]
     one.tick(10.2)
@@ -78,8 +78,8 @@ def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_w
 
 def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() -> None:
     one = running(recovery=Recovery(replacement_s=1.0, lease_s=3.0))
-    one.told(1, worker_messages.Pong(0, 0.0), 5.0)
-    one.lost(1, "connection reset", 5.5)
+    one.receive(1, worker_messages.Pong(0, 0.0), 5.0)
+    one.lose(1, "connection reset", 5.5)
     one.tick(7.9)
     assert not of_kind(one, controller_messages.Assign)
     one.tick(8.0)
@@ -89,12 +89,12 @@ def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() 
 def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() -> None:
     one = running(recovery=Recovery(silence_s=5.0))
     for half_seconds in range(1, 13):
-        one.told(0, worker_messages.Pong(0, 0.0), half_seconds / 2)
+        one.receive(0, worker_messages.Pong(0, 0.0), half_seconds / 2)
         one.tick(half_seconds / 2)
     assert one.phase == "running"
     one.tick(6.1)
-    assert (one.phase, one.hung_up) == ("recovering", [1])
-    one.told(1, worker_messages.Failure(1, "same", 0, "", "late", ""), 6.2)
+    assert (one.phase, one.outbox.closing) == ("recovering", [1])
+    one.receive(1, worker_messages.Failure(1, "same", 0, "", "late", ""), 6.2)
     assert one.phase == "recovering"
 
 
@@ -107,9 +107,9 @@ def test_a_controller_that_stood_still_itself_holds_that_against_nobody() -> Non
 
 def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
     one = running()
-    one.told(0, worker_messages.PeerLost(1, 1, "reset"), 5.0)
+    one.receive(0, worker_messages.PeerLost(1, 1, "reset"), 5.0)
     assert (one.phase, one.epoch) == ("recovering", 2)
-    assert one.lines[-1].text == (
+    assert one.outbox.lines[-1].text == (
         "worker 'w0' has lost its connection to 'w1' (pid 42 on host): reset; "
         "going back to the beginning, as there is no checkpoint yet"
     )
@@ -117,26 +117,26 @@ def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
 
 def test_a_rule_that_a_worker_finds_broken_begins_a_new_epoch() -> None:
     one = running()
-    one.told(0, worker_messages.Failure(1, "same", 1, "", "a gap", "", False), 5.0)
+    one.receive(0, worker_messages.Failure(1, "same", 1, "", "a gap", "", False), 5.0)
     assert (one.phase, one.epoch) == ("recovering", 2)
 
 
 def fail(one: Prompt, now: float) -> float:
     """Have a worker fail, and wait until tuples flow again or the run has ended; return the seconds that took."""
-    one.told(0, worker_messages.Failure(one.epoch, "same", 1, "", "a gap", "", False), now)
+    one.receive(0, worker_messages.Failure(one.epoch, "same", 1, "", "a gap", "", False), now)
     waited = 0.0
     while one.phase == "recovering" and not of_kind(one, controller_messages.Assign):
         waited += 0.25
         one.tick(now + waited)
-    one.out.clear()
+    one.outbox.commands.clear()
     for worker in range(2):
-        one.told(worker, worker_messages.Ready(one.epoch), now + waited)
+        one.receive(worker, worker_messages.Ready(one.epoch), now + waited)
     return waited
 
 
 def test_the_restart_limit_ends_the_run_after_longer_and_longer_pauses() -> None:
     one = running(recovery=Recovery(max_restarts=6, restart_window_s=600.0, silence_s=1e9))
-    one.out.clear()
+    one.outbox.commands.clear()
     now, waits = 5.0, []
     for _ in range(6):
         waits.append(fail(one, now))
@@ -150,14 +150,14 @@ def test_the_restart_limit_ends_the_run_after_longer_and_longer_pauses() -> None
 
 def test_recoveries_that_are_long_past_do_not_count_nor_delay_the_next() -> None:
     one = running(recovery=Recovery(max_restarts=2, restart_window_s=100.0, silence_s=1e9))
-    one.out.clear()
+    one.outbox.commands.clear()
     assert [fail(one, 5.0 + 61.0 * number) for number in range(6)] == [0.0] * 6
     assert (one.phase, one.recovery.count) == ("running", 6)
 
 
 def test_a_limit_of_none_ends_the_run_with_the_first_loss_and_names_the_tasks_there() -> None:
     one = running(recovery=Recovery(max_restarts=0))
-    one.lost(1, "connection reset", 5.0)
+    one.lose(1, "connection reset", 5.0)
     assert one.phase == "failed"
     assert one.error.startswith("one of these tasks was running: same[1], out[0] when worker 'w1' (pid 42 on host)")
 
@@ -166,19 +166,19 @@ def test_names_the_task_that_a_lost_worker_left_as_running() -> None:
     one = running(recovery=Recovery(max_restarts=0))
     member = one.members[1]
     one.disk.replace("./workers/w1.task", struct.pack("=qq", member.incarnation, 2))
-    one.lost(1, "connection reset", 5.0)
+    one.lose(1, "connection reset", 5.0)
     assert one.error.startswith("task same[1] was running when worker 'w1' (pid 42 on host) was lost")
     one = running(recovery=Recovery(max_restarts=0))
     one.disk.replace("./workers/w1.task", struct.pack("=qq", one.members[1].incarnation + 1, 2))
-    one.lost(1, "connection reset", 5.0)
+    one.lose(1, "connection reset", 5.0)
     assert one.error.startswith("one of these tasks was running")
 
 
 def test_many_workers_lost_at_once_are_one_recovery() -> None:
     one = Many(45)
     for number in range(44):
-        one.lost(number, "its machine was lost", 5.0)
-        one.gone(number, 5.0)
+        one.lose(number, "its machine was lost", 5.0)
+        one.end_process(number, 5.0)
     assert one.phase == "recovering"
 
 
@@ -186,12 +186,12 @@ def test_a_checkpoint_that_only_one_worker_cannot_read_stays_and_the_worker_goes
     one = running()
     save_all(one, 1)
     assert one.checkpointing.latest is not None
-    one.lost(1, "connection reset", 5.0)
-    one.gone(1, 5.0)
+    one.lose(1, "connection reset", 5.0)
+    one.end_process(1, 5.0)
     register(one, "w1", 5.1)
-    one.told(1, worker_messages.CheckpointUnreadable(2, 1, "stale file handle"), 5.2)
+    one.receive(1, worker_messages.CheckpointUnreadable(2, 1, "stale file handle"), 5.2)
     assert one.checkpointing.latest.number == 1
-    assert one.hung_up == [1]
+    assert one.outbox.closing == [1]
     assert "cannot read checkpoint 1, which is whole: stale file handle" in one.recovery.reason
 
 
@@ -200,13 +200,13 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_none_at_all_
     save_all(one, 1)
     save_all(one, 2)
     one.disk.replace("checkpoints/000002/manifest.json", b"torn")
-    one.told(1, worker_messages.Failure(1, "", -1, "", "a gap", "", False), 5.0)
-    one.told(1, worker_messages.CheckpointUnreadable(one.epoch, 2, "damaged"), 5.2)
+    one.receive(1, worker_messages.Failure(1, "", -1, "", "a gap", "", False), 5.0)
+    one.receive(1, worker_messages.CheckpointUnreadable(one.epoch, 2, "damaged"), 5.2)
     assert [manifest.number for manifest in one.checkpointing.complete] == [1]
-    assert any("falling back to 1" in line.text for line in one.lines)
+    assert any("falling back to 1" in line.text for line in one.outbox.lines)
     one.disk.replace("checkpoints/000001/manifest.json", b"torn")
     one.tick(10.0)
-    one.told(1, worker_messages.CheckpointUnreadable(one.epoch, 1, "damaged"), 10.2)
+    one.receive(1, worker_messages.CheckpointUnreadable(one.epoch, 1, "damaged"), 10.2)
     assert one.phase == "failed"
     assert "there is none before it" in one.error
 

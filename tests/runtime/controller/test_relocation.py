@@ -37,9 +37,9 @@ def end(cluster: TestCluster, number: int) -> None:
     controller = cluster.controller
     for other in range(len(cluster.workers)):
         if other != number:
-            controller.told(other, worker_messages.PeerLost(controller.epoch, number, "closed"), cluster.clock())
-    controller.lost(number, "closed", cluster.clock())
-    controller.gone(number, cluster.clock())
+            controller.receive(other, worker_messages.PeerLost(controller.epoch, number, "closed"), cluster.clock())
+    controller.lose(number, "closed", cluster.clock())
+    controller.end_process(number, cluster.clock())
     cluster.workers[number] = Worker(cluster.flow, "test", cluster.clock)
     assert controller.register(worker_messages.Register(f"w{number}", "test", 1, 9), cluster.clock()) == number
 
@@ -52,7 +52,7 @@ def test_a_worker_that_is_relocated_is_no_recovery_and_gets_its_tasks_back(seed:
     before = list(controller.placement)
     assert "w1/0" in before
     cluster.advance(0.5)
-    assert controller.relocation.request("w1", cluster.clock()) == ""
+    assert controller.relocate("w1", cluster.clock()) == ""
     cluster.advance(3.0)
     assert cluster.workers[1].phase == "stopped"
     assert "w1/0" not in controller.placement
@@ -70,17 +70,17 @@ def test_a_worker_that_is_relocated_is_no_recovery_and_gets_its_tasks_back(seed:
 def test_a_worker_whose_tasks_cannot_move_stays() -> None:
     cluster = TestCluster(counting(Hoard), workers=3).start()
     cluster.advance(0.5)
-    assert cluster.controller.relocation.request("w1", cluster.clock()) == ""
+    assert cluster.controller.relocate("w1", cluster.clock()) == ""
     cluster.advance(3.0)
     assert cluster.workers[1].phase == "running"
-    assert any("'w1' stays where it is: count[0] cannot move" in line.text for line in cluster.controller.lines)
+    assert any("'w1' stays where it is: count[0] cannot move" in line.text for line in cluster.controller.outbox.lines)
     assert len(cluster.finish()["out"]) == 800
 
 
 def test_a_recovery_meanwhile_leaves_it_without_tasks_and_it_goes() -> None:
     cluster = TestCluster(counting(), workers=3, checkpoint_s=0.4).start()
     cluster.advance(0.5)
-    cluster.controller.relocation.request("w1", cluster.clock())
+    cluster.controller.relocate("w1", cluster.clock())
     cluster.controller.recovery.begin("for the test", cluster.clock())
     cluster.advance(3.0)
     assert cluster.workers[1].phase == "stopped"
@@ -91,6 +91,6 @@ def test_a_recovery_meanwhile_leaves_it_without_tasks_and_it_goes() -> None:
 
 def test_the_only_worker_and_an_emulated_machine_stay() -> None:
     one = TestCluster(counting(), workers=1).start()
-    assert one.controller.relocation.request("w0", one.clock()) == "no other slot could have its tasks"
+    assert one.controller.relocate("w0", one.clock()) == "no other slot could have its tasks"
     emulated = TestCluster(counting(), emulate=tiny_cluster(2)).start()
-    assert emulated.controller.relocation.request("m0", emulated.clock()) == "an emulated machine may be anywhere"
+    assert emulated.controller.relocate("m0", emulated.clock()) == "an emulated machine may be anywhere"

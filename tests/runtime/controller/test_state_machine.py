@@ -22,15 +22,15 @@ from tests.runtime.controllers import (
 def test_tells_every_worker_its_tasks_once_all_are_there_and_begins_once_all_are_ready() -> None:
     one = controller()
     assert register(one, "w1") == 1
-    assert not one.out
+    assert not one.outbox.commands
     assert register(one, "w0") == 0
     assigned = of_kind(one, controller_messages.Assign)
     assert [(number, assign.worker) for number, assign in assigned] == [(0, 0), (1, 1)]
     assert {assign.epoch for _, assign in assigned} == {1}
     assert [assign.incarnation for _, assign in assigned] == [2, 1]
-    one.told(0, worker_messages.Ready(1), 1.0)
+    one.receive(0, worker_messages.Ready(1), 1.0)
     assert one.phase == "starting"
-    one.told(1, worker_messages.Ready(1), 1.5)
+    one.receive(1, worker_messages.Ready(1), 1.5)
     assert one.phase == "running"
     assert [number for number, _ in of_kind(one, controller_messages.Start)] == [0, 1]
 
@@ -58,7 +58,7 @@ def test_says_which_workers_were_not_ready() -> None:
     one = controller(recovery=Recovery(start_s=10.0))
     register(one, "w0")
     register(one, "w1")
-    one.told(1, worker_messages.Ready(1), 1.0)
+    one.receive(1, worker_messages.Ready(1), 1.0)
     one.tick(10.5)
     assert one.error.startswith("workers w0 did not start")
 
@@ -67,32 +67,32 @@ def test_a_worker_that_keeps_dying_before_the_start_ends_the_run() -> None:
     one = controller()
     for _ in range(3):
         register(one, "w1")
-        one.lost(1, "it ended", 1.0)
+        one.lose(1, "it ended", 1.0)
     assert one.error == "worker 'w1' (pid 42 on host) was lost: it ended"
 
 
 def test_only_the_first_failure_counts() -> None:
     one = running()
-    one.told(0, worker_messages.Failure(1, "same", 1, "5", "KeyError: 'x'", "Traceback …"), 5.0)
-    one.told(1, worker_messages.Failure(1, "out", 0, "", "OSError", ""), 5.1)
-    one.lost(1, "gone", 6.0)
+    one.receive(0, worker_messages.Failure(1, "same", 1, "5", "KeyError: 'x'", "Traceback …"), 5.0)
+    one.receive(1, worker_messages.Failure(1, "out", 0, "", "OSError", ""), 5.1)
+    one.lose(1, "gone", 6.0)
     assert one.error == "same[1]: KeyError: 'x' on tuple 5"
     assert one.traceback == "Traceback …"
 
 
 def test_a_run_that_has_ended_does_not_begin_again() -> None:
     one = running()
-    one.told(0, worker_messages.Failure(1, "same", 1, "5", "KeyError: 'x'", ""), 5.0)
-    one.told(1, worker_messages.PeerLost(1, 0, "it hung up"), 5.1)
-    one.told(1, worker_messages.Failure(1, "", -1, "", "a gap", "", False), 5.1)
-    one.told(1, worker_messages.CheckpointUnreadable(1, 0, "damaged"), 5.1)
+    one.receive(0, worker_messages.Failure(1, "same", 1, "5", "KeyError: 'x'", ""), 5.0)
+    one.receive(1, worker_messages.PeerLost(1, 0, "it hung up"), 5.1)
+    one.receive(1, worker_messages.Failure(1, "", -1, "", "a gap", "", False), 5.1)
+    one.receive(1, worker_messages.CheckpointUnreadable(1, 0, "damaged"), 5.1)
     assert (one.phase, one.epoch, one.status(6.0).recoveries) == ("failed", 1, 0)
 
 
 def test_drops_what_is_of_another_epoch() -> None:
     one = running()
-    one.told(0, worker_messages.Failure(7, "same", 0, "", "late", ""), 2.0)
-    one.told(0, worker_messages.Ended(7, 0, 5), 2.0)
+    one.receive(0, worker_messages.Failure(7, "same", 0, "", "late", ""), 2.0)
+    one.receive(0, worker_messages.Ended(7, 0, 5), 2.0)
     assert one.phase == "running"
 
 
@@ -100,7 +100,7 @@ def test_hears_of_a_worker_that_failed_before_it_knew_an_epoch() -> None:
     one = controller()
     register(one, "w0")
     register(one, "w1")
-    one.told(1, worker_messages.Failure(0, "", -1, "", "cannot be", ""), 1.0)
+    one.receive(1, worker_messages.Failure(0, "", -1, "", "cannot be", ""), 1.0)
     assert one.error == "worker: cannot be"
 
 
@@ -108,7 +108,7 @@ def test_stops_when_every_task_has_ended() -> None:
     one = running()
     for task in range(4):
         assert one.phase == "running"
-        one.told(0, worker_messages.Ended(1, task, 5), 3.0)
+        one.receive(0, worker_messages.Ended(1, task, 5), 3.0)
     one.tick(3.0)
     assert [number for number, _ in of_kind(one, controller_messages.BeginCheckpoint)] == [0, 1]
     for number in range(2):
@@ -116,7 +116,7 @@ def test_stops_when_every_task_has_ended() -> None:
             worker_messages.TaskEntry(task, 0, 0, 0, True, 5, "", ()) for task in (2 * number, 2 * number + 1)
         )
         assert one.phase == "running"
-        one.told(number, worker_messages.CheckpointSaved(1, 1, f"w{number}.e1", 0, entries), 3.0)
+        one.receive(number, worker_messages.CheckpointSaved(1, 1, f"w{number}.e1", 0, entries), 3.0)
     assert one.phase == "stopped"
     assert one.wakeup() == math.inf
 
@@ -126,7 +126,7 @@ def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(see
     one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     for task in range(4):
-        one.told(task // 2, worker_messages.Ended(1, task, 5), 3.0)
+        one.receive(task // 2, worker_messages.Ended(1, task, 5), 3.0)
         one.tick(3.0)
     for worker in range(2):
         saved(one, worker, 1, seen)
@@ -150,8 +150,8 @@ def test_a_drain_before_the_start_stops() -> None:
 
 def test_tells_a_source_how_far_its_tuples_have_come() -> None:
     one = running(flow_control=FlowControl(in_flight=10))
-    one.told(1, worker_messages.SinkProgress(1, 3, 0, 4), 2.0)
-    one.told(1, worker_messages.SinkProgress(1, 3, 0, 3), 2.0)
+    one.receive(1, worker_messages.SinkProgress(1, 3, 0, 4), 2.0)
+    one.receive(1, worker_messages.SinkProgress(1, 3, 0, 3), 2.0)
     assert of_kind(one, controller_messages.SourceProgress) == [(0, controller_messages.SourceProgress(1, 0, 4))]
 
 
@@ -161,8 +161,8 @@ def test_asks_for_clocks_and_records_them() -> None:
         now = 2.0 + step / 2
         one.tick(now)
         for number, ping in of_kind(one, controller_messages.Ping):
-            one.told(number, worker_messages.Pong(ping.number, now + 0.001 + 7.0 * number), now + 0.002)
-        one.out.clear()
+            one.receive(number, worker_messages.Pong(ping.number, now + 0.001 + 7.0 * number), now + 0.002)
+        one.outbox.commands.clear()
     offsets = {machine.name: machine.offset_ms for machine in one.status(12.0).machines}
     assert offsets == {"w0": 0.0, "w1": pytest.approx(7000.0)}
     records = one.take_records()
@@ -174,9 +174,9 @@ def test_asks_for_clocks_and_records_them() -> None:
 
 def test_log_lines_say_who_speaks() -> None:
     one = running()
-    one.told(1, worker_messages.Log(5.0, "info", "same", 1, "hello"), 2.0)
-    one.told(1, worker_messages.Log(5.0, "warning", "", -1, "slow"), 2.0)
-    assert [line.speaker for line in one.lines] == ["same[1]", "w1"]
+    one.receive(1, worker_messages.Log(5.0, "info", "same", 1, "hello"), 2.0)
+    one.receive(1, worker_messages.Log(5.0, "warning", "", -1, "slow"), 2.0)
+    assert [line.speaker for line in one.outbox.lines] == ["same[1]", "w1"]
 
 
 def test_latencies_are_in_the_controllers_time() -> None:
@@ -184,11 +184,13 @@ def test_latencies_are_in_the_controllers_time() -> None:
     for step in range(3):
         one.tick(2.0 + step)
         for number, ping in of_kind(one, controller_messages.Ping):
-            one.told(number, worker_messages.Pong(ping.number, 2.0 + step + 100.0 * number), 2.0 + step)
-        one.out.clear()
+            one.receive(number, worker_messages.Pong(ping.number, 2.0 + step + 100.0 * number), 2.0 + step)
+        one.outbox.commands.clear()
     root, ack = worker_messages.Root(9, 0, 5.0, 5.0), worker_messages.Ack(9, 77, 5.0)
-    one.told(0, worker_messages.Report(1, 5.25, 0.25, (), (root,), (ack,), 0.0, 0.0), 5.25)
-    one.told(1, worker_messages.Report(1, 105.25, 0.25, (), (), (worker_messages.Ack(9, 77, 105.125),), 0.0, 0.0), 5.25)
+    one.receive(0, worker_messages.Report(1, 5.25, 0.25, (), (root,), (ack,), 0.0, 0.0), 5.25)
+    one.receive(
+        1, worker_messages.Report(1, 105.25, 0.25, (), (), (worker_messages.Ack(9, 77, 105.125),), 0.0, 0.0), 5.25
+    )
     latency = one.status(5.5).latency
     assert latency is not None
     assert latency.p50_ms == pytest.approx(125.0)

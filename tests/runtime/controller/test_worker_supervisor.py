@@ -80,7 +80,7 @@ class Scene:
             self.come(site.name)
 
         def flow(_: float) -> None:
-            self.driver.controller.phase = "running"
+            self.driver.controller.state.phase = "running"
 
         self.driver.ask(flow)
         self.tend()
@@ -96,7 +96,7 @@ class Scene:
         """Let a worker be lost."""
         controller = self.driver.controller
         number = controller.members.by_name[name]
-        self.driver.ask(lambda now: controller.members.lost(number, now))
+        self.driver.ask(lambda now: controller.members.lose(number, now))
 
     def tend(self, seconds: float = 0.0) -> list[str]:
         """Let time pass; return the names of what was launched."""
@@ -192,11 +192,11 @@ def test_a_site_that_is_left_out_gets_no_job_until_its_time_is_over() -> None:
     with scene() as one:
         member = one.driver.controller.members[0]
         one.go("w0")
-        member.out_until = float("inf")
+        member.excluded_until = float("inf")
         one.last("w0").end()
         one.tend()
         assert one.tend(100.0) == []
-        member.out_until = 0.0
+        member.excluded_until = 0.0
         assert one.tend() == ["w0"]
 
 
@@ -252,7 +252,7 @@ def test_an_executor_that_comes_back_takes_its_worker_home() -> None:
         first.where = B.id  # Spark has started it there
         one.executors = [B, C]
         one.tend(FOLLOW_S)
-        wait_for(one.driver, lambda: not one.driver.controller.out)  # it has been told to stop, which is carried away
+        wait_for(one.driver, lambda: not one.driver.controller.outbox.commands)  # Stop is sent
         one.go("w0")
         first.end()
         one.tend()
@@ -292,7 +292,7 @@ def test_an_executor_beyond_those_there_were_gets_workers_of_its_own() -> None:
         assert [machine.name for machine in one.machines] == ["three-3"]
         told = {member.site.capacity for member in one.driver.controller.members if "three" in member.site.name}
         assert told == {(machine.cpu, machine.memory_mb) for machine in one.machines}
-        assert one.driver.controller.slots["three-3/1"] == 3
+        assert one.driver.controller.members.slots["three-3/1"] == 3
     with scene(A, B) as other:
         other.executors = [A, B, D]
         other.tend(FOLLOW_S)

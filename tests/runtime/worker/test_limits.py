@@ -165,7 +165,7 @@ def test_a_change_at_any_moment_of_a_recovery_reaches_the_source(steps: int) -> 
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "emulated"])
 def test_a_source_that_moves_keeps_its_limit(way: dict[str, Any]) -> None:
     cluster = TestCluster(flow(rate=100.0), limits=50.0, **way).start()
-    slots = list(cluster.controller.slots)
+    slots = list(cluster.controller.members.slots)
     for turn in range(6):
         given(cluster, 0.5)
         cluster.move("in[0]", slots[(turn + 1) % len(slots)])

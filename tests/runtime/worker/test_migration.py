@@ -241,7 +241,7 @@ def test_state_without_snapshot_is_never_lost_whenever_the_move_comes(emulated: 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"emulate": tiny_cluster(2)}])
 def test_a_task_is_suspended_between_its_answer_and_its_release(options: dict[str, Any], task: str) -> None:
     cluster = TestCluster(numbering(), in_flight=5, **options).start()
-    number = cluster.controller.find_task(task)
+    number = cluster.layout.by_name[task]
     host = next(worker for worker in cluster.workers if number in worker.tasks)
     host.command(controller_messages.PrepareMove(host.epoch, 1, number))
     assert host.tasks[number].suspended
@@ -249,7 +249,7 @@ def test_a_task_is_suspended_between_its_answer_and_its_release(options: dict[st
     assert cluster.outputs["out"] == []
     host.command(controller_messages.ReleaseTask(host.epoch, 2, number))
     assert host.tasks[number].suspended
-    cluster.controller.out.append((host.directory.me, controller_messages.ReleaseTask(host.epoch, 1, number)))
+    cluster.controller.outbox.send(host.directory.me, controller_messages.ReleaseTask(host.epoch, 1, number))
     assert cluster.finish()["out"] == list(range(1, 41))
 
 

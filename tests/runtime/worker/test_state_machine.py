@@ -23,7 +23,7 @@ from tests.runtime import flows
 def outputs(cluster: TestCluster) -> dict[str, Counter[str]]:
     result = cluster.start().finish()
     flows.check_telemetry(result)
-    assert len(cluster.controller.progress.acker) == 0
+    assert len(cluster.controller.progress.trees) == 0
     return {sink: Counter(map(repr, values)) for sink, values in result.outputs.items()}
 
 

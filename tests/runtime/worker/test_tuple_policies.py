@@ -435,7 +435,7 @@ def test_a_switch_without_effect_is_rejected() -> None:
     cluster = TestCluster(flow).start()
     with pytest.raises(PenstockError, match="no stream can have 'potus'; there are in->out by fields; leave it out"):
         cluster.request([], lambda _: None, tuples=TuplePolicies(routing="potus"))
-    assert cluster.controller.rulebook.tuples == TuplePolicies()
+    assert cluster.controller.tuple_policies.tuples == TuplePolicies()
 
 
 @pytest.mark.slow
@@ -446,7 +446,7 @@ def test_a_switch_is_in_force_in_every_worker_and_in_the_journal() -> None:
     wanted = TuplePolicies(routing="potus-plus", sending="round-robin", slot_ms=3.0)
     assert cluster.apply([("count[0]", "m0/1")], tuples=wanted)[0].after == "m0/1"
     assert cluster.controller.status(cluster.clock()).tuples == wanted
-    assert cluster.controller.standing.journal.tuples == wanted
+    assert cluster.controller._journal().tuples == wanted
     streams = {"lines->split": "potus-plus", "count->out": "potus-plus"}
     told = [(worker.rules.routing, worker.rules.sending) for worker in cluster.workers]
     assert told == [(streams, "round-robin")] * 3
@@ -462,7 +462,7 @@ def test_a_rejected_switch_changes_nothing() -> None:
     with pytest.raises(PenstockError, match="stream split->count is grouped by fields"):
         cluster.request([], ended.append, tuples=TuplePolicies(streams={"split->count": "potus"}))
     assert not ended
-    assert cluster.controller.rulebook.tuples == TuplePolicies()
+    assert cluster.controller.tuple_policies.tuples == TuplePolicies()
     flows.check_counts(cluster.finish()["out"], 300)
 
 
@@ -474,7 +474,7 @@ def test_policies_that_were_switched_are_in_force_after_recoveries_and_with_anot
         schedule.faults[:] = faults
         cluster = FaultyCluster(schedule)
         cluster.run()
-        in_force = cluster.driver.controller.rulebook.tuples
+        in_force = cluster.driver.controller.tuple_policies.tuples
         assert all(
             process.worker.rules.sending == in_force.sending
             for process in cluster.processes.values()

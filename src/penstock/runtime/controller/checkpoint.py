@@ -1,40 +1,87 @@
 """The controller's part in checkpoints: when one is due, when it is complete, what is published and what is kept.
 
-A checkpoint is complete when its manifest is on disk. Only then are the files published that the sinks had ready, and
-only after that are older checkpoints removed. One that does not come to its end is given up and told of; the
-application goes on.
+A checkpoint is complete when its manifest is on disk. Then the files that the sinks had prepared are published, then
+older checkpoints are removed. One that cannot be completed is aborted with a warning; the application continues.
 """
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.api.outputs import output_folders
+from penstock.model.status import CheckpointStatus
+from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.settings import RunSpec
+from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.checkpoints import KEEP, Manifest
 from penstock.runtime.storage.disk import Disk, Job
 
-if TYPE_CHECKING:
-    from penstock.runtime.controller.state_machine import Controller
-
-RETRY_S = 1.0  # before what could not be published, or the last checkpoint, is tried again
+RETRY_S = 1.0  # before a publication that failed, or the last checkpoint, is tried again
 
 
-class Checkpointing:
+class CheckpointOwner(Protocol):
+    """What a checkpoint has the controller do when it ends, or cannot be read."""
+
+    def end_checkpoint(self, completed: bool, current: bool, now: float) -> None:
+        """Continue after a checkpoint: `completed` or aborted, of the `current` epoch or an earlier one."""
+        ...
+
+    def end_if_last(self, now: float) -> None:
+        """End the run if the last checkpoint is published."""
+        ...
+
+    def recover(self, reason: str, now: float) -> None:
+        """Give up the epoch."""
+        ...
+
+    def proceed(self, now: float) -> None:
+        """Start the next epoch if that is possible."""
+        ...
+
+    def drop(self, worker: int, reason: str, now: float) -> None:
+        """Give up a worker."""
+        ...
+
+    def fail(self, problem: str, now: float) -> None:
+        """End the run with an error."""
+        ...
+
+
+class CheckpointCoordinator:
     """The checkpoints of one run."""
 
-    def __init__(self, controller: "Controller") -> None:
-        self.controller = controller
-        resumed = controller.spec.resumed
-        self.folder = controller.spec.folders.checkpoints
-        self.complete: list[Manifest] = [] if resumed is None else [resumed]
+    def __init__(
+        self,
+        layout: Layout,
+        spec: RunSpec,
+        state: RunState,
+        outbox: Outbox,
+        event: Callable[[str, str, float], None],
+        desired: Sequence[str],
+        all_ended: Callable[[], bool],
+        owner: CheckpointOwner,
+    ) -> None:
+        self._layout = layout
+        self._spec = spec
+        self._state = state
+        self._outbox = outbox
+        self._event = event
+        self._desired = desired  # the slot that each task should have
+        self._all_ended = all_ended
+        self._owner = owner
+        self.folder = spec.folders.checkpoints
+        self.complete: list[Manifest] = [] if spec.resumed is None else [spec.resumed]
         self.completed_at = -math.inf  # controller's time
-        self.number = 0 if resumed is None else resumed.number  # the last that was begun
+        self.number = 0 if spec.resumed is None else spec.resumed.number  # the last that was begun
         self.problem = ""  # why there was none since the last that is complete
-        self.writing = False  # a manifest is on its way to the disk: it is not known whether the checkpoint counts
+        self.writing = False  # a manifest is being written: it is unknown whether the checkpoint is complete
         self._begun = 0.0
         self._active = False
         self._saved: dict[int, worker_messages.CheckpointSaved] = {}
@@ -44,59 +91,74 @@ class Checkpointing:
 
     @property
     def latest(self) -> Manifest | None:
-        """The checkpoint to go on from."""
+        """The checkpoint that a recovery goes back to."""
         return self.complete[-1] if self.complete else None
 
-    def start(self, now: float) -> None:
-        """Begin to count the time to the next checkpoint."""
-        every = self.controller.spec.config.checkpointing.interval_s
-        self._next = now + every if every else math.inf
+    @property
+    def aborted(self) -> int:
+        """The last checkpoint whose barriers have no effect any more."""
+        return self.number - self._active
 
-    def tick(self, now: float) -> None:
-        """Ask for a checkpoint when one is due: also for the last one, until it is complete.
+    def states(self, tasks: Sequence[int]) -> tuple[StateLocation, ...]:
+        """Return where the latest checkpoint has the states of tasks."""
+        latest, names = self.latest, self._state.names
+        return () if latest is None else tuple(latest.kept(names[task], task) for task in tasks)
 
-        One that is under way says when it has come to its end whether another is due: it may be the last.
-        """
-        if now < self._next or self.controller.phase not in ("running", "draining"):
-            return
-        self._next = math.inf
-        if not (self._active or self.writing):
-            self.controller.operations.checkpoint(now)
+    # When one is due
 
     @property
     def due(self) -> float:
-        """When `tick` has something to do."""
+        """When the next checkpoint is due."""
         return self._next
 
+    def start(self, now: float) -> None:
+        """Start the time to the next checkpoint."""
+        every = self._spec.config.checkpointing.interval_s
+        self._next = now + every if every else math.inf
+
     def request(self, now: float) -> None:
-        """Ask for a checkpoint now; once every task has ended, it is the last one."""
+        """Make a checkpoint due now; once every task has ended, it is the last one."""
         self._next = now
+
+    def take_due(self, now: float) -> bool:
+        """Return whether a checkpoint is to be taken now, once.
+
+        One in progress schedules the next when it ends: it may be the last.
+        """
+        if now < self._next or not self._state.flowing:
+            return False
+        self._next = math.inf
+        return not (self._active or self.writing)
+
+    # From the first barrier to the manifest
 
     def begin(self, now: float) -> None:
         """Begin a checkpoint."""
         self.number += 1
         self._begun, self._active = now, True
         self._saved = {}
-        self.controller.tell_all(controller_messages.BeginCheckpoint(self.controller.epoch, self.number))
+        self._outbox.broadcast(controller_messages.BeginCheckpoint(self._state.epoch, self.number))
 
-    def saved(self, worker: int, message: worker_messages.CheckpointSaved, now: float) -> None:
-        """Take note of what a worker has saved; write the manifest when that was the last."""
+    def take_saved(self, worker: int, message: worker_messages.CheckpointSaved, now: float) -> bool:
+        """Take what a worker has saved, and write the manifest if it was the last; return whether it counts."""
         if not self._active or message.checkpoint != self.number:
-            return
+            return False
         self._saved[worker] = message
-        self.controller.operations.progressed(now)
         entries = {entry.task: (entry, saved.file) for saved in self._saved.values() for entry in saved.entries}
-        if len(entries) < len(self.controller.layout.components):
-            return
-        controller, names = self.controller, self.controller.layout.names
+        if len(entries) == len(self._layout.components):
+            self._write_manifest(entries, now)
+        return True
+
+    def _write_manifest(self, entries: dict[int, tuple[worker_messages.TaskEntry, str]], now: float) -> None:
+        names = self._state.names
         manifest = checkpoints.made(
-            controller.layout.application,
-            controller.spec.run,
+            self._layout.application,
+            self._spec.run,
             self.number,
-            controller.epoch,
+            self._state.epoch,
             now - self._begun,
             _version(),
-            dict(zip(names, controller.standing.wanted, strict=True)),
+            dict(zip(names, self._desired, strict=True)),
             {saved.file: saved.size for saved in self._saved.values() if saved.entries},
             [checkpoints.saved(entry, names[task], file) for task, (entry, file) in sorted(entries.items())],
             all(entry.ended for entry, _ in entries.values()),
@@ -106,82 +168,77 @@ class Checkpointing:
         def do(disk: Disk) -> None:
             checkpoints.write_manifest(disk, self.folder, manifest)
 
-        controller.storing.append(Job(f"manifest {self.number}", do, lambda _, p, at: self._written(manifest, p, at)))
+        def then(_: object, problem: str, at: float) -> None:
+            if problem:
+                self._forget(manifest, problem)
+            else:
+                self._decide(manifest, "", at)
 
-    def unsaved(self, _: int, message: worker_messages.CheckpointFailed, now: float) -> None:
-        """Give up a checkpoint that a worker cannot save."""
+        self._outbox.store(Job(f"manifest {self.number}", do, then))
+
+    def take_failed(self, _: int, message: worker_messages.CheckpointFailed, now: float) -> None:
+        """Abort a checkpoint that a worker cannot save."""
         if self._active and message.checkpoint == self.number:
-            self.give_up(message.problem, now)
+            self.abort(message.problem, now)
 
-    def give_up(self, problem: str, now: float) -> None:
-        """Give up the checkpoint under way; the application goes on, and the next one is tried in its time."""
+    def abort(self, problem: str, now: float) -> None:
+        """Abort the checkpoint in progress; the next one is taken when it is due."""
         if not self._active:
             return
         self._active = False
         self._warn(problem)
-        self.controller.tell_all(controller_messages.AbortCheckpoint(self.controller.epoch, self.number))
-        self._go_on(now)
-
-    @property
-    def given_up(self) -> int:
-        """The last checkpoint of which no barrier matters any more."""
-        return self.number - self._active
+        self._outbox.broadcast(controller_messages.AbortCheckpoint(self._state.epoch, self.number))
+        self._end(completed=False, now=now)
 
     def interrupt(self) -> None:
-        """Forget the checkpoint under way: a new epoch begins."""
+        """Discard the checkpoint in progress: a new epoch starts."""
         self._active = False
         self._saved = {}
         self._next = math.inf
 
-    def _written(self, manifest: Manifest, problem: str, now: float) -> None:
-        """Go on once it is known whether the checkpoint counts: one that failed must not be found later."""
-        if problem:
-            self._undo(manifest, problem)
-        else:
-            self._decided(manifest, "", now)
-
-    def _undo(self, manifest: Manifest, problem: str) -> None:
-        def then(_: object, again: str, now: float) -> None:
-            if again:
-                self.controller.later(now + RETRY_S, lambda _: self._undo(manifest, problem))
-            else:
-                self._decided(manifest, problem, now)
+    def _forget(self, manifest: Manifest, problem: str) -> None:
+        """Remove a manifest that could not be written: it must not be found later."""
 
         def do(disk: Disk) -> None:
             checkpoints.forget(disk, self.folder, manifest.number)
 
-        self.controller.storing.append(Job(f"forget manifest {manifest.number}", do, then))
+        def then(_: object, again: str, now: float) -> None:
+            if again:
+                self._outbox.schedule(now + RETRY_S, lambda _: self._forget(manifest, problem))
+            else:
+                self._decide(manifest, problem, now)
 
-    def _decided(self, manifest: Manifest, problem: str, now: float) -> None:
+        self._outbox.store(Job(f"forget manifest {manifest.number}", do, then))
+
+    def _decide(self, manifest: Manifest, problem: str, now: float) -> None:
+        """Continue: it is known whether the checkpoint is complete."""
         self.writing = False
-        current = manifest.epoch == self.controller.epoch and self.controller.phase in ("running", "draining")
+        current = manifest.epoch == self._state.epoch and self._state.flowing
         if problem:
             self._warn(problem)
             if current:
-                self.controller.tell_all(controller_messages.AbortCheckpoint(self.controller.epoch, manifest.number))
+                self._outbox.broadcast(controller_messages.AbortCheckpoint(self._state.epoch, manifest.number))
         else:
             self.problem = ""
-            self.controller.recovery.fruitful()
             self.complete.append(manifest)
             self.completed_at = now
             self._unpublished.append(manifest)
-            self.controller.event("checkpoint", f"{manifest.number} {manifest.size} B {manifest.seconds:.3f} s", now)
+            self._event("checkpoint", f"{manifest.number} {manifest.size} B {manifest.seconds:.3f} s", now)
             if current:
-                self.controller.tell_all(
-                    controller_messages.CheckpointCompleted(self.controller.epoch, manifest.number)
-                )
+                self._outbox.broadcast(controller_messages.CheckpointCompleted(self._state.epoch, manifest.number))
         if current:
             self._publish()
-            self._go_on(now)
-        else:
-            self.controller.recovery.proceed(now)
+        self._end(completed=not problem, now=now, current=current)
 
-    def _go_on(self, now: float) -> None:
-        """Let the next operation begin, and say when the next checkpoint is due."""
-        self.start(now)
-        if self.controller.progress.all_ended and (self.latest is None or not self.latest.last):
-            self._next = now + (RETRY_S if self.problem else 0.0)
-        self.controller.operations.checkpointed(now)
+    def _end(self, *, completed: bool, now: float, current: bool = True) -> None:
+        """Schedule the next checkpoint, and let the next operation begin."""
+        if current:
+            self.start(now)
+            if self._all_ended() and (self.latest is None or not self.latest.last):
+                self._next = now + (RETRY_S if self.problem else 0.0)
+        self._owner.end_checkpoint(completed, current, now)
+
+    # Publication
 
     def _publish(self) -> None:
         """Publish complete checkpoints, then remove those that are not needed any more."""
@@ -201,25 +258,42 @@ class Checkpointing:
             self._publishing = False
             if problem:
                 self._warn(f"its output is not published yet, {problem}")
-                self.controller.later(now + RETRY_S, lambda _: self._publish())
+                self._outbox.schedule(now + RETRY_S, lambda _: self._publish())
                 return
             self._unpublished = [manifest for manifest in self._unpublished if manifest not in manifests]
             self._publish()
-            self.controller.published(now)
+            self._owner.end_if_last(now)
 
-        self.controller.storing.append(Job(f"publish {manifests[-1].number}", do, then))
+        self._outbox.store(Job(f"publish {manifests[-1].number}", do, then))
 
-    def unusable(self, worker: int, message: worker_messages.CheckpointUnreadable, now: float) -> None:
-        """Look for oneself at a checkpoint that a worker cannot read.
+    def restart(self) -> Callable[[Disk], None]:
+        """Return what completes all publications, before a new epoch starts from the latest checkpoint."""
+        manifests, folder = [*self._unpublished, *self.complete[-1:]], self.folder
 
-        One that is whole stays, and the worker goes: it cannot reach the disk. One that is damaged is passed over for
-        the one before, and what it had published is taken back.
+        def do(disk: Disk) -> None:
+            for manifest in manifests:
+                checkpoints.publish(disk, folder, manifest)
+
+        return do
+
+    def restarted(self) -> None:
+        """Record that all publications are complete."""
+        self._unpublished = []
+
+    # A checkpoint that cannot be read
+
+    def take_unreadable(self, worker: int, message: worker_messages.CheckpointUnreadable, now: float) -> None:
+        """Check a checkpoint that a worker cannot read.
+
+        If it is whole, the worker is dropped: it cannot reach the disk. If it is damaged, the run falls back to the one
+        before, and withdraws what it had published.
         """
-        controller, bad = self.controller, self.latest
-        outputs = output_folders(controller.layout.flow, controller.spec.folders.run)
+        bad, owner = self.latest, self._owner
+        outputs = output_folders(self._layout.flow, self._spec.folders.run)
         if bad is None or bad.number != message.checkpoint or self.writing:
             return
         self.writing = True
+        reason = f"checkpoint {bad.number} could not be read"
 
         def do(disk: Disk) -> tuple[str, Manifest | None, list[str]]:
             damage = checkpoints.damage(disk, self.folder, bad.number)
@@ -230,58 +304,57 @@ class Checkpointing:
                 checkpoints.withdraw(disk, self.folder, found.number, outputs)
             return damage, found, problems
 
-        def then(looked: tuple[str, Manifest | None, list[str]] | None, problem: str, at: float) -> None:
+        def then(checked: tuple[str, Manifest | None, list[str]] | None, problem: str, at: float) -> None:
             self.writing = False
-            if looked is None:
-                controller.warn(f"checkpoint {bad.number} could not be looked at, {problem}; trying again")
-                controller.recovery.begin(f"checkpoint {bad.number} could not be read", at)
+            if checked is None:
+                self._outbox.warn(f"checkpoint {bad.number} could not be checked, {problem}; trying again")
+                owner.recover(reason, at)
                 return
-            self._looked(bad, worker, message.problem, *looked, at)
+            damage, found, problems = checked
+            if damage:
+                self._fall_back(bad, damage, found, problems, at)
+            else:
+                owner.drop(worker, f"it cannot read checkpoint {bad.number}, which is whole: {message.problem}", at)
+                owner.proceed(at)
 
-        controller.storing.append(Job(f"look at checkpoint {bad.number}", do, then))
-        controller.recovery.begin(f"checkpoint {bad.number} could not be read", now)
+        self._outbox.store(Job(f"check checkpoint {bad.number}", do, then))
+        owner.recover(reason, now)
 
-    def _looked(
-        self,
-        bad: Manifest,
-        worker: int,
-        told: str,
-        damage: str,
-        found: Manifest | None,
-        problems: list[str],
-        now: float,
-    ) -> None:
-        controller = self.controller
-        if not damage:
-            controller.drop(worker, f"it cannot read checkpoint {bad.number}, which is whole: {told}", now)
-            controller.recovery.proceed(now)
-            return
+    def _fall_back(self, bad: Manifest, damage: str, found: Manifest | None, problems: list[str], now: float) -> None:
+        """Use the checkpoint before a damaged one."""
         for text in problems:
-            controller.warn(text)
+            self._outbox.warn(text)
         if found is None:
-            controller.fail(f"checkpoint {bad.number} is damaged, {damage}, and there is none before it", now)
+            self._owner.fail(f"checkpoint {bad.number} is damaged, {damage}, and there is none before it", now)
             return
-        controller.warn(f"checkpoint {bad.number} cannot be used, {damage}; falling back to {found.number}")
+        self._outbox.warn(f"checkpoint {bad.number} cannot be used, {damage}; falling back to {found.number}")
         self.complete, self._unpublished = [found], []
-        controller.recovery.proceed(now)
+        self._owner.proceed(now)
 
-    def restart(self) -> Callable[[Disk], None]:
-        """Return what finishes all that was begun, before a new epoch goes on from the latest checkpoint."""
-        manifests, folder = [*self._unpublished, *self.complete[-1:]], self.folder
+    # Status
 
-        def do(disk: Disk) -> None:
-            for manifest in manifests:
-                checkpoints.publish(disk, folder, manifest)
+    def status(self, now: float) -> CheckpointStatus | None:
+        """Return the latest checkpoint, for people."""
+        latest = self.latest
+        if latest is None:
+            return None
+        age = now - self.completed_at
+        return CheckpointStatus(
+            number=latest.number,
+            age_s=max(0.0, age if math.isfinite(age) else time.time() - latest.at),  # an earlier driver's
+            seconds=latest.seconds,
+            bytes=latest.size,
+            problem=self.problem,
+        )
 
-        return do
-
-    def restarted(self) -> None:
-        """Note that all of it is done."""
-        self._unpublished = []
+    def warnings(self) -> list[str]:
+        """Return why there is no new checkpoint."""
+        since = f"since checkpoint {self.latest.number}" if self.latest else "yet"
+        return [f"there is no checkpoint {since}: {self.problem}"] if self.problem else []
 
     def _warn(self, problem: str) -> None:
         if problem != self.problem:
-            self.controller.warn(f"checkpoint {self.number} did not come to its end: {problem}")
+            self._outbox.warn(f"checkpoint {self.number} was not completed: {problem}")
         self.problem = problem
 
 

@@ -1,43 +1,49 @@
-"""Where tasks should be: written down for the next driver, and brought about again when sites come, go or fail."""
+"""Where tasks should be: kept in the journal, and restored by moves when sites appear, are excluded or lost."""
 
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from penstock.runtime.controller.settings import fewest
+from penstock.runtime.controller.membership import Membership
+from penstock.runtime.controller.operations import Operation
+from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.settings import Complete, fewest
 from penstock.runtime.storage.checkpoints import Journal, write_journal
 from penstock.runtime.storage.disk import Job
 
-if TYPE_CHECKING:
-    from penstock.runtime.controller.operations import Operation
-    from penstock.runtime.controller.state_machine import Controller
-
-LOOK_S = 1.0  # between looks at whether tasks are where they should be
+CHECK_S = 1.0  # between comparisons of the placement with the desired one
 
 
-class Standing:
-    """The slots that tasks should have, `wanted`: not all may be there, so that some have others for now."""
+class DesiredPlacement:
+    """The slots that tasks should have. A slot may be missing; its tasks then have others temporarily."""
 
-    def __init__(self, controller: "Controller") -> None:
-        self.controller = controller
-        self.wanted = list(controller.spec.placement)
+    def __init__(
+        self,
+        state: RunState,
+        members: Membership,
+        outbox: Outbox,
+        complete: Complete | None,
+        folder: str,
+        journal: Callable[[], Journal],
+    ) -> None:
+        self.slots = list(state.placement)
+        self._state = state
+        self._members = members
+        self._outbox = outbox
+        self._complete = complete or fewest
+        self._folder = folder
+        self._journal = journal
         self._waiting: list[Callable[[float], None]] = []  # for the journal to be written
         self._writing = False
-        self._next_look = 0.0
-        self._refused: set[tuple[int, int]] = set()  # epoch, and a task that cannot move
-
-    @property
-    def journal(self) -> Journal:
-        """What the next driver must know."""
-        controller = self.controller
-        placement = dict(zip(controller.layout.names, self.wanted, strict=True))
-        return Journal(controller.epoch, placement, controller.policy, controller.rulebook.tuples, controller.limits)
+        self._next_check = 0.0
+        self._immovable: set[tuple[int, int]] = set()  # epoch, task
 
     def complete(self, usable: list[str]) -> list[str]:
-        """Return the slot of every task, given those that there are."""
-        return list((self.controller.spec.complete or fewest)(self.wanted, usable))
+        """Return a usable slot for every task: the desired one if possible."""
+        return list(self._complete(self.slots, usable))
 
-    def note(self, then: Callable[[float], None]) -> None:
-        """Write down where tasks should be; those who wait for it share what is written next."""
+    def write(self, then: Callable[[float], None]) -> None:
+        """Write the journal, and call `then`; requests that come meanwhile share the next write."""
         self._waiting.append(then)
         if not self._writing:
             self._write()
@@ -45,53 +51,52 @@ class Standing:
     def _write(self) -> None:
         self._writing = True
         waiting, self._waiting = self._waiting, []
-        journal, folder = self.journal, self.controller.checkpointing.folder
+        journal, folder = self._journal(), self._folder
 
         def written(_: object, problem: str, now: float) -> None:
             self._writing = False
             if problem:
-                self.controller.warn(f"it could not be written down where tasks are, {problem}")
+                self._outbox.warn(f"the placement could not be written to the journal, {problem}")
             if self._waiting:
                 self._write()
             for then in waiting:
                 then(now)
 
-        self.controller.storing.append(Job("journal", lambda disk: write_journal(disk, folder, journal), written))
+        self._outbox.store(Job("journal", lambda disk: write_journal(disk, folder, journal), written))
 
-    def tick(self, now: float) -> None:
-        """Leave out sites that cannot be relied on; move tasks away from them, and to where they should be."""
-        if now < self._next_look:
-            return
-        self._next_look = now + LOOK_S
-        controller, members = self.controller, self.controller.members
-        members.judge(now, lambda number, why: controller.warn(f"worker {members[number].site.name!r}: {why}"))
+    def correct(self, now: float, idle: bool) -> Operation | None:
+        """Exclude unreliable sites; return the moves that restore the desired placement, if no operation is running."""
+        if now < self._next_check:
+            return None
+        self._next_check = now + CHECK_S
+        members, placement = self._members, self._state.placement
+        members.exclude_unreliable(
+            now, lambda number, reason: self._outbox.warn(f"worker {members[number].site.name!r}: {reason}")
+        )
         usable = members.usable(now, ready=True)
-        if controller.phase != "running" or controller.operations.current or not usable:
-            return
-        if controller.placement == self.wanted and set(self.wanted) <= set(usable):
-            return
+        if self._state.phase != "running" or not idle or not usable:
+            return None
+        if placement == self.slots and set(self.slots) <= set(usable):
+            return None
         best = self.complete(usable)
         moves = [
             (task, best[task])
-            for task, slot in enumerate(controller.placement)
-            if slot != best[task]
-            and (slot not in usable or best[task] == self.wanted[task])
-            and (controller.epoch, task) not in self._refused
+            for task, slot in enumerate(placement)
+            if slot != best[task] and (slot not in usable or best[task] == self.slots[task]) and self.is_movable(task)
         ]
-        if moves:
-            label = f"bring {len(moves)} task{'s' if len(moves) > 1 else ''} where they belong"
-            controller.operations.request(moves, label, self._brought, for_now=True)
+        label = f"restore the placement of {len(moves)} task{'s' if len(moves) > 1 else ''}"
+        return Operation(deque(moves), self._corrected, label, temporary=True) if moves else None
 
-    def look_soon(self) -> None:
-        """Look at the next tick whether tasks are where they should be."""
-        self._next_look = 0.0
+    def check_soon(self) -> None:
+        """Compare the placement with the desired one at the next tick."""
+        self._next_check = 0.0
 
-    def refuses(self, task: int) -> bool:
-        """Say whether a task could not move in this epoch."""
-        return (self.controller.epoch, task) in self._refused
+    def is_movable(self, task: int) -> bool:
+        """Return whether no attempt to move a task has failed in this epoch."""
+        return (self._state.epoch, task) not in self._immovable
 
-    def _brought(self, operation: "Operation") -> None:
-        """Remember a task that could not move, so that it is not asked again in this epoch."""
-        if operation.error is not None and operation.moves and self.controller.phase == "running":
-            self._refused.add((self.controller.epoch, operation.moves[0][0]))
-            self.controller.warn(str(operation.error))
+    def _corrected(self, operation: Operation) -> None:
+        """Remember a task that could not move, to leave it alone in this epoch."""
+        if operation.error is not None and operation.moves and self._state.phase == "running":
+            self._immovable.add((self._state.epoch, operation.moves[0][0]))
+            self._outbox.warn(str(operation.error))

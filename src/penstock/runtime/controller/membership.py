@@ -1,8 +1,8 @@
-"""The workers of a run as the controller knows them: which are there, which were lost, which are trusted.
+"""The workers of a run as the controller knows them: alive, lost, excluded.
 
-A worker that was lost may live on: cut off, or stopped for a while. It is *fenced* once it surely acts no more, because
-its process has ended or because its lease has: until then no epoch begins without it. A site whose workers keep failing
-is left out for a while, as long as enough others are there.
+A lost worker may still act: it may be cut off, or suspended for a while. It is *fenced* once it can no longer act,
+because its process has ended or its lease has expired. No epoch starts before every lost worker is fenced. A site whose
+workers keep failing is excluded for a while, as long as enough other sites remain.
 """
 
 import math
@@ -15,17 +15,18 @@ from penstock.runtime.controller.settings import Site
 from penstock.runtime.protocol.controller_messages import Peer
 from penstock.runtime.protocol.worker_messages import Register
 
-LATE_S = 1.5  # between signs of life, from which on they count as late
-FAILURES = 4  # of a site within a while that are too many
-LATES = 8  # late signs of life within a while that are too many
-WHILE_S = 60.0
-REST_S = 30.0  # that a site is left out for the first time; twice as long every further time
-PAUSE_S = 1.0  # between two ticks, from which on it was the controller that stood still
+LATE_S = 1.5  # between heartbeats; a longer interval counts as late
+MAX_FAILURES = 4  # of a site within the window, before it is excluded
+MAX_LATE = 8  # late heartbeats of a site within the window, before it is excluded
+WINDOW_S = 60.0
+EXCLUSION_S = 30.0  # the first time; doubled every further time
+PAUSE_S = 1.0  # between two ticks; after a longer interval the controller itself was suspended
+SILENT_S = 2.0  # without a heartbeat, before the status warns
 
 
 @dataclass
 class Member:
-    """A site, and the worker that is there."""
+    """A site and its worker."""
 
     site: Site
     host: str = ""
@@ -38,15 +39,15 @@ class Member:
     epoch: int = 0  # the last that it was assigned
     clock: WorkerClock = field(default_factory=WorkerClock)
     last_beat: float = 0.0
-    last_word: float = 0.0  # when its loop last said something, which a beat is not
-    fence: float = -math.inf  # after which a worker that was lost surely acts no more
-    failures: deque[float] = field(default_factory=deque)
-    lates: deque[float] = field(default_factory=deque)
-    rests: int = 0  # how often it was left out
-    out_until: float = -math.inf
-    reason: str = ""  # why it is left out
-    leaving: bool = False  # its worker is to end once its tasks are elsewhere, on purpose
-    parted: bool = False  # nothing is on its way to it or from it any more
+    last_message: float = 0.0  # of its loop; heartbeats come from another thread
+    fence: float = -math.inf  # from when on a lost worker can no longer act
+    failures: deque[float] = field(default_factory=deque)  # when
+    late_beats: deque[float] = field(default_factory=deque)  # when
+    exclusions: int = 0  # so far
+    excluded_until: float = -math.inf
+    reason: str = ""  # for its exclusion
+    leaving: bool = False  # its worker ends on purpose once its tasks have moved
+    detached: bool = False  # nothing is in flight to it or from it any more
 
     @property
     def where(self) -> str:
@@ -55,11 +56,11 @@ class Member:
 
     @property
     def peer(self) -> Peer:
-        """The worker, for the others; without a port where there is none."""
+        """The worker's address, for the other workers; without a port if it is not alive."""
         return Peer(self.site.name, self.host, self.port if self.alive else 0, self.incarnation)
 
 
-class Members:
+class Membership:
     """All sites of a run."""
 
     def __init__(self, sites: tuple[Site, ...], lease_s: float, silent_s: float, now: float) -> None:
@@ -69,8 +70,8 @@ class Members:
         self._lease_s = lease_s
         self._silent_s = max(silent_s, lease_s)
         self._incarnations = 0
-        self._fence = -math.inf  # after which those surely act no more that were replaced
-        self._last_look = now
+        self._fence = -math.inf  # from when on replaced workers can no longer act
+        self._last_check = now
 
     def __getitem__(self, number: int) -> Member:
         return self.all[number]
@@ -82,53 +83,53 @@ class Members:
         return len(self.all)
 
     def add(self, site: Site) -> None:
-        """Take in a site that was not there before."""
+        """Add a site."""
         self.by_name[site.name] = number = len(self.all)
         self.slots |= dict.fromkeys(site.slots, number)
         self.all.append(Member(site))
 
     def register(self, message: Register, now: float) -> int | None:
-        """Take a worker in and return its number; None refuses one that is not wanted."""
+        """Register a worker and return its number; None: its site is unknown, has a worker, or is excluded."""
         number = self.by_name.get(message.worker)
-        if number is None or self.all[number].alive or self.is_out(number, now):
+        if number is None or self.all[number].alive or self.is_excluded(number, now):
             return None
         self._incarnations += 1
         member = self.all[number]
-        self._fence, member.fence = max(self._fence, member.fence), -math.inf  # the one before may live on
+        self._fence, member.fence = max(self._fence, member.fence), -math.inf  # its predecessor may still act
         member.host, member.port, member.pid = message.host, message.port, message.pid
         member.incarnation = self._incarnations
         member.registered = member.alive = True
-        member.leaving = member.parted = False
+        member.leaving = member.detached = False
         member.ready, member.epoch = False, 0
         member.clock = WorkerClock()
         member.last_beat = now
         return number
 
-    def lost(self, number: int, now: float) -> None:
-        """Note that a worker was lost; it may act until its lease has ended."""
+    def lose(self, number: int, now: float) -> None:
+        """Record the loss of a worker; it may act until its lease expires."""
         member = self.all[number]
         member.alive = member.ready = False
         member.fence = member.last_beat + self._lease_s
-        if not member.parted:
+        if not member.detached:
             member.failures.append(now)
             _forget(member.failures, now)
 
-    def gone(self, number: int) -> None:
-        """Note that the process of a worker that was lost has ended."""
+    def end_process(self, number: int) -> None:
+        """Record that the process of a lost worker has ended."""
         self.all[number].fence = -math.inf
 
-    def beat(self, number: int, now: float) -> None:
-        """Note a sign of life."""
+    def record_beat(self, number: int, now: float) -> None:
+        """Record a heartbeat, or any other message."""
         member = self.all[number]
         if member.epoch and now - member.last_beat > LATE_S:
-            member.lates.append(now)
-            _forget(member.lates, now)
+            member.late_beats.append(now)
+            _forget(member.late_beats, now)
         member.last_beat = now
 
     def silent(self, now: float) -> list[int]:
-        """Return the workers that have given no sign of life for too long, though their connection stands."""
-        pause, self._last_look = now - self._last_look, now
-        if pause > PAUSE_S:  # what they said meanwhile has not been read yet
+        """Return the workers whose heartbeats have stopped although their connections are open."""
+        pause, self._last_check = now - self._last_check, now
+        if pause > PAUSE_S:  # what they sent meanwhile has not been read yet
             for member in self.all:
                 member.last_beat += pause
         return [
@@ -138,59 +139,81 @@ class Members:
         ]
 
     def unfenced(self, now: float) -> bool:
-        """Say whether a worker that was lost may still act."""
+        """Return whether a lost worker may still act."""
         return now < self._fence or any(not member.alive and now < member.fence for member in self.all)
 
     @property
     def alive(self) -> list[int]:
-        """The workers that are there."""
+        """The workers that are alive."""
         return [number for number, member in enumerate(self.all) if member.alive]
 
+    @property
+    def assigned(self) -> list[int]:
+        """The workers that are alive and have been assigned an epoch."""
+        return [number for number, member in enumerate(self.all) if member.alive and member.epoch]
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """The addresses of all workers, by number."""
+        return tuple(member.peer for member in self.all)
+
+    def in_epoch(self, epoch: int) -> list[int]:
+        """Return the workers that take part in an epoch."""
+        return [number for number, member in enumerate(self.all) if member.alive and member.epoch == epoch]
+
     def busy_since(self, when: float) -> str:
-        """Return the name of a worker that is alive but has not had time to say anything since then, or nothing."""
-        return next((member.site.name for member in self.all if member.alive and member.last_word < when), "")
+        """Return the name of a worker that is alive and whose loop has sent nothing since a time; empty: none."""
+        return next((member.site.name for member in self.all if member.alive and member.last_message < when), "")
 
     def missing(self, now: float) -> list[int]:
-        """Return the sites whose worker is not there and is waited for."""
-        return [n for n, member in enumerate(self.all) if not member.alive and not self.is_out(n, now)]
+        """Return the sites, excluded ones apart, without a worker."""
+        return [n for n, member in enumerate(self.all) if not member.alive and not self.is_excluded(n, now)]
 
     def usable(self, now: float, ready: bool = False) -> list[str]:
-        """Return the slots that tasks can be put on; `ready`: whose workers take part in the epoch already."""
+        """Return the slots that tasks can have; `ready`: only of workers that already take part in the epoch."""
         found = [
             (slot, self.all[number].leaving)
             for slot, number in self.slots.items()
-            if (self.all[number].ready if ready else self.all[number].alive) and not self.is_out(number, now)
+            if (self.all[number].ready if ready else self.all[number].alive) and not self.is_excluded(number, now)
         ]
         return [slot for slot, leaving in found if not leaving] or [slot for slot, _ in found]
 
-    def is_out(self, number: int, now: float) -> bool:
-        """Say whether a site is left out."""
-        return now < self.all[number].out_until
+    def is_excluded(self, number: int, now: float) -> bool:
+        """Return whether a site is excluded."""
+        return now < self.all[number].excluded_until
 
-    def judge(self, now: float, say: Callable[[int, str], None]) -> None:
-        """Leave out sites that keep failing or are late, as long as more than half of all remain."""
+    def exclude_unreliable(self, now: float, report: Callable[[int, str], None]) -> None:
+        """Exclude sites that keep failing or are late, as long as more than half of all remain; report each."""
         for number, member in enumerate(self.all):
-            if self.is_out(number, now):
+            if self.is_excluded(number, now):
                 continue
             _forget(member.failures, now)
-            _forget(member.lates, now)
-            if len(member.failures) >= FAILURES:
-                reason = f"its worker was lost {len(member.failures)} times in {WHILE_S:g} s"
-            elif len(member.lates) >= LATES:
-                reason = f"its signs of life were late {len(member.lates)} times in {WHILE_S:g} s"
+            _forget(member.late_beats, now)
+            if len(member.failures) >= MAX_FAILURES:
+                reason = f"its worker was lost {len(member.failures)} times in {WINDOW_S:g} s"
+            elif len(member.late_beats) >= MAX_LATE:
+                reason = f"its heartbeats were late {len(member.late_beats)} times in {WINDOW_S:g} s"
             else:
                 continue
-            left = sum(not self.is_out(other, now) for other in range(len(self.all))) - 1
-            if 2 * left <= len(self.all):
+            remaining = sum(not self.is_excluded(other, now) for other in range(len(self.all))) - 1
+            if 2 * remaining <= len(self.all):
                 continue
-            member.out_until = now + REST_S * 2**member.rests
-            member.rests += 1
+            member.excluded_until = now + EXCLUSION_S * 2**member.exclusions
+            member.exclusions += 1
             member.failures.clear()
-            member.lates.clear()
+            member.late_beats.clear()
             member.reason = reason
-            say(number, f"{reason}; left out for {member.out_until - now:g} s")
+            report(number, f"{reason}; excluded for {member.excluded_until - now:g} s")
+
+    def warnings(self, now: float) -> list[str]:
+        """Return a warning for each worker whose heartbeats are overdue."""
+        return [
+            f"no heartbeat from worker {m.site.name!r} ({m.where}) for {now - m.last_beat:.0f} s"
+            for m in self.all
+            if m.alive and m.epoch and now - m.last_beat > SILENT_S
+        ]
 
 
 def _forget(times: deque[float], now: float) -> None:
-    while times and times[0] < now - WHILE_S:
+    while times and times[0] < now - WINDOW_S:
         times.popleft()

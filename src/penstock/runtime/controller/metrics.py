@@ -1,4 +1,4 @@
-"""What the controller knows of a run from its workers' reports: rates, queues, times, over the last seconds."""
+"""Measurements of a run from its workers' reports: rates, queues and times over the last seconds."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from penstock.model.status import ComponentStatus, Latency, MachineStatus
 from penstock.model.topology import Kind
-from penstock.runtime.controller.settings import Site
+from penstock.runtime.controller.membership import Member
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.worker_messages import Report, TaskReport
 
-RATES_S = 2.0  # over which rates are taken
-LATENCY_S = 5.0  # over which latencies are
-SAMPLES = 4096
+RATES_S = 2.0  # the window of rates
+LATENCY_S = 5.0  # the window of latencies
+MAX_SAMPLES = 4096
 
 
 class _Reading(NamedTuple):
@@ -21,14 +21,14 @@ class _Reading(NamedTuple):
     task: TaskReport
 
 
-class Gauges:
+class Metrics:
     """The latest readings of every task and worker."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._tasks: dict[int, deque[_Reading]] = {}
         self._workers: dict[int, tuple[float, Report]] = {}
-        self._latencies: deque[tuple[float, float]] = deque(maxlen=SAMPLES)  # finished, s
+        self._latencies: deque[tuple[float, float]] = deque(maxlen=MAX_SAMPLES)  # finished, s
         self.emitted = 0
         self.written = 0
         self._processed: Counter[int] = Counter()  # by task
@@ -52,7 +52,7 @@ class Gauges:
                 self._retried[task.task] += task.retried
 
     def latency(self, finished: float, seconds: float) -> None:
-        """Take the end-to-end latency of a sampled tuple."""
+        """Take the end-to-end latency of a traced tuple."""
         self._latencies.append((finished, seconds))
 
     def end_to_end(self, now: float, last_s: float = LATENCY_S) -> Latency | None:
@@ -70,7 +70,7 @@ class Gauges:
         )
 
     def components(self, machines: Sequence[str], now: float) -> list[ComponentStatus]:
-        """Return every component's figures; `machines` is that of each task."""
+        """Return the status of every component; `machines` has the machine of each task."""
         found = []
         for position in self._layout.application.order:
             component = self._layout.application.components[position]
@@ -103,23 +103,27 @@ class Gauges:
             )
         return found
 
-    def machine(self, worker: int, site: Site, host: str, tasks: int, offset: float, alive: bool) -> MachineStatus:
-        """Return one worker's figures."""
+    def machine(self, worker: int, member: Member, tasks: int, now: float) -> MachineStatus:
+        """Return the status of a worker with a number of tasks."""
         _, report = self._workers.get(worker, (0.0, None))
+        note = "late" if report and report.warning else ""
+        if now < member.excluded_until:
+            note = f"excluded for {member.excluded_until - now:.0f} s more: {member.reason}"
         return MachineStatus(
-            name=site.name,
-            slots=site.slots,
-            host=host,
+            name=member.site.name,
+            slots=member.site.slots,
+            host=member.host,
             tasks=tasks,
             cpu=report.cpu if report else 0.0,
-            alive=alive,
+            alive=member.alive,
             lag_ms=1e3 * report.lag if report else 0.0,
-            offset_ms=1e3 * offset,
-            note="late" if report and report.warning else "",
+            offset_ms=1e3 * member.clock.estimate.offset,
+            note=note,
+            pid=member.pid,
         )
 
     def warnings(self) -> list[str]:
-        """Return what workers warn of: of those that do, the one that was latest says it for all."""
+        """Return the warning of the worker with the greatest lag, and how many others warn."""
         warned = [report for _, report in self._workers.values() if report.warning]
         if not warned:
             return []
@@ -128,7 +132,7 @@ class Gauges:
         return [worst + (f" ({others} more machine{'s' if others > 1 else ''} late)" if others else "")]
 
     def _recent(self, task: int, now: float) -> Iterable[_Reading]:
-        """Return the readings of the last seconds; a worker with longer tuples reports when it is done with one."""
+        """Return the readings of the last seconds; a worker with longer tuples reports at the end of each."""
         readings = self._tasks.get(task, deque())
         return (one for one in readings if one.at >= now - RATES_S - (one.interval if one is readings[-1] else 0.0))
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from penstock.model.decoding import Undecodable
 from penstock.model.errors import InvalidInput
-from penstock.runtime.controller.state_machine import RESTING, Controller
+from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine
 from penstock.runtime.log_feed import Feed
 from penstock.runtime.protocol import controller_messages, worker_messages
@@ -91,7 +91,7 @@ class Driver:
 
     def dismiss(self, site: str) -> str:
         """Have the worker of a site end, and its job with it, once its tasks are elsewhere; say why it cannot."""
-        return self.ask(lambda now: self.controller.relocation.request(site, now))
+        return self.ask(lambda now: self.controller.relocate(site, now))
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
         """Call a function for every log line, in a thread of its own."""
@@ -144,7 +144,7 @@ class Driver:
         deadline = None
         while True:
             now = time.monotonic()
-            if self.controller.phase in RESTING:
+            if self.controller.ended:
                 deadline = deadline or now + LAST_WORDS_S
                 if (not self._workers and self._writer.idle) or now > deadline:
                     return
@@ -208,7 +208,7 @@ class Driver:
             if isinstance(message, worker_messages.Register):
                 self._register(connection, message, now)
             elif connection in self._names:
-                self.controller.told(self._names[connection], message, now)
+                self.controller.receive(self._names[connection], message, now)
             elif connection in self._hearts and isinstance(message, worker_messages.Heartbeat):
                 self._beat(connection, message, now)
 
@@ -216,7 +216,7 @@ class Driver:
         """Answer a sign of life, unless it is from one that was given up: that may not go on."""
         number, incarnation = self._hearts[connection]
         if number in self._workers and self._incarnation(number) == incarnation:
-            self.controller.told(number, message, now)
+            self.controller.receive(number, message, now)
             connection.write([encode(controller_messages.RenewLease(message.at))])
 
     def _incarnation(self, number: int) -> int:
@@ -241,8 +241,8 @@ class Driver:
 
     def _carry(self) -> None:
         """Send commands, hang up on who is silent, have files written, hand on log lines, keep records."""
-        out, self.controller.out = self.controller.out, []
-        for number, command in out:
+        outbox = self.controller.outbox
+        for number, command in outbox.take_commands():
             connection = self._workers.get(number)
             if connection is None:
                 continue
@@ -252,22 +252,19 @@ class Driver:
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))
         self._hang_up()
-        if self.controller.storing:
-            jobs, self.controller.storing = self.controller.storing, []
+        if jobs := outbox.take_jobs():
             self._writer.add(jobs)
         if self._recorder is not None:
             self._recorder.add(self.controller.take_records())
             if self._recorder.problem:
                 self.warn(self._recorder.problem)
                 self._recorder.problem = ""
-        lines, self.controller.lines = self.controller.lines, []
-        for line in lines:
+        for line in outbox.take_lines():
             self._log(line)
 
     def _hang_up(self) -> None:
         """Let go of workers that the controller has given up, which may live on."""
-        silent, self.controller.hung_up = self.controller.hung_up, []
-        for number in silent:
+        for number in self.controller.outbox.take_closing():
             incarnation = self.hung_up[number] = self._incarnation(number)
             connection = self._workers.pop(number, None)
             if connection is not None:
@@ -287,14 +284,14 @@ class Driver:
         now = time.monotonic()
         if (number := self._names.pop(connection, None)) is not None:
             del self._workers[number]
-            self.controller.lost(number, reason, now)
+            self.controller.lose(number, reason, now)
             if self._still.get(number) == self._incarnation(number):
-                self.controller.gone(number, now)
+                self.controller.end_process(number, now)
         elif (heart := self._hearts.pop(connection, None)) is not None and reason == CLOSED:
             number, incarnation = heart
             self._still[number] = incarnation
             if number not in self._workers and self._incarnation(number) == incarnation:
-                self.controller.gone(number, now)
+                self.controller.end_process(number, now)
 
     def _hearts_of(self, number: int, incarnation: int) -> list[Connection]:
         return [heart for heart, whose in self._hearts.items() if whose == (number, incarnation)]

@@ -1,210 +1,255 @@
-"""Beginning an epoch: at the start, and again whenever a worker, a connection or a rule of the protocol was lost.
+"""How an epoch starts: at first, and again whenever a worker or a connection was lost, or the protocol was violated.
 
-    gathering   until every worker that was lost surely acts no more, and has been replaced or waited for long enough
-    noting      what the last checkpoint has to publish gets its names, and the new epoch is written down
+    gathering   until every lost worker is fenced, and is replaced or was waited for long enough
+    noting      the last checkpoint is published, and the new epoch is written to the journal
     opening     every worker opens its tasks, with the states of the checkpoint
-    nothing     tuples flow
+    (empty)     tuples flow
     ending      the restart limit is reached
 
-Recovery pre-empts everything else. Whatever happens meanwhile makes it begin again, with a further epoch. The run fails
-when it reaches the restart limit of its settings; consecutive recoveries without progress wait longer and longer.
+A recovery takes precedence over everything else. A loss during a recovery starts it again, with a further epoch. The
+run fails if more epochs than the restart limit started within a window; recoveries in a row without progress wait
+longer and longer.
 """
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 from penstock.model.errors import FileProblem
-from penstock.runtime.storage.checkpoints import write_journal
+from penstock.runtime.controller.checkpoint import CheckpointCoordinator
+from penstock.runtime.controller.membership import Membership
+from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.settings import RunSpec
 from penstock.runtime.storage.disk import Disk, Job
+from penstock.runtime.worker.running_task import last_running
 
-if TYPE_CHECKING:
-    from penstock.runtime.controller.state_machine import Controller
-
-RETRY_S = 1.0  # before the disk is tried again
-LONGEST_PAUSE = 60  # times the first one
-STARTS = 3  # workers of a site that may be lost before the first tuple
-HEALTHY_S = 60.0  # after which earlier recoveries do not delay the next, whether or not there was a checkpoint
+RETRY_S = 1.0  # before a journal that could not be written is tried again
+MAX_PAUSE = 60  # times the first one
+MAX_START_FAILURES = 3  # of a site's workers before the first tuple
+HEALTHY_S = 60.0  # after which earlier recoveries do not delay the next one, with or without a checkpoint
 
 
-class Recovery:
-    """How an epoch begins, and how often one did."""
+class EpochOwner(Protocol):
+    """What a recovery has the controller do."""
 
-    def __init__(self, controller: "Controller", now: float) -> None:
-        self.controller = controller
+    def interrupt_operation(self) -> None:
+        """Interrupt the operation in progress."""
+        ...
+
+    def write_epoch(self) -> Callable[[Disk], None]:
+        """Return what writes the current epoch to the journal."""
+        ...
+
+    def open_epoch(self, usable: list[str]) -> None:
+        """Place the tasks on usable slots, and have every worker open its tasks."""
+        ...
+
+    def start_epoch(self, phase: str, now: float) -> None:
+        """Let tuples flow."""
+        ...
+
+    def drop(self, worker: int, reason: str, now: float) -> None:
+        """Give up a worker."""
+        ...
+
+    def fail(self, problem: str, now: float) -> None:
+        """End the run with an error."""
+        ...
+
+
+class RecoveryCoordinator:
+    """Starts epochs, and counts them."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        state: RunState,
+        members: Membership,
+        outbox: Outbox,
+        event: Callable[[str, str, float], None],
+        checkpointing: CheckpointCoordinator,
+        owner: EpochOwner,
+        now: float,
+    ) -> None:
+        self._settings = spec.config.recovery
+        self._folder = spec.folders.run
+        self._state = state
+        self._members = members
+        self._outbox = outbox
+        self._event = event
+        self._checkpointing = checkpointing
+        self._owner = owner
         self.stage = "gathering"
-        self.count = 0  # recoveries that were begun
-        self.last = ""  # how long the last one took, and why it was
-        self.times: list[float] = []  # that each took
+        self.count = 0  # recoveries so far
+        self.last = ""  # duration and reason of the last one, for people
+        self.times: list[float] = []  # their durations
         self.reason = ""
+        self.problem = ""  # why the journal could not be written
         self._since = now
-        self._patience = (
-            now + controller.spec.config.recovery.start_s
-        )  # until which workers that are not there are waited for
+        self._patience = now + self._settings.start_s  # until when missing workers are waited for
         self._attempt = 0
-        self._pause = now  # before which the disk is not tried again
-        self._fruitless = 0  # epochs in a row that have begun without a checkpoint between, nor a while of health
-        self._restarts: deque[float] = deque()  # when epochs after the first began, within the limit's window
-        self._blamed: deque[str] = deque(maxlen=64)  # tasks that ran when their worker was lost
+        self._pause = now  # until when no epoch starts
+        self._fruitless = 0  # epochs in a row without a checkpoint between them, nor `HEALTHY_S`
+        self._restarts: deque[float] = deque()  # when epochs after the first started, within the window
+        self._suspects: deque[str] = deque(maxlen=64)  # tasks that ran when their worker was lost
         self._healthy_since = now
-        self._then = "running"  # the phase to go on in
-        self.problem = ""  # what the disk says against a new epoch
+        self._phase_after = "running"
 
     def begin(self, reason: str, now: float) -> None:
         """Give up the epoch."""
-        controller = self.controller
-        if controller.at_rest or self.stage == "ending":  # those who hang up at the end say that they lost each other
+        state = self._state
+        if state.ended or self.stage == "ending":  # workers that stop report each other as lost
             return
-        if controller.phase == "starting":
-            if any(len(member.failures) >= STARTS for member in controller.members):
-                controller.fail(reason, now)
+        if state.phase == "starting":
+            if any(len(member.failures) >= MAX_START_FAILURES for member in self._members):
+                self._owner.fail(reason, now)
                 return
-        elif controller.phase != "recovering":
+        elif state.phase != "recovering":
             if now - self._healthy_since > HEALTHY_S:
                 self._fruitless = 0
-            self._since, self._then, controller.phase = now, controller.phase, "recovering"
+            self._since, self._phase_after, state.phase = now, state.phase, "recovering"
             self.count += 1
-            controller.operations.interrupt(now)
-            latest = controller.checkpointing.latest
+            self._owner.interrupt_operation()
+            latest = self._checkpointing.latest
             back = f"checkpoint {latest.number}" if latest else "the beginning, as there is no checkpoint yet"
-            controller.warn(f"{reason}; going back to {back}")
-        controller.event("lost", reason, now)
-        if controller.phase == "recovering":
+            self._outbox.warn(f"{reason}; going back to {back}")
+        self._event("lost", reason, now)
+        if state.phase == "recovering":
             if self._exhausted(now):
                 self._give_up(reason)
                 return
-            self._patience = now + controller.spec.config.recovery.replacement_s
-            if self._fruitless > 1:  # what breaks it may go away
-                pause = controller.spec.config.recovery.restart_pause_s
-                self._pause = now + pause * min(2 ** (self._fruitless - 2), LONGEST_PAUSE)
-                controller.later(self._pause, self.proceed)
+            self._patience = now + self._settings.replacement_s
+            if self._fruitless > 1:  # the cause may be temporary
+                self._pause = now + self._settings.restart_pause_s * min(2 ** (self._fruitless - 2), MAX_PAUSE)
+                self._outbox.schedule(self._pause, self.proceed)
         self.reason, self.stage = reason, "gathering"
-        controller.checkpointing.interrupt()
+        self._checkpointing.interrupt()
         self.proceed(now)
 
-    def blame(self, task: str, site: str) -> None:
-        """Take note of the task that was running when a worker was lost."""
-        self._blamed.append(task)
-        self.controller.warn(f"task {task} was running when worker {site!r} was lost")
+    def investigate(self, worker: int) -> None:
+        """Find out which task a lost worker was running, if it left that in its file."""
+        member, names = self._members[worker], self._state.names
+        site = member.site.name
+
+        def then(task: int | None, problem: str, _: float) -> None:
+            if not problem and task is not None and 0 <= task < len(names) and not self._state.ended:
+                self._suspects.append(names[task])
+                self._outbox.warn(f"task {names[task]} was running when worker {site!r} was lost")
+
+        look = partial(last_running, folder=self._folder, site=site, incarnation=member.incarnation)
+        self._outbox.store(Job(f"what worker {site} did", look, then))
 
     def _exhausted(self, now: float) -> bool:
-        """Say whether the restart limit is reached."""
-        limit = self.controller.spec.config.recovery
-        while self._restarts and self._restarts[0] < now - limit.restart_window_s:
+        """Return whether the restart limit is reached."""
+        while self._restarts and self._restarts[0] < now - self._settings.restart_window_s:
             self._restarts.popleft()
-        return len(self._restarts) >= limit.max_restarts
+        return len(self._restarts) >= self._settings.max_restarts
 
     def _give_up(self, reason: str) -> None:
-        """End the run, once it is known what the worker that was lost last has left behind."""
+        """End the run, after the investigation of the worker that was lost last."""
         self.stage = "ending"
-        controller, allowed = self.controller, self.controller.spec.config.recovery
-        tasks = ", ".join(name for name in controller.tasks_of_lost() or controller.layout.names)
+        lost = {slot for slot, number in self._members.slots.items() if not self._members[number].alive}
+        names, placement, settings = self._state.names, self._state.placement, self._settings
+        tasks = [name for name, slot in zip(names, placement, strict=True) if slot in lost] or names
 
         def end(_: object, __: str, now: float) -> None:
-            ran = Counter(self._blamed).most_common(1)
-            who = f"task {ran[0][0]} was running" if ran else f"one of these tasks was running: {tasks}"
-            limit = f"the restart limit of {allowed.max_restarts} in {allowed.restart_window_s:g} s is reached"
-            controller.fail(f"{who} when {reason}; {limit}, --restarts changes it", now)
+            first = Counter(self._suspects).most_common(1)
+            who = f"task {first[0][0]} was running" if first else f"one of these tasks was running: {', '.join(tasks)}"
+            limit = f"the restart limit of {settings.max_restarts} in {settings.restart_window_s:g} s is reached"
+            self._owner.fail(f"{who} when {reason}; {limit}, --restarts changes it", now)
 
-        controller.storing.append(Job("the end", lambda _: None, end))
+        self._outbox.store(Job("the end", lambda _: None, end))
 
     def proceed(self, now: float) -> None:
-        """Go on as far as is possible now."""
-        controller, members = self.controller, self.controller.members
+        """Take the next step, if that is possible now."""
+        state, members = self._state, self._members
         if self.stage == "opening":
-            self._open_again(now)
-        if self.stage != "gathering" or controller.checkpointing.writing or members.unfenced(now) or now < self._pause:
+            self._drop_late_workers(now)
+        if self.stage != "gathering" or self._checkpointing.writing or members.unfenced(now) or now < self._pause:
             return
-        if controller.phase == "starting":
+        if state.phase == "starting":
             if not all(member.alive for member in members.all):
                 return
         elif (members.missing(now) and now < self._patience) or not members.usable(now):
-            if now > self._patience + controller.spec.config.recovery.start_s:
-                controller.fail(f"{self.reason}; no worker came in {controller.spec.config.recovery.start_s:g} s", now)
+            if now > self._patience + self._settings.start_s:
+                self._owner.fail(f"{self.reason}; no worker registered in {self._settings.start_s:g} s", now)
             return
+        self._issue_epoch()
+
+    def _issue_epoch(self) -> None:
         self.stage = "noting"
         self._attempt += 1
-        controller.epoch += 1
-        attempt, journal, restart = self._attempt, controller.standing.journal, controller.checkpointing.restart()
+        self._state.epoch += 1
+        attempt, write, publish = self._attempt, self._owner.write_epoch(), self._checkpointing.restart()
 
         def do(disk: Disk) -> str:
             try:
-                restart(disk)
-            except FileProblem as refused:  # not by the disk: the next time would be no better
-                return str(refused)
-            write_journal(disk, controller.checkpointing.folder, journal)
+                publish(disk)
+            except FileProblem as problem:  # not the disk's: a second attempt would fail as well
+                return str(problem)
+            write(disk)
             return ""
 
-        def then(refused: str | None, problem: str, at: float) -> None:
-            self._noted(attempt, refused or problem, bool(refused), at)
+        def then(rejected: str | None, problem: str, at: float) -> None:
+            self._open_epoch(attempt, rejected or problem, bool(rejected), at)
 
-        controller.storing.append(Job(f"epoch {journal.epoch}", do, then))
+        self._outbox.store(Job(f"epoch {self._state.epoch}", do, then))
 
-    def _noted(self, attempt: int, problem: str, refused: bool, now: float) -> None:
-        """Let the workers open their tasks, or try the disk again; what is refused ends a resume."""
-        controller = self.controller
+    def _open_epoch(self, attempt: int, problem: str, rejected: bool, now: float) -> None:
+        """Have the workers open their tasks, or try the disk again; what is `rejected` ends a resume."""
+        state = self._state
         if attempt != self._attempt or self.stage != "noting":
             return
-        if refused and controller.phase == "starting":
-            controller.fail(f"the run cannot be resumed, {problem}", now)
+        if rejected and state.phase == "starting":
+            self._owner.fail(f"the run cannot be resumed, {problem}", now)
             return
         if problem:
             if problem != self.problem:
-                controller.warn(f"a new epoch cannot be begun, {problem}; trying again")
+                self._outbox.warn(f"a new epoch cannot start, {problem}; trying again")
             self.problem = problem
             self.stage, self._pause = "gathering", now + RETRY_S
-            controller.later(self._pause, self.proceed)
+            self._outbox.schedule(self._pause, self.proceed)
             return
-        usable = controller.members.usable(now)
+        usable = self._members.usable(now)
         if not usable:
             self.stage = "gathering"
             return
         self.problem = ""
         self._fruitless += 1
-        if controller.phase == "recovering":
+        if state.phase == "recovering":
             self._restarts.append(now)
-        controller.checkpointing.restarted()
-        controller.progress.forget()
-        controller.placement = controller.standing.complete(usable)
-        self.stage, self._patience = "opening", now + controller.spec.config.recovery.start_s
-        controller.assign(controller.members.alive)
+        self._checkpointing.restarted()
+        self.stage, self._patience = "opening", now + self._settings.start_s
+        self._owner.open_epoch(usable)
 
-    def ready(self, worker: int, now: float) -> None:
-        """Take note that a worker has opened its tasks; go when all have."""
-        controller, members = self.controller, self.controller.members
-        members[worker].ready = True
-        if self.stage == "" and controller.phase in ("running", "draining"):
-            controller.joined(worker, now)
-        elif self.stage == "opening" and all(members[n].ready for n in self._taking_part()):
-            self._go(now)
-
-    def _taking_part(self) -> list[int]:
-        return [n for n in self.controller.members.alive if self.controller.members[n].epoch == self.controller.epoch]
-
-    def _open_again(self, now: float) -> None:
-        """Give up on workers that cannot open their tasks in time."""
-        if now < self._patience:
+    def take_ready(self, now: float) -> None:
+        """Start the epoch if every worker that takes part has opened its tasks."""
+        members, state = self._members, self._state
+        if self.stage != "opening" or not all(members[n].ready for n in members.in_epoch(state.epoch)):
             return
-        for number in self._taking_part():
-            if not self.controller.members[number].ready:
-                self.controller.drop(
-                    number, f"it did not open its tasks in {self.controller.spec.config.recovery.start_s:g} s", now
-                )
-
-    def _go(self, now: float) -> None:
-        controller = self.controller
         self.stage = ""
         self._healthy_since = now
-        if controller.phase == "recovering":
+        if state.phase == "recovering":
             took = now - self._since
             self.times.append(took)
             self.last = f"{took:.2f} s, {self.reason}"
-            controller.event("recovered", f"{took:.3f} s {self.reason}", now)
-        controller.go(self._then, now)
+            self._event("recovered", f"{took:.3f} s {self.reason}", now)
+        self._owner.start_epoch(self._phase_after, now)
 
-    def then_drain(self) -> None:
-        """Let the sources end as soon as tuples flow again."""
-        self._then = "draining"
+    def _drop_late_workers(self, now: float) -> None:
+        """Give up workers that have not opened their tasks in time."""
+        if now < self._patience:
+            return
+        for number in self._members.in_epoch(self._state.epoch):
+            if not self._members[number].ready:
+                self._owner.drop(number, f"it did not open its tasks in {self._settings.start_s:g} s", now)
 
-    def fruitful(self) -> None:
-        """Note that a checkpoint was completed."""
+    def drain_after(self) -> None:
+        """Drain the run as soon as tuples flow again."""
+        self._phase_after = "draining"
+
+    def record_checkpoint(self) -> None:
+        """Record that a checkpoint was completed."""
         self._fruitless = 0

@@ -1,75 +1,71 @@
-"""Takes a worker out of a run on purpose, without a failure: its tasks move away, then it parts from the others.
+"""Ends a worker on purpose, without a failure: its tasks move away, then it detaches from the other workers.
 
-A worker that runs on another executor than planned is to be launched again where it belongs. Its tasks move to other
-slots while tuples flow. Then every other worker puts a last frame on its connection to the one that leaves, which
-answers each of them behind all that it has passed on: nothing is on its way any more, and its end is no loss. It comes
-back as any worker does, and its tasks return to it.
+A worker that runs on another executor than planned has to be launched again on its own. Its tasks move to other slots
+while tuples flow. Then every other worker puts a last frame on its connection to the worker that leaves, which answers
+each of them behind all that it has forwarded: nothing is in flight any more, and its end is no loss. Its site gets a
+new worker like any other, and its tasks return to it.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from penstock.runtime.controller.membership import Membership
+from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.run_state import RunState
 from penstock.runtime.protocol import controller_messages, worker_messages
-
-if TYPE_CHECKING:
-    from penstock.runtime.controller.state_machine import Controller
 
 
 class Relocation:
-    """The workers of a run that are to leave."""
+    """The workers of a run that leave."""
 
-    def __init__(self, controller: "Controller") -> None:
-        self.controller = controller
-        self._asked: dict[int, tuple[int, set[int]]] = {}  # worker -> the epoch, and those it has not parted from yet
+    def __init__(
+        self, state: RunState, members: Membership, outbox: Outbox, event: Callable[[str, str, float], None]
+    ) -> None:
+        self._state = state
+        self._members = members
+        self._outbox = outbox
+        self._event = event
+        self._detaching: dict[int, tuple[int, set[int]]] = {}  # worker -> epoch, the workers that have not answered
 
     def request(self, site: str, now: float) -> str:
-        """Have the worker of a site leave; say why it cannot."""
-        controller = self.controller
-        number = controller.members.by_name[site]
-        member = controller.members[number]
-        if controller.spec.emulated is not None:
-            return "an emulated machine may be anywhere"
-        if not set(controller.members.usable(now)) - set(member.site.slots):
+        """Have the worker of a site leave; return why it cannot, or nothing."""
+        member = self._members[self._members.by_name[site]]
+        if not set(self._members.usable(now)) - set(member.site.slots):
             return "no other slot could have its tasks"
         member.leaving = member.alive
-        controller.standing.look_soon()
         return ""
 
-    def tick(self, now: float) -> None:
-        """Let workers part whose tasks have moved away; keep those whose tasks cannot."""
-        controller = self.controller
-        if controller.phase != "running":
+    def tick(self, is_movable: Callable[[int], bool], idle: bool) -> None:
+        """Detach workers whose tasks have moved, if no operation is running; keep those with an immovable task."""
+        state = self._state
+        if state.phase != "running":
             return
-        for number, member in enumerate(controller.members):
-            if not member.leaving or not member.alive or member.epoch != controller.epoch:
+        for number in self._members.in_epoch(state.epoch):
+            member = self._members[number]
+            if not member.leaving:
                 continue
-            here = [task for task, slot in enumerate(controller.placement) if slot in member.site.slots]
-            stuck = [controller.layout.names[task] for task in here if controller.standing.refuses(task)]
+            here = [task for task, slot in enumerate(state.placement) if slot in member.site.slots]
+            stuck = [state.names[task] for task in here if not is_movable(task)]
             if stuck:
                 member.leaving = False
-                controller.warn(f"worker {member.site.name!r} stays where it is: {', '.join(stuck)} cannot move")
-            elif not here and not controller.operations.current:
-                self._part(number)
+                self._outbox.warn(f"worker {member.site.name!r} stays where it is: {', '.join(stuck)} cannot move")
+            elif not here and idle:
+                self._detach(number)
 
-    def _part(self, number: int) -> None:
-        controller = self.controller
-        if self._asked.get(number, (0, set()))[0] == controller.epoch:
+    def _detach(self, number: int) -> None:
+        epoch = self._state.epoch
+        if self._detaching.get(number, (0, set()))[0] == epoch:
             return
-        others = {
-            other
-            for other in controller.members.alive
-            if other != number and controller.members[other].epoch == controller.epoch
-        }
-        self._asked[number] = (controller.epoch, others)
+        others = {other for other in self._members.in_epoch(epoch) if other != number}
+        self._detaching[number] = (epoch, others)
         for worker in (number, *others):
-            controller.out.append((worker, controller_messages.Detach(controller.epoch, number, tuple(others))))
+            self._outbox.send(worker, controller_messages.Detach(epoch, number, tuple(others)))
 
-    def parted(self, worker: int, message: worker_messages.Detached, now: float) -> None:
-        """Take note that nothing is on its way between two workers; let the one go when that is so of all others."""
-        controller = self.controller
-        epoch, others = self._asked.get(message.peer, (0, set()))
-        member = controller.members[message.peer]
+    def take_detached(self, worker: int, message: worker_messages.Detached, now: float) -> None:
+        """Take one worker's answer that nothing is in flight; stop the worker that leaves after the last answer."""
+        epoch, others = self._detaching.get(message.peer, (0, set()))
+        member = self._members[message.peer]
         others.discard(worker)
-        if epoch == controller.epoch and not others and member.leaving and not member.parted:
-            member.parted = True
-            controller.event("left", member.site.name, now)
-            controller.out.append((message.peer, controller_messages.Stop()))
+        if epoch == self._state.epoch and not others and member.leaving and not member.detached:
+            member.detached = True
+            self._event("left", member.site.name, now)
+            self._outbox.send(message.peer, controller_messages.Stop())

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from penstock.model.cluster import Machine
 from penstock.runtime.controller.process import Driver
 from penstock.runtime.controller.settings import Site, sites_of
-from penstock.runtime.controller.state_machine import RESTING
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
 from penstock.runtime.spark.slot import UNLOADABLE
@@ -90,7 +89,7 @@ class Crew:
     def tend(self, now: float) -> None:
         """Do what is due."""
         controller = self._driver.controller
-        if controller.phase in RESTING:
+        if controller.ended:
             return
         if self._registered is not None and now >= self._next_look and controller.phase != "starting":
             self._next_look = now + FOLLOW_S
@@ -100,7 +99,7 @@ class Crew:
             if post.site.name in sighted:
                 self._tend(post, sighted[post.site.name], now)
 
-    def _look(self, _: float) -> dict[str, Sighted]:
+    def _look(self, now: float) -> dict[str, Sighted]:
         """Say how the sites are doing; in the controller's thread."""
         controller, hung_up = self._driver.controller, self._driver.hung_up
         return {
@@ -108,7 +107,7 @@ class Crew:
                 member.alive,
                 member.incarnation,
                 not member.alive and hung_up.get(number, 0) == member.incarnation,
-                controller.site_wanted(member.site.name),
+                controller.wants_worker(member.site.name, now),
             )
             for number, member in enumerate(controller.members.all)
         }

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.controller.tuple_trees import Acker, Done
+from penstock.runtime.controller.progress import Done, TupleTrees
 
 
 def tree(ids: list[int]) -> list[tuple[str, int]]:
@@ -17,43 +17,43 @@ def tree(ids: list[int]) -> list[tuple[str, int]]:
 
 @given(st.integers(1, 6).flatmap(lambda size: st.permutations(tree([1 << place for place in range(size)]))))
 def test_a_tree_is_complete_when_all_was_told_in_whatever_order(told: list[tuple[str, int]]) -> None:
-    acker = Acker()
+    trees = TupleTrees()
     for place, (kind, ids) in enumerate(told):
-        found = acker.root(5, 3, 10.0, 20.0) if kind == "root" else acker.ack(5, ids, 10.0 + place, 20.0)
+        found = trees.root(5, 3, 10.0, 20.0) if kind == "root" else trees.ack(5, ids, 10.0 + place, 20.0)
         assert (found is not None) == (place == len(told) - 1)
     latest = max(10.0 + place for place, (kind, _) in enumerate(told) if kind == "ack")
     assert found == Done(5, 3, 10.0, latest)
-    assert len(acker) == 0
+    assert len(trees) == 0
 
 
 def test_a_root_that_nothing_follows_from_is_complete_at_once() -> None:
-    acker = Acker()
-    assert acker.root(5, 0, 1.0, 1.0) is None
-    assert acker.ack(5, 0, 1.25, 1.0) == Done(5, 0, 1.0, 1.25)
+    trees = TupleTrees()
+    assert trees.root(5, 0, 1.0, 1.0) is None
+    assert trees.ack(5, 0, 1.25, 1.0) == Done(5, 0, 1.0, 1.25)
 
 
 def test_times_before_zero_are_times_too() -> None:
-    acker = Acker()
-    acker.root(5, 0, -3.0, -2.0)
-    assert acker.ack(5, 0, -2.5, -2.0) == Done(5, 0, -3.0, -2.5)
+    trees = TupleTrees()
+    trees.root(5, 0, -3.0, -2.0)
+    assert trees.ack(5, 0, -2.5, -2.0) == Done(5, 0, -3.0, -2.5)
 
 
 def test_trees_that_take_too_long_are_counted_and_forgotten() -> None:
-    acker = Acker(timeout=10.0)
-    acker.root(1, 0, 0.0, 100.0)
-    acker.root(2, 0, 0.0, 105.0)
-    acker.expire(109.0)
-    assert (len(acker), acker.timed_out) == (2, 0)
-    acker.expire(110.0)
-    assert (len(acker), acker.timed_out) == (1, 1)
-    acker.expire(200.0)
-    assert (len(acker), acker.timed_out) == (0, 2)
+    trees = TupleTrees(timeout=10.0)
+    trees.root(1, 0, 0.0, 100.0)
+    trees.root(2, 0, 0.0, 105.0)
+    trees.expire(109.0)
+    assert (len(trees), trees.timed_out) == (2, 0)
+    trees.expire(110.0)
+    assert (len(trees), trees.timed_out) == (1, 1)
+    trees.expire(200.0)
+    assert (len(trees), trees.timed_out) == (0, 2)
 
 
 def test_what_comes_after_the_time_is_not_counted_again() -> None:
-    acker = Acker(timeout=10.0)
-    acker.root(1, 0, 0.0, 100.0)
-    acker.expire(111.0)
-    assert acker.ack(1, 77, 112.0, 112.0) is None
-    acker.expire(130.0)
-    assert (len(acker), acker.timed_out) == (0, 1)
+    trees = TupleTrees(timeout=10.0)
+    trees.root(1, 0, 0.0, 100.0)
+    trees.expire(111.0)
+    assert trees.ack(1, 77, 112.0, 112.0) is None
+    trees.expire(130.0)
+    assert (len(trees), trees.timed_out) == (0, 1)
