@@ -4,6 +4,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3 py
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+KERNELS := $(VENV)/.kernels
 PYTEST_ARGS ?=
 N ?= 10000
 SEED ?= 1
@@ -20,10 +21,10 @@ run: $(READY) java ## Run word count on embedded Spark over an emulated cluster,
 	@$(BIN)/penstock run word-count --emulate hetero-small --rate 100 --policy round-robin \
 		--then local-search --objective delay --duration 30 --report
 
-test: $(READY) java ## Run all tests, one process per core
+test: $(KERNELS) java ## Run all tests, one process per core
 	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 $(PYTEST_ARGS)
 
-test-fast: $(READY) ## Run the tests that need no Java and compute little
+test-fast: $(KERNELS) ## Run the tests that need no Java and compute little
 	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m "not spark and not slow" $(PYTEST_ARGS)
 
 check: $(READY) ## Check style, types and who imports whom
@@ -67,6 +68,11 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@echo "compiling the inner loops of planning (about a minute, once)" >&2
 	@$(BIN)/penstock doctor --compile >/dev/null || true
+	@touch $@
+
+$(KERNELS): $(READY) $(shell find src -name '*.py')
+	@echo "compiling the inner loops of simulation where they have changed" >&2
+	@$(BIN)/python -m tests.kernels
 	@touch $@
 
 java:

@@ -89,3 +89,9 @@ def test_examples_use_only_public_names() -> None:
         for node in ast.walk(ast.parse(example.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("penstock"):
                 assert all(public(f"{node.module}.{alias.name}") for alias in node.names), example.name
+
+
+def test_the_folders_of_the_tests_are_those_of_the_package() -> None:
+    tests = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    package = {path.parent.relative_to(ROOT / "src/penstock") for path in (ROOT / "src/penstock").rglob("*.py")}
+    assert tests <= package

@@ -244,7 +244,11 @@ class Unnamed:
         return rng.poisson(5.0, slots)
 
 
-@pytest.mark.parametrize("how", [{"rate": 10.0}, {"arrivals": Poisson(rate=50.0)}, {"arrivals": Unnamed()}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [{"rate": 10.0}, {"arrivals": Poisson(rate=50.0)}, {"arrivals": Unnamed()}],
+    ids=["rate", "poisson", "unnamed"],  # an address as an id would differ from process to process
+)
 def test_positions_of_an_earlier_version_and_of_other_processes_are_read(how: dict[str, Any]) -> None:
     clock = Clock(START)
     here = opened(clock=clock, **how)
