@@ -113,7 +113,7 @@ def test_a_worker_that_was_given_up_and_wakes_again_does_no_harm(
     for moment in MOMENTS * 2:
         victim, _, spared = one.drawn()
         one.do(partial(stop_until_it_is_given_up, victim), moment, spared)
-    assert any("gives no sign of life" in line.text for line in one.heard)
+    assert any("sends no heartbeat" in line.text for line in one.heard)
     one.end()
 
 
@@ -140,7 +140,7 @@ def test_a_full_disk_stops_checkpoints_and_not_the_application(
         before = one.recoveries[0]
         with disk.full():
             kill(one.drawn()[0])
-            wait_until(lambda: any("epoch cannot be begun" in line.text for line in one.heard), what="a warning")
+            wait_until(lambda: any("epoch cannot start" in line.text for line in one.heard), what="a warning")
         one.wait_for_checkpoint()
         assert one.recoveries[0] > before
         one.end()

@@ -78,7 +78,7 @@ def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Tria
         one.do(partial(kill, java), moment, spared)
     one.do(partial(kill_with_worker, drawn()[0]))
     wait_until(lambda: home(homes()), what="a worker on each executor")
-    assert any("takes the place of" in line.text for line in one.heard)
+    assert any("replaces" in line.text for line in one.heard)
     one.end()
 
 

@@ -175,7 +175,7 @@ def test_what_is_no_address_is_refused(tmp_path: Path, listen: str) -> None:
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path, taken: int) -> None:
     told = refused(InvalidInput, tmp_path, listen=f"127.0.0.1:{taken}")
-    assert told == f"listen: port {taken} on 127.0.0.1 is taken; choose another"
+    assert told == f"listen: port {taken} on 127.0.0.1 is in use; choose another"
 
 
 def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPat
     one.ask(one.controller.stop)
     assert one.ended.wait(PATIENCE)
     one.end_log()
-    assert "connections dropped that did not prove that they belong to this run: 1" in heard
+    assert "connections dropped that could not authenticate: 1" in heard
 
 
 BAD_TEXT = bytes.fromhex("970a03a1ff0000c40100c2")  # a hello whose run's name is not UTF-8
@@ -463,7 +463,7 @@ def registered() -> Iterator[tuple[Driver, Faked]]:
 
 def test_a_sign_of_life_is_answered_with_its_own_time_unless_it_is_from_one_that_was_replaced() -> None:
     with registered() as (one, worker), closing(worker.beat(1)) as heart, closing(worker.beat(7)) as stranger:
-        wait_for(one, lambda: len(one._hearts) == 2)
+        wait_for(one, lambda: len(one._heartbeats) == 2)
         assert answers(heart) == [controller_messages.RenewLease(12.5)]
         one.ask(lambda _: None)
         assert stranger.read() == []
@@ -483,12 +483,12 @@ def test_a_worker_has_ended_only_when_both_of_its_connections_have() -> None:
 
 def test_a_worker_that_is_given_up_is_hung_up_on_and_may_still_act_until_its_lease_has_ended() -> None:
     with registered() as (one, worker), closing(worker.beat(1)) as heart:
-        wait_for(one, lambda: one._hearts)
+        wait_for(one, lambda: one._heartbeats)
         one.ask(lambda now: one.controller.drop(0, "it is silent", now))
         for connection in (worker.control, heart):
             Faked.hear(connection, lambda: False, until_closed=True)
         member = one.controller.members[0]
-        assert one.hung_up == {0: 1}
+        assert one.dropped == {0: 1}
         assert not member.alive
         assert member.fence > 0
 

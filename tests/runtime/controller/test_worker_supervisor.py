@@ -13,7 +13,7 @@ from penstock.runtime.config import Recovery, RunConfig
 from penstock.runtime.controller.process import Driver, listen_for_workers
 from penstock.runtime.controller.settings import RunSpec, Site
 from penstock.runtime.controller.state_machine import Controller
-from penstock.runtime.controller.worker_supervisor import FOLLOW_S, HEALTHY_S, REGISTER_S, Crew
+from penstock.runtime.controller.worker_supervisor import EXECUTORS_S, HEALTHY_S, REGISTER_S, Crew
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
@@ -179,8 +179,8 @@ def test_a_worker_has_twice_the_time_to_register_after_each_launch_that_failed()
 def test_a_worker_that_hangs_is_replaced_without_waiting() -> None:
     with scene() as one:
         controller = one.driver.controller
-        one.driver.ask(lambda now: controller.drop(0, "it gave no sign of life", now))
-        wait_for(one.driver, lambda: one.driver.hung_up)  # at the end of the controller's turn
+        one.driver.ask(lambda now: controller.drop(0, "it sent no heartbeat", now))
+        wait_for(one.driver, lambda: one.driver.dropped)  # at the end of the controller's turn
         first = one.last("w0")
         one.tend()
         assert first.cancelled
@@ -227,19 +227,19 @@ def test_without_its_executor_a_worker_is_put_where_a_core_is_free_on_the_same_h
         one.crew._alive |= {"2": C, "3": D}  # known, and spare
         one.go("w0")
         one.last("w0").end()
-        one.tend(FOLLOW_S)
+        one.tend(EXECUTORS_S)
         one.tend()
         assert one.last("w0").executor == C
         one.executors = [B]
         one.go("w0")
         one.last("w0").end()
-        one.tend(FOLLOW_S)
+        one.tend(EXECUTORS_S)
         one.tend(1.0)
         assert one.last("w0").executor == B
         one.go("w1")
         one.last("w1").end()
         one.executors = []
-        one.tend(FOLLOW_S)
+        one.tend(EXECUTORS_S)
         one.tend()
         assert one.last("w1").executor is None
 
@@ -247,11 +247,11 @@ def test_without_its_executor_a_worker_is_put_where_a_core_is_free_on_the_same_h
 def test_an_executor_that_comes_back_takes_its_worker_home() -> None:
     with scene(A, B) as one:
         one.executors = [B]
-        one.tend(FOLLOW_S)
+        one.tend(EXECUTORS_S)
         first = one.last("w0")
         first.where = B.id  # Spark has started it there
         one.executors = [B, C]
-        one.tend(FOLLOW_S)
+        one.tend(EXECUTORS_S)
         wait_for(one.driver, lambda: not one.driver.controller.outbox.commands)  # Stop is sent
         one.go("w0")
         first.end()
@@ -267,9 +267,9 @@ def test_a_worker_that_comes_elsewhere_after_its_executor_is_back_is_sent_home_o
         first = one.last("w0")
         first.where = None  # Spark has not started it again yet
         one.executors = [B]
-        one.tend(FOLLOW_S)
+        one.tend(EXECUTORS_S)
         one.executors = [B, C]
-        one.tend(FOLLOW_S)
+        one.tend(EXECUTORS_S)
         first.where = A.id  # what Spark says is late
         one.come("w0")
         one.tend()
@@ -288,14 +288,14 @@ def test_a_worker_that_comes_elsewhere_after_its_executor_is_back_is_sent_home_o
 def test_an_executor_beyond_those_there_were_gets_workers_of_its_own() -> None:
     with scene(A, B, grows=True) as one:
         one.executors = [A, B, D]
-        assert one.tend(FOLLOW_S) == ["three-3/0", "three-3/1"]
+        assert one.tend(EXECUTORS_S) == ["three-3/0", "three-3/1"]
         assert [machine.name for machine in one.machines] == ["three-3"]
         told = {member.site.capacity for member in one.driver.controller.members if "three" in member.site.name}
         assert told == {(machine.cpu, machine.memory_mb) for machine in one.machines}
         assert one.driver.controller.members.slots["three-3/1"] == 3
     with scene(A, B) as other:
         other.executors = [A, B, D]
-        other.tend(FOLLOW_S)
+        other.tend(EXECUTORS_S)
         assert len(other.launched) == 2
 
 

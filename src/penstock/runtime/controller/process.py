@@ -1,4 +1,4 @@
-"""The controller's shell: its sockets, its clock and its files, in a thread of the driver and one for storage."""
+"""The controller's shell: its sockets, clock and files, in one thread of the driver and one for storage."""
 
 import contextlib
 import errno
@@ -23,28 +23,28 @@ from penstock.runtime.protocol.wire import encode
 from penstock.runtime.storage.telemetry_writer import Recorder
 from penstock.runtime.storage.writer import Writer
 
-LAST_WORDS_S = 5.0  # for workers to hang up once they have been told to stop
+CLOSING_S = 5.0  # for workers to close their connections after `Stop`
 TICK_S = 0.1
-WARNING_S = 10.0  # between warnings of strangers
+WARNING_S = 10.0  # between warnings about rejected connections
 T = TypeVar("T")
 
 
 def listen_for_workers(host: str, port: int = 0) -> socket.socket:
-    """Listen on an address; refuse one that cannot be had. Port 0 takes a free one."""
+    """Listen on an address; port 0: any free port."""
     try:
         return listen(host, port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            problem = f"port {port} on {host} is taken"
+            problem = f"port {port} on {host} is in use"
         elif error.errno == errno.EACCES:
-            problem = f"port {port} on {host} is not yours to take"
+            problem = f"port {port} on {host} needs privileges that this user lacks"
         else:
             problem = f"{host!r} is not an address of this machine, {(error.strerror or str(error)).lower()}"
         raise InvalidInput("listen", f"{problem}; choose another") from None
 
 
 class Driver:
-    """Runs a controller until its application has ended and its workers have hung up."""
+    """Runs a controller until its application has ended and its workers have closed their connections."""
 
     def __init__(self, controller: Controller, secret: bytes, listener: socket.socket, protects: bool = False) -> None:
         self.controller = controller
@@ -55,28 +55,28 @@ class Driver:
         self._pending = PendingConnections(listener, secret, self._watch, protects)
         self._workers: dict[int, Connection] = {}
         self._names: dict[Connection, int] = {}
-        self._hearts: dict[Connection, tuple[int, int]] = {}  # worker and incarnation
-        self._still: dict[int, int] = {}  # worker -> the incarnation whose heart has hung up
-        self.hung_up: dict[int, int] = {}  # worker -> the incarnation that was hung up on, because it was silent
-        self._callers: set[Connection] = set()  # of whom it is not known yet what they are
-        self._turned_away, self._next_warning = 0, 0.0  # strangers of whom the log does not know yet
+        self._heartbeats: dict[Connection, tuple[int, int]] = {}  # worker and incarnation
+        self._silenced: dict[int, int] = {}  # worker -> the incarnation whose heartbeat connection was closed
+        self.dropped: dict[int, int] = {}  # worker -> the incarnation that was dropped, because it was silent
+        self._callers: set[Connection] = set()  # that have not introduced themselves yet
+        self._rejected, self._next_warning = 0, 0.0  # connections that the log does not mention yet
         self._requests: SimpleQueue[tuple[Callable[[float], object], Future[object]]] = SimpleQueue()
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
         self._writer = Writer(self._wake, strict=True)
         self._feeds: list[Feed] = []
-        self._silent = False  # the log has ended
+        self._log_ended = False
         folder, umask = controller.spec.folders.telemetry, controller.spec.config.execution.umask
         self._recorder = Recorder(folder, "controller", umask=umask) if folder else None
         self._thread = threading.Thread(target=self._run, name="penstock controller", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start to serve workers."""
         self._watch.add(self._woken)
         self._thread.start()
 
     def ask(self, step: Callable[[float], T]) -> T:
-        """Have the controller's thread call a function with the time, and return what it returns."""
+        """Call a function with the time, in the controller's thread, and return its result."""
         if threading.current_thread() is self._thread or self.ended.is_set():
             return step(time.monotonic())
         future: Future[object] = Future()
@@ -90,33 +90,33 @@ class Driver:
                     return step(time.monotonic())
 
     def dismiss(self, site: str) -> str:
-        """Have the worker of a site end, and its job with it, once its tasks are elsewhere; say why it cannot."""
+        """End the worker of a site, and its job, once its tasks have moved; return why it cannot, or nothing."""
         return self.ask(lambda now: self.controller.relocate(site, now))
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
-        """Call a function for every log line, in a thread of its own."""
-        if not self._silent:
+        """Call a function for every log line, in its own thread."""
+        if not self._log_ended:
             self._feeds.append(Feed(listener, self._stop_feed))
 
     def warn(self, text: str) -> None:
-        """Add a warning to the log; from any thread, and after the end too, until `end_log`."""
+        """Log a warning; from any thread, until `end_log`."""
         self.say(text, "warning")
 
     def say(self, text: str, level: str = "info", speaker: str = "controller") -> None:
-        """Add a line to the log, as `warn` does."""
+        """Log a line, as `warn` does."""
         self._log(LogLine(time.time(), level, "", None, speaker, text))
 
-    def end_log(self, within_s: float = LAST_WORDS_S) -> None:
-        """Let listeners hear what is left, and nothing after it."""
+    def end_log(self, within_s: float = CLOSING_S) -> None:
+        """Pass the remaining lines to the listeners, and none after them."""
         deadline = time.monotonic() + within_s
-        self._silent = True
+        self._log_ended = True
         for feed in list(self._feeds):
             feed.close()
         for feed in list(self._feeds):
             feed.join(max(deadline - time.monotonic(), 0.0))
 
     def is_listener(self) -> bool:
-        """Whether it is a listener that calls this: the end of the log waits for it."""
+        """Return whether a listener calls this: the end of the log waits for it."""
         return threading.current_thread() in self._feeds
 
     def _log(self, line: LogLine) -> None:
@@ -125,7 +125,7 @@ class Driver:
 
     def _stop_feed(self, feed: Feed, error: Exception) -> None:
         self._feeds.remove(feed)
-        self.warn(f"a listener to the log is called no more, it raised {type(error).__name__}: {error}")
+        self.warn(f"a log listener raised {type(error).__name__}: {error}; it is not called again")
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
@@ -134,7 +134,7 @@ class Driver:
     def _run(self) -> None:
         try:
             self._loop()
-        except Exception as error:  # a defect: whoever waits for the run has to hear of it
+        except Exception as error:  # a defect: those who wait for the run must learn of it
             self.controller.fail(f"controller: {type(error).__name__}: {error}", time.monotonic())
             self.controller.traceback = traceback.format_exc()
         finally:
@@ -145,7 +145,7 @@ class Driver:
         while True:
             now = time.monotonic()
             if self.controller.ended:
-                deadline = deadline or now + LAST_WORDS_S
+                deadline = deadline or now + CLOSING_S
                 if (not self._workers and self._writer.idle) or now > deadline:
                     return
             wait = min(max(self.controller.wakeup() - now, 0.0), TICK_S)
@@ -155,9 +155,9 @@ class Driver:
                     called = True
                 else:
                     self._ready(ready, events)
-            if called:  # last: who has introduced itself must not be dropped for those who call now
+            if called:  # last: a connection that is authenticated must not be dropped for a new one
                 self._callers.update(self._pending.accept(time.monotonic()))
-            self._turn_away()
+            self._reject_expired()
             self._serve_requests()
             self._writer.conclude()
             self.controller.tick(time.monotonic())
@@ -167,7 +167,7 @@ class Driver:
         if ready is self._woken:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
-        elif isinstance(ready, Connection) and ready.fileno() >= 0:  # what came before it may have had it closed
+        elif isinstance(ready, Connection) and ready.fileno() >= 0:  # an earlier event may have closed it
             try:
                 if events & selectors.EVENT_WRITE:
                     ready.flush()
@@ -176,45 +176,45 @@ class Driver:
                 self._watch.update(ready)
             except ConnectionLost as lost:
                 self._lose(ready, str(lost))
-            except Exception as error:  # a defect that one connection shows must not end the loop that serves all
+            except Exception as error:  # a defect that shows on one connection must not end the loop for all
                 self.say(traceback.format_exc(), "error")
                 if ready.fileno() >= 0:
                     self._lose(ready, f"{type(error).__name__}: {error}")
 
-    def _turn_away(self) -> None:
+    def _reject_expired(self) -> None:
         now = time.monotonic()
         for caller in self._pending.expired(now):
             self._lose(caller, "")
-            self._turned_away += 1
-        if self._turned_away and now >= self._next_warning:
-            self.warn(f"connections dropped that did not prove that they belong to this run: {self._turned_away}")
-            self._turned_away, self._next_warning = 0, now + WARNING_S
+            self._rejected += 1
+        if self._rejected and now >= self._next_warning:
+            self.warn(f"connections dropped that could not authenticate: {self._rejected}")
+            self._rejected, self._next_warning = 0, now + WARNING_S
 
     def _read(self, connection: Connection) -> None:
         frames = connection.read()
         caller = connection.caller if connection.opened and connection in self._callers else None
         if caller is not None and caller.heartbeat:
             if not 0 <= caller.worker < len(self.controller.members):
-                raise ConnectionLost("it is no worker of this run")
+                raise ConnectionLost("this run has no worker of that number")
             self._callers.discard(connection)
-            self._hearts[connection] = (caller.worker, caller.incarnation)
-            self._still.pop(caller.worker, None)
+            self._heartbeats[connection] = (caller.worker, caller.incarnation)
+            self._silenced.pop(caller.worker, None)
         for frame in frames:
             try:
                 message = worker_messages.decode_worker_message(frame)
             except Undecodable as error:
-                raise ConnectionLost(f"it does not speak the protocol, {error}") from None
+                raise ConnectionLost(f"protocol violation, {error}") from None
             now = time.monotonic()
             if isinstance(message, worker_messages.Register):
                 self._register(connection, message, now)
             elif connection in self._names:
                 self.controller.receive(self._names[connection], message, now)
-            elif connection in self._hearts and isinstance(message, worker_messages.Heartbeat):
+            elif connection in self._heartbeats and isinstance(message, worker_messages.Heartbeat):
                 self._beat(connection, message, now)
 
     def _beat(self, connection: Connection, message: worker_messages.Heartbeat, now: float) -> None:
-        """Answer a sign of life, unless it is from one that was given up: that may not go on."""
-        number, incarnation = self._hearts[connection]
+        """Answer a heartbeat, unless its worker was dropped: its lease must expire."""
+        number, incarnation = self._heartbeats[connection]
         if number in self._workers and self._incarnation(number) == incarnation:
             self.controller.receive(number, message, now)
             connection.write([encode(controller_messages.RenewLease(message.at))])
@@ -240,7 +240,7 @@ class Driver:
                     future.set_exception(error)
 
     def _carry(self) -> None:
-        """Send commands, hang up on who is silent, have files written, hand on log lines, keep records."""
+        """Carry out what the controller has left in its outbox."""
         outbox = self.controller.outbox
         for number, command in outbox.take_commands():
             connection = self._workers.get(number)
@@ -251,7 +251,7 @@ class Driver:
                 self._watch.update(connection)
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))
-        self._hang_up()
+        self._close_dropped()
         if jobs := outbox.take_jobs():
             self._writer.add(jobs)
         if self._recorder is not None:
@@ -262,22 +262,22 @@ class Driver:
         for line in outbox.take_lines():
             self._log(line)
 
-    def _hang_up(self) -> None:
-        """Let go of workers that the controller has given up, which may live on."""
+    def _close_dropped(self) -> None:
+        """Close the connections of workers that the controller has dropped; they may still act."""
         for number in self.controller.outbox.take_closing():
-            incarnation = self.hung_up[number] = self._incarnation(number)
+            incarnation = self.dropped[number] = self._incarnation(number)
             connection = self._workers.pop(number, None)
             if connection is not None:
                 del self._names[connection]
                 self._drop(connection)
-            for heart in self._hearts_of(number, incarnation):
-                del self._hearts[heart]
-                self._drop(heart)
+            for heartbeat in self._heartbeats_of(number, incarnation):
+                del self._heartbeats[heartbeat]
+                self._drop(heartbeat)
 
     def _lose(self, connection: Connection, reason: str) -> None:
-        """Let go of a connection that broke; where a worker's heart has hung up as well, its process has ended.
+        """Close a connection that broke; if a worker has closed its heartbeat connection too, its process has ended.
 
-        A connection that was cut on its way says nothing of the process: it may act until its lease has ended.
+        A connection that was cut by the network tells nothing about the process: it may act until its lease expires.
         """
         self._drop(connection)
         self._callers.discard(connection)
@@ -285,27 +285,27 @@ class Driver:
         if (number := self._names.pop(connection, None)) is not None:
             del self._workers[number]
             self.controller.lose(number, reason, now)
-            if self._still.get(number) == self._incarnation(number):
+            if self._silenced.get(number) == self._incarnation(number):
                 self.controller.end_process(number, now)
-        elif (heart := self._hearts.pop(connection, None)) is not None and reason == CLOSED:
-            number, incarnation = heart
-            self._still[number] = incarnation
+        elif (heartbeat := self._heartbeats.pop(connection, None)) is not None and reason == CLOSED:
+            number, incarnation = heartbeat
+            self._silenced[number] = incarnation
             if number not in self._workers and self._incarnation(number) == incarnation:
                 self.controller.end_process(number, now)
 
-    def _hearts_of(self, number: int, incarnation: int) -> list[Connection]:
-        return [heart for heart, whose in self._hearts.items() if whose == (number, incarnation)]
+    def _heartbeats_of(self, number: int, incarnation: int) -> list[Connection]:
+        return [connection for connection, of in self._heartbeats.items() if of == (number, incarnation)]
 
     def _drop(self, connection: Connection) -> None:
         self._watch.remove(connection)
         connection.close()
 
     def _close(self) -> None:
-        """Write and say what is left; whatever becomes of that, who waits for the end is told of it."""
+        """Write and log what is left; even if that fails, those who wait for the end are released."""
         with contextlib.ExitStack() as last:
             last.callback(self._serve_requests)
             last.callback(self.ended.set)
-            last.callback(self._let_go)
+            last.callback(self._close_sockets)
             last.callback(self._writer.close)
             try:
                 if self._recorder is not None:
@@ -315,8 +315,8 @@ class Driver:
             except Exception:  # a defect, for the run's log
                 self.controller.traceback += traceback.format_exc()
 
-    def _let_go(self) -> None:
-        for connection in [*self._workers.values(), *self._callers, *self._hearts]:
+    def _close_sockets(self) -> None:
+        for connection in [*self._workers.values(), *self._callers, *self._heartbeats]:
             connection.close()
         for sock in (self._listener, self._waker, self._woken):
             sock.close()

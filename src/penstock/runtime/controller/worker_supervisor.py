@@ -1,7 +1,7 @@
-"""Keeps a worker at every site of a run: launches its job again when it has ended, or when nothing is heard of it.
+"""Keeps a worker at every site of a run: launches its job again if it has ended or its worker is silent.
 
-Spark starts another process by itself where one has died or its executor is lost. What is left to do is here: jobs that
-have come to an end though the run has not, workers that hang, executors that come back under another name or are new.
+Spark itself starts another process if one has died or its executor is lost. The supervisor does the rest: jobs that end
+before the run, workers that hang, executors that return under another name or are new.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,47 +17,47 @@ from penstock.runtime.spark.jobs import Job
 from penstock.runtime.spark.slot import UNLOADABLE
 
 REGISTER_S = 10.0  # for a job's worker to register, or for Spark to replace it; doubles with each failure in a row
-LONGEST_REGISTER_S = 80.0  # an overloaded machine may take that long to start Java and Python
-HEALTHY_S = 15.0  # for which a worker has to be there for its failures before to be forgotten
-LONGEST_REST_S = 10.0  # between two launches
-FIRST_REST_S = 0.5
-FOLLOW_S = 1.0  # between two looks at the executors
+MAX_REGISTER_S = 80.0  # an overloaded machine may take that long to start Java and Python
+HEALTHY_S = 15.0  # after which the earlier failures of a worker are forgotten
+MAX_DELAY_S = 10.0  # before a launch
+FIRST_DELAY_S = 0.5
+EXECUTORS_S = 1.0  # between two checks of the executors
 
 Launch = Callable[[str, Executor | None], Job]
 
 
-class Sighted(NamedTuple):
-    """A site as the controller has it."""
+class SiteStatus(NamedTuple):
+    """A site as the controller sees it."""
 
     alive: bool
-    incarnation: int  # of its last worker; 0: there was none
-    hung_up: bool  # that was given up because it was silent, and may live on
+    incarnation: int  # of its last worker; 0: none
+    dropped: bool  # its worker was silent, and may still act
     wanted: bool
 
 
 @dataclass
-class Post:
-    """A site, where its worker should be, and its job."""
+class Assignment:
+    """A site, the executor that its worker should run on, and its job."""
 
     site: Site
-    home: Executor | None  # None: wherever
-    job: Job | None = None  # None: to be launched when it is due
+    home: Executor | None  # None: any
+    job: Job | None = None  # None: launched when it is due
     due: float = 0.0
-    before: int = 0  # incarnation of the last worker before the job
-    seen: float = 0.0  # when its worker was there, or the job was launched
-    since: float | None = None  # since when its worker is there
+    before: int = 0  # incarnation of the last worker of the previous job
+    seen: float = 0.0  # when its worker was last alive, or the job was launched
+    since: float | None = None  # since when its worker is alive
     failures: int = 0  # in a row
-    unverified: bool = False  # whether it is on its executor
-    dismissed: int = 0  # incarnation of the last worker that was sent away, to come to its own executor
+    unverified: bool = False  # it is unknown whether it runs on its executor
+    dismissed: int = 0  # incarnation of the last worker that was ended to run on its own executor
 
     @property
     def register_s(self) -> float:
         """The time its worker has to register."""
-        return min(LONGEST_REGISTER_S, REGISTER_S * 2.0**self.failures)
+        return min(MAX_REGISTER_S, REGISTER_S * 2.0**self.failures)
 
 
 class Crew:
-    """The jobs of one run. `tend` is to be called again and again, by one thread."""
+    """The jobs of one run. One thread calls `tend` periodically."""
 
     def __init__(
         self,
@@ -69,75 +69,75 @@ class Crew:
     ) -> None:
         """Take the sites and the executor of each; None: any.
 
-        `registered` says which executors there are now; None: they are not followed. `grown` is told of a machine that
-        is new; None: no use is made of new ones.
+        `registered` returns the current executors; None: they are not compared. `grown` is called with a machine that
+        is new; None: new machines are not used.
         """
         self._driver = driver
         self._launch = launch
         self._registered = registered
         self._grown = grown
-        self._posts = [Post(site, home) for site, home in places]
+        self._assignments = [Assignment(site, home) for site, home in places]
         self._alive = {home.id: home for _, home in places if home is not None}
-        self._vacant: list[Executor] = []  # executors that have gone and left posts without one
-        self._next_look = 0.0
+        self._vacant: list[Executor] = []  # lost executors that have not been replaced
+        self._next_check = 0.0
 
     def begin(self, now: float) -> None:
         """Launch all jobs."""
-        for post in self._posts:
-            self._start(post, 0, now)
+        for assignment in self._assignments:
+            self._start(assignment, 0, now)
 
     def tend(self, now: float) -> None:
         """Do what is due."""
         controller = self._driver.controller
         if controller.ended:
             return
-        if self._registered is not None and now >= self._next_look and controller.phase != "starting":
-            self._next_look = now + FOLLOW_S
-            self._follow(self._registered())
-        sighted = self._driver.ask(self._look)
-        for post in self._posts:
-            if post.site.name in sighted:
-                self._tend(post, sighted[post.site.name], now)
+        if self._registered is not None and now >= self._next_check and controller.phase != "starting":
+            self._next_check = now + EXECUTORS_S
+            self._compare_executors(self._registered())
+        status = self._driver.ask(self._site_status)
+        for assignment in self._assignments:
+            if assignment.site.name in status:
+                self._tend(assignment, status[assignment.site.name], now)
 
-    def _look(self, now: float) -> dict[str, Sighted]:
-        """Say how the sites are doing; in the controller's thread."""
-        controller, hung_up = self._driver.controller, self._driver.hung_up
+    def _site_status(self, now: float) -> dict[str, SiteStatus]:
+        """Return the status of the sites; in the controller's thread."""
+        controller, dropped = self._driver.controller, self._driver.dropped
         return {
-            member.site.name: Sighted(
+            member.site.name: SiteStatus(
                 member.alive,
                 member.incarnation,
-                not member.alive and hung_up.get(number, 0) == member.incarnation,
+                not member.alive and dropped.get(number, 0) == member.incarnation,
                 controller.wants_worker(member.site.name, now),
             )
             for number, member in enumerate(controller.members.all)
         }
 
-    def _tend(self, post: Post, sighted: Sighted, now: float) -> None:
-        if post.job is None:
-            if now >= post.due and sighted.wanted:
-                self._start(post, sighted.incarnation, now)
-                post.unverified = post.job is not None and post.job.executor is not None
-        elif post.job.done.is_set():
-            self._ended(post, post.job, sighted, now)
-        elif sighted.alive:
-            post.seen, post.since = now, post.since if post.since is not None else now
-            if now - post.since > HEALTHY_S:
-                post.failures = 0
-            if post.unverified:
-                self._verify(post, post.job, sighted.incarnation)
+    def _tend(self, assignment: Assignment, status: SiteStatus, now: float) -> None:
+        if assignment.job is None:
+            if now >= assignment.due and status.wanted:
+                self._start(assignment, status.incarnation, now)
+                assignment.unverified = assignment.job is not None and assignment.job.executor is not None
+        elif assignment.job.done.is_set():
+            self._handle_end(assignment, assignment.job, status, now)
+        elif status.alive:
+            assignment.seen, assignment.since = now, assignment.since if assignment.since is not None else now
+            if now - assignment.since > HEALTHY_S:
+                assignment.failures = 0
+            if assignment.unverified:
+                self._verify(assignment, assignment.job, status.incarnation)
         else:
-            post.since = None
-            if sighted.hung_up and sighted.incarnation > post.before:
-                self._relaunch(post, "gives no sign of life", now)
-            elif now - post.seen > post.register_s and self._driver.controller.phase != "starting":
-                self._relaunch(post, f"has not registered in {post.register_s:g} s", now)
+            assignment.since = None
+            if status.dropped and status.incarnation > assignment.before:
+                self._relaunch(assignment, "sends no heartbeat", now)
+            elif now - assignment.seen > assignment.register_s and self._driver.controller.phase != "starting":
+                self._relaunch(assignment, f"has not registered in {assignment.register_s:g} s", now)
 
-    def _ended(self, post: Post, job: Job, sighted: Sighted, now: float) -> None:
-        """Have a job launched again that has come to an end, unless that would be no use."""
-        name = post.site.name
+    def _handle_end(self, assignment: Assignment, job: Job, status: SiteStatus, now: float) -> None:
+        """Launch a job again that has ended; fail the run if that would not help."""
+        name = assignment.site.name
         if job.error is not None and job.error.startswith(UNLOADABLE):
             self._fail(f"worker {name!r}: {job.error}")
-        elif not sighted.incarnation and self._driver.controller.phase == "starting":
+        elif not status.incarnation and self._driver.controller.phase == "starting":
             host, port = self._driver.address
             remedy = "check that its machine can connect there; --listen chooses another address"
             unreached = f"ended before it reached the controller at {host}:{port}; {remedy}"
@@ -145,91 +145,93 @@ class Crew:
         else:
             if job.error is not None:
                 self._driver.warn(f"the job of worker {name} has ended, {job.error}")
-            self._rest(post, now)
+            self._delay_launch(assignment, now)
 
-    def _relaunch(self, post: Post, problem: str, now: float) -> None:
-        self._driver.warn(f"worker {post.site.name} {problem}; its job is launched anew")
-        if post.job is not None:
-            post.job.cancel()
-        self._rest(post, now)
+    def _relaunch(self, assignment: Assignment, problem: str, now: float) -> None:
+        self._driver.warn(f"worker {assignment.site.name} {problem}; its job is launched again")
+        if assignment.job is not None:
+            assignment.job.cancel()
+        self._delay_launch(assignment, now)
 
-    def _rest(self, post: Post, now: float) -> None:
-        """Put a launch off, the longer the more often it has come to nothing."""
-        rest = 0.0 if not post.failures else min(LONGEST_REST_S, FIRST_REST_S * 2 ** (post.failures - 1))
-        post.job, post.due, post.since = None, now + rest, None
-        post.failures += 1
+    def _delay_launch(self, assignment: Assignment, now: float) -> None:
+        """Delay a launch, longer after each failure."""
+        delay = 0.0 if not assignment.failures else min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (assignment.failures - 1))
+        assignment.job, assignment.due, assignment.since = None, now + delay, None
+        assignment.failures += 1
 
-    def _start(self, post: Post, before: int, now: float) -> None:
-        post.job = self._launch(post.site.name, self._room_for(post))
-        post.seen, post.before = now, before
+    def _start(self, assignment: Assignment, before: int, now: float) -> None:
+        assignment.job = self._launch(assignment.site.name, self._room_for(assignment))
+        assignment.seen, assignment.before = now, before
 
-    def _verify(self, post: Post, job: Job, incarnation: int) -> None:
-        """Have a worker that is not where it should be end and come there, or tell of it where it has asked in vain.
+    def _verify(self, assignment: Assignment, job: Job, incarnation: int) -> None:
+        """End a worker that is not on its executor, to launch it there; warn if it was already requested there.
 
-        Spark says a little late where it is, and may have put it elsewhere before its own executor was there.
+        Spark reports where a worker runs with a delay, and may have placed it before its executor registered.
         """
-        home = post.home
-        if home is None or home.id not in self._alive or incarnation == post.dismissed:
+        home = assignment.home
+        if home is None or home.id not in self._alive or incarnation == assignment.dismissed:
             return
         found = job.found_on()
         if found == home.id:
-            post.unverified = False
+            assignment.unverified = False
         elif found in self._alive and job.executor == home:
-            post.unverified = False
+            assignment.unverified = False
             planned = f"not on {home.id} as planned"
-            self._driver.warn(f"worker {post.site.name} runs on executor {found}, {planned}; are its cores taken?")
+            self._driver.warn(
+                f"worker {assignment.site.name} runs on executor {found}, {planned}; are its cores taken?"
+            )
         elif found in self._alive:
-            post.failures, post.dismissed = 0, incarnation
-            stays = self._driver.dismiss(post.site.name)
-            way = f"stays on executor {found}, {stays}" if stays else f"leaves executor {found} for {home.id}"
-            self._driver.say(f"worker {post.site.name} {way}")
+            assignment.failures, assignment.dismissed = 0, incarnation
+            stays = self._driver.dismiss(assignment.site.name)
+            outcome = f"stays on executor {found}, {stays}" if stays else f"leaves executor {found} for {home.id}"
+            self._driver.say(f"worker {assignment.site.name} {outcome}")
 
     def _fail(self, problem: str) -> None:
         self._driver.ask(lambda now: self._driver.controller.fail(problem, now))
 
     # Executors
 
-    def _room_for(self, post: Post) -> Executor | None:
-        """Return the executor to ask for: its own, else one with a core to spare, on the same host if there is one."""
-        home = post.home
+    def _room_for(self, assignment: Assignment) -> Executor | None:
+        """Return the executor to request: its own, else one with a free core, on the same host if possible."""
+        home = assignment.home
         if home is None or home.id in self._alive:
             return home
-        held = [other.job.executor.id for other in self._posts if other.job is not None and other.job.executor]
+        held = [other.job.executor.id for other in self._assignments if other.job is not None and other.job.executor]
         free = [each for each in self._alive.values() if each.cores > held.count(each.id)]
         return max(free, key=lambda each: (each.host == home.host, each.cores - held.count(each.id)), default=None)
 
-    def _follow(self, found: list[Executor]) -> None:
-        """Take note of executors that have gone, that take the place of such, and that are new."""
+    def _compare_executors(self, found: list[Executor]) -> None:
+        """Record executors that were lost, that replace lost ones, and that are new."""
         there = {executor.id: executor for executor in found}
         for lost in [executor for executor in self._alive.values() if executor.id not in there]:
             del self._alive[lost.id]
             self._vacant.append(lost)
-            self._driver.warn(f"executor {lost.id} on {lost.host} has gone")
+            self._driver.warn(f"executor {lost.id} on {lost.host} was lost")
         for fresh in [executor for executor in found if executor.id not in self._alive]:
             self._alive[fresh.id] = fresh
             before = next((lost for lost in self._vacant if lost.host == fresh.host), None)
             before = before or next(iter(self._vacant), None)
             if before is not None:
                 self._vacant.remove(before)
-                self._settle(before, fresh)
+                self._replace(before, fresh)
             elif self._grown is not None:
                 self._grow(fresh)
 
-    def _settle(self, before: Executor, fresh: Executor) -> None:
-        """Let an executor take the place of one that has gone: also of workers that Spark has put elsewhere since."""
-        self._driver.say(f"executor {fresh.id} on {fresh.host} takes the place of {before.id}")
-        for post in self._posts:
-            if post.home is not None and post.home.id == before.id:
-                post.home, post.unverified = fresh, True
+    def _replace(self, before: Executor, fresh: Executor) -> None:
+        """Replace a lost executor by another, also for workers that Spark has placed elsewhere since."""
+        self._driver.say(f"executor {fresh.id} on {fresh.host} replaces {before.id}")
+        for assignment in self._assignments:
+            if assignment.home is not None and assignment.home.id == before.id:
+                assignment.home, assignment.unverified = fresh, True
 
     def _grow(self, fresh: Executor) -> None:
-        """Make use of an executor beyond those that there were, one core of which is kept free."""
+        """Use an additional executor; one of its cores stays free."""
         machine = fresh.machine
         sites = sites_of(machine)
         self._driver.say(f"executor {fresh.id} on {fresh.host} is new; slots {', '.join(site.name for site in sites)}")
         for site in sites:
             self._driver.ask(partial(self._add, site))
-            self._posts.append(Post(site, fresh))
+            self._assignments.append(Assignment(site, fresh))
         if self._grown is not None:
             self._grown(machine)
 
