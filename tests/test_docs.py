@@ -115,7 +115,7 @@ def test_its_files_hold_each_row_once_when_their_task_moves(guide: dict[str, Any
 
 def test_it_says_what_its_application_promises(guide: dict[str, Any]) -> None:
     told = [str(promise) for promise in ps.guarantees(guide["flow"])]
-    assert "sink 'bad' (Console): at least once after a failure: what it writes cannot be taken back" in told
+    assert "sink 'bad' (Console): at least once after a failure: its output cannot be withdrawn" in told
     assert all(promise.exactly_once for promise in ps.guarantees(guide["make"]()))
 
 

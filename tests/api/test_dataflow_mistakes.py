@@ -20,7 +20,7 @@ def test_refuses_a_name_that_no_topology_can_have() -> None:
 
 def test_refuses_a_name_that_is_taken() -> None:
     flow, _ = flow_with()
-    with pytest.raises(InvalidInput, match=r"^test\.numbers: a component has that name already"):
+    with pytest.raises(InvalidInput, match=r"^test\.numbers: this name is already used"):
         flow.source("numbers", Numbers)
 
 
@@ -63,7 +63,7 @@ def test_refuses_an_outlet_of_another_dataflow() -> None:
 
 def test_refuses_the_same_input_twice() -> None:
     flow, numbers = flow_with()
-    with pytest.raises(InvalidInput, match=r"^test\.map\.inputs\[1\]: 'numbers' is an input already"):
+    with pytest.raises(InvalidInput, match=r"^test\.map\.inputs\[1\]: 'numbers' is already an input"):
         flow.map("map", str, numbers, numbers.all())
 
 
@@ -76,10 +76,10 @@ def test_refuses_wrong_costs_of_a_stream() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (3, r"^operator: expected a Operator or a function that makes one, got 3"),
-        (Kept, r"^operator: expected a subclass of Operator or a function that makes one, got class 'Kept'"),
-        (lambda: Kept(), r"^operator: expected its maker to return a Operator, got "),
-        (Stating, r"^operator: Stating cannot be made without arguments, missing a required argument: 'gives'"),
+        (3, r"^operator: expected a Operator or a function that creates one, got 3"),
+        (Kept, r"^operator: expected a subclass of Operator or a function that creates one, got class 'Kept'"),
+        (lambda: Kept(), r"^operator: expected its factory to return a Operator, got "),
+        (Stating, r"^operator: Stating cannot be called without arguments, missing a required argument: 'gives'"),
     ],
 )
 def test_refuses_what_makes_no_operator(given: Any, message: str) -> None:
@@ -127,12 +127,16 @@ def test_a_copy_of_a_dataflow_takes_its_own_outlets() -> None:
 
 def test_refuses_a_class_that_makes_no_operator_with_what_to_use_instead() -> None:
     flow, numbers = flow_with()
-    problem = r"^a: expected a subclass of Operator or a function that makes one, got class 'dict'"
+    problem = r"^a: expected a subclass of Operator or a function that creates one, got class 'dict'"
     with pytest.raises(InvalidInput, match=f"{problem}; for a function of a tuple use map, flat_map or filter"):
         flow.operator("a", dict, numbers)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"^a: .* cannot be made without arguments.*; for a function of a tuple use"):
+    with pytest.raises(
+        InvalidInput, match=r"^a: .* cannot be called without arguments.*; for a function of a tuple use"
+    ):
         flow.operator("a", str.split, numbers)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"^b: expected a subclass of Sink or a function that makes one, got class"):
+    with pytest.raises(
+        InvalidInput, match=r"^b: expected a subclass of Sink or a function that creates one, got class"
+    ):
         flow.sink("b", list, numbers)  # type: ignore[arg-type]
 
 
@@ -155,7 +159,7 @@ def test_refuses_an_output_that_is_not_there() -> None:
         (["x", "x"], None, r"^test\.both\.outputs\[1\]: 'x' is already at"),
         (["x"], {"z": int}, r"^test\.both\.gives\.z: no output is named 'z'; there are x"),
         ([], {"z": int}, r"^test\.both\.gives\.z: no output is named 'z'; it has none"),
-        (["x"], {"x": Ordinary}, r"^test\.both\.gives\.x: objects of .* cannot travel"),
+        (["x"], {"x": Ordinary}, r"^test\.both\.gives\.x: objects of .* cannot be encoded"),
     ],
 )
 def test_refuses_wrong_outputs(outputs: Sequence[str], gives: Any, message: str) -> None:
@@ -168,11 +172,15 @@ def test_refuses_wrong_outputs(outputs: Sequence[str], gives: Any, message: str)
     ("kind", "key", "message"),
     [
         (Word, "txet", r"^test\.sink\.inputs\[0\]\.keys\[0\]: Word has no field 'txet'; did you mean text\?"),
-        (str, "word", r"tuples of type str have no field 'word'; use a place such as 0, or no key"),
-        (tuple[str, int], 2, r"tuples of 2 values have no place 2; places count from 0"),
+        (str, "word", r"tuples of type str have no field 'word'; use a position such as 0, or no key"),
+        (tuple[str, int], 2, r"tuples of 2 values have no position 2; positions start at 0"),
         (tuple[str, int], "word", r"have no field 'word'"),
         (Word, Named("word", "txet"), r"Word has no field 'txet'"),
-        (Any, 3.5, r"^test\.sink\.inputs\[0\]\.keys\[0\]: expected a field's name, a place in a tuple or a function"),
+        (
+            Any,
+            3.5,
+            r"^test\.sink\.inputs\[0\]\.keys\[0\]: expected a field's name, a position in a tuple or a function",
+        ),
     ],
 )
 def test_refuses_keys_that_the_tuples_do_not_have(kind: Any, key: Any, message: str) -> None:
@@ -194,7 +202,7 @@ def test_takes_keys_that_the_tuples_may_have(kind: Any, key: Any) -> None:
 
 def test_refuses_more_tasks_than_there_are_groups_of_keys() -> None:
     flow, numbers = flow_with()
-    with pytest.raises(InvalidInput, match=r"keys are spread over at most 4096 tasks, 'sink' has 4097"):
+    with pytest.raises(InvalidInput, match=r"keys can be distributed to at most 4096 tasks, 'sink' has 4097"):
         flow.sink("sink", Kept, numbers.fields(), parallelism=KEY_GROUPS + 1)
 
 

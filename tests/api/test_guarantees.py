@@ -26,8 +26,8 @@ def test_says_what_each_source_and_sink_promises() -> None:
     flow.source("live", TcpLines("localhost", 9999))
     assert [str(found) for found in guarantees(flow)] == [
         "source 'feed' (Lines): exactly once: it rewinds",
-        "sink 'out0' (JsonLines): exactly once: what it writes counts with a complete checkpoint",
-        "sink 'out1' (Console): at least once after a failure: what it writes cannot be taken back",
+        "sink 'out0' (JsonLines): exactly once: output becomes visible with a complete checkpoint",
+        "sink 'out1' (Console): at least once after a failure: its output cannot be withdrawn",
         "source 'live' (TcpLines): at most once after a failure: TcpLines cannot rewind",
     ]
     assert [found.exactly_once for found in guarantees(flow)] == [True, True, False, False]
@@ -45,7 +45,7 @@ def test_refuses_exactly_once_where_a_source_cannot_rewind() -> None:
     with pytest.raises(InvalidInput) as raised:
         require_guarantee(flow, "exactly-once")
     assert raised.value.path == "shop.feed"
-    assert "TcpLines cannot; keep what comes in files and read those with Lines" in str(raised.value)
+    assert "TcpLines cannot; store its input in files and read them with Lines" in str(raised.value)
     require_guarantee(flow, "any")
 
 
@@ -54,7 +54,7 @@ def test_refuses_exactly_once_where_a_sink_cannot_take_back() -> None:
     with pytest.raises(InvalidInput) as raised:
         require_guarantee(flow, "exactly-once")
     assert raised.value.path == "shop.out1"
-    assert "Console cannot; write with JsonLines or Parquet, or ask for 'any'" in str(raised.value)
+    assert "Console cannot; use JsonLines or Parquet, or request 'any'" in str(raised.value)
     require_guarantee(flow, "any")
 
 

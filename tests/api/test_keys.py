@@ -217,6 +217,6 @@ def test_a_key_has_a_name_in_the_topology(key: Key, name: str) -> None:
 @pytest.mark.parametrize("key", [3.5, None, True, ["word"]])
 def test_refuses_what_is_no_key(key: Any) -> None:
     with pytest.raises(
-        InvalidInput, match=r"^keys\[1\]: expected a field's name, a place in a tuple or a function, got"
+        InvalidInput, match=r"^keys\[1\]: expected a field's name, a position in a tuple or a function, got"
     ):
         check_keys("keys", ("word", key))

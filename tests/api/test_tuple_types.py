@@ -189,12 +189,14 @@ def test_takes_types_that_can_travel(kind: Any) -> None:
 def test_refuses_types_that_cannot_travel(kind: Any) -> None:
     flow, numbers = flow_with()
     with pytest.raises(
-        InvalidInput, match=r"^test\.map\.gives: objects of <class '.*Ordinary'> cannot travel; make it"
+        InvalidInput, match=r"^test\.map\.gives: objects of <class '.*Ordinary'> cannot be encoded; make it"
     ):
         flow.map("map", lambda n: n, numbers, gives=kind)
 
 
 def test_refuses_a_type_that_nothing_can_be_read_as() -> None:
     flow, numbers = flow_with()
-    with pytest.raises(InvalidInput, match=r"^test\.map\.gives: expected a type that can travel, got .*more than one"):
+    with pytest.raises(
+        InvalidInput, match=r"^test\.map\.gives: expected a type that can be encoded, got .*more than one"
+    ):
         flow.map("map", lambda n: n, numbers, gives=list[int] | tuple[str, ...])

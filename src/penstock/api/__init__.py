@@ -1,1 +1,1 @@
-"""What an application's author writes: sources, operators, sinks, and the dataflow that joins them."""
+"""What the author of an application writes: sources, operators, sinks, and the dataflow that connects them."""

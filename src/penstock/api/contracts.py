@@ -1,8 +1,8 @@
-"""The contracts of sources, operators and sinks: when each method is called, and what is not promised.
+"""The contracts of sources, operators and sinks: when each method is called, and what is not guaranteed.
 
-Each task has an object of its own, used by one thread at a time, so none of them needs a lock. No method may block: the
-thread that calls it also moves every other tuple of its slot. A value must not be changed once it has been handed over;
-the receiver may get the very same object, or a copy decoded from the network. An exception ends the run, and names the
+Each task has its own object, used by one thread at a time, so no object needs a lock. No method may block: the calling
+thread also moves every other tuple of its slot. A value must not be changed after it has been emitted; the receiver may
+get the same object, or a copy decoded from the network. An exception ends the run with an error that names the
 component, the task and the tuple, unless the component has an error policy (`on_error`).
 """
 
@@ -21,12 +21,12 @@ Out = TypeVar("Out")
 
 
 def is_time(value: Any) -> bool:
-    """Say whether something is a number that times can be compared with."""
+    """Return whether a value is a number that can be compared with times."""
     return isinstance(value, Real) and not math.isnan(value)
 
 
 class TaskContext:
-    """What a task knows of itself, and what it may ask for."""
+    """What a task knows about itself, and the services that it can call."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class TaskContext:
     ) -> None:
         self.component = component
         self.task = task  # number of this task, from 0
-        self.tasks = tasks  # how many the component has
-        self.folder = folder  # of the run; relative paths of sinks are below it
+        self.tasks = tasks  # parallelism of the component
+        self.folder = folder  # of the run; relative paths of sinks are inside it
         self.run = run  # its name
-        self.epoch = epoch  # grows by one with every recovery, so that names with it in them are never used again
+        self.epoch = epoch  # increases with every recovery, so names that contain it are never reused
         self.seed = seed  # of the run
-        self.origin = origin  # when its first tuple was due, where others say so; None: when it is first polled
-        self.timers: list[float] = []  # when `on_timer` is due: a heap, kept by `at`
+        self.origin = origin  # when its first tuple was due, if set externally; None: at the first poll
+        self.timers: list[float] = []  # heap of the times at which `on_timer` is due, maintained by `at`
         self._clock = clock
         self._wake = wake
 
@@ -60,148 +60,148 @@ class TaskContext:
         return f"{self.component}[{self.task}]"
 
     def now(self) -> float:
-        """Return the time in seconds, on a clock that only goes forward; the one that timers and dues are on."""
+        """Return the time in seconds on a monotonic clock, the one of timers and due times."""
         return 0.0 if self._clock is None else self._clock()
 
     def at(self, when: float) -> None:
-        """Ask for a call of `on_timer` at a time of this clock, or soon after."""
+        """Request a call of `on_timer` at a time of this clock, or soon after."""
         if not is_time(when):
             raise InvalidInput("at", f"expected a time in seconds, got {when!r}; add to now()")
         heapq.heappush(self.timers, when)
 
     def wake(self) -> None:
-        """Ask for a `poll` soon; the only method here that another thread may call."""
+        """Request a `poll` soon; the only method here that other threads may call."""
         if self._wake is not None:
             self._wake()
 
 
 class Timed(NamedTuple, Generic[T]):
-    """Values with the times at which they were due: latency counts from then, however late they were polled."""
+    """Values with the times at which they were due; latency is measured from then, however late they were polled."""
 
     values: Sequence[T]
-    dues: Sequence[float]  # one a value, on the context's clock
+    dues: Sequence[float]  # one per value, on the context's clock
 
 
 class Source(Generic[T]):
-    """Makes tuples.
+    """Produces tuples.
 
-    `open`, then `poll` again and again, then `close`. Where `rewinds` is true, `position` says how far it has come, and
-    a new object that is opened and told to `seek` there goes on with the next tuple: so a source is moved.
+    Calls: `open`, then `poll` repeatedly, then `close`. If `rewinds` is true, `position` returns how far the source has
+    read, and a new object continues with the next tuple after `open` and `seek`: this is how a source moves.
     """
 
     rewinds: ClassVar[bool] = False
 
     def check(self) -> None:
-        """Raise a `PenstockError` where it could not run. Called on the driver before the run starts, before `open`."""
+        """Raise a `PenstockError` if it could not run. Called on the driver before the run starts, before `open`."""
 
     def open(self, context: TaskContext) -> None:
-        """Get ready: open files, connect. Called once, before anything else."""
+        """Open files, connect. Called once, before anything else."""
 
     def poll(self, now: float, limit: int) -> Sequence[T] | Timed[T] | None:
-        """Return at most `limit` tuples that are due: an empty list for none now, None for none ever again."""
+        """Return at most `limit` tuples that are due; an empty list: none are due now; None: the source has ended."""
         raise NotImplementedError
 
     def next_due(self, now: float) -> float:
-        """Say when to poll again after a poll that gave nothing; `TaskContext.wake` may come earlier."""
+        """Return when to poll again after a poll without tuples; `TaskContext.wake` may cause an earlier poll."""
         return now + 0.001
 
     def position(self) -> Any:
-        """Return how far it has come, as numbers, texts, lists and dicts. Only where `rewinds` is true."""
+        """Return how far it has read, as numbers, texts, lists and dicts. Required only if `rewinds` is true."""
         raise NotImplementedError
 
     def seek(self, position: Any) -> None:
-        """Go on after a position. Called after `open`, before the first `poll`. Only where `rewinds` is true."""
+        """Continue after a position. Called after `open`, before the first `poll`. Needed only if `rewinds` is true."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what `open` took. Called at the end, and when the task moves elsewhere."""
+        """Release what `open` acquired. Called at the end, and when the task moves."""
 
     @property
     def rate_tps(self) -> float | None:
-        """The tuples per second that all tasks of it together offer, where that is known; for planning."""
+        """The tuples per second that all of its tasks together offer, if known; for planning."""
         return None
 
 
 class Operator(Generic[In, Out]):
-    """Turns tuples into others.
+    """Transforms tuples.
 
-    `open`, then `process` for every tuple and `on_timer` when one is due, then `finish` when every source has ended,
-    then `close`. An operator that keeps state gives it with `snapshot` and takes it with `restore`; without them it
-    cannot move once it has any.
+    Calls: `open`, then `process` for every tuple and `on_timer` for every due timer, then `finish` when every source
+    has ended, then `close`. An operator with state returns it from `snapshot` and receives it in `restore`; without
+    these methods it cannot move once it has state.
     """
 
     def open(self, context: TaskContext) -> None:
-        """Get ready. Called once, before anything else."""
+        """Prepare the object. Called once, before anything else."""
 
     def process(self, value: In) -> Iterable[Out] | None:
-        """Return the tuples that follow from one tuple, or None. A generator is run to its end before the next call."""
+        """Return the tuples derived from one tuple, or None. A generator is exhausted before the next call."""
         raise NotImplementedError
 
     def on_timer(self, when: float) -> Iterable[Out] | None:
-        """Return the tuples that follow from a timer; `when` is the time that was asked for."""
+        """Return the tuples emitted by a timer; `when` is the requested time."""
         return None
 
     def finish(self) -> Iterable[Out] | None:
-        """Return the last tuples, once no more can come."""
+        """Return the last tuples, after the end of all input."""
         return None
 
     def snapshot(self) -> Any:
-        """Return the state as numbers, texts, bytes, lists, dicts and structs; its annotation says how to read it."""
+        """Return the state as numbers, texts, bytes, lists, dicts and structs, decoded according to its annotation."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Take the state that `snapshot` gave, here or elsewhere. Called after `open`, before anything else."""
+        """Receive the state that `snapshot` returned, here or elsewhere. Called after `open`, before anything else."""
 
     def close(self) -> None:
-        """Let go of what `open` took. Called at the end, and when the task moves elsewhere."""
+        """Release what `open` acquired. Called at the end, and when the task moves."""
 
 
 class Sink(Generic[In]):
-    """Takes tuples out.
+    """Consumes tuples.
 
-    `open`, then `write` for every batch, then `close`. At a checkpoint, and before it moves elsewhere, `prepare` is
-    called and then `snapshot`. After a failure a new object is opened and told to `restore` what `snapshot` gave at the
-    last checkpoint, and gets every tuple since then again. So a sink that acts on its tuples at once acts on some of
-    them twice. One that must not writes them to a file under a name of its own, with the context's `epoch` in it, and
-    leaves the rest to `prepare`: it says so by `exactly_once`.
+    Calls: `open`, then `write` for every batch, then `close`. At a checkpoint, and before the sink moves, `prepare` and
+    then `snapshot` are called. After a failure a new object is opened, receives the snapshot of the last checkpoint in
+    `restore`, and then all later tuples again. Therefore a sink with immediate side effects repeats some of them. A
+    sink that must not repeat any writes its tuples to a file under a private name that contains the context's `epoch`,
+    leaves publishing it to `prepare`, and sets `exactly_once`.
     """
 
     exactly_once: ClassVar[bool] = False
 
     def check(self) -> None:
-        """Raise a `PenstockError` where it could not run. Called on the driver before the run starts, before `open`."""
+        """Raise a `PenstockError` if it could not run. Called on the driver before the run starts, before `open`."""
 
     def folders(self) -> Sequence[str | PathLike[str]]:
         """Return the folders outside the run's folder in which `prepare` leaves files.
 
-        When a run is resumed, files elsewhere that its folder names are refused. A relative folder is below the run's.
+        When a run is resumed, files in other folders are rejected. A relative folder is inside the run's folder.
         """
         return ()
 
     def open(self, context: TaskContext) -> None:
-        """Get ready. Called once, before anything else."""
+        """Prepare the object. Called once, before anything else."""
 
     def write(self, values: Sequence[In]) -> None:
-        """Take a batch of tuples, in order."""
+        """Write a batch of tuples, in order."""
         raise NotImplementedError
 
     def flush(self, now: float) -> None:
-        """Make visible what was written so far, where that can be done; called about once a second."""
+        """Make written tuples visible if possible; called about once per second."""
 
     def prepare(self) -> Sequence[tuple[str, str]]:
-        """Finish the files that were written since the last call: return the name of each, and the one it is to get.
+        """Complete the files written since the last call; return the current and the final name of each.
 
-        They get it once the checkpoint is complete, and never where it does not come to its end: then the tuples come
-        again. A name that is to be given must not depend on when the call comes, nor be one that is there already.
+        Files get their final names when the checkpoint is complete. If it fails, they never do, and their tuples are
+        replayed. A final name must not depend on when the call occurs, and no file with that name may exist.
         """
         return ()
 
     def snapshot(self) -> Any:
-        """Return what a sink that goes on elsewhere must know, as for an operator; called after `prepare`."""
+        """Return the state of a sink that continues elsewhere, as for an operator; called after `prepare`."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Take what `snapshot` gave, after `open`."""
+        """Receive the result of `snapshot`, after `open`."""
 
     def close(self) -> None:
-        """Let go of what `open` took: at the end, when it moves, and when everything goes back to a checkpoint."""
+        """Release what `open` acquired: at the end, when the task moves, and when the run is rolled back."""

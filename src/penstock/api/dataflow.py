@@ -1,4 +1,4 @@
-"""The dataflow: an application as its author writes it, and the topology that policies plan from the same object.
+"""The dataflow: an application as its author writes it, and the topology that policies use, from the same object.
 
 flow = ps.Dataflow("word-count")
 lines = flow.source("lines", ps.Lines("book.txt", rate=1000))
@@ -26,22 +26,22 @@ from penstock.model.topology import Application, Component, Grouping, Kind, Stre
 
 @dataclass(frozen=True)
 class Outlet:
-    """The tuples that a component gives, and the way in which the next component is to get them.
+    """The tuples that a component emits, and how they are distributed to the tasks of the next component.
 
-    A component handed on as it is spreads its tuples evenly (shuffle); the methods choose another grouping.
+    The default grouping is shuffle; the methods return an outlet with another grouping.
     """
 
     component: str
     output: str | None = None  # one of several named outputs
     grouping: Grouping = Grouping.SHUFFLE
     keys: tuple[Key, ...] = ()
-    selectivity: float | None = None  # for planning: tuples sent a tuple processed; None: 1
+    selectivity: float | None = None  # for planning: tuples sent per processed tuple; None: 1
     tuple_bytes: float | None = None  # for planning; None: the model's default
     outputs: tuple[str, ...] = ()
-    origin: object = field(default=None, compare=False, repr=False)  # marks the dataflow that it belongs to
+    origin: object = field(default=None, compare=False, repr=False)  # identifies the dataflow to which it belongs
 
     def __getitem__(self, output: str) -> "Outlet":
-        """Return one of the named outputs of a component that has several."""
+        """Return one of several named outputs of a component."""
         if output not in self.outputs:
             raise UnknownName("output", f"{self.component!r} has no output {output!r}; {nearest(output, self.outputs)}")
         return replace(self, output=output)
@@ -67,7 +67,7 @@ class Outlet:
         return replace(self, grouping=Grouping.GLOBAL, keys=())
 
     def direct(self) -> "Outlet":
-        """Let the sender name the task: it emits pairs `(task, value)`."""
+        """Let the sender choose the task: it emits pairs `(task, value)`."""
         return replace(self, grouping=Grouping.DIRECT, keys=())
 
     def forward(self) -> "Outlet":
@@ -75,11 +75,11 @@ class Outlet:
         return replace(self, grouping=Grouping.FORWARD, keys=())
 
     def local_or_shuffle(self) -> "Outlet":
-        """Send to a task in the same process where there is one, else evenly."""
+        """Send to a task in the same process if there is one, else evenly."""
         return replace(self, grouping=Grouping.LOCAL_OR_SHUFFLE, keys=())
 
     def costing(self, *, selectivity: float | None = None, tuple_bytes: float | None = None) -> "Outlet":
-        """State, for planning, the tuples sent a tuple processed, and their size; what is not given stays."""
+        """Set, for planning, the tuples sent per processed tuple and their size; omitted values are unchanged."""
         return replace(
             self,
             selectivity=self.selectivity if selectivity is None else selectivity,
@@ -89,38 +89,38 @@ class Outlet:
 
 @dataclass(frozen=True)
 class Part:
-    """One component with what it runs."""
+    """One component and its logic."""
 
     component: Component
-    logic: Callable[[], Logic]  # makes the object of one task
-    gives: Any  # the type of its tuples; with named outputs it may be a dict, a type an output
+    logic: Callable[[], Logic]  # creates the object of one task
+    gives: Any  # the type of its tuples; a component with named outputs may have a dict, a type per output
     outputs: tuple[str, ...] = ()
     inputs: tuple[Outlet, ...] = ()
-    stated: bool = True  # False: `gives` was read off annotations, where a direct stream's tuples are pairs
+    stated: bool = True  # False: `gives` was derived from annotations, in which a direct stream's tuples are pairs
     errors: ErrorPolicy | None = None  # None: an exception ends the run
-    letters: Callable[[], Sink[Any]] | None = None  # makes what takes the tuples that a task skips
+    letters: Callable[[], Sink[Any]] | None = None  # creates the sink of the tuples that a task skips
 
     def make(self) -> Logic:
-        """Make the object of one task; raise `InvalidInput` where the author's factory raises."""
+        """Create the object of one task; raise `InvalidInput` if the author's factory raises."""
         try:
             return self.logic()
         except (PenstockError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # sys.exit, too, would end more than it means
+        except BaseException as error:  # includes sys.exit, which would end the whole process
             problem = f"its factory raised {type(error).__name__}: {error}"
             raise InvalidInput(self.component.name, problem) from error
 
 
 @dataclass
 class Dataflow:
-    """An application: components added one after the other, each after those that feed it.
+    """An application: components are added one after another, each after its inputs.
 
     The keywords `parallelism`, `cpu` (core-seconds per tuple), `memory_mb`, `service`, `pinned` and the other fields of
-    `Component` say what a component costs and where it may run: policies plan by them, and emulated machines charge
-    them. `gives` is the type of the tuples that a component sends: what is declared is checked when a tuple arrives
-    from another process, and passed on without a copy within one. Where it is not given, annotations count: those of a
-    function, or the type arguments of a class (`Operator[str, int]`). `errors` says what becomes of a tuple that the
-    component's code raises on: `Fail()`, which is the default, `Skip()` or `Retry()`.
+    `Component` describe the costs of a component and where it may run: policies plan with them, and emulated machines
+    charge them. `gives` is the type of the tuples that a component emits. A declared type is checked when a tuple
+    arrives from another process; within a process tuples are passed on without a copy. By default, the type is derived
+    from annotations: those of a function, or the type arguments of a class (`Operator[str, int]`). `errors` determines
+    what happens to a tuple for which the component's code raises: `Fail()` (default), `Skip()` or `Retry()`.
     """
 
     name: str
@@ -143,9 +143,9 @@ class Dataflow:
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
-        """Add a source: an object that is copied for each task, or a class or function that makes one.
+        """Add a source: an object that is copied for each task, or a class or function that creates one.
 
-        With named `outputs` it polls pairs `(output, value)`, each a tuple of its own.
+        With named `outputs`, `poll` returns pairs `(output, value)`, each one tuple.
         """
         inferred = partial(given_type, source, Source, 0)
         return self._add(name, Kind.SOURCE, maker(name, source, Source), (), gives, inferred, outputs, costs, errors)
@@ -160,10 +160,10 @@ class Dataflow:
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
-        """Add an operator: an object that is copied for each task, or a class or function that makes one.
+        """Add an operator: an object that is copied for each task, or a class or function that creates one.
 
-        With named `outputs` it emits pairs `(output, value)`, and the next components take `outlet["output"]`; `gives`
-        may then be a dict, a type an output.
+        With named `outputs` it emits pairs `(output, value)`, and the next components use `outlet["output"]`; `gives`
+        may then be a dict, a type per output.
         """
         inferred = partial(given_type, operator, Operator, 1)
         logic = maker(name, operator, Operator)
@@ -178,7 +178,7 @@ class Dataflow:
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
-        """Add an operator that gives one tuple for each: what the function returns."""
+        """Add an operator that emits one tuple for each: the result of the function."""
         refuse_uncallable(name, function)
         logic, inferred = partial(MapOperator, function), partial(returned_type, function)
         return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs, errors)
@@ -192,7 +192,7 @@ class Dataflow:
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
-        """Add an operator that gives any number of tuples for each: those that the function returns or yields."""
+        """Add an operator that emits any number of tuples for each: those that the function returns or yields."""
         refuse_uncallable(name, function)
         logic, inferred = partial(FlatMapOperator, function), lambda: element_type(returned_type(function))
         return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs, errors)
@@ -205,7 +205,7 @@ class Dataflow:
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
-        """Add an operator that lets the tuples through that the function says yes to."""
+        """Add an operator that emits the tuples for which the function returns true."""
         refuse_uncallable(name, predicate)
         logic = partial(FilterOperator, predicate)
         return self._add(name, Kind.OPERATOR, logic, inputs, None, lambda: self._common_type(inputs), (), costs, errors)
@@ -218,12 +218,12 @@ class Dataflow:
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> None:
-        """Add a sink: an object that is copied for each task, or a class or function that makes one."""
+        """Add a sink: an object that is copied for each task, or a class or function that creates one."""
         self._add(name, Kind.SINK, maker(name, sink, Sink), inputs, None, lambda: None, (), costs, errors)
 
     @property
     def application(self) -> Application:
-        """The topology that policies plan, with the rates that the sources offer."""
+        """The topology for policies, with the rates that the sources offer."""
         components = tuple(part.component for part in self.parts.values())
         rates = {c.name: self._offered(c.name) for c in components if c.kind is Kind.SOURCE}
         known = {name: rate for name, rate in rates.items() if rate is not None}
@@ -235,7 +235,7 @@ class Dataflow:
         )
 
     def stream_type(self, outlet: Outlet) -> Any:
-        """Return the type of the tuples that leave by an outlet."""
+        """Return the type of the tuples of an outlet."""
         part = self.parts[outlet.component]
         if isinstance(part.gives, dict):
             return part.gives.get(outlet.output, Any)
@@ -244,7 +244,7 @@ class Dataflow:
         return part.gives
 
     def inputs(self) -> list[tuple[Outlet, str]]:
-        """Return every stream as the outlet that it leaves and the component that it enters, as in the topology."""
+        """Return the outlet and the target component of every stream, as in the topology."""
         return [(outlet, part.component.name) for part in self.parts.values() for outlet in part.inputs]
 
     def _common_type(self, inputs: tuple[Outlet, ...]) -> Any:
@@ -272,13 +272,13 @@ class Dataflow:
     ) -> Outlet:
         path = f"{self.name}.{name}"
         if name in self.parts:
-            raise InvalidInput(path, "a component has that name already; choose another")
+            raise InvalidInput(path, "this name is already used; choose another")
         try:
             component = Component(name=name, kind=kind, **_known_costs(costs))
         except InvalidInput as error:
             raise error.below(path) from None
         if kind is not Kind.SOURCE and not inputs:
-            raise InvalidInput(path, "expected at least one input, got none; name what feeds it")
+            raise InvalidInput(path, "expected at least one input, got none; pass the component that feeds it")
         for position, outlet in enumerate(inputs):
             self._check_input(f"{path}.inputs[{position}]", outlet, component, inputs[:position])
         named = _checked_outputs(path, outputs)
@@ -306,7 +306,7 @@ class Dataflow:
             problem = f"{outlet.component!r} has several outputs; choose one as in outlet[{example!r}]"
             raise InvalidInput(path, problem)
         if outlet.component in [other.component for other in before]:
-            problem = f"{outlet.component!r} is an input already; send both by one output, or put a map between them"
+            problem = f"{outlet.component!r} is already an input; send both through one output, or insert a map"
             raise InvalidInput(path, problem)
         try:
             _stream(outlet, target.name)
@@ -318,19 +318,19 @@ class Dataflow:
     def _check_keys(self, path: str, outlet: Outlet, target: Component) -> None:
         keyed = outlet.grouping in (Grouping.FIELDS, Grouping.PARTIAL_KEY)
         if keyed and target.parallelism > KEY_GROUPS:
-            problem = f"keys are spread over at most {KEY_GROUPS} tasks, {target.name!r} has {target.parallelism}"
+            problem = f"keys can be distributed to at most {KEY_GROUPS} tasks, {target.name!r} has {target.parallelism}"
             raise InvalidInput(path, f"{problem}; lower its parallelism")
         for position, key in enumerate(outlet.keys):
             check_key(f"{path}.keys[{position}]", key, self.stream_type(outlet))
 
     def _check_direct(self, path: str, outlet: Outlet) -> None:
-        """Refuse an output whose tuples are pairs to one component and not to another."""
+        """Reject an output whose tuples are pairs for one component and not for another."""
         for other, target in self.inputs():
             if (other.component, other.output) != (outlet.component, outlet.output):
                 continue
             if (other.grouping is Grouping.DIRECT) != (outlet.grouping is Grouping.DIRECT):
-                problem = f"{outlet.component!r} sends to {target!r} by {other.grouping}, which direct cannot be beside"
-                raise InvalidInput(path, f"{problem}; give {outlet.component!r} named outputs")
+                problem = f"{outlet.component!r} sends to {target!r} by {other.grouping}, which excludes direct"
+                raise InvalidInput(path, f"{problem}; define named outputs of {outlet.component!r}")
 
 
 _COSTS = tuple(name for name in Component.__struct_fields__ if name not in ("name", "kind"))
@@ -368,6 +368,6 @@ def _check_gives(path: str, gives: Any, outputs: tuple[str, ...]) -> None:
         return
     for output, kind in gives.items():
         if output not in outputs:
-            has = nearest(output, outputs) if outputs else "it has none; name them by outputs="
+            has = nearest(output, outputs) if outputs else "it has none; define them with outputs="
             raise UnknownName(f"{path}.gives.{output}", f"no output is named {output!r}; {has}")
         check_travels(f"{path}.gives.{output}", kind)

@@ -1,8 +1,8 @@
-"""What an application promises when something fails, source by source and sink by sink, and refusing less than asked.
+"""Delivery guarantees of an application after failures, by source and sink, and rejection of weaker ones.
 
-After a failure everything goes back to the last checkpoint. A source that rewinds gives the tuples since then again;
-one that cannot has lost them. A sink either takes back what it wrote since then, or has written some of it twice. In
-between nothing is lost or counted twice.
+After a failure everything is rolled back to the last checkpoint. A source that rewinds emits the tuples since then
+again; one that cannot has lost them. A sink either withdraws what it wrote since then, or has written some of it twice.
+Between sources and sinks, nothing is lost or duplicated.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a source or a sink promises."""
+    """The delivery guarantee of a source or a sink."""
 
     component: str
     kind: str  # source or sink
@@ -30,13 +30,13 @@ class Guarantee:
 
 
 def guarantees(flow: Dataflow) -> list[Guarantee]:
-    """Return what each source and each sink promises, in the order of the dataflow."""
+    """Return the guarantee of each source and each sink, in the order of the dataflow."""
     made = ((name, part.make()) for name, part in flow.parts.items())
     return [_of(name, logic) for name, logic in made if isinstance(logic, Source | Sink)]
 
 
 def require_guarantee(flow: Dataflow, guarantee: str) -> None:
-    """Refuse a dataflow that promises less than is asked for: `exactly-once`, or `any`, which asks for nothing."""
+    """Reject a dataflow with a weaker guarantee than `exactly-once`, or accept `any`."""
     if guarantee not in (EXACTLY_ONCE, ANY):
         raise UnknownName("guarantee", f"unknown guarantee {guarantee!r}; {nearest(guarantee, (EXACTLY_ONCE, ANY))}")
     if guarantee == ANY:
@@ -45,12 +45,12 @@ def require_guarantee(flow: Dataflow, guarantee: str) -> None:
         if found.exactly_once:
             continue
         if found.kind == "source":
-            problem = f"expected a source that rewinds, for {EXACTLY_ONCE}, {found.made_by} cannot"
-            remedy = "keep what comes in files and read those with Lines"
+            problem = f"expected a source that rewinds, for {EXACTLY_ONCE}; {found.made_by} cannot"
+            remedy = "store its input in files and read them with Lines"
         else:
-            problem = f"expected a sink that takes back what it wrote, for {EXACTLY_ONCE}, {found.made_by} cannot"
-            remedy = "write with JsonLines or Parquet"
-        raise InvalidInput(f"{flow.name}.{found.component}", f"{problem}; {remedy}, or ask for {ANY!r}")
+            problem = f"expected a sink that can withdraw output, for {EXACTLY_ONCE}; {found.made_by} cannot"
+            remedy = "use JsonLines or Parquet"
+        raise InvalidInput(f"{flow.name}.{found.component}", f"{problem}; {remedy}, or request {ANY!r}")
 
 
 def _of(name: str, logic: Source[object] | Sink[object]) -> Guarantee:
@@ -60,6 +60,6 @@ def _of(name: str, logic: Source[object] | Sink[object]) -> Guarantee:
         text = "exactly once: it rewinds" if exactly else f"at most once after a failure: {made_by} cannot rewind"
     else:
         exactly, kind = logic.exactly_once, "sink"
-        kept = "exactly once: what it writes counts with a complete checkpoint"
-        text = kept if exactly else "at least once after a failure: what it writes cannot be taken back"
+        kept = "exactly once: output becomes visible with a complete checkpoint"
+        text = kept if exactly else "at least once after a failure: its output cannot be withdrawn"
     return Guarantee(name, kind, made_by, exactly, text)

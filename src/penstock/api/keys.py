@@ -1,7 +1,7 @@
-"""Keys: how they are taken from a tuple, and which task owns them.
+"""Keys: their extraction from a tuple, and the task that owns them.
 
-A key belongs to one of a fixed number of key groups by a hash that is the same in every process and every run, and each
-group to a task. State can be cut along groups when the number of tasks changes.
+A hash that is the same in every process and every run maps a key to one of a fixed number of key groups, and each group
+belongs to a task. When the number of tasks changes, state can be divided by group.
 """
 
 from collections.abc import Callable, Hashable
@@ -24,11 +24,11 @@ from penstock.model.errors import InvalidInput, UnknownName, choices
 KEY_GROUPS = 4096
 
 Key = str | int | Callable[[Any], Hashable]
-"""A field of a struct, dataclass or dict, a place in a tuple, or a function of the value."""
+"""A field of a struct, dataclass or dict, a position in a tuple, or a function of the value."""
 
 
 class Named:
-    """A key and what the topology is to call it; without `key` it is the whole tuple."""
+    """A key with a name for the topology; without `key`, the whole tuple is the key."""
 
     def __init__(self, name: str, key: Key | None = None) -> None:
         self.__name__ = name
@@ -41,7 +41,7 @@ class Named:
 
 
 def key_group(key: Hashable) -> int:
-    """Return the group of a key: equal keys are in the same group, whatever their types.
+    """Return the group of a key: equal keys have the same group, whatever their types.
 
     Keys are texts, bytes, numbers, dates, enumerations, None, and tuples, frozensets and frozen structs of them.
     """
@@ -49,7 +49,7 @@ def key_group(key: Hashable) -> int:
 
 
 def second_group(key: Hashable) -> int:
-    """Return another group of a key, as good as independent of the first: a partial-key grouping's other choice."""
+    """Return another, practically independent group of a key: the alternative of a partial-key grouping."""
     return (_hash(key) * 2654435761 >> 15) % KEY_GROUPS  # Knuth's multiplier, 2^32 over the golden ratio
 
 
@@ -62,12 +62,12 @@ def _hash(key: Hashable) -> int:
 
 
 def owner(group: int, tasks: int) -> int:
-    """Return the task that owns a key group: tasks own ranges of about equal length, up to a task a group."""
+    """Return the task that owns a key group: tasks own ranges of about equal length, at least one group each."""
     return group * tasks // KEY_GROUPS
 
 
 def extractor(keys: tuple[Key, ...], kind: Any = Any) -> Callable[[Any], Hashable] | None:
-    """Return the function that takes the key from a value of a type; None where the whole value is the key."""
+    """Return the function that extracts the key from a value of a type; None if the whole value is the key."""
     if not keys or (len(keys) == 1 and isinstance(keys[0], Named) and keys[0].key is None):
         return None
     if len(keys) == 1:
@@ -77,7 +77,7 @@ def extractor(keys: tuple[Key, ...], kind: Any = Any) -> Callable[[Any], Hashabl
 
 
 def key_name(key: Key) -> str:
-    """Return what a key is called in the topology."""
+    """Return the name of a key in the topology."""
     if isinstance(key, str | int):
         return str(key)
     name = getattr(key, "__name__", "key")
@@ -85,15 +85,15 @@ def key_name(key: Key) -> str:
 
 
 def check_keys(path: str, keys: tuple[Key, ...]) -> None:
-    """Raise `InvalidInput` for a key that no key can be taken by."""
+    """Raise `InvalidInput` for an invalid key."""
     for position, key in enumerate(keys):
         if isinstance(key, bool) or not (isinstance(key, str | int) or callable(key)):
-            problem = f"expected a field's name, a place in a tuple or a function, got {key!r}"
+            problem = f"expected a field's name, a position in a tuple or a function, got {key!r}"
             raise InvalidInput(f"{path}[{position}]", problem)
 
 
 def field_names(value: Any) -> tuple[str, ...] | None:
-    """Return the names of the fields of a tuple, or of a type of tuples; None where it has no named fields."""
+    """Return the names of the fields of a tuple or of its type; None if it has no named fields."""
     if isinstance(value, dict):
         return tuple(map(str, value))
     if is_typeddict(value):
@@ -105,7 +105,7 @@ def field_names(value: Any) -> tuple[str, ...] | None:
 
 
 def _field(name: str) -> Callable[[Any], Hashable]:
-    """Return the function that takes a field by its name: of a dict its entry, of other tuples an attribute."""
+    """Return the function that extracts a field by name: an entry of a dict, an attribute of other tuples."""
     attribute = attrgetter(name)
 
     def take(value: Any) -> Hashable:
@@ -118,7 +118,7 @@ def _field(name: str) -> Callable[[Any], Hashable]:
 
 
 def _nested(value: Any, name: str, error: Exception) -> Hashable:
-    """Take a field of a field, `user.id`, where dicts and other tuples may hold each other."""
+    """Extract a nested field, `user.id`, from dicts and other tuples that contain each other."""
     first, dot, rest = name.partition(".")
     held = value.get(first, error) if isinstance(value, dict) else getattr(value, first, error)
     if dot and held is not error:
@@ -131,7 +131,7 @@ def _nested(value: Any, name: str, error: Exception) -> Hashable:
 def _part(key: Key, kind: Any = Any) -> Callable[[Any], Hashable]:
     if isinstance(key, str):
         known = isinstance(kind, type) and not is_typeddict(kind) and key in (field_names(kind) or ())
-        return attrgetter(key) if known else _field(key)  # the first for speed
+        return attrgetter(key) if known else _field(key)  # the first is faster
     if isinstance(key, int):
         return itemgetter(key)
     if isinstance(key, Named) and key.key is not None:
@@ -140,7 +140,7 @@ def _part(key: Key, kind: Any = Any) -> Callable[[Any], Hashable]:
 
 
 def _canonical(key: Any) -> Any:
-    """Give keys that Python calls equal one form that can be encoded; the first lines are for speed."""
+    """Convert keys that are equal in Python to the same encodable form; the first lines are fast paths."""
     kind = type(key)
     if kind is str or kind is bytes or (kind is int and -(2**63) <= key < 2**64):
         return key
@@ -165,7 +165,7 @@ def _canonical(key: Any) -> Any:
 
 
 def _number(key: Any) -> Any:
-    """Return a number as an int or float where one is equal to it, else as text."""
+    """Return a number as an equal int or float if there is one, else as text."""
     if not isinstance(key, Integral) and (key != key or key in (float("inf"), float("-inf"))):
         return float(key)
     exact = Fraction(int(key)) if isinstance(key, Integral) else Fraction(key)
@@ -185,7 +185,7 @@ def _fits_float(exact: Fraction) -> bool:
 
 
 def _parts(key: Any) -> list[Any] | None:
-    """Return the parts of a key that is made of several, those that count when two are compared."""
+    """Return the parts of a composite key that determine equality."""
     if isinstance(key, tuple):
         return list(key)
     if isinstance(key, Struct):

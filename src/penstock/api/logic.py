@@ -1,4 +1,4 @@
-"""What tasks run: operators made of plain functions, and what makes the object of one task from what an author gave."""
+"""Operators made of plain functions, and factories for the objects of tasks."""
 
 import copy
 import inspect
@@ -20,13 +20,13 @@ _REMEDY = {
 
 
 class MapOperator(Operator[Any, Any]):
-    """One tuple for each tuple, by a function."""
+    """One tuple for each tuple: the result of a function."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
 
     def process(self, value: Any) -> Iterable[Any]:
-        """Return what the function returns."""
+        """Return the function's result."""
         return (self.function(value),)
 
 
@@ -38,31 +38,31 @@ class FlatMapOperator(Operator[Any, Any]):
 
 
 class FilterOperator(Operator[Any, Any]):
-    """The tuples that a function says yes to."""
+    """The tuples for which a function returns true."""
 
     def __init__(self, predicate: Callable[[Any], bool]) -> None:
         self.predicate = predicate
 
     def process(self, value: Any) -> Iterable[Any] | None:
-        """Return the tuple or nothing."""
+        """Return the tuple, or nothing."""
         return (value,) if self.predicate(value) else None
 
 
 def maker(name: str, given: Any, kind: type[Made]) -> Callable[[], Made]:
-    """Return what makes the object of one task: a copy of the object given, or a call of what was given."""
+    """Return a function that creates the object of one task: it copies an object, or calls a class or function."""
     if isinstance(given, kind):
         return partial(_copied, name, given)
-    refuse_uncallable(name, given, f"a {kind.__name__} or a function that makes one")
+    refuse_uncallable(name, given, f"a {kind.__name__} or a function that creates one")
     if isinstance(given, type) and not issubclass(given, kind):
-        problem = f"expected a subclass of {kind.__name__} or a function that makes one, got class {given.__name__!r}"
+        problem = f"expected a subclass of {kind.__name__} or a function that creates one, got class {given.__name__!r}"
         raise InvalidInput(name, f"{problem}; {_REMEDY[kind.__name__]}")
     try:
         inspect.signature(given).bind()
     except TypeError as error:
-        problem = f"cannot be made without arguments, {error}; give an object, or a function such as lambda: …"
+        problem = f"cannot be called without arguments, {error}; pass an object, or a function such as lambda: …"
         problem += f"; {_REMEDY[kind.__name__]}" if inspect.isroutine(given) and kind is Operator else ""
         raise InvalidInput(name, f"{getattr(given, '__name__', given)} {problem}") from None
-    except ValueError:  # a built-in that does not say what it takes
+    except ValueError:  # a built-in without a signature
         pass
     if isinstance(given, type):
         return given
@@ -70,7 +70,7 @@ def maker(name: str, given: Any, kind: type[Made]) -> Callable[[], Made]:
 
 
 def refuse_uncallable(name: str, given: Any, expected: str = "a function") -> None:
-    """Refuse what is no function, or nothing that makes what is expected."""
+    """Raise `InvalidInput` for a value that cannot be called."""
     if not callable(given):
         raise InvalidInput(name, f"expected {expected}, got {given!r}")
 
@@ -80,12 +80,12 @@ def _copied(name: str, given: Made) -> Made:
         return copy.deepcopy(given)
     except TypeError as error:
         kind = type(given).__name__
-        problem = f"{kind} cannot be copied for each task, {error}; give a function such as lambda: {kind}(…)"
+        problem = f"{kind} cannot be copied for each task, {error}; pass a function such as lambda: {kind}(…)"
         raise InvalidInput(name, problem) from None
 
 
 def _made(name: str, maker: Callable[[], Any], kind: type[Made]) -> Made:
     made = maker()
     if not isinstance(made, kind):
-        raise InvalidInput(name, f"expected its maker to return a {kind.__name__}, got {made!r}")
+        raise InvalidInput(name, f"expected its factory to return a {kind.__name__}, got {made!r}")
     return made

@@ -1,14 +1,14 @@
-"""What becomes of a tuple that an author's code raises an exception on: `errors=` of a component.
+"""Error policies: what happens to a tuple for which an author's code raises; the `errors=` of a component.
 
     flow.map("parse", parse, lines, errors=ps.Skip())
     flow.sink("store", Store, rows, errors=ps.Retry(times=5, wait=0.2, then=ps.Skip()))
 
-An error policy is asked when `process`, `on_timer` or `write` raises, or the function of a `map`, `flat_map` or
-`filter`. Tuples before the one in question keep their results, and what that one has given so far is dropped. State
-that the code changed before it raised stays changed: change it last. A policy is also asked about a tuple that the
-component emits but that cannot be sent, because its key function raises or it cannot be encoded; `Retry` goes on to its
-`then` at once. For a source, `Retry` repeats `poll`. Everything else that raises (a factory, `open`, `finish`,
-`snapshot`, …) ends the run, and a tuple that takes the whole process with it is no exception at all.
+An error policy applies when `process`, `on_timer` or `write` raises, or the function of a `map`, `flat_map` or
+`filter`. Earlier tuples keep their results; what the failing tuple has emitted so far is dropped. State that the code
+changed before it raised stays changed: change it last. A policy also applies to a tuple that the component emits but
+that cannot be sent, because its key function raises or it cannot be encoded; `Retry` then continues with its `then` at
+once. For a source, `Retry` repeats `poll`. Any other exception (in a factory, `open`, `finish`, `snapshot`, …) ends the
+run. A tuple that crashes the whole process raises no exception, so no policy applies.
 """
 
 import math
@@ -25,15 +25,15 @@ FOLDER = "dead-letters"
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """End the run, and name the component, the task and the tuple; what happens where nothing is said."""
+    """End the run with an error that names the component, the task and the tuple; the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Put the tuple into a file and go on with the next.
+    """Write the tuple to a file and continue with the next.
 
-    folder: where `DeadLetter`s are written, as lines of JSON; a relative one is below the run's folder. They show with
-    the output of sinks, when a checkpoint is complete, and each of them exactly once.
+    folder: where `DeadLetter`s are written, as lines of JSON; a relative one is inside the run's folder. Like the
+    output of sinks, they become visible when a checkpoint is complete, each exactly once.
     """
 
     folder: str = FOLDER
@@ -45,13 +45,14 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try the tuple again after a while, for which the task stands still; other tasks go on.
+    """Try the tuple again after a while; the task is suspended meanwhile, other tasks continue.
 
-    times: how often, after the first time.
-    wait: seconds before the first of these; factor: by which the wait grows from one to the next.
-    then: what to do when none of them has helped.
-    Checkpoints wait behind the tuple, too, so all waits together should be short beside the time between these. When
-    the task moves meanwhile, or everything goes back to a checkpoint, the count begins anew.
+    times: maximum number of retries.
+    wait: seconds before the first retry; factor: by which the wait grows with each retry.
+    then: the policy if no retry succeeds.
+
+    Checkpoints wait for the tuple as well, so all waits together should be short compared with the checkpoint interval.
+    If the task moves meanwhile, or the run is rolled back to a checkpoint, the count starts again at 0.
     """
 
     times: int = 3
@@ -70,7 +71,7 @@ class Retry:
             raise InvalidInput("then", f"expected Fail() or Skip(), got {self.then!r}")
 
     def delay(self, tries: int) -> float:
-        """Return the seconds to wait after so many tries again."""
+        """Return the seconds to wait before the next retry, given the number of retries so far."""
         return self.wait * self.factor**tries
 
 
@@ -78,25 +79,25 @@ ErrorPolicy = Fail | Skip | Retry
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a dead-letter file: a tuple that was skipped, and why."""
+    """A line of a dead-letter file: a skipped tuple, and why."""
 
     component: str
     task: int  # its number within the component
     time: str  # when it was skipped: date and time of day, UTC
-    call: str  # what raised: process, on_timer or write; of a tuple that cannot be sent or read: key, gives, outputs, …
-    tuple: Any  # as JSON, or else as Python shows it; of a timer, the time that it was asked for
-    error: str  # the exception, in a line
+    call: str  # what raised: process, on_timer or write; if the tuple cannot be sent or read: key, gives, outputs, …
+    tuple: Any  # as JSON, or else its repr; for a timer, the requested time
+    error: str  # the exception, in one line
     traceback: str
 
 
 class DeadLetters(JsonLines):
-    """The sink of dead letters; by another name than a sink's own files, as both may be in one folder."""
+    """The sink of dead letters; its file names differ from those of a component's own files in the same folder."""
 
     prefix = "letters"
 
 
 def checked(path: str, given: Any) -> ErrorPolicy | None:
-    """Return an error policy, None where it is to end the run; refuse what is none."""
+    """Return an error policy, None if it ends the run; reject other objects."""
     if given is None or isinstance(given, Fail):
         return None
     if isinstance(given, Skip | Retry):
@@ -107,6 +108,6 @@ def checked(path: str, given: Any) -> ErrorPolicy | None:
 
 
 def letters_folder(policy: ErrorPolicy) -> str | None:
-    """Return the folder to which tuples may be skipped under a policy; None: none ever is."""
+    """Return the folder of the dead letters of a policy; None if it never skips."""
     last = policy.then if isinstance(policy, Retry) else policy
     return last.folder if isinstance(last, Skip) else None

@@ -1,4 +1,4 @@
-"""Where the sinks of an application write: what tells a file of theirs from one that somebody else has named."""
+"""The folders to which the sinks of an application write, which distinguish their files from others."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from penstock.api.dataflow import Dataflow
 
 
 def output_folders(flow: Dataflow, run_folder: str) -> tuple[str, ...]:
-    """Return the folders that the sinks of an application declare, those of skipped tuples included."""
+    """Return the folders that the sinks of an application declare, including those of skipped tuples."""
     return tuple(os.path.abspath(os.path.join(run_folder, place)) for place in _declared(flow))
 
 

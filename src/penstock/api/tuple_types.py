@@ -1,7 +1,7 @@
-"""The types of tuples: read off an author's annotations, and checked for whether such tuples can travel.
+"""The types of tuples: derived from an author's annotations, and checked for whether such tuples can be sent.
 
-Nothing has to be declared: what cannot be read off is `Any`. A tuple of type `Any` crosses to another process as
-MessagePack has it, a plain tuple as a list, a struct as a dict; with a type it arrives as it was sent.
+Nothing has to be declared: a type that cannot be derived is `Any`. A tuple of type `Any` arrives at another process as
+MessagePack decodes it, a plain tuple as a list, a struct as a dict; with a type it arrives as it was sent.
 """
 
 import inspect
@@ -19,12 +19,12 @@ from penstock.model.errors import InvalidInput, UnknownName, nearest
 
 
 def given_type(logic: Any, base: type, place: int) -> Any:
-    """Return the type that a source or operator gives, or None: its attribute `gives`, or its base's type argument.
+    """Return the type that a source or operator emits, or None: its attribute `gives`, or its base's type argument.
 
-    `logic` is an object, its class, or a function that makes it.
+    `logic` is an object, its class, or a function that creates it.
     """
     stated = getattr(logic, "gives", None)
-    if stated is not None and not isinstance(stated, property):  # a class shows a property itself
+    if stated is not None and not isinstance(stated, property):  # a class returns the property itself
         return known(stated)
     made = logic if isinstance(logic, type) else type(logic)
     if not issubclass(made, base):
@@ -34,7 +34,7 @@ def given_type(logic: Any, base: type, place: int) -> Any:
 
 
 def returned_type(function: Callable[..., Any]) -> Any:
-    """Return what a function is annotated to return, or None; a class returns its objects."""
+    """Return the annotated result type of a function, or None; a class returns its instances."""
     while isinstance(function, partial):
         function = function.func
     if isinstance(function, type):
@@ -42,12 +42,12 @@ def returned_type(function: Callable[..., Any]) -> Any:
     annotated = function if inspect.isroutine(function) else type(function).__call__
     try:
         return known(get_type_hints(annotated).get("return"))
-    except (TypeError, NameError, AttributeError):  # a built-in, or a name that only type checkers see
+    except (TypeError, NameError, AttributeError):  # a built-in, or a name that only type checkers know
         return None
 
 
 def element_type(kind: Any) -> Any:
-    """Return the type of what an iterable of some type holds, or None: `Iterator[str] | None` holds `str`."""
+    """Return the element type of an iterable type, or None: `Iterator[str] | None` contains `str`."""
     if get_origin(kind) in (Union, UnionType):
         held = [element_type(part) for part in get_args(kind) if part is not type(None)]
         return None if None in held or not held else reduce(or_, held)
@@ -60,13 +60,13 @@ def element_type(kind: Any) -> Any:
 
 
 def of_pair(kind: Any) -> Any:
-    """Return the type of the second of a pair, or None: what is sent where an output or task is named before it."""
+    """Return the type of the second element of a pair, or None: the value behind the name of an output or a task."""
     arguments = get_args(kind)
     return arguments[1] if get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis else None
 
 
 def known(kind: Any) -> Any:
-    """Return a type, or None for one that is left open by a type variable or a name in quotes."""
+    """Return a type, or None for one that is a type variable or a name in quotes."""
     if kind is object:
         return Any
     if isinstance(kind, TypeVar | ForwardRef | str):
@@ -76,22 +76,22 @@ def known(kind: Any) -> Any:
 
 
 def check_travels(path: str, kind: Any) -> None:
-    """Raise `InvalidInput` for a type whose tuples cannot be sent to another process and read there."""
+    """Raise `InvalidInput` for a type whose tuples cannot be encoded and decoded between processes."""
     try:
         info = type_info(kind)
     except TypeError as error:
-        raise InvalidInput(path, f"expected a type that can travel, got {kind!r}: {error}") from None
+        raise InvalidInput(path, f"expected a type that can be encoded, got {kind!r}: {error}") from None
     if (strange := _strange(info, set())) is not None:
-        problem = f"objects of {strange!r} cannot travel; make it a msgspec.Struct, a dataclass or a named tuple"
+        problem = f"objects of {strange!r} cannot be encoded; make it a msgspec.Struct, a dataclass or a named tuple"
         raise InvalidInput(path, problem)
 
 
 def check_key(path: str, key: Key, kind: Any) -> None:
-    """Raise `UnknownName` for a field or place that tuples of this type do not have, as far as the type says so."""
+    """Raise `UnknownName` for a field or position that tuples of this type lack, as far as the type shows."""
     key = key.key if isinstance(key, Named) and key.key is not None else key
     places = get_args(kind) if get_origin(kind) is tuple and Ellipsis not in get_args(kind) else None
     if isinstance(key, int) and places and not -len(places) <= key < len(places):
-        raise UnknownName(path, f"tuples of {len(places)} values have no place {key}; places count from 0")
+        raise UnknownName(path, f"tuples of {len(places)} values have no position {key}; positions start at 0")
     if not isinstance(key, str) or hasattr(kind, key.partition(".")[0]):
         return
     names = field_names(kind)
@@ -99,11 +99,11 @@ def check_key(path: str, key: Key, kind: Any) -> None:
         raise UnknownName(path, f"{kind.__name__} has no field {key!r}; {nearest(key, names)}")
     if kind in (str, bytes, int, float, bool) or places:
         problem = f"tuples of type {getattr(kind, '__name__', kind)} have no field {key!r}"
-        raise UnknownName(path, f"{problem}; use a place such as 0, or no key for the whole tuple")
+        raise UnknownName(path, f"{problem}; use a position such as 0, or no key for the whole tuple")
 
 
 def _argument(made: type, base: type, place: int) -> Any:
-    """Return a class's type argument for `base`, however many classes lie between them."""
+    """Return a class's type argument for `base`, also through intermediate classes."""
     for parent in made.__dict__.get("__orig_bases__", made.__bases__):
         origin, arguments = get_origin(parent) or parent, get_args(parent)
         if not isinstance(origin, type) or not issubclass(origin, base):
@@ -119,7 +119,7 @@ def _argument(made: type, base: type, place: int) -> Any:
 
 
 def _strange(info: Any, seen: set[int]) -> Any:
-    """Return the first class within a type that msgspec knows nothing of."""
+    """Return the first class within a type that msgspec does not support."""
     if isinstance(info, CustomType):
         return info.cls
     if isinstance(info, tuple):

@@ -34,7 +34,7 @@ def test_shows_no_more_than_its_limit(caplog: pytest.LogCaptureFixture, moved: b
             sink = Console(limit=3)
             sink.open(context(component="print"))
             sink.restore(state)
-    last = "… more than 3; the rest is not shown"
+    last = "… more than 3; the others are not shown"
     assert shown(caplog) == ["1", "2", "3", last]
     assert sink.count == 6
 

@@ -76,7 +76,7 @@ def test_a_batch_that_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_names_the_value_that_json_cannot_hold(tmp_path: Path) -> None:
     sink = opened(tmp_path)
-    with pytest.raises(InvalidInput, match=r"save\[0\]: expected what JSON can hold, got \(2, <object"):
+    with pytest.raises(InvalidInput, match=r"save\[0\]: expected a value that JSON supports, got \(2, <object"):
         sink.write([(1, 2), (2, object())])
     sink.close()
 
@@ -84,7 +84,7 @@ def test_names_the_value_that_json_cannot_hold(tmp_path: Path) -> None:
 def test_refuses_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(FileProblem, match="file: expected a folder, this is a file; choose another place"):
+        with pytest.raises(FileProblem, match="file: expected a folder, this is a file; choose another path"):
             JsonLines(place).check()
         with pytest.raises(FileProblem, match="cannot be written"):
             JsonLines(place).open(context())

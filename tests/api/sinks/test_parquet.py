@@ -163,9 +163,9 @@ def test_a_moved_sink_keeps_numbers_and_schema(tmp_path: Path) -> None:
         ([{"a": {"b": 1}}], [{"a": {"c": 1}}], r"save\[1\]\.a: expected struct<b: int64>, got \{'c': 1\}"),
         ([{"a": ["x"]}], [{"a": "xy"}], r"save\[1\]\.a: expected list<.*>, got 'xy'"),
         ([1, "two"], [], r"save\[1\]\.value: expected int64, got 'two'"),
-        ([object()], [], r"save\[1\]\.value: expected what Parquet can hold, got <object"),
-        ([(1, None)], [], r"save\[1\]\._2: expected a value that shows the type"),
-        ([(1, [])], [], r"save\[1\]\._2: expected a value that shows the type"),
+        ([object()], [], r"save\[1\]\.value: expected a value that Parquet supports, got <object"),
+        ([(1, None)], [], r"save\[1\]\._2: expected a value to derive the type from"),
+        ([(1, [])], [], r"save\[1\]\._2: expected a value to derive the type from"),
         ([()], [], r"save\[1\]: expected tuples with at least one field"),
     ],
 )

@@ -214,7 +214,7 @@ def test_a_second_run_of_the_same_name_keeps_the_files_of_the_first(tmp_path: Pa
     with pytest.raises(FileProblem) as refused:
         second.write([2])
     assert str(refused.value) == (
-        f"{tmp_path / 'out' / name}: is there already, of an earlier run named 'monday', or of this one before its "
+        f"{tmp_path / 'out' / name}: already exists, of an earlier run named 'monday', or of this one before its "
         "checkpoints were removed; remove all part-*-d618fb.jsonl there, or choose another folder"
     )
     second.close()
@@ -248,7 +248,7 @@ def test_a_process_that_wakes_up_while_it_restores_withdraws_nothing(tmp_path: P
     newer.write([1])
     [name] = published(newer)
     newer.write([2])
-    with pytest.raises(FileProblem, match="epoch 3 of the run has begun; epoch 2 must not go on"):
+    with pytest.raises(FileProblem, match="epoch 3 of the run has started; epoch 2 must not continue"):
         restore(asleep, state)
     asleep.close()
     assert [file.name for file in visible(tmp_path / "out")] == [name]
@@ -388,7 +388,7 @@ def test_a_disk_that_was_full_has_cost_no_tuple_that_was_taken(
     taken, problems, total, problem = told.stdout.splitlines()
     if patient:
         assert (taken, problems) == ("600000", "2")
-        assert f"{tmp_path}/out: has no room; save[0] keeps up to 64 MiB" in told.stderr
+        assert f"{tmp_path}/out: no space left; save[0] buffers up to 64 MiB" in told.stderr
     else:
         assert 0 < int(taken) < 600_000
         assert int(problems) > 2
@@ -413,7 +413,7 @@ def test_says_that_there_is_no_room(
     os.symlink("/dev/full", tmp_path / "out" / "_part-save-0-000000.monday.e1")
     for _ in range(3):
         sink.write(["x" * KEPT])
-    assert caplog.text.count("has no room") == 1
+    assert caplog.text.count("no space left") == 1
     for full in (lambda: sink.write(["y"]), sink.prepare, sink.prepare):
         with pytest.raises(FileProblem, match="out: cannot be written, no space left on device; make room"):
             full()

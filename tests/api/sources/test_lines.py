@@ -114,7 +114,7 @@ def test_refuses_a_position_that_another_number_of_tasks_had(folder: Path) -> No
     position = source.position()
     source.close()
     source.open(context(0, 3))
-    with pytest.raises(FileProblem, match="was read by 2 tasks and has 3 now; start the run again, or with as many"):
+    with pytest.raises(FileProblem, match="was read by 2 tasks and has 3 now; restart the run, or use the same number"):
         source.seek(position)
     source.close()
 
@@ -263,7 +263,7 @@ def test_another_speed_holds_from_now_on(tmp_path: Path, speed: float) -> None:
 def test_refuses_a_path_that_is_not_there(tmp_path: Path) -> None:
     source = Lines(tmp_path / "nowhere")
     for refused in (source.check, lambda: source.open(context())):
-        with pytest.raises(FileProblem, match="nowhere: does not exist; give a file or folder"):
+        with pytest.raises(FileProblem, match="nowhere: does not exist; choose a file or folder"):
             refused()
 
 
@@ -289,7 +289,7 @@ def test_a_relative_path_is_kept_where_workers_run_elsewhere(folder: Path, monke
 
 def test_refuses_dates_that_are_not_there(folder: Path) -> None:
     with pytest.raises(
-        InvalidInput, match="timestamps: expected the first line to begin with a date like '%Y', got '1'"
+        InvalidInput, match="timestamps: expected the first line to start with a date like '%Y', got '1'"
     ):
         read(folder, timestamps="%Y")
     with pytest.raises(InvalidInput, match="expected a time in seconds, got nan for the line '1'"):
@@ -299,7 +299,7 @@ def test_refuses_dates_that_are_not_there(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ({"timestamps": "%Y", "rate": 3.0}, "expected no rate or arrivals beside"),
+        ({"timestamps": "%Y", "rate": 3.0}, "expected no rate or arrivals in addition to"),
         ({"timestamps": 7}, "timestamps: expected a date format or a function"),
         ({"timestamps": "%Y", "speed": 0}, "speed: expected a number > 0"),
     ],

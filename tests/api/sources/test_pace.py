@@ -272,7 +272,7 @@ def test_positions_of_an_earlier_version_and_of_other_processes_are_read(how: di
         ({"rate": float("nan")}, "rate: expected a number > 0, got nan"),
         ({"rate": "fast"}, "rate: expected a number > 0, got 'fast'"),
         ({"rate": 1e12}, "rate: expected a number ≤ 1e+09"),
-        ({"rate": 1, "arrivals": Poisson(rate=1.0)}, "leave one out"),
+        ({"rate": 1, "arrivals": Poisson(rate=1.0)}, "remove one"),
         ({"arrivals": "poisson:rate=3"}, "arrivals: expected an arrival process"),
     ],
 )

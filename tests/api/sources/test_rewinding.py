@@ -169,9 +169,9 @@ def test_files_that_are_added_later_are_left_out(half_read: tuple[Path, str]) ->
         ("d", "3\n4\n5\n6\n", "d: had 6 bytes when it was read and has 8 now"),
         ("d", "3", "d: had 6 bytes when it was read and has 1 now"),
         ("d", "x\n4\n5\n", "d: holds other lines before byte 2 than when it was read"),
-        ("d", None, "d: no longer there"),
-        ("e", "0\n", "expected the 2 files that were to be read, up to 'f', found 3 or others"),
-        ("f", None, "expected the 2 files that were to be read, up to 'f', found 1 or others"),
+        ("d", None, "d: no longer exists"),
+        ("e", "0\n", "expected the 2 remaining files, up to 'f', found 3 or others"),
+        ("f", None, "expected the 2 remaining files, up to 'f', found 1 or others"),
     ],
 )
 def test_files_that_have_changed_are_not_gone_on_with(

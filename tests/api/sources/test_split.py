@@ -184,7 +184,7 @@ def test_a_path_that_was_given_up_may_take_no_more(tmp_path: Path) -> None:
     source = opened(clock, tmp_path, "a", numbers())
     given(source, clock, 10)
     assert SplitLog(tmp_path / "split.jsonl").give_back("a", {}) > 0
-    with pytest.raises(InvalidInput, match="'a' was given up"):
+    with pytest.raises(InvalidInput, match="'a' was abandoned"):
         given(source, clock)
     assert given(opened(clock, tmp_path, "b", numbers()), clock, 3) == [0, 1, 2]
 
@@ -216,7 +216,7 @@ def test_a_torn_line_is_no_entry_and_what_follows_is_whole(tmp_path: Path) -> No
 
 
 def test_refuses_a_source_that_cannot_be_read_again_and_weights_that_make_no_sense(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="TcpLines cannot; keep what comes in files"):
+    with pytest.raises(InvalidInput, match="TcpLines cannot; store its input in files"):
         Split(lambda: TcpLines("localhost", 9), tmp_path / "split.jsonl", "a")
     with pytest.raises(InvalidInput, match=r"weights\.a: expected a number ≥ 0, got -1"):
         SplitLog(tmp_path / "split.jsonl").weigh({"a": -1})
@@ -269,7 +269,7 @@ def test_a_path_that_was_given_up_does_not_go_on_from_its_checkpoint(tmp_path: P
     given(source, clock, 10)
     SplitLog(tmp_path / "split.jsonl").give_back("a", {"a/0": saved})
     again = opened(clock, tmp_path, "a", numbers())
-    with pytest.raises(InvalidInput, match="'a' was given up"):
+    with pytest.raises(InvalidInput, match="'a' was abandoned"):
         again.seek(saved)
 
 
@@ -278,7 +278,7 @@ def test_what_could_not_be_written_whole_was_not_taken(tmp_path: Path, monkeypat
     assert log.take("a/0", 10, 0)
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[: len(data) // 2]))
-    with pytest.raises(FileProblem, match="cannot be written whole; make room"):
+    with pytest.raises(FileProblem, match="cannot be written completely; make room"):
         log.take("a/0", 10, 1)
     monkeypatch.undo()
     found = log.take("b/0", 10, 0)

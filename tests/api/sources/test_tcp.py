@@ -118,7 +118,7 @@ def test_tells_that_nobody_listens(server: socket.socket) -> None:
     source.open(TaskContext("lines", 0, 1, wake=woken.set))
     assert woken.wait(PATIENCE)
     with pytest.raises(
-        InvalidInput, match=f"127.0.0.1:{port}: connection refused; see that a server sends lines there"
+        InvalidInput, match=f"127.0.0.1:{port}: connection refused; start a server that sends lines there"
     ):
         source.poll(0.0, 10)
     source.close()
@@ -134,7 +134,7 @@ def test_refuses_a_line_without_end(server: socket.socket, monkeypatch: pytest.M
 
 
 def test_refuses_more_than_one_task() -> None:
-    with pytest.raises(InvalidInput, match=r"part\.parallelism: expected 1, as there is one connection, got 2"):
+    with pytest.raises(InvalidInput, match=r"part\.parallelism: expected 1, because there is one connection, got 2"):
         TcpLines("localhost", 9999).open(context(0, 2))
 
 

@@ -92,5 +92,5 @@ def test_a_sink_that_moved_goes_on_with_the_next_file(tmp_path: Path) -> None:
 
 def test_says_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "output").write_text("a file")
-    with pytest.raises(FileProblem, match=r"output/counts: cannot be written, .*; choose another place"):
+    with pytest.raises(FileProblem, match=r"output/counts: cannot be written, .*; choose another path"):
         opened(tmp_path)

@@ -1,1 +1,1 @@
-"""Sinks that come with Penstock, one a file, and how those that write files name and finish them."""
+"""The sinks of Penstock, one per file, and the naming and completion of their files."""

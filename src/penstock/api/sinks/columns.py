@@ -1,8 +1,8 @@
-"""Tuples as columns: the Arrow schema that they have, and batches that fit it or are refused.
+"""Tuples as columns: their Arrow schema, and batches that are validated against it.
 
-Structs, named tuples, dataclasses and dicts give a column a field; plain tuples give `_1`, `_2`, …, as Spark names
-them; anything else is a column `value`. Arrow alone would cut 1.5 down to 1 in a column of whole numbers, and drop a
-field that its schema has not; here both are mistakes.
+Structs, named tuples, dataclasses and dicts have one column per field; plain tuples have `_1`, `_2`, …, as in Spark;
+other values have one column `value`. Arrow alone would truncate 1.5 to 1 in an integer column, and drop a field that
+its schema lacks; here both are errors.
 """
 
 import dataclasses
@@ -32,14 +32,14 @@ _MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def schema_for(values: Sequence[Any], owner: str, declared: type[msgspec.Struct] | None = None) -> pa.Schema:
-    """Return the schema of tuples by their Struct type, else by what the values show; `owner` is who writes them."""
+    """Return the schema of tuples by their Struct type, else by their values; `owner` is the writing task."""
     if declared is None and values and all(type(value) is type(values[0]) for value in values):
         declared = type(values[0]) if isinstance(values[0], msgspec.Struct) else None
     rows = [row_of(value) for value in values]
     known = {} if declared is None else {name: _declared(kind) for name, kind in _hints(declared).items()}
     names = list(known) or list(dict.fromkeys(name for row in rows for name in row))
     if not names:
-        raise InvalidInput(owner, f"expected tuples with at least one field, got {values[0]!r}; give them one")
+        raise InvalidInput(owner, f"expected tuples with at least one field, got {values[0]!r}; add one")
     kinds = {name: known.get(name) or _shown(name, [row.get(name) for row in rows], owner) for name in names}
     return pa.schema(list(kinds.items()))
 
@@ -67,7 +67,7 @@ def row_of(value: Any) -> Mapping[str, Any]:
 
 
 def _fields(value: Any) -> Mapping[str, Any] | None:
-    """Return what a value with named fields holds, else None."""
+    """Return the content of a value with named fields, else None."""
     if isinstance(value, dict):
         return value
     if isinstance(value, msgspec.Struct):
@@ -80,14 +80,14 @@ def _fields(value: Any) -> Mapping[str, Any] | None:
 
 
 def _check_fields(value: Any, row: Mapping[str, Any], names: list[str], owner: str) -> None:
-    """Refuse a field that the schema has not, and any but a dict without one that it has."""
+    """Reject a field that the schema lacks, and a missing field in anything but a dict."""
     for name in row:
         if name not in names:
-            problem = f"expected one of the fields {', '.join(names)}, got {_short(row[name])} in a field of its own"
-            raise InvalidInput(f"{owner}.{name}", f"{problem}; give a schema that has it, or leave it out")
+            problem = f"expected one of the fields {', '.join(names)}, got {_short(row[name])} in another field"
+            raise InvalidInput(f"{owner}.{name}", f"{problem}; pass a schema that has it, or remove it")
     if not isinstance(value, dict):
         missing = next(name for name in names if name not in row)
-        raise InvalidInput(f"{owner}.{missing}", f"missing in {_short(value)}; give all tuples the same fields")
+        raise InvalidInput(f"{owner}.{missing}", f"missing in {_short(value)}; all tuples need the same fields")
 
 
 def _column(name: str, kind: pa.DataType, values: list[Any], owner: str) -> pa.Array:
@@ -96,7 +96,7 @@ def _column(name: str, kind: pa.DataType, values: list[Any], owner: str) -> pa.A
     except _MISFITS:
         misfit = next((value for value in values if not _fits(value, kind)), values)
         problem = f"expected {kind}, got {_short(misfit)}"
-        raise InvalidInput(f"{owner}.{name}", f"{problem}; make the values alike, or give another schema") from None
+        raise InvalidInput(f"{owner}.{name}", f"{problem}; use values of one type, or pass another schema") from None
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -116,7 +116,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
 
 
 def _plain(value: Any, kind: pa.DataType | None) -> Any:
-    """Return a value as Arrow takes it for a type, or raise where Arrow would lose a part; without a type, as it is."""
+    """Return a value as Arrow accepts it for a type, or raise if Arrow would lose a part; without a type, unchanged."""
     if isinstance(value, Enum):
         value = value.value
     named = _fields(value)
@@ -126,7 +126,7 @@ def _plain(value: Any, kind: pa.DataType | None) -> Any:
         return None
     if pa.types.is_struct(kind):
         if named is None or any(kind.get_field_index(name) < 0 for name in named):
-            raise ValueError("a field that the schema has not")
+            raise ValueError("a field that the schema lacks")
         return {name: _plain(part, kind.field(name).type) for name, part in named.items()}
     if pa.types.is_map(kind):
         return [(_plain(key, kind.key_type), _plain(part, kind.item_type)) for key, part in value.items()]
@@ -157,17 +157,17 @@ def _shown(name: str, values: list[Any], owner: str) -> pa.DataType:
         try:
             kind = pa.array([first]).type
         except _MISFITS:
-            problem = f"expected what Parquet can hold, got {_short(first)}"
-            raise InvalidInput(f"{owner}.{name}", f"{problem}; turn it into numbers, texts, lists or dicts") from None
-    if _untold(kind):
-        problem = f"expected a value that shows the type, the first {len(values)} tuples have none"
-        raise InvalidInput(f"{owner}.{name}", f"{problem}; give a schema")
+            problem = f"expected a value that Parquet supports, got {_short(first)}"
+            raise InvalidInput(f"{owner}.{name}", f"{problem}; convert it to numbers, texts, lists or dicts") from None
+    if _undetermined(kind):
+        problem = f"expected a value to derive the type from, the first {len(values)} tuples have none"
+        raise InvalidInput(f"{owner}.{name}", f"{problem}; pass a schema")
     return kind
 
 
-def _untold(kind: pa.DataType) -> bool:
-    """Whether a type, or a part of it, is known by nothing but None."""
-    return pa.types.is_null(kind) or any(_untold(kind.field(place).type) for place in range(kind.num_fields))
+def _undetermined(kind: pa.DataType) -> bool:
+    """Whether a type, or a part of it, is known only from None."""
+    return pa.types.is_null(kind) or any(_undetermined(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _hints(declared: type[msgspec.Struct]) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _hints(declared: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _declared(kind: Any) -> pa.DataType | None:
-    """Return the type that an annotation names; None where it leaves it open."""
+    """Return the type of an annotation; None if it leaves it open."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _declared(arguments[0])

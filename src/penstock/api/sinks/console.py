@@ -1,7 +1,7 @@
-"""A sink that shows tuples to whoever started the run.
+"""A sink that shows tuples to the user who started the run.
 
-It logs to `penstock.output` instead of printing: workers send their log records to the user's terminal, and what a
-process on another machine prints is seen by nobody.
+It logs to `penstock.output` instead of printing: workers send their log records to the user's terminal, while the
+output of a process on another machine is invisible.
 """
 
 import logging
@@ -15,11 +15,11 @@ _OUTPUT = logging.getLogger("penstock.output")
 
 
 class Console(Sink[Any]):
-    """Shows each tuple in a line; the run puts the task's name before it, `component[task]: value`.
+    """Shows each tuple in one line, prefixed with the task's name: `component[task]: value`.
 
-    limit: how many tuples per task shows before it says that there are more, and shows no more. None: all of them.
+    limit: maximum number of tuples shown per task; default: all.
 
-    What was shown cannot be taken back: after a failure, tuples since the last checkpoint are shown again.
+    Output cannot be withdrawn: after a failure, tuples since the last checkpoint are shown again.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -29,18 +29,18 @@ class Console(Sink[Any]):
         self.count = 0
 
     def write(self, values: Sequence[Any]) -> None:
-        """Show a batch, as far as the limit allows."""
+        """Show a batch, up to the limit."""
         left = len(values) if self.limit is None else max(0, self.limit - self.count)
         for value in values[:left]:
             _OUTPUT.info("%s", value)
         if len(values) > left and self.limit is not None and self.count <= self.limit:
-            _OUTPUT.info("… more than %d; the rest is not shown", self.limit)
+            _OUTPUT.info("… more than %d; the others are not shown", self.limit)
         self.count += len(values)
 
     def snapshot(self) -> int:
-        """Return how many came."""
+        """Return the number of tuples."""
         return self.count
 
     def restore(self, state: int) -> None:
-        """Go on counting from a count."""
+        """Continue counting."""
         self.count = state

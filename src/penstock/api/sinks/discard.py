@@ -1,4 +1,4 @@
-"""A sink that keeps nothing but a number."""
+"""A sink that only counts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,9 +7,9 @@ from penstock.api.contracts import Sink
 
 
 class Discard(Sink[Any]):
-    """Counts tuples and drops them: for measuring what comes before it. `count` is how many came to this task."""
+    """Counts tuples and drops them, for measuring what precedes it. `count` is the number of tuples of this task."""
 
-    exactly_once = True  # the count is all that it does, and goes back with everything else
+    exactly_once = True  # its only effect is the count, which is rolled back with everything else
 
     def __init__(self) -> None:
         self.count = 0
@@ -23,5 +23,5 @@ class Discard(Sink[Any]):
         return self.count
 
     def restore(self, state: int) -> None:
-        """Go on counting from a count."""
+        """Continue counting."""
         self.count = state

@@ -12,14 +12,14 @@ from penstock.model.errors import InvalidInput
 
 
 class JsonLines(PartFiles):
-    """Writes tuples to files of a folder, one JSON value a line: `JsonLines("output/counts")`.
+    """Writes tuples to files in a folder, one JSON value per line: `JsonLines("output/counts")`.
 
-    folder: a relative one is below the run's folder. Structs and dicts become objects, tuples and lists become arrays.
-    roll_rows: how many rows a file may have before the next is begun; looked at about once a second.
+    folder: a relative one is inside the run's folder. Structs and dicts become objects, tuples and lists become arrays.
+    roll_rows: number of rows after which a new file is started; checked about once per second.
 
-    Files show when a checkpoint is complete, and at the end: so each tuple is in them exactly once, whatever fails.
-    They are named `part-<component>-<task>-<number>-<run>.jsonl`, where the last stands for the run's name in six
-    digits, so that runs may share a folder. A file that does not show yet begins with `_`.
+    Files become visible when a checkpoint is complete, and at the end, so each tuple is in them exactly once, whatever
+    fails. They are named `part-<component>-<task>-<number>-<run>.jsonl`, where the last part is a hash of the run's
+    name in six digits, so that runs may share a folder. The name of an incomplete file starts with `_`.
     """
 
     ending = ".jsonl"
@@ -28,12 +28,12 @@ class JsonLines(PartFiles):
         super().__init__(folder, roll_rows)
 
     def begin(self, file: PartFile) -> None:
-        """Begin a new file."""
+        """Start a new file."""
         self._file = file
         self._encoder = msgspec.json.Encoder()
 
     def add(self, values: Sequence[Any]) -> None:
-        """Write a line a tuple."""
+        """Write one line per tuple."""
         try:
             lines = self._encoder.encode_lines(list(values))
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -41,16 +41,14 @@ class JsonLines(PartFiles):
         self._file.write(lines)
 
     def finish(self) -> None:
-        """Do nothing: a line is complete by itself."""
+        """Do nothing: every line is complete."""
 
     def _not_json(self, values: Sequence[Any]) -> InvalidInput:
-        """Return the complaint about the first tuple that JSON cannot hold."""
+        """Return the error about the first tuple that JSON cannot represent."""
         for value in values:
             try:
                 self._encoder.encode(value)
             except (TypeError, ValueError, OverflowError, RecursionError) as error:
-                problem = f"expected what JSON can hold, got {repr(value)[:80]} ({error})"
-                return InvalidInput(
-                    self._context.name, f"{problem}; turn it into numbers, texts, lists or dicts before"
-                )
-        raise AssertionError("tuples that are encoded one by one are encoded together")
+                problem = f"expected a value that JSON supports, got {repr(value)[:80]} ({error})"
+                return InvalidInput(self._context.name, f"{problem}; convert it to numbers, texts, lists or dicts")
+        raise AssertionError("tuples that can be encoded individually can be encoded together")

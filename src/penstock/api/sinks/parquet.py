@@ -1,4 +1,4 @@
-"""A sink that writes tuples as Parquet, for Spark and everything else that reads columns."""
+"""A sink that writes tuples as Parquet, for Spark and other readers of columns."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,26 +14,26 @@ from penstock.model.errors import InvalidInput
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SEEN = 4096  # tuples by which a schema is found, where none is given
-SMALL = 256  # batches of columns that are joined to one
+SEEN = 4096  # tuples from which a schema is derived, if none is passed
+SMALL = 256  # batches of columns that are merged into one
 ROW_GROUP = 65_536  # rows
 
 
 class Parquet(PartFiles):
-    """Writes tuples to Parquet files of a folder, which `spark.readStream` can follow: `Parquet("output/counts")`.
+    """Writes tuples to Parquet files in a folder, which `spark.readStream` can follow: `Parquet("output/counts")`.
 
-    folder: a relative one is below the run's folder.
-    schema: a msgspec Struct type or an Arrow schema. None: that of the first tuples, from the annotations where they
-        are Structs, and else from their values; tasks that might see different values first need one given.
-    roll_rows: how many rows a file may have before the next is begun; looked at about once a second.
+    folder: a relative one is inside the run's folder.
+    schema: a msgspec Struct type or an Arrow schema. None: derived from the first tuples, from the annotations of
+        Structs, else from their values; pass one if the tasks may see different values first.
+    roll_rows: number of rows after which a new file is started; checked about once per second.
 
-    Structs, named tuples, dataclasses and dicts give a column a field, plain tuples the columns `_1`, `_2`, …, anything
-    else one column `value`. A tuple that does not fit the schema is refused, with its field and value; a dict may lack
-    fields, which are null.
+    Structs, named tuples, dataclasses and dicts have one column per field, plain tuples the columns `_1`, `_2`, …,
+    other values one column `value`. A tuple that does not match the schema is rejected with its field and value;
+    missing fields of a dict are null.
 
-    Files show when a checkpoint is complete, and at the end: so each tuple is in them exactly once, whatever fails.
-    They are named `part-<component>-<task>-<number>-<run>.parquet`, where the last stands for the run's name in six
-    digits, so that runs may share a folder. A file that does not show yet begins with `_`.
+    Files become visible when a checkpoint is complete, and at the end, so each tuple is in them exactly once, whatever
+    fails. They are named `part-<component>-<task>-<number>-<run>.parquet`, where the last part is a hash of the run's
+    name in six digits, so that runs may share a folder. The name of an incomplete file starts with `_`.
     """
 
     ending = ".parquet"
@@ -54,24 +54,24 @@ class Parquet(PartFiles):
         self.schema = schema
 
     def open(self, context: TaskContext) -> None:
-        """Make the folder, and load what writes Parquet: that takes a second, for which no tuple is to wait."""
+        """Create the folder, and import the Parquet writer, which takes a second that must not delay a tuple."""
         import pyarrow as pa
         import pyarrow.parquet
 
-        pa.array([0])  # the first one loads pandas, where there is any
+        pa.array([0])  # the first one imports pandas, if it is installed
         super().open(context)
         self._schema: pa.Schema | None = None if _is_struct(self.schema) else self.schema
-        self._values: list[Any] = []  # not yet columns: the schema is not known
+        self._values: list[Any] = []  # not yet columns: the schema is unknown
         self._batches: list[pa.RecordBatch] = []  # not yet written
-        self._kept = 0  # rows of them
+        self._kept = 0  # rows in them
 
     def begin(self, file: PartFile) -> None:
-        """Begin a new file; it gets a writer when its schema is known."""
+        """Start a new file; its writer is created when its schema is known."""
         self._file = file
         self._writer: Any = None
 
     def add(self, values: Sequence[Any]) -> None:
-        """Turn tuples into columns, once the schema is known, and keep these until there are enough for a row group."""
+        """Convert tuples to columns, once the schema is known, and buffer these until they fill a row group."""
         if self._schema is None and len(self._values) + len(values) < SEEN:
             self._values.extend(values)
             return
@@ -80,7 +80,7 @@ class Parquet(PartFiles):
             self._write()
 
     def finish(self) -> None:
-        """Write the rest."""
+        """Write the remaining rows."""
         if self._values:
             self._columns(self._values)
         self._write()
@@ -92,7 +92,7 @@ class Parquet(PartFiles):
         return {"number": super().snapshot(), "schema": schema}
 
     def restore(self, state: Any) -> None:
-        """Go on with a number and a schema."""
+        """Continue with a number and a schema."""
         super().restore(state["number"])
         if state["schema"] is not None:
             import pyarrow as pa
@@ -100,7 +100,7 @@ class Parquet(PartFiles):
             self._schema = pa.ipc.read_schema(pa.py_buffer(state["schema"]))
 
     def _columns(self, values: Sequence[Any]) -> None:
-        """Turn tuples into columns of the schema, or of the one that they have."""
+        """Convert tuples to columns of the schema, or of the one that they imply."""
         import pyarrow as pa
 
         from penstock.api.sinks.columns import batch_of, schema_for
@@ -113,7 +113,7 @@ class Parquet(PartFiles):
             self._batches = pa.Table.from_batches(self._batches).combine_chunks().to_batches()
 
     def _write(self) -> None:
-        """Write the columns that are kept as a row group."""
+        """Write the buffered columns as a row group."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -1,7 +1,7 @@
-"""The file of a part while it is written: a full disk costs a sink time, never a tuple.
+"""The file of a part while it is written: a full disk delays a sink, but loses no tuple.
 
-What is written is kept in memory until the disk has taken it. So a batch is taken or refused as a whole, whatever it is
-encoded as, and a part that could not be completed because the disk was full can be completed later.
+Data is buffered in memory until the disk has accepted it. So a batch is accepted or rejected as a whole, whatever its
+encoding, and a part that could not be completed because the disk was full can be completed later.
 """
 
 import errno
@@ -10,34 +10,34 @@ from collections import deque
 from io import FileIO
 from pathlib import Path
 
-KEPT = 1 << 16  # bytes in memory, beyond which the disk is to take them
-FULL = (errno.ENOSPC, errno.EDQUOT)  # what a disk says that has no room
+KEPT = 1 << 16  # bytes in memory, beyond which they are written to disk
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk
 
 
 class PartFile:
-    """A file to which a part is written, from memory; it is made when the disk is to take the first of it."""
+    """A file to which a part is written, buffered in memory; it is created at the first write to disk."""
 
-    closed = False  # for Arrow, which writes only to what is open
+    closed = False  # required by Arrow
 
     def __init__(self, path: Path, final: Path) -> None:
         self.path = path
-        self.final = final  # the name that it is to get
+        self.final = final  # its final name
         self.kept = 0  # bytes in memory
         self._pieces: deque[bytes] = deque()
         self._file: FileIO | None = None
         self._problem: OSError | None = None
 
     def write(self, data: bytes) -> int:
-        """Take what is to be written; it never fails."""
+        """Buffer data; this never fails."""
         self._pieces.append(bytes(data))
         self.kept += len(data)
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing, for Arrow: the disk takes what is written when the sink says so."""
+        """Do nothing, for Arrow: the sink decides when to write to disk."""
 
     def drain(self, most: int) -> None:
-        """Have the disk take what is kept, where it is more than `most` bytes; where that fails, the rest is kept."""
+        """Write the buffer to disk if it exceeds `most` bytes; after an error, the unwritten rest is kept."""
         if self.kept <= most:
             return
         file = self._opened()
@@ -53,8 +53,8 @@ class PartFile:
                 self._pieces.appendleft(block[written:])
 
     def complete(self) -> None:
-        """Have the disk take everything, so that it would outlast a power cut, and close the file."""
-        if self._problem is not None:  # after a sync that failed, the next would succeed without having synced anything
+        """Write and sync everything to disk, and close the file."""
+        if self._problem is not None:  # after a failed sync, the next one would succeed without having synced anything
             raise self._problem
         self.drain(0)
         file = self._opened()
@@ -66,7 +66,7 @@ class PartFile:
         file.close()
 
     def drop(self) -> None:
-        """Close and remove the file."""
+        """Close and delete the file."""
         if self._file is not None:
             self._file.close()
             self.path.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ class PartFile:
         return self._file
 
     def _next_block(self) -> bytes:
-        """Take pieces off the front, enough for one write."""
+        """Remove pieces from the front of the buffer, enough for one write."""
         pieces, size = [], 0
         while self._pieces and size < KEPT:
             pieces.append(self._pieces.popleft())

@@ -1,15 +1,15 @@
-"""Files in parts: what the sinks that write files have in common, so that each tuple is in them exactly once.
+"""Files in parts: the common part of sinks that write files, with each tuple in them exactly once.
 
-    _part-count-0-000002.monday.e3         written by epoch 3 of the run `monday`, and its own alone
-    part-count-0-000002-d618fb.jsonl       the name that it gets once the checkpoint that it belongs to is complete
+    _part-count-0-000002.monday.e3         written by epoch 3 of the run `monday`, and only by it
+    part-count-0-000002-d618fb.jsonl       its final name, once its checkpoint is complete
 
-    epochs/part-count-0.monday.e3          in the run's folder: the task has begun epoch 3, an earlier one must touch
-                                           nothing any more
+    epochs/part-count-0.monday.e3          in the run's folder: the task has started epoch 3; earlier epochs must not
+                                           modify anything any more
 
-A part is written under a name that begins with `_`, which Spark and other readers leave out, and that no other epoch
-uses. `prepare` completes it; whoever keeps the checkpoints gives it its name. Names say component, task, number and
-run: numbers go on through `snapshot` and `restore`, from 0 in every run, so that a part that is written again after a
-failure gets the name that it would have got before, and runs that share a folder keep each other's files.
+A part is written under a name that starts with `_`, which Spark and other readers ignore, and that no other epoch uses.
+`prepare` completes it; the controller of checkpoints renames it. Names contain component, task, number and run. Numbers
+continue through `snapshot` and `restore`, from 0 in every run, so a part that is rewritten after a failure gets the
+same name, and runs that share a folder keep each other's files.
 """
 
 import logging
@@ -29,14 +29,14 @@ _LOG = logging.getLogger(__name__)
 
 FIRST_EPOCH = 1
 EPOCHS = "epochs"  # a folder of the run
-PATIENCE = 1 << 26  # bytes that a task keeps in memory while the disk is full
+PATIENCE = 1 << 26  # maximum bytes that a task buffers in memory while the disk is full
 
 
 class PartFiles(Sink[Any]):
-    """A sink that writes `part-<component>-<task>-<number>-<run>` files to a folder; a subclass says what is in them.
+    """A sink that writes `part-<component>-<task>-<number>-<run>` files to a folder; subclasses define their content.
 
-    Parts show when a checkpoint is complete, and at the end. What comes after the last checkpoint is dropped by
-    `close`: those tuples come again.
+    Parts become visible when a checkpoint is complete, and at the end. `close` drops everything after the last
+    checkpoint; those tuples are replayed.
     """
 
     exactly_once = True
@@ -50,37 +50,37 @@ class PartFiles(Sink[Any]):
         self.roll_rows = roll_rows
 
     def check(self) -> None:
-        """Refuse a folder that cannot be written; where it is relative, the run's folder decides."""
+        """Reject a folder that cannot be written; a relative one is checked with the run's folder."""
         if not self.folder.is_absolute():
             return
         nearest = next(path for path in (self.folder, *self.folder.parents) if path.exists())
         if not nearest.is_dir():
-            raise FileProblem(f"{nearest}: expected a folder, this is a file; choose another place")
+            raise FileProblem(f"{nearest}: expected a folder, this is a file; choose another path")
         if not os.access(nearest, os.W_OK | os.X_OK):
-            raise FileProblem(f"{nearest}: cannot be written, permission denied; choose another place")
+            raise FileProblem(f"{nearest}: cannot be written, permission denied; choose another path")
 
     def folders(self) -> list[Path]:
-        """Return the folder that it writes to."""
+        """Return its folder."""
         return [self.folder]
 
     def open(self, context: TaskContext) -> None:
-        """Make the folder. Where to go on in it is known when `restore` is called, or something else before it."""
+        """Create the folder. The position in it is determined by `restore`, or else by the first other call."""
         self._context = context
         self._names = _Names(context, self.folder, self.prefix, self.ending)
-        self._number = 0  # of the part that is written, or is next
-        self._begun = False  # whether it is known where to go on
+        self._number = 0  # of the current or next part
+        self._begun = False  # whether the position is determined
         self._part: PartFile | None = None
-        self._rows = 0  # of that part
-        self._finished: list[PartFile] = []  # not all of them on disk
+        self._rows = 0  # rows in that part
+        self._finished: list[PartFile] = []  # parts that may not be fully on disk
         self._ready: list[tuple[str, str]] = []  # complete, for `prepare`
-        self._waiting = False  # for room on the disk
+        self._waiting = False  # for free space on the disk
         try:
             self._names.place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise unwritable(self._names.place, error) from None
 
     def write(self, values: Sequence[Any]) -> None:
-        """Add a batch to the part, or begin one with it; a batch that is refused has left nothing behind."""
+        """Add a batch to the part, or start one with it; a rejected batch leaves nothing behind."""
         if not values:
             return
         self._begin_at_first()
@@ -92,16 +92,15 @@ class PartFiles(Sink[Any]):
         self._rows += len(values)
 
     def flush(self, now: float) -> None:
-        """Finish the part where it is long enough; it shows with the others."""
+        """Finish the part if it is long enough; it becomes visible with the others."""
         if self._rows >= self.roll_rows:
             self._finish()
             self._store(self._complete)
 
     def prepare(self) -> list[tuple[str, str]]:
-        """Complete the part; return all that were completed since the last call.
+        """Complete the part; return all parts completed since the last call.
 
-        Where the disk does not take them, it raises `FileProblem`. Nothing is lost by that: they are with those that a
-        later call returns.
+        If the disk does not accept them, it raises `FileProblem`. Nothing is lost: a later call returns them.
         """
         self._begin_at_first()
         self._finish()
@@ -120,13 +119,13 @@ class PartFiles(Sink[Any]):
         return self._number
 
     def restore(self, state: int) -> None:
-        """Go on with a number; parts that have later ones are withdrawn, as their tuples come again."""
+        """Continue with a number; parts with later ones are withdrawn, because their tuples are replayed."""
         self._go_on(state)
 
     def close(self) -> None:
         """Drop what `prepare` has not returned."""
         parts = self._finished if self._part is None else [*self._finished, self._part]
-        with suppress(OSError):  # they begin with `_`; the next epoch removes them
+        with suppress(OSError):  # their names start with `_`; the next epoch removes them
             for part in parts:
                 part.drop()
             for temporary, _ in self._ready:
@@ -134,7 +133,7 @@ class PartFiles(Sink[Any]):
         self._part, self._finished, self._ready, self._rows = None, [], [], 0
 
     def begin(self, file: PartFile) -> None:
-        """Begin a new part; `file.write` takes bytes."""
+        """Start a new part; `file.write` takes bytes."""
         raise NotImplementedError
 
     def add(self, values: Sequence[Any]) -> None:
@@ -142,23 +141,23 @@ class PartFiles(Sink[Any]):
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Write what completes the part."""
+        """Write the end of the part."""
         raise NotImplementedError
 
     def _drain(self) -> None:
-        """Have the disk take what is in memory, where that is much."""
+        """Write the buffer to disk if it is large."""
         if self._part is not None:
             self._part.drain(KEPT)
 
     def _finish(self) -> None:
-        """Finish the part, if it has any tuples: some may have been refused."""
+        """Finish the part, unless it is empty because tuples were rejected."""
         if self._part is not None and self._rows:
             self.finish()
             self._finished.append(self._part)
             self._part, self._rows, self._number = None, 0, self._number + 1
 
     def _complete(self) -> None:
-        """Have the disk take what is finished; where it is full, this can be tried again."""
+        """Write finished parts to disk; if it is full, this can be repeated."""
         while self._finished:
             self._finished[0].complete()
             part = self._finished.pop(0)
@@ -166,7 +165,7 @@ class PartFiles(Sink[Any]):
         self._waiting = False
 
     def _store(self, what: Callable[[], None]) -> None:
-        """Do something with the disk that can wait, as long as memory lasts, where there is no room on it."""
+        """Perform a disk operation that can be postponed while the disk is full and memory suffices."""
         try:
             what()
         except OSError as error:
@@ -175,11 +174,11 @@ class PartFiles(Sink[Any]):
                 raise unwritable(self._names.place, error) from None
             if not self._waiting:
                 self._waiting = True
-                told = "%s: has no room; %s keeps up to %d MiB in memory meanwhile"
-                _LOG.warning(told, self._names.place, self._context.name, PATIENCE >> 20)
+                message = "%s: no space left; %s buffers up to %d MiB in memory meanwhile"
+                _LOG.warning(message, self._names.place, self._context.name, PATIENCE >> 20)
 
     def _begin_at_first(self) -> None:
-        """Begin the run's files, unless `restore` has said where to go on in them."""
+        """Start the run's files, unless `restore` has determined where to continue."""
         if not self._begun:
             self._go_on(0)
 
@@ -189,15 +188,15 @@ class PartFiles(Sink[Any]):
         except OSError as error:
             raise unwritable(self._names.place, error) from None
         if withdrawn:
-            told = (
-                "%s: withdrew %d of the files of %s, as it goes on from an earlier checkpoint; their tuples come again"
+            message = (
+                "%s: withdrew %d of the files of %s, resuming from an earlier checkpoint; their tuples are replayed"
             )
-            _LOG.warning(told, self._names.place, withdrawn, self._context.name)
+            _LOG.warning(message, self._names.place, withdrawn, self._context.name)
         self._number, self._begun = number, True
 
 
 class _Names:
-    """The names of a task's files, and which of those that are there are whose."""
+    """The names of a task's files, and which existing files belong to it."""
 
     def __init__(self, context: TaskContext, folder: Path, prefix: str, ending: str) -> None:
         self.place = Path(os.path.abspath(Path(context.folder) / folder))
@@ -216,22 +215,23 @@ class _Names:
         return self.place / f"_{self.name}-{number:06}.{self.run}.e{self.epoch}"
 
     def final(self, number: int) -> Path:
-        """Return the name that it gets."""
+        """Return its final name."""
         return self.place / f"{self.name}-{number:06}-{self.tag}{self.ending}"
 
     def take_over(self, number: int) -> int:
-        """Remove what earlier epochs have left from a number on, and return how many of those files had their names.
+        """Remove the files of earlier epochs from a number on, and return how many of them had final names.
 
-        A process that was taken for dead may wake up in here while a later epoch's files get their names. So files are
-        looked for first, and then whether a later epoch has begun: if it has not, none of the files is of it.
+        A process that was considered dead may resume here while files of a later epoch are renamed. Therefore files are
+        listed first, and then it is checked that no later epoch has started: if none has, none of the files belongs to
+        it.
         """
         later = [path for path, found in _listed(self.place, self._final) if found[0] >= number]
         left = _listed(self.place, self._temporary)
         self._begin_epoch()
-        if later and self.epoch == FIRST_EPOCH:  # none of them can be of this run, as far as its checkpoints know
+        if later and self.epoch == FIRST_EPOCH:  # according to the checkpoints, none of them is of this run
             whose = f"of an earlier run named {self.run!r}, or of this one before its checkpoints were removed"
             remedy = f"remove all {self.prefix}-*-{self.tag}{self.ending} there, or choose another folder"
-            raise FileProblem(f"{later[0]}: is there already, {whose}; {remedy}")
+            raise FileProblem(f"{later[0]}: already exists, {whose}; {remedy}")
         for path in later:
             path.unlink(missing_ok=True)
         for path, (part, epoch) in left:
@@ -242,21 +242,21 @@ class _Names:
         return len(later)
 
     def _begin_epoch(self) -> None:
-        """Say that this epoch has begun, or raise where a later one has; no epoch comes before the first.
+        """Record that this epoch has started, or raise if a later one has; no epoch precedes the first.
 
-        What says so stays when the run ends: who was taken for dead may wake up after that.
+        The record stays when the run ends: a process that was considered dead may resume after that.
         """
         if self.epoch > FIRST_EPOCH:
             self.epochs.mkdir(parents=True, exist_ok=True)
             (self.epochs / f"{self.name}.{self.run}.e{self.epoch}").touch()
         for path, (epoch,) in _listed(self.epochs, self._mark):
             if epoch > self.epoch:
-                raise FileProblem(f"{path}: epoch {epoch} of the run has begun; epoch {self.epoch} must not go on")
+                raise FileProblem(f"{path}: epoch {epoch} of the run has started; epoch {self.epoch} must not continue")
             if epoch < self.epoch:
                 path.unlink(missing_ok=True)
 
     def _superseded(self, path: Path, number: int) -> bool:
-        """Say whether a part got its name from elsewhere; the one that is to get it, or just does, is left alone."""
+        """Return whether a part got its name elsewhere; its final name, or a rename in progress, does not count."""
         try:
             return not os.path.samefile(path, self.final(number))
         except FileNotFoundError:
@@ -264,7 +264,7 @@ class _Names:
 
 
 def _listed(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, tuple[int, ...]]]:
-    """Return the files whose names fit, with the numbers in them; none where there is no such folder."""
+    """Return the files whose names match, with the numbers in them; none if the folder does not exist."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -282,6 +282,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> FileProblem:
-    """Return the complaint about a folder that does not take what is written to it."""
-    remedy = "make room" if error.errno in FULL else "choose another place"
+    """Return the error about a folder that cannot be written."""
+    remedy = "free some space" if error.errno in FULL else "choose another path"
     return FileProblem(f"{path}: cannot be written, {(error.strerror or str(error)).lower()}; {remedy}")

@@ -1,1 +1,1 @@
-"""Sources that come with Penstock, one a file, and the pace at which they give tuples."""
+"""The sources of Penstock, one per file, and the pace at which they emit tuples."""

@@ -1,4 +1,4 @@
-"""A source of made-up tuples, for trying out, measuring and testing."""
+"""A source of generated tuples, for trying out, measuring and testing."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Generated(Source[T]):
-    """Tuples that a function makes from their number: `Generated(lambda i: i % 7, rate=1000)`.
+    """Tuples computed from their number by a function: `Generated(lambda i: i % 7, rate=1000)`.
 
-    make: called with 0, 1, 2, …; over several tasks each number is used once, so that the tuples do not depend on how
-    many tasks there are. It should return the same whenever it is called with the same number, for a source that moved
-    to go on as it would have. Its annotated return type is the type of the tuples.
+    make: called with 0, 1, 2, …; each number is used by one task only, so that the tuples do not depend on the number
+    of tasks. It should return the same result for the same number, so that a source that moved continues consistently.
+    Its annotated return type is the type of the tuples.
     rate: tuples per second of all tasks together; or
-    arrivals: an arrival process (`penstock.workloads.arrivals`); with neither, as fast as they can be taken.
-    count: how many tuples all tasks together give before the source ends; None: it never ends.
+    arrivals: an arrival process (`penstock.arrivals`); with neither, at maximum speed.
+    count: the number of tuples that all tasks together emit before the source ends; None: unlimited.
     """
 
     rewinds = True
@@ -43,17 +43,17 @@ class Generated(Source[T]):
 
     @property
     def rate_tps(self) -> float | None:
-        """The tuples per second of all tasks together, where that is known."""
+        """The tuples per second of all tasks together, if known."""
         return self.pace.rate_tps
 
     def open(self, context: TaskContext) -> None:
-        """Take the numbers of this task."""
+        """Select the numbers of this task."""
         self._first, self._step = context.task, context.tasks
         self._share = None if self.count is None else len(range(context.task, self.count, context.tasks))
         self.pace.open(context)
 
     def poll(self, now: float, limit: int) -> list[T] | Timed[T] | None:
-        """Make what is due."""
+        """Generate the tuples that are due."""
         given = self.pace.count
         if self._share is not None:
             limit = min(limit, self._share - given)
@@ -65,20 +65,20 @@ class Generated(Source[T]):
         return Timed(values, dues) if self.pace.paces else values
 
     def next_due(self, now: float) -> float:
-        """Say when the next tuple is due, or now where only the end is left to be told."""
+        """Return when the next tuple is due, or now if only the end remains to be reported."""
         return now if self.pace.count == self._share else self.pace.next_due(now)
 
     def position(self) -> dict[str, Any]:
-        """Return how many were given, and the pace's time."""
+        """Return the number of emitted tuples, and the pace's time."""
         return self.pace.position()
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on after a position."""
+        """Continue after a position."""
         self.pace.seek(position)
 
 
 def _returned(make: Callable[[int], Any]) -> Any:
-    """Return the type of what a function, class, or object that can be called returns; None where it does not say."""
+    """Return the type that a function, class, or callable object returns; None if it is not annotated."""
     if isinstance(make, partial):
         return _returned(make.func)
     if isinstance(make, type):

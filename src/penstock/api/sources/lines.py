@@ -1,4 +1,4 @@
-"""A source of the lines of text files, paced by a rate, an arrival process, or times that the lines hold."""
+"""A source of the lines of text files, paced by a rate, an arrival process, or recorded times."""
 
 import math
 import os
@@ -13,32 +13,32 @@ from penstock.api.sources.line_reader import LineReader, files_of, first_line, o
 from penstock.api.sources.pace import Arrivals, Pace, check_number
 from penstock.model.errors import InvalidInput
 
-BLOCK = 256  # lines of a task that are read ahead where their times must be known
+BLOCK = 256  # lines read ahead per task if their times are needed
 
 Timestamps = str | Callable[[str], float]
 
 
 class Lines(Source[str]):
-    """The lines of a file, or of all files of a folder in the order of their names: `Lines("book.txt", rate=1000)`.
+    """The lines of a file, or of all files of a folder in order of their names: `Lines("book.txt", rate=1000)`.
 
-    path: a file or a folder; names that begin with `_` or `.` are left out. Every worker must find it at that place.
+    path: a file or a folder, at the same path on every worker; names that start with `_` or `.` are ignored.
     rate: lines per second of all tasks together; or
-    arrivals: an arrival process (`penstock.workloads.arrivals`); or
-    timestamps: as recorded, by a function from a line to seconds, or by the format of the date with which lines begin,
-        as for `strptime` ("%Y-%m-%d %H:%M:%S"; UTC where it names no zone). A line that comes before an earlier one's
-        time is due with it, as is a line that begins with no date, such as the second of a message. With none of the
-        three, lines are given as fast as they can be taken.
-    speed: how many times faster than recorded.
-    repeat: begin anew at the end, without end; recorded times then go on from the last.
+    arrivals: an arrival process (`penstock.arrivals`); or
+    timestamps: as recorded: a function from a line to seconds, or the format of the date at the start of lines, as for
+        `strptime` ("%Y-%m-%d %H:%M:%S"; default time zone: UTC). A line with an earlier time than its predecessor is
+        due together with it, as is a line without a date, such as the second line of a message. Without any of the
+        three, lines are emitted at maximum speed.
+    speed: factor by which recorded times are accelerated.
+    repeat: start again at the end, indefinitely; recorded times then continue after the last.
 
-    Tasks share files by *splits*: a whole file, or a byte range of a large one with the lines that begin there. Each
-    split is read by one task, in order; a task reads its splits in the order of file names and places. With one task,
-    all lines come in order; with several, lines of different splits have no order among each other. Shares are about
-    equal. A task that has read its share ends, and the others keep their part of the rate.
+    Tasks share files by *splits*: a whole file, or a byte range of a large one with the lines that start in it. Each
+    split is read by one task, in order; a task reads its splits in the order of file names and positions. With one
+    task, all lines are emitted in order; with several, lines of different splits have no order. Shares are about equal.
+    A task that has read its share ends, and the others keep their part of the rate.
 
-    Text is UTF-8, with � for what is not; lines end with a line feed, before which a carriage return is dropped. Files
-    must not change while they are read: where a task moves or goes back to a checkpoint and finds that they have, it
-    says so and does not go on. Files that are added to the folder after the last are left for another run.
+    Text is UTF-8, with � for invalid bytes; lines end with a line feed, optionally preceded by a carriage return. Files
+    must not change while they are read: a task that moves or is rolled back and finds changed files raises an error.
+    Files added to the folder after the last one are not read by the current run.
     """
 
     rewinds = True
@@ -53,11 +53,11 @@ class Lines(Source[str]):
         speed: float = 1.0,
     ) -> None:
         if timestamps is not None and (rate is not None or arrivals is not None):
-            raise InvalidInput("timestamps", f"expected no rate or arrivals beside {timestamps!r}; leave them out")
+            raise InvalidInput("timestamps", f"expected no rate or arrivals in addition to {timestamps!r}; remove them")
         if timestamps is not None and not isinstance(timestamps, str) and not callable(timestamps):
             raise InvalidInput("timestamps", f"expected a date format or a function of a line, got {timestamps!r}")
         check_number("speed", speed)
-        self.path = Path(os.path.abspath(path))  # workers run elsewhere
+        self.path = Path(os.path.abspath(path))  # workers have other working directories
         self.pace = Pace(rate, arrivals)
         self.timestamps = timestamps
         self.repeat = repeat
@@ -65,11 +65,11 @@ class Lines(Source[str]):
 
     @property
     def rate_tps(self) -> float | None:
-        """The lines per second of all tasks together, where that is known."""
+        """The lines per second of all tasks together, if known."""
         return self.pace.rate_tps
 
     def check(self) -> None:
-        """Refuse a path that is not there, and a folder without files."""
+        """Reject a path that does not exist, and a folder without files."""
         for file in files_of(self.path):
             open_file(file).close()
 
@@ -79,23 +79,23 @@ class Lines(Source[str]):
         if self.timestamps is not None:
             self._times = _Times(self.timestamps, self.speed, first_line(self.path))
         self._reader = LineReader(self.path, self.repeat, context)
-        self._ahead: list[str] = []  # lines read that are not yet due; empty without recorded times
-        self._mark = self._place()  # where the block was read that `_ahead` is the rest of
-        self._size = 0  # lines of that block
-        self._skip = 0  # lines of the next block that were given before the source moved
-        self._end: dict[str, Any] | None = None  # the position sought, where that was the end
+        self._ahead: list[str] = []  # lines read that are not yet due; unused without recorded times
+        self._mark = self._place()  # position of the block that `_ahead` is the rest of
+        self._size = 0  # lines in that block
+        self._skip = 0  # lines of the next block that were emitted before the source moved
+        self._end: dict[str, Any] | None = None  # the position sought, if it was the end
         self._context = context
         self._open_pace(*self._reader.share)
 
     def _open_pace(self, task: int, tasks: int) -> None:
-        """Divide the pace among the tasks that have lines."""
+        """Divide the pace among the tasks with lines."""
         self._share = (task, tasks)
         context = copy(self._context)
         context.task, context.tasks = task, tasks
         self.pace.open(context, None if self._times is None else self._read_ahead)
 
     def poll(self, now: float, limit: int) -> list[str] | Timed[str] | None:
-        """Read what is due."""
+        """Read the lines that are due."""
         if self._at_end():
             return None
         dues = self.pace.take(now, limit)
@@ -105,11 +105,11 @@ class Lines(Source[str]):
         return Timed(lines, dues[: len(lines)]) if self.pace.paces else lines
 
     def next_due(self, now: float) -> float:
-        """Say when the next line is due, or now where only the end is left to be told."""
+        """Return when the next line is due, or now if only the end remains to be reported."""
         return now if self._at_end() else self.pace.next_due(now)
 
     def position(self) -> dict[str, Any]:
-        """Return the place in the files and the pace's: where a block was read, and how much of it was given."""
+        """Return the position in the files and of the pace: that of a block, and the lines emitted from it."""
         if self._end is not None:
             return self._end
         place, given = (self._place(), 0) if self._times is None else (self._mark, self._size - len(self._ahead))
@@ -122,7 +122,7 @@ class Lines(Source[str]):
         }
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on after a position. Where that was the end, it does not matter what has become of the files."""
+        """Continue after a position. At the end, changed files do not matter."""
         if position["ended"]:
             self._end, self._reader.ended = position, True
             return
@@ -154,7 +154,7 @@ class Lines(Source[str]):
 
     def _read_ahead(self) -> list[float]:
         """Read the next block and return when its lines are due; an empty list at the end."""
-        assert self._times is not None, "only recorded times are read ahead"
+        assert self._times is not None, "only recorded times need reading ahead"
         while not self._reader.ended:
             self._mark, lap = self._place(), self._reader.lap
             lines = self._reader.read(BLOCK)
@@ -179,12 +179,12 @@ class _Times:
     def __init__(self, timestamps: Timestamps, speed: float, head: bytes) -> None:
         self.stamp = _Dates(timestamps) if isinstance(timestamps, str) else timestamps
         self.speed = speed
-        self.base = 0.0  # when the lap began
-        self.latest = 0.0  # when the line before was due
+        self.base = 0.0  # when the current round started
+        self.latest = 0.0  # when the previous line was due
         line = texts([head])[0] if head else ""
-        self.first = self._seconds(line) if head else 0.0  # time of the first line of all
+        self.first = self._seconds(line) if head else 0.0  # time of the first of all lines
         if self.first is None:
-            problem = f"expected the first line to begin with a date like {self.stamp}, got {line[:60]!r}"
+            problem = f"expected the first line to start with a date like {self.stamp}, got {line[:60]!r}"
             raise InvalidInput("timestamps", f"{problem}; see strptime for the format")
 
     def of(self, lines: list[str]) -> list[float]:
@@ -192,16 +192,16 @@ class _Times:
         return [self._due(line) for line in lines]
 
     def turn(self, tail: bytes) -> None:
-        """Begin the next lap when the last line of this one was due."""
+        """Start the next round when the last line of this one was due."""
         self._due(texts([tail])[0])
         self.base = self.latest
 
     def position(self) -> list[float | None]:
-        """Return what must be known to go on."""
+        """Return the state needed to continue."""
         return [self.first, self.base, self.latest, self.speed]
 
     def seek(self, position: Any) -> float:
-        """Go on after a position, and return how many times faster than there; earlier versions do not say."""
+        """Continue after a position, and return the ratio of the speeds; earlier versions lack it."""
         self.first, base, latest, *speed = position
         faster = self.speed / speed[0] if speed else 1.0
         self.base, self.latest = base / faster, latest / faster
@@ -221,23 +221,23 @@ class _Times:
 
 
 class _Dates:
-    """The dates with which lines begin."""
+    """Parses the dates at the start of lines."""
 
     def __init__(self, form: str) -> None:
         self.form = form
-        self.length = 0  # of the last date; most are equally long
+        self.length = 0  # of the last date; most have the same length
 
     def __repr__(self) -> str:
         return repr(self.form)
 
     def __call__(self, line: str) -> float | None:
-        """Return the date in seconds since 1970, or None where the line does not begin with one."""
+        """Return the date in seconds since 1970, or None if the line does not start with one."""
         if self.length and not line[self.length : self.length + 1].isalnum():
             found = self._parse(line[: self.length])
             if isinstance(found, float):
                 return found
         found = self._parse(line)
-        if isinstance(found, str):  # what is left after the date
+        if isinstance(found, str):  # the text after the date
             self.length = len(line) - len(found)
             found = self._parse(line[: self.length])
         return found if isinstance(found, float) else None

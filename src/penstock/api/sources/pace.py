@@ -1,7 +1,7 @@
 """The pace of a source: when each of its tuples is due.
 
-All tasks of a component share one sequence of tuples, numbered from 0; task k of n gives the numbers k, k + n, k + 2n,
-… So what a task gives, and when it is due, depends on nothing but its number. Times are counted from the first poll.
+All tasks of a component share one sequence of tuples, numbered from 0; task k of n emits the numbers k, k + n, k + 2n,
+… So the tuples of a task and their due times depend only on its number. Times are counted from the first poll.
 """
 
 import math
@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 from penstock.api.contracts import TaskContext
 from penstock.model.errors import InvalidInput
 
-FASTEST = 1e9  # tuples per second; beyond it a clock's steps are longer than the time between tuples
-BLOCK_TUPLES = 1000  # of an arrival process that are drawn together, on average
+FASTEST = 1e9  # tuples per second; beyond it, the clock's resolution is coarser than the time between tuples
+BLOCK_TUPLES = 1000  # mean number of tuples of an arrival process per random draw
 SHORTEST_BLOCK = 0.02  # s
-DRAWN_FIRST = 1 << 14  # slots of an arrival process that are drawn at once; then as many again, doubling the total
+DRAWN_FIRST = 1 << 14  # slots of an arrival process drawn at first; each further draw doubles the total
 
 
 class Arrivals(Protocol):
-    """An arrival process: how many tuples come in each of a number of equal slots.
+    """An arrival process: the number of tuples that arrive in each of a number of equal slots.
 
-    Tuples come at random moments of their slot, unless an attribute `even` is true.
+    Tuples arrive at random times within their slot, unless an attribute `even` is true.
     """
 
     @property
     def rate(self) -> float | None:
-        """The mean in tuples per second, where it is known."""
+        """The mean in tuples per second, if known."""
         ...
 
     @property
@@ -40,61 +40,61 @@ class Arrivals(Protocol):
         ...
 
     def counts(self, slots: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the tuples that come in each of the first `slots` slots."""
+        """Return the number of tuples that arrive in each of the first `slots` slots."""
         ...
 
 
 class Pace:
-    """When tuples are due: evenly at a `rate`, by an arrival process, by recorded times, or always.
+    """When tuples are due: evenly at a `rate`, by an arrival process, at recorded times, or always.
 
     rate: tuples per second of all tasks together.
-    arrivals: any object with `counts`, `rate` and `slot`, such as those of `penstock.workloads.arrivals`.
+    arrivals: any object with `counts`, `rate` and `slot`, such as those of `penstock.arrivals`.
 
-    `open` it, then `take` what is due; a late `take` returns the times at which tuples were due, not those at which
-    they were taken. `position` and `seek` move it: the time between the two does not count, so that the pace goes on
-    where it was, and a tuple that was late stays as late. Where another pace gave the position, with another rate or
-    another process, this one begins at its beginning with the tuple that is next, and what was late is forgotten. A
-    context that says when the first tuple was due (`origin`) has the last word: then all time counts.
+    After `open`, `take` returns the times at which tuples were due, even if it is called late. `position` and `seek`
+    move a pace: the time between the two does not count, so the pace continues where it was, and a tuple's delay is
+    preserved. If the position is from another pace, with another rate or process, this one starts at its beginning with
+    the next tuple, and delays are forgotten. If the context specifies when the first tuple was due (`origin`), all time
+    counts.
 
-    Equal seeds of the run and equal names of the component give equal arrivals. The counts of a process come from one
-    generator, `default_rng([seed, crc32(name)])`. They are drawn as time goes on: the first 16,384 slots, then twice as
-    many, of which the first half is put aside, and so on. A process that draws slot after slot (Poisson, a rate that
-    changes) gives exactly what it would have given at once; the long-range dependence of self-similar arrivals does
-    not reach across those few seams.
+    Equal seeds of the run and equal component names produce equal arrivals. The counts of a process come from one
+    generator, `default_rng([seed, crc32(name)])`. They are drawn incrementally: the first 16,384 slots, then twice as
+    many, of which the first half is discarded, and so on. A process that draws slot by slot (Poisson, a varying rate)
+    produces the same counts as in one draw; the long-range dependence of self-similar arrivals does not extend across
+    these few boundaries.
     """
 
     def __init__(self, rate: float | None = None, arrivals: Arrivals | None = None) -> None:
         if rate is not None and arrivals is not None:
-            raise InvalidInput("rate", f"expected rate or arrivals, got rate {rate!r} and {arrivals!r}; leave one out")
+            raise InvalidInput("rate", f"expected rate or arrivals, got rate {rate!r} and {arrivals!r}; remove one")
         if rate is not None:
             check_number("rate", rate, FASTEST)
         if arrivals is not None:
             _check_arrivals(arrivals)
         self.rate = rate
         self.arrivals = arrivals
-        self.count = 0  # tuples taken by this task
-        self._before = 0  # those of them that came before this pace began
-        self._start: float | None = None  # when the first poll was, or would have been
-        self._elapsed = 0.0  # by the time of the position sought
+        self.count = 0  # number of tuples taken by this task
+        self._before = 0  # number of them before this pace started
+        self._start: float | None = None  # time of the first poll, real or virtual
+        self._elapsed = 0.0  # elapsed time at the position sought
         self._latest = 0.0
 
     @property
     def rate_tps(self) -> float | None:
-        """The tuples per second of all tasks together, where that is known."""
+        """The tuples per second of all tasks together, if known."""
         return self.rate if self.arrivals is None else self.arrivals.rate
 
     @property
     def paces(self) -> bool:
-        """Whether anything but the reader's own speed says when tuples are due."""
+        """Whether due times are limited by anything but the reader's speed."""
         return not isinstance(self._schedule, _Always)
 
     def open(self, context: TaskContext, recorded: Callable[[], list[float]] | None = None) -> None:
-        """Get ready; `recorded` returns the next block of ascending times since the first poll, empty at the end."""
+        """Initialise; `recorded` returns the next block of ascending times since the first poll, empty at the end."""
         self._context = context
         self._schedule = self._scheduled(context, recorded)
 
     def take(self, now: float, limit: int) -> list[float]:
-        """Return when the tuples were due that are due by now and were not taken before, at most `limit` of them."""
+        """Return the due times of the tuples that are due by now and not yet taken, at most `limit` of them."""
         if self._start is None:
             self._start = now - self._elapsed if self._context.origin is None else self._context.origin
         self._latest = now
@@ -103,18 +103,18 @@ class Pace:
         return dues
 
     def next_due(self, now: float) -> float:
-        """Say when the next tuple is due, or when to ask again."""
+        """Return when the next tuple is due, or when to ask again."""
         return now if self._start is None else self._schedule.upcoming(self._start, now)
 
     def position(self) -> dict[str, Any]:
-        """Return how far it has come."""
+        """Return how far it has advanced."""
         if self._start is not None:
             self._elapsed = max(self._latest, self._context.now()) - self._start
         told = {"count": self.count, "elapsed": self._elapsed, "by": self._schedule.name, "others": self._before}
         return told | self._schedule.position()
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on after a position."""
+        """Continue after a position."""
         self.count, self._start = position["count"], None
         if self._gave(position):
             self._elapsed, self._before = position["elapsed"], position.get("others", 0)
@@ -123,7 +123,7 @@ class Pace:
             self._elapsed, self._before = 0.0, self.count
 
     def _gave(self, position: dict[str, Any]) -> bool:
-        """Say whether a position is of this very pace; one of an earlier version tells only a process from others."""
+        """Return whether a position is of an equal pace; for earlier versions, compare only the kind."""
         if "by" in position:
             return bool(position["by"] == self._schedule.name)
         return isinstance(self._schedule, _Drawn) == ("block" in position)
@@ -137,9 +137,9 @@ class Pace:
 
 
 class _Schedule(Protocol):
-    """When tuples are due, counted from `start`. What is due is decided by comparing the very sums handed out."""
+    """When tuples are due, counted from `start`. Comparisons use exactly the sums that are returned."""
 
-    name: str  # the same only for the same schedule, wherever it is
+    name: str  # equal only for equal schedules, across processes
 
     def take(self, start: float, now: float, limit: int) -> list[float]: ...
 
@@ -151,7 +151,7 @@ class _Schedule(Protocol):
 
 
 class _Always:
-    """Every tuple is due when it is asked for."""
+    """Every tuple is due immediately."""
 
     name = "always"
 
@@ -165,7 +165,7 @@ class _Always:
         return {}
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Nothing to remember."""
+        """Do nothing: there is no state."""
 
 
 class _Even:
@@ -180,7 +180,7 @@ class _Even:
 
     def take(self, start: float, now: float, limit: int) -> list[float]:
         rate, number, step = self.rate, self.number, self.step
-        stop = int((now - start) * rate)  # rounding may have put it one off
+        stop = int((now - start) * rate)  # rounding may be off by one
         while start + stop / rate <= now:
             stop += 1
         while stop > number and start + (stop - 1) / rate > now:
@@ -200,16 +200,16 @@ class _Even:
 
 
 class _Blocks:
-    """Times that come in blocks, the next when the one before is used up."""
+    """Times in blocks, loaded one after another."""
 
     name = "recorded"
 
     def __init__(self) -> None:
-        self.times: list[float] = []  # the block's
-        self.at = 0  # how many of them were taken
+        self.times: list[float] = []  # those of the block
+        self.at = 0  # number of them taken
 
     def load(self, start: float, now: float) -> bool:
-        """Replace the block by the next one, where there is one to be had now."""
+        """Replace the block by the next one, if it is available now."""
         raise NotImplementedError
 
     def take(self, start: float, now: float, limit: int) -> list[float]:
@@ -229,7 +229,7 @@ class _Blocks:
 
 
 class _Recorded(_Blocks):
-    """Times that someone else knows."""
+    """Times provided by the source."""
 
     def __init__(self, more: Callable[[], list[float]]) -> None:
         super().__init__()
@@ -246,29 +246,29 @@ class _Recorded(_Blocks):
         return {}
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Whoever knows the times seeks, and goes on from there."""
+        """Do nothing: the provider of the times seeks and continues from there."""
 
 
 class _Drawn(_Blocks):
     """An arrival process, in blocks of several short slots or of a part of a long one.
 
-    A block's tuples are drawn from a generator of its own, by all tasks alike, so that a block is found without those
-    before it, and is short enough not to hold up other tuples while it is drawn.
+    A block's tuples are drawn from a generator of its own, equally by all tasks, so that a block can be computed
+    without its predecessors. Blocks are short, so that drawing one does not delay other tuples.
     """
 
     def __init__(self, process: Arrivals, context: TaskContext) -> None:
         super().__init__()
         self.process = process
-        self.name = _told_apart(process)
+        self.name = _fingerprint(process)
         self.even = bool(getattr(process, "even", False))
         self.seed = (context.seed, crc32(context.component.encode()))
         self.task, self.tasks = context.task, context.tasks
         seconds = min(1.0, max(SHORTEST_BLOCK, BLOCK_TUPLES / (process.rate or math.inf)))
-        self.slots = max(1, round(seconds / process.slot))  # of a block
-        self.parts = 1 if self.even else max(1, round(process.slot / seconds))  # blocks of a slot
+        self.slots = max(1, round(seconds / process.slot))  # per block
+        self.parts = 1 if self.even else max(1, round(process.slot / seconds))  # blocks per slot
         self.length = process.slot / self.parts
         self.drawn = _Counts(process, self.seed, self.slots)
-        self.split_slot = -1  # the slot of which `split` has the tuples by part
+        self.split_slot = -1  # the slot whose tuples by part are in `split`
         self.split = np.empty(0, dtype=np.int64)
         self.block = -1  # number of the block in `times`
         self.before = 0  # tuples of all tasks before that block
@@ -297,7 +297,7 @@ class _Drawn(_Blocks):
     def _fill(self, block: int, before: int) -> None:
         counts = self._counts(block)
         size = int(counts.sum())
-        first = block * self.slots  # a block is one part of a slot, or `slots` slots of one part each
+        first = block * self.slots  # a block is one part of a slot, or `slots` whole slots
         if self.even:
             within = (np.arange(size) - np.repeat(np.cumsum(counts) - counts, counts)) / np.repeat(counts, counts)
         else:
@@ -307,7 +307,7 @@ class _Drawn(_Blocks):
         self.block, self.before, self.size = block, before, size
 
     def _counts(self, block: int) -> NDArray[np.int64]:
-        """Return the tuples of each slot of a block, or of the part of a slot that it is."""
+        """Return the tuples of each slot of a block, or of the part of a slot that it covers."""
         first = block * self.slots // self.parts
         counts = self.drawn.between(first, first + self.slots)
         if self.parts == 1:
@@ -321,20 +321,20 @@ class _Drawn(_Blocks):
 
 
 class _Counts:
-    """The counts of a process, slot after slot: drawn to twice the length whenever they are used up.
+    """The counts of a process by slot; when they are exhausted, twice the number of slots is drawn.
 
-    Each time the process draws from its first slot on, as only then does it know the time of day, or a trace's place.
+    Each draw starts at the first slot, because the process depends on the time of day, or on a position in a trace.
     """
 
     def __init__(self, process: Arrivals, seed: tuple[int, int], block: int) -> None:
         self.process = process
         self.seed = seed
-        self.first = math.ceil(DRAWN_FIRST / block) * block  # whole blocks, so that none lies across two draws
-        self.begin = self.end = 0  # the slots held
+        self.first = math.ceil(DRAWN_FIRST / block) * block  # no block spans two draws
+        self.begin = self.end = 0  # the range of slots held
         self.counts = np.empty(0, dtype=np.int64)
 
     def between(self, begin: int, end: int) -> NDArray[np.int64]:
-        """Return the counts of the slots from `begin` to before `end`; both in one block."""
+        """Return the counts of the slots from `begin` to before `end`; both are in one block."""
         if not self.begin <= begin < self.end:
             self._draw(begin)
         return self.counts[begin - self.begin : end - self.begin]
@@ -346,14 +346,14 @@ class _Counts:
         self.counts = self.process.counts(self.end, np.random.default_rng(self.seed))[self.begin :].copy()
 
 
-def _told_apart(process: Arrivals) -> str:
-    """Return a short name that differs for processes that say that they differ; where one is in memory is left out."""
-    told = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(process))
-    return f"arrivals {crc32(f'{told} {process.rate} {process.slot}'.encode()):08x}"
+def _fingerprint(process: Arrivals) -> str:
+    """Return a short name that differs between processes with different reprs, ignoring memory addresses."""
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(process))
+    return f"arrivals {crc32(f'{text} {process.rate} {process.slot}'.encode()):08x}"
 
 
 def check_number(path: str, value: object, most: float = math.inf) -> None:
-    """Raise `InvalidInput` for what is no number above 0."""
+    """Raise `InvalidInput` for anything but a number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < float(value) < math.inf:
         raise InvalidInput(path, f"expected a number > 0, got {value!r}")
     if float(value) > most:
@@ -363,5 +363,5 @@ def check_number(path: str, value: object, most: float = math.inf) -> None:
 def _check_arrivals(arrivals: object) -> None:
     if not callable(getattr(arrivals, "counts", None)) or not hasattr(arrivals, "rate"):
         problem = f"expected an arrival process, with counts(slots, rng), rate and slot, got {arrivals!r}"
-        raise InvalidInput("arrivals", f"{problem}; penstock.workloads.arrivals has some")
+        raise InvalidInput("arrivals", f"{problem}; see penstock.arrivals")
     check_number("arrivals.slot", getattr(arrivals, "slot", None))

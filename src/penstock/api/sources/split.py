@@ -1,7 +1,7 @@
-"""A source that several runs of one application share: each gives the tuples of the blocks that it takes.
+"""A source shared by several runs of one application: each emits the tuples of the blocks that it takes.
 
-Every path reads the whole source and lets go of what others have taken, so that any source will do that can be read
-again from a position. Tuples of all paths are due by one clock, which begins with the first of them.
+Every path reads the whole source and skips the blocks of other paths, so any source that rewinds can be shared. The due
+times of all paths are measured by one clock, which starts with the first path.
 """
 
 import time
@@ -16,22 +16,22 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.sources.split_log import BEGINNING, NEW, Block, Place, SplitLog
 from penstock.model.errors import InvalidInput
 
-BLOCK_S = 0.2  # of a source's tuples that are taken at once
-LARGEST = 4096  # tuples of a block
-UNPACED = 1024  # tuples of a block where the source does not say how fast it is
-SKIPPED = 65_536  # of others' tuples that are let go of in one poll, at most
-PLACED = 16  # blocks of a task, one of which tells where it reads
-AGAIN_S = 0.05  # until it is asked again for a block that is not to be had yet
+BLOCK_S = 0.2  # time span of the tuples in a block
+LARGEST = 4096  # maximum tuples per block
+UNPACED = 1024  # tuples per block if the source's rate is unknown
+SKIPPED = 65_536  # maximum tuples of others skipped per poll
+PLACED = 16  # one in this many blocks of a task records where it reads
+AGAIN_S = 0.05  # until it asks again for a block that is not yet available
 
 
 class Split(Source[Any]):
     """One path's part of a source.
 
-    source: makes the source that is shared; it must rewind. log: the file that all paths share. path: whose part it is.
+    source: creates the shared source, which must rewind. log: the file that all paths share. path: the path's name.
     wall: a clock that all paths share.
 
-    Blocks are as long as the path's weight in the log says (`SplitLog.weigh`), so that where tuples wait for nobody the
-    paths get them in proportion; a path that cannot keep up takes fewer.
+    The length of blocks is proportional to the path's weight in the log (`SplitLog.weigh`), so paths that keep up get
+    tuples in proportion to their weights; a path that cannot keep up takes fewer.
     """
 
     rewinds = True
@@ -49,34 +49,34 @@ class Split(Source[Any]):
         self._wall = wall
         shared = source()
         if not shared.rewinds:
-            problem = f"expected a source that rewinds, to be split over paths, {type(shared).__name__} cannot"
-            raise InvalidInput("source", f"{problem}; keep what comes in files and read those with Lines")
+            problem = f"expected a source that rewinds, to be split over paths; {type(shared).__name__} cannot"
+            raise InvalidInput("source", f"{problem}; store its input in files and read them with Lines")
         self._rate_tps = shared.rate_tps
 
     @property
     def rate_tps(self) -> float | None:
-        """The tuples per second that the source offers to all paths together, where that is known."""
+        """The tuples per second that the source offers to all paths together, if known."""
         return self._rate_tps
 
     def check(self) -> None:
-        """Refuse what the source itself refuses."""
+        """Raise for whatever the source itself rejects."""
         self._make().check()
 
     def open(self, context: TaskContext) -> None:
-        """Find the log, and read nothing yet."""
+        """Open the log without reading the source."""
         self._log = SplitLog(self._file)
         self._taker = f"{self._path}/{context.task}"
         begun = self._log.begin(self._wall())
         self._context = _alone(context, origin=context.now() - (self._wall() - begun))
         self._tasks = context.tasks
-        self._readers: dict[int, _Reader] = {}  # by the return that they read again
-        self._done = 0  # blocks that were given to their end
+        self._readers: dict[int, _Reader] = {}  # by the return that they read
+        self._done = 0  # number of blocks fully emitted
         self._block: Block | None = None
-        self._within = 0  # tuples of the block that were given
+        self._within = 0  # number of tuples emitted from the block
         self._ended = False
 
     def poll(self, now: float, limit: int) -> Timed[Any] | None:
-        """Give what is due of its blocks, taking others as these come to their end."""
+        """Return the due tuples of its blocks; take new blocks when they are exhausted."""
         values: list[Any] = []
         dues: list[float] = []
         while len(values) < limit and not self._ended:
@@ -99,18 +99,18 @@ class Split(Source[Any]):
         return Timed(values, dues)
 
     def next_due(self, now: float) -> float:
-        """Say when the next tuple of its block is due."""
+        """Return when the next tuple of its block is due."""
         if self._block is None:
             return now if self._ended else now + AGAIN_S
         return self._reader(self._block).source.next_due(now)
 
     def position(self) -> dict[str, Any]:
-        """Return how many blocks were given, how much of the next, and where its readers are."""
+        """Return the number of emitted blocks, the offset in the next, and the positions of its readers."""
         readers = {str(of): reader.place for of, reader in self._readers.items()}
         return {"done": self._done, "within": self._within, "readers": readers}
 
     def seek(self, position: Mapping[str, Any]) -> None:
-        """Go on after a position, with the blocks that were taken since."""
+        """Continue after a position, with the blocks that were taken since."""
         self._log.look()
         self._log.refuse_given_up(self._path)
         self._done, self._within = position["done"], position["within"]
@@ -118,12 +118,12 @@ class Split(Source[Any]):
             self._readers[int(of)] = _Reader(self._opened(), (offset, place))
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Close the source."""
         for reader in self._readers.values():
             reader.source.close()
 
     def _current(self) -> Block | None:
-        """Return the block that is to be given: one that was taken before a failure, or another."""
+        """Return the block to emit: one that was taken before a failure, or a new one."""
         if self._block is None:
             reader = self._readers.get(NEW)
             tells = reader is not None and self._done % PLACED == PLACED - 1
@@ -155,10 +155,10 @@ class Split(Source[Any]):
 
 
 class _Reader:
-    """A source from some place on, and the number of its next tuple.
+    """Reads a source from a position, and knows the number of its next tuple.
 
-    A source may give more at once than it was asked for, where one of its tuples stands for many. What is too much is
-    kept, and until it is used up the reader's place is the one before.
+    A source may return more tuples than requested, if one of its tuples stands for many. The excess is kept, and until
+    it is used up the reader's position is the previous one.
     """
 
     def __init__(self, source: Source[Any], place: Place) -> None:
@@ -166,18 +166,18 @@ class _Reader:
         self.offset = place[0]
         self.ended = False
         self._ahead: list[tuple[Any, float]] = []
-        self._before = place  # where what is ahead was read, or some place before that
-        self._generous = False  # whether it gives more than it is asked for
+        self._before = place  # position from which the tuples ahead were read, or an earlier one
+        self._generous = False  # whether it returns more than requested
         if place[1] is not None:
             source.seek(place[1])
 
     @property
     def place(self) -> Place:
-        """Where another reader would have to begin to give the same."""
+        """The position from which another reader would emit the same tuples."""
         return self._before if self._ahead else (self.offset, self.source.position())
 
     def read(self, start: int, stop: int, now: float, limit: int) -> Timed[Any]:
-        """Return what is due from number `start` to before `stop`, and let go of what comes before."""
+        """Return the due tuples from number `start` to before `stop`, and skip those before."""
         skipped = 0
         while self.offset < start and skipped < SKIPPED:
             found = self._some(now, min(start - self.offset, SKIPPED))
@@ -206,13 +206,13 @@ class _Reader:
 
 
 def split(flow: Dataflow, folder: Path | str, path: str) -> Dataflow:
-    """Return a dataflow as one of its paths: its sources are shared with the other paths by logs in a folder."""
+    """Return a dataflow as one of its paths: its sources are shared with the other paths through logs in a folder."""
     parts = dict(flow.parts)
     for name, part in flow.parts.items():
         if isinstance(part.make(), Source):
             make = cast(Callable[[], Source[Any]], part.logic)
             logic = partial(Split, make, Path(folder) / f"{name}.jsonl", path)
-            logic()  # refuses a source that cannot be split
+            logic()  # raises for a source that cannot be split
             parts[name] = replace(part, logic=logic)
     return Dataflow(flow.name, parts)
 

@@ -1,11 +1,11 @@
-"""The split log: which numbers of a source's tuples went to which path, and which were given back.
+"""The split log: which paths took which numbers of a source's tuples, and which were returned.
 
 Several runs of one application, its *paths*, share one source. Each takes the next tuples in *blocks* of consecutive
-numbers, as it needs them, by appending to a file under a lock; what is in the file is what was decided, whoever dies. A
-path that is given up has its unfinished numbers returned by whoever gave it up, and the others take those first.
+numbers, as it needs them, by appending to a file under a lock; the file determines who has which block, whatever fails.
+Unfinished numbers of an abandoned path are returned by the process that abandons it, and the others take those first.
 
-The file is text, an entry a line. A line that was torn by a crash is no entry, and is cut off by who writes next. All
-paths must see the same file.
+The file is text, one entry per line. A line that was left incomplete by a crash is not an entry, and the next writer
+removes it. All paths must access the same file.
 """
 
 import fcntl
@@ -20,10 +20,10 @@ import msgspec
 from penstock.model.decoding import Undecodable, json_decoder
 from penstock.model.errors import FileProblem, InvalidInput
 
-NEW = -1  # where a block is from that nobody had before
+NEW = -1  # marks a block that no path had before
 
 Place = tuple[int, Any]
-"""A place in a source: how many tuples come before it, and its position; None: its beginning."""
+"""A position in a source: the number of tuples before it, and its state; None: the beginning."""
 
 BEGINNING: Place = (0, None)
 
@@ -31,21 +31,21 @@ BEGINNING: Place = (0, None)
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
     """When the source's first tuple was due."""
 
-    at: float  # seconds of the day's clock, which paths on other hosts share
+    at: float  # seconds of the wall clock, which paths on other hosts share
 
 
 class Block(msgspec.Struct, frozen=True, tag="block"):
-    """Numbers that went to a task of a path; now and then with a place from which others may begin to read."""
+    """Numbers taken by a task of a path; some blocks record a position from which others may start to read."""
 
     taker: str  # `path/task`
     start: int
     stop: int
-    of: int = NEW  # the return that they are from
+    of: int = NEW  # the return from which they are taken
     place: Place | None = None
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """Numbers that were given back, and where a reader finds them: the source's position before the first of them."""
+    """Numbers that were returned, and the source's position before the first of them."""
 
     spans: list[tuple[int, int]]
     offset: int = 0  # tuples before the position
@@ -53,27 +53,27 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class GivenUp(msgspec.Struct, frozen=True, tag="given up"):
-    """A path that may take no more, with what it did not finish: one entry, there as a whole or not at all."""
+    """An abandoned path, which must take no more, with its unfinished numbers, in one atomic entry."""
 
     path: str
     returned: list[Returned] = []
 
 
 class Ran(msgspec.Struct, frozen=True, tag="ran"):
-    """Which run a path is; noted before it can take anything."""
+    """The run of a path; noted before it can take anything."""
 
     path: str
     folder: str
 
 
 class Weights(msgspec.Struct, frozen=True, tag="weights"):
-    """How much of the tuples each path is to get, relative to the others."""
+    """The relative weights of the paths, in proportion to which they get tuples."""
 
     of: dict[str, float]
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The source has so many tuples and no more."""
+    """The source has ended after this number of tuples."""
 
     at: int
 
@@ -84,41 +84,41 @@ _decode: Callable[[bytes], Entry] = json_decoder(Entry)
 
 
 class SplitLog:
-    """A split log as one process sees it; `look` or any change reads what others have appended."""
+    """A split log as seen by one process; `look` and every change read the entries of other processes."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.begun: float | None = None
-        self.next = 0  # the first number that nobody has taken
+        self.next = 0  # the first number that no path has taken
         self.ended: int | None = None
         self.weights: Mapping[str, float] = {}
-        self.place = BEGINNING  # the furthest that is known
+        self.place = BEGINNING  # the furthest known position
         self.blocks: dict[str, list[Block]] = {}  # by taker
         self.returns: list[Returned] = []
-        self.given_up: set[str] = set()
+        self.given_up: set[str] = set()  # number of tuples, once known
         self.runs: dict[str, str] = {}  # path -> folder of its run
-        self._left: list[list[tuple[int, int]]] = []  # of each return, what nobody has taken again
+        self._left: list[list[tuple[int, int]]] = []  # of each return, the ranges not yet taken again
         self._read = 0  # bytes
 
     def look(self) -> None:
-        """Read what has been appended."""
+        """Read new entries."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 self._catch_up(file.fileno())
 
     def begin(self, at: float) -> float:
-        """Return when the source began: now, where nobody has begun before."""
+        """Return when the source started: now, if it has not started before."""
         with self._locked() as file:
             if self.begun is None:
                 self._append(file, Begun(at))
-            assert self.begun is not None, "it was appended"
+            assert self.begun is not None, "the entry was appended"
             return self.begun
 
     def take(self, taker: str, size: int, have: int, place: Place | None = None) -> Block | None:
-        """Take the next block of at most so many numbers, returned ones first; None where none are left.
+        """Take the next block of at most `size` numbers, returned ones first; None if none are left.
 
-        have: blocks that the taker has had. Where the log has more of them, taken by a worker that is gone or about to
-        go, the next of these is its block. place: where it reads, which is not beyond the block, for others that begin
+        have: number of blocks that the taker has had. If the log has more, taken by a worker that has failed or is
+        being replaced, the next of these is the result. place: a position at or before the block, for others that start
         later.
         """
         with self._locked() as file:
@@ -131,23 +131,23 @@ class SplitLog:
             return self.blocks[taker][have]
 
     def refuse_given_up(self, path: str) -> None:
-        """Raise `InvalidInput` where a path was given up, so far as has been read."""
+        """Raise `InvalidInput` if the entries read so far abandon a path."""
         if path in self.given_up:
-            raise InvalidInput("path", f"{path!r} was given up, others have its tuples; begin it by another name")
+            raise InvalidInput("path", f"{path!r} was abandoned, others have its tuples; start it under another name")
 
     def note_run(self, path: str, folder: str) -> None:
-        """Note which run a path is, before it takes anything."""
+        """Record the run of a path, before it takes anything."""
         with self._locked() as file:
             self._append(file, Ran(path, folder))
 
     def end(self, at: int) -> None:
-        """Note that the source has no more than so many tuples."""
+        """Record the number of the source's tuples."""
         with self._locked() as file:
             if self.ended is None:
                 self._append(file, Ended(at))
 
     def weigh(self, weights: Mapping[str, float]) -> None:
-        """Say how much each path is to get."""
+        """Set the weight of each path."""
         for path, weight in weights.items():
             if not 0 <= weight < float("inf"):
                 raise InvalidInput(f"weights.{path}", f"expected a number ≥ 0, got {weight!r}")
@@ -155,11 +155,11 @@ class SplitLog:
             self._append(file, Weights(dict(weights)))
 
     def give_back(self, path: str, positions: Mapping[str, Any]) -> int:
-        """Return what a path took and did not finish, for others to take, and say how many tuples that is.
+        """Return the unfinished tuples of a path, for others to take, and report their number.
 
-        The path must have ended, and may not take any more, whatever becomes of it.
-        positions: of each of its takers (`path/task`) the position of its last complete checkpoint; without one, all
-        that it took is returned.
+        The path must have ended, and can never take tuples again.
+        positions: of each of its takers (`path/task`), the
+        position of its last complete checkpoint; without one, all that it took is returned.
         """
         with self._locked() as file:
             if path in self.given_up:
@@ -171,7 +171,7 @@ class SplitLog:
             return sum(stop - start for one in returned for start, stop in one.spans)
 
     def share(self, path: str) -> float:
-        """Return how much of the tuples a path is to get, from 0 to 1."""
+        """Return the fraction of the tuples that a path should get."""
         total = sum(self.weights.values())
         return self.weights.get(path, 0.0) / total if total else 1.0
 
@@ -202,15 +202,15 @@ class SplitLog:
 
     def _append(self, file: int, entry: Entry) -> None:
         line = msgspec.json.encode(entry) + b"\n"
-        os.ftruncate(file, self._read)  # what a crash has torn was never acted on
+        os.ftruncate(file, self._read)  # an incomplete entry had no effect
         try:
             written = os.write(file, line)
-            os.fdatasync(file)  # before anybody acts on it
+            os.fdatasync(file)  # before the entry takes effect
         except OSError as error:
             problem = (error.strerror or str(error)).lower()
             raise FileProblem(f"{self.path}: the split log cannot be written, {problem}; make room") from None
-        if written < len(line):  # what is torn is no entry
-            raise FileProblem(f"{self.path}: the split log cannot be written whole; make room")
+        if written < len(line):  # an incomplete line is not an entry
+            raise FileProblem(f"{self.path}: the split log cannot be written completely; make room")
         self._catch_up(file)
 
     def _catch_up(self, file: int) -> None:
@@ -222,7 +222,7 @@ class SplitLog:
             try:
                 self._note(_decode(line))
             except Undecodable:
-                continue  # torn by a crash, and never acted on
+                continue  # left incomplete by a crash, without effect
 
     def _note(self, entry: Entry) -> None:
         match entry:
@@ -252,7 +252,7 @@ class SplitLog:
 
 
 def without(spans: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
-    """Return spans of numbers without those from `start` to before `stop`."""
+    """Return ranges of numbers without those from `start` to before `stop`."""
     left: list[tuple[int, int]] = []
     for first, last in spans:
         left += [(a, b) for a, b in ((first, min(last, start)), (max(first, stop), last)) if a < b]
@@ -265,9 +265,9 @@ def unfinished(
     position: Mapping[str, Any] | None,
     known: Place = BEGINNING,
 ) -> list[Returned]:
-    """Return what of a taker's blocks is not covered by a position, one return for each reader that is needed.
+    """Return the parts of a taker's blocks that a position does not cover, one return for each reader needed.
 
-    known: a place in the source from which to read where the position tells of none and it is not too far on.
+    known: a position in the source from which to read if the taker's position has none and `known` is not too late.
     """
     done, within = (0, 0) if position is None else (position["done"], position["within"])
     spans: dict[int, list[tuple[int, int]]] = {}
@@ -279,7 +279,7 @@ def unfinished(
     found = []
     for of, own in spans.items():
         at = readers.get(str(of))
-        if at is None:  # it had not begun to read there
+        if at is None:  # it had not started to read there
             near = known if known[0] <= min(own)[0] else BEGINNING
             at = near if of == NEW else (returns[of].offset, returns[of].position)
         found.append(Returned(sorted(own), *at))

@@ -1,7 +1,7 @@
 """A source of lines from a TCP connection.
 
-A thread of its own reads the socket, so that `poll` never waits; where lines are not taken, it stops reading, and TCP
-holds the sender back.
+A separate thread reads the socket, so that `poll` never blocks. If lines are not taken, it stops reading, and TCP slows
+the sender down.
 """
 
 import socket
@@ -13,19 +13,19 @@ from penstock.api.contracts import Source, TaskContext
 from penstock.model.errors import InvalidInput
 
 LONGEST = 1 << 20  # bytes of a line
-PATIENCE = 10.0  # s for the connection to be made
-RECEIVED = 1 << 16  # bytes asked of the socket at once
-AHEAD_BYTES = 1 << 24  # read before they are taken, however few lines they are
+PATIENCE = 10.0  # s for connecting
+RECEIVED = 1 << 16  # bytes per read from the socket
+AHEAD_BYTES = 1 << 24  # maximum bytes read ahead, independent of the number of lines
 
 
 class TcpLines(Source[str]):
-    """The lines that a server sends: `TcpLines("localhost", 9999)`, beside `nc -lk 9999`.
+    """The lines that a server sends: `TcpLines("localhost", 9999)` with `nc -lk 9999`.
 
     It connects as a client, and ends when the server closes the connection. It cannot rewind: it does not move, and
-    what was read but not yet processed is lost with its worker. There is one connection, so its parallelism must be 1.
-    Text is UTF-8, with � for what is not.
+    lines read but not yet processed are lost when its worker fails. There is one connection, so its parallelism must be
+    1. Text is UTF-8, with � for invalid bytes.
 
-    ahead: how many lines are read before they are taken, and of long ones fewer; then the sender has to wait.
+    ahead: maximum number of lines read ahead, fewer if they are long; beyond it the sender is slowed down.
     """
 
     def __init__(self, host: str, port: int, ahead: int = 10_000) -> None:
@@ -40,27 +40,27 @@ class TcpLines(Source[str]):
         self.ahead = ahead
 
     def open(self, context: TaskContext) -> None:
-        """Begin to connect and read; a connection that cannot be made is told by `poll`."""
+        """Start to connect and read; `poll` reports a connection error."""
         if context.tasks != 1:
-            problem = f"expected 1, as there is one connection, got {context.tasks}"
+            problem = f"expected 1, because there is one connection, got {context.tasks}"
             raise InvalidInput(
                 f"{context.component}.parallelism", f"{problem}; shuffle the lines to more tasks after it"
             )
         self._context = context
         self._lines: deque[bytes] = deque()
-        self._added = 0  # bytes, by the thread that reads
-        self._taken = 0  # bytes, by the one that polls
-        self._room = Event()  # set whenever lines were taken
+        self._added = 0  # bytes, by the reading thread
+        self._taken = 0  # bytes, by the polling thread
+        self._room = Event()  # set whenever lines are taken
         self._closed = Event()
-        self._ended = False  # nothing will be added to `_lines`
+        self._ended = False  # no more lines will be added to `_lines`
         self._problem: InvalidInput | None = None
         self._socket: socket.socket | None = None
         self._thread = Thread(target=self._run, name=f"{context.name} reader", daemon=True)
         self._thread.start()
 
     def poll(self, now: float, limit: int) -> list[str] | None:
-        """Take what has come."""
-        ended = self._ended  # before looking for lines, or the last could be missed
+        """Return the lines received."""
+        ended = self._ended  # before taking lines, or the last could be missed
         lines = [self._lines.popleft() for _ in range(min(limit, len(self._lines)))]
         if lines:
             self._taken += sum(map(len, lines))
@@ -71,17 +71,17 @@ class TcpLines(Source[str]):
         return None if ended else []
 
     def next_due(self, now: float) -> float:
-        """Say when to look again; lines that come wake it earlier."""
+        """Return when to look again; new lines wake it earlier."""
         return now + 0.1
 
     def close(self) -> None:
         """Close the connection."""
         self._closed.set()
         self._room.set()
-        if self._socket is None:  # the thread is still connecting, and ends as soon as that does
+        if self._socket is None:  # the thread is still connecting, and ends afterwards
             return
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # ends a read that waits
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends a blocking read
         self._thread.join()
 
     def _run(self) -> None:
@@ -93,7 +93,7 @@ class TcpLines(Source[str]):
                 self._read(connection)
         except OSError as error:
             self._problem = InvalidInput(
-                where, f"{(error.strerror or str(error)).lower()}; see that a server sends lines there"
+                where, f"{(error.strerror or str(error)).lower()}; start a server that sends lines there"
             )
         except InvalidInput as problem:
             self._problem = problem
