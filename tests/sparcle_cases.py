@@ -8,7 +8,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.placement import Placement
 from penstock.model.slotgraph import expand_slots
 from penstock.model.topology import Application
-from penstock.workloads.sparcle import given
+from penstock.workloads.sparcle import known_instance
 from tests.shared_data import SHARED
 
 Instance = dict[str, Any]
@@ -23,7 +23,7 @@ def instances() -> list[Instance]:
 
 def build(instance: Instance) -> tuple[Application, Cluster]:
     """Return an instance's application and cluster; compare `hosts`, as switches change the numbers of machines."""
-    application, cluster = given(instance)
+    application, cluster = known_instance(instance)
     return application, cluster
 
 

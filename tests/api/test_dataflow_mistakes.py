@@ -209,7 +209,7 @@ def test_refuses_more_tasks_than_there_are_groups_of_keys() -> None:
 def test_refuses_direct_beside_another_grouping_of_the_same_output() -> None:
     flow, numbers = flow_with()
     flow.sink("one", Kept, numbers.direct())
-    with pytest.raises(InvalidInput, match=r"'numbers' sends to 'one' by direct, .*give 'numbers' named outputs"):
+    with pytest.raises(InvalidInput, match=r"'numbers' sends to 'one' by direct, .*define named outputs of 'numbers'"):
         flow.sink("other", Kept, numbers)
 
 

@@ -100,7 +100,7 @@ def test_settings_change_the_size() -> None:
 
 
 def test_unknown_name_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match=r"application: nothing here is named 'wordcount'; did you mean word-count"):
+    with pytest.raises(UnknownName, match=r"application: nothing is named 'wordcount'; did you mean word-count"):
         application("wordcount")
 
 

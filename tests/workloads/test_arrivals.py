@@ -154,12 +154,10 @@ def test_a_trace_may_be_named_alone(tmp_path: Path) -> None:
     trace.write_text("3\n5\n")
     assert arrivals(str(trace)) == Replay(path=str(trace))
     assert arrivals(f"{trace}:rate=8,speed=2") == Replay(path=str(trace), rate=8.0, speed=2.0)
-    with pytest.raises(
-        UnknownName, match=r"arrivals: no file is named 'trcae.csv', and no process; there are constant"
-    ):
+    with pytest.raises(UnknownName, match=r"arrivals: no file and no process is named 'trcae.csv'; there are constant"):
         arrivals("trcae.csv")
 
 
 def test_unknown_name_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match="arrivals: nothing here is named 'bursty'; there are constant, diurnal"):
+    with pytest.raises(UnknownName, match="arrivals: nothing is named 'bursty'; there are constant, diurnal"):
         arrivals("bursty:rate=1")

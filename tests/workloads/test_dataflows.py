@@ -92,7 +92,7 @@ def test_an_input_is_read_in_place_of_what_would_be_generated(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("spec", "settings", "message"),
     [
-        ("wordcount", {}, r"^application: 'wordcount' is not known; did you mean word-count"),
+        ("wordcount", {}, r"^application: 'wordcount' is unknown; did you mean word-count"),
         ("layered", {}, r"^application: 'layered' can be planned but has no code to run; those that run are log-proc"),
         ("word-count:splitters=0", {}, r"^application\.word-count\.splitters: expected a whole number ≥ 1, got '0'"),
         ("word-count:rate=0", {}, r"^application\.word-count\.rate: expected a number > 0, got '0'"),
@@ -103,9 +103,9 @@ def test_an_input_is_read_in_place_of_what_would_be_generated(tmp_path: Path) ->
         ),
         ("word-count", {"rate": -3}, r"^application\.word-count\.rate: expected a number > 0.*, got -3"),
         ("word-count", {"rate": 5, "arrivals": "poisson:rate=5"}, r"expected rate or arrivals"),
-        ("word-count", {"arrivals": "poison:rate=5"}, r"arrivals: nothing here is named 'poison'"),
-        ("word-count", {"count": 5, "input": "x"}, r"count: expected none beside input 'x'"),
-        ("word-count:repeat=true", {}, r"repeat: expected an input beside it"),
+        ("word-count", {"arrivals": "poison:rate=5"}, r"arrivals: nothing is named 'poison'"),
+        ("word-count", {"count": 5, "input": "x"}, r"count: expected no count with the input 'x'"),
+        ("word-count:repeat=true", {}, r"repeat: expected an input as well"),
     ],
 )
 def test_says_what_is_wrong(spec: str, settings: dict[str, Any], message: str) -> None:

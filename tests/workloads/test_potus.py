@@ -145,7 +145,7 @@ def test_mistakes_name_what_there_is(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(UnknownName, match="no arrivals are named 'tides'; there are poisson"):
         arrival_counts(setting, "tides", 10, rng)
-    with pytest.raises(InvalidInput, match="folder: expected one for a trace"):
+    with pytest.raises(InvalidInput, match="folder: expected a folder of traces"):
         arrival_counts(setting, "trace", 10, rng)
     with pytest.raises(FileProblem, match="is not a folder"):
         arrival_counts(setting, "trace", 10, rng, tmp_path / "absent")
@@ -156,5 +156,5 @@ def test_mistakes_name_what_there_is(tmp_path: Path) -> None:
         arrival_counts(setting, "trace:nasa", 10, rng, tmp_path)
     with pytest.raises(UnknownName, match="none is named 'torus'; there are fat-tree, jellyfish"):
         potus_workload("torus")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="they have no room"):
+    with pytest.raises(InvalidInput, match="they do not fit"):
         potus_workload(container=2)

@@ -87,7 +87,7 @@ def test_scales_to_a_wanted_mean(tmp_path: Path, rate: float) -> None:
         (VALUES.replace(",5", ",many"), "line 3: value: expected a number ≥ 0, got 'many'"),
         (VALUES.replace(",5", ",5,6"), "line 3: expected timestamp,value, got '2015-03-08 02:00:00,5,6'"),
         (VALUES.replace("02:05", "25:05"), "line 4: timestamp: expected YYYY-MM-DD hh:mm:ss, got '2015-03-08 25:05"),
-        (VALUES.replace("02:05", "01:05"), "line 4: expected a later time than in the line before"),
+        (VALUES.replace("02:05", "01:05"), "line 4: expected a later time than in the previous line"),
         ("timestamp,value\n2015-03-08 01:55:00,3\n", "expected two times or more, got 1"),
         (REQUESTS.replace("18:15:47", "18:15:45"), "line 3: expected a later time"),
         (PACKETS.replace("2.0", "0.1"), "line 3: expected a later time"),

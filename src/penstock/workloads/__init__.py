@@ -1,5 +1,5 @@
-"""What to schedule and where: the papers' applications and clusters, and seeded generators of more.
+"""Applications, clusters and arrival processes: those of the papers, and random generators of more.
 
-`application("word-count")`, `cluster("hetero:machines=20,seed=3")` and `arrivals("poisson:rate=100")` look one up by
-name. Nothing is read or drawn before it is asked for, and everything random comes from a seed or a numpy generator.
+`application("word-count")`, `cluster("hetero:machines=20,seed=3")` and `arrivals("poisson:rate=100")` create one by
+name. Nothing is read or generated before it is requested, and all randomness comes from a seed or a numpy generator.
 """

@@ -1,8 +1,8 @@
-"""Arrivals at the queues of one link, made to be hard: matrices of tuples [slots, N] for competitive ratios.
+"""Adversarial arrivals at the queues of one link: matrices of tuples [slots, N] for measuring competitive ratios.
 
-In a slot tuples arrive, then the link sends one. Random cases are small and overloaded for a while, where an offline
-optimum differs from what a rule without foresight does. The staircase plays against a rule and looks at its backlogs;
-the overtaken queue is hard for rules that do not look at backlogs at all.
+In each slot tuples arrive, then the link sends one. Random cases are small and temporarily overloaded, because there an
+offline optimum differs from an online rule. The staircase reacts to the backlogs of a rule; the overtaken queue is
+hard for rules that ignore backlogs.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,11 +12,11 @@ import numpy as np
 from penstock.workloads.arrivals import Counts
 
 Send = Callable[[Counts], int]
-"""Given the backlogs of a slot, its arrivals included, says which queue sends; an empty one, or -1, wastes the slot."""
+"""Maps the backlogs of a slot, including its arrivals, to the queue that sends; an empty one or -1 wastes the slot."""
 
 
 def bernoulli(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
-    """Draw for every queue and slot one tuple or none; `load` is the tuples of all queues a slot, at most `queues`."""
+    """Draw one tuple or none for every queue and slot; `load` is the total tuples per slot, at most `queues`."""
     return (rng.random((slots, queues)) < load / queues).astype(np.int64)
 
 
@@ -29,14 +29,14 @@ def bursts(slots: int, queues: int, load: float, rng: np.random.Generator, lengt
 
 
 def batches(slots: int, queues: int, load: float, rng: np.random.Generator, largest: int = 5) -> Counts:
-    """Draw batches of 1 to `largest` tuples that come to one queue in one slot."""
+    """Draw batches of 1 to `largest` tuples that arrive at one queue in one slot."""
     mean = (1 + largest) / 2
     come = rng.random((slots, queues)) < load / (queues * mean)
     return np.asarray(np.where(come, rng.integers(1, largest + 1, (slots, queues)), 0), dtype=np.int64)
 
 
 def random_cases(number: int, seed: int, queues: int = 8, slots: int = 40) -> Iterator[Counts]:
-    """Draw cases of 2 to `queues` queues and up to `slots` slots, of the three kinds in turn, at loads of 0.5 to 2."""
+    """Draw cases of 2 to `queues` queues and up to `slots` slots, of three kinds in turn, at loads of 0.5 to 2."""
     rng = np.random.default_rng(seed)
     kinds = (bernoulli, bursts, batches)
     for case in range(number):
@@ -45,14 +45,14 @@ def random_cases(number: int, seed: int, queues: int = 8, slots: int = 40) -> It
 
 
 def staircase(queues: int, send: Send, depth: int = 1) -> Counts:
-    """Play against a rule so that one of its backlogs reaches H_N times `depth`, which is the offline optimum.
+    """Play against a rule so that one of its backlogs reaches H_N times `depth`, the offline optimum.
 
-    At first every queue gets `depth` tuples. Then, for m = N, …, 2 queues in play: nothing comes for (m - 1)·depth
-    slots, in which an offline schedule empties any m - 1 of them, and then each of the m - 1 that are longest under the
-    rule gets `depth` again. The rule has sent no more than (m - 1)·depth tuples meanwhile, so that the mean of what is
-    in play has grown by depth/m at least: to depth·(1 + 1/N + … + 1/2) in the end, whatever the rule. One tuple more
-    comes with each refill, which is the one sent in that slot. Depth 1 is the hardest, as single tuples cannot be taken
-    evenly from many queues: largest backlog first then reaches 1 + ⌊log2 N⌋.
+    At first every queue gets `depth` tuples. Then, for m = N, …, 2 queues in play: no tuple arrives for (m - 1)·depth
+    slots, in which an offline schedule empties any m - 1 of them, and then each of the m - 1 queues with the largest
+    backlogs under the rule gets `depth` again. The rule has sent at most (m - 1)·depth tuples meanwhile, so the mean
+    backlog in play has grown by at least depth/m: to depth·(1 + 1/N + … + 1/2) in the end, for every rule. One more
+    tuple arrives with each refill, which is the one sent in that slot. Depth 1 is the hardest, because single tuples
+    cannot be taken evenly from many queues: largest backlog first then reaches 1 + ⌊log2 N⌋.
     """
     backlog = np.zeros(queues, dtype=np.int64)
     rows: list[Counts] = []
@@ -82,10 +82,10 @@ def staircase(queues: int, send: Send, depth: int = 1) -> Counts:
 
 
 def overtaken_queue(queues: int, depth: int = 1) -> Counts:
-    """Fill all queues but the last with `depth` tuples, then let one a slot come to the last.
+    """Fill all queues but the last with `depth` tuples, then send one tuple per slot to the last.
 
-    An offline schedule sends what comes, and no backlog exceeds `depth`. A rule that goes by age or by turns leaves up
-    to N - 1 times as much in the last queue.
+    An offline schedule sends each arriving tuple, and no backlog exceeds `depth`. A rule that decides by age or in turn
+    leaves up to N - 1 times as much in the last queue.
     """
     found = np.zeros((queues * depth + 1, queues), dtype=np.int64)
     found[0, :-1] = depth

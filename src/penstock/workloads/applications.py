@@ -1,4 +1,4 @@
-"""The named applications: those that the papers ran, at the papers' sizes, and generated ones."""
+"""The named applications: those of the papers, at the papers' sizes, and generated ones."""
 
 import msgspec
 
@@ -47,6 +47,6 @@ APPLICATIONS: dict[str, Choice[Application]] = {
 
 
 def application(spec: str) -> Application:
-    """Return the application that a text describes, such as `word-count` or `layered:components=100,seed=1`."""
+    """Return the application that a text specifies, such as `word-count` or `layered:components=100,seed=1`."""
     found = choose("application", APPLICATIONS, spec)
     return found if found.name == spec else msgspec.structs.replace(found, name=spec)

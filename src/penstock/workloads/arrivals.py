@@ -1,7 +1,7 @@
-"""Arrival processes: how many tuples come in each of a number of equal time slots.
+"""Arrival processes: the number of tuples that arrive in each of a number of equal time slots.
 
-A process is a frozen record with one verb, `counts`. `rate` is its mean in tuples per second and `slot` the length of a
-slot in seconds, so that the mean of its counts is `rate · slot`. All randomness comes from the generator handed in.
+A process is a frozen record with one method, `counts`. `rate` is its mean in tuples per second and `slot` the length of
+a slot in seconds, so the mean of its counts is `rate · slot`. All randomness comes from the generator argument.
 """
 
 from functools import cached_property
@@ -24,11 +24,11 @@ Counts = NDArray[np.int64]
 
 @runtime_checkable
 class ArrivalProcess(Protocol):
-    """Says how many tuples come in each slot."""
+    """Generates the number of tuples that arrive in each slot."""
 
     @property
     def rate(self) -> float | None:
-        """The mean in tuples per second; None where only a recording knows it."""
+        """The mean in tuples per second; None if only a recording determines it."""
         ...
 
     @property
@@ -37,19 +37,19 @@ class ArrivalProcess(Protocol):
         ...
 
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
-        """Return the tuples that come in each of the first `slots` slots. [slots]"""
+        """Return the tuples that arrive in each of the first `slots` slots. [slots]"""
         ...
 
 
 class Constant(Entity, frozen=True):
-    """As even as whole tuples allow."""
+    """Evenly spaced, up to rounding to whole tuples."""
 
-    even: ClassVar[bool] = True  # within a slot too; the tuples of other processes come at any moment of it
+    even: ClassVar[bool] = True  # also within a slot; the tuples of other processes arrive at random times in it
     rate: Positive
     slot: Positive = 1.0
 
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
-        """Return `rate · slot` for every slot, rounded so that fractions are not lost; `rng` is not used."""
+        """Return `rate · slot` for every slot, with rounding errors carried over; `rng` is not used."""
         return whole_tuples(self.rate * _edges(slots, self.slot))
 
 
@@ -65,10 +65,10 @@ class Poisson(Entity, frozen=True):
 
 
 class OnOff(Entity, frozen=True):
-    """Poisson bursts with nothing between them; bursts and pauses last exponential times.
+    """Poisson bursts separated by pauses without tuples; the lengths of both are exponential.
 
-    on: the share of the time that bursts take up; a burst's rate is `rate / on`.
-    burst: how long one lasts on average, in seconds.
+    on: the fraction of the time in bursts; the rate in a burst is `rate / on`.
+    burst: the mean length of a burst, in seconds.
     """
 
     rate: Positive
@@ -77,16 +77,16 @@ class OnOff(Entity, frozen=True):
     burst: Positive = 10.0
 
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
-        """Draw bursts, then a Poisson number for each slot by how much of it is in bursts."""
+        """Draw bursts, then a Poisson number for each slot in proportion to the time in bursts."""
         in_bursts = np.diff(self._on_before(_edges(slots, self.slot), rng))
         return _drawn(self.rate / self.on * in_bursts, rng)
 
     def _on_before(self, edges: Floats, rng: np.random.Generator) -> Floats:
-        """Return how much of the time before each edge was in bursts."""
+        """Return the time in bursts before each edge."""
         if self.on == 1.0:
             return edges
         pause = self.burst * (1.0 - self.on) / self.on
-        on = bool(rng.random() < self.on)  # exponential times have no memory: the start is as any other moment
+        on = bool(rng.random() < self.on)  # exponential times are memoryless: the start is like any other moment
         times, in_bursts = [0.0], [0.0]
         while times[-1] < edges[-1]:
             lasts = float(rng.exponential(self.burst if on else pause))
@@ -99,10 +99,10 @@ class OnOff(Entity, frozen=True):
 class SelfSimilar(Entity, frozen=True):
     """Bursts at every time scale, as in measured network traffic (Leland et al. 1994).
 
-    The rate is a log-normal function of fractional Gaussian noise: its mean is exact, it is never negative, and its
-    long-range dependence is the noise's. Counts are Poisson given the rate.
+    The rate is a log-normal function of fractional Gaussian noise: its mean is exact, it is never negative, and it has
+    the noise's long-range dependence. Given the rate, counts are Poisson.
 
-    hurst: above 0.5, where slots are independent, and below 1; Bellcore's Ethernet has 0.8 to 0.9.
+    hurst: above 0.5 (independent slots) and below 1; Bellcore's Ethernet has 0.8 to 0.9.
     cv: standard deviation of the rate relative to its mean.
     """
 
@@ -120,10 +120,10 @@ class SelfSimilar(Entity, frozen=True):
 
 
 class Diurnal(Entity, frozen=True):
-    """Poisson arrivals whose rate follows a sine over the day.
+    """Poisson arrivals whose rate is a sine function of the time of day.
 
-    amplitude: how far the rate goes above and below its mean, as a share of it.
-    period: in seconds; phase: where in the period it begins, as a share of it.
+    amplitude: maximum deviation of the rate from its mean, relative to the mean.
+    period: in seconds; phase: the position in the period at the start, as a fraction of it.
     """
 
     rate: Positive
@@ -133,7 +133,7 @@ class Diurnal(Entity, frozen=True):
     phase: Probability = 0.0
 
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
-        """Draw a Poisson number for every slot by its mean rate."""
+        """Draw a Poisson number for every slot with its mean rate."""
         turn = 2 * np.pi / self.period
         edges = _edges(slots, self.slot)
         swing = -np.cos(turn * edges + 2 * np.pi * self.phase) / turn  # the integral of the sine
@@ -141,9 +141,9 @@ class Diurnal(Entity, frozen=True):
 
 
 class StepChange(Entity, frozen=True):
-    """Poisson arrivals whose rate changes once; the default is Li's test, half as much again after 20 minutes.
+    """Poisson arrivals whose rate changes once; the default is Li's test, an increase by half after 20 minutes.
 
-    rate: before the change; factor: what it is multiplied by; at: when, in seconds.
+    rate: before the change; factor: by which it is multiplied; at: time of the change, in seconds.
     """
 
     rate: Positive
@@ -152,19 +152,19 @@ class StepChange(Entity, frozen=True):
     at: NonNegative = 1200.0
 
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
-        """Draw a Poisson number for every slot by its mean rate."""
+        """Draw a Poisson number for every slot with its mean rate."""
         edges = _edges(slots, self.slot)
         means = np.diff(self.rate * (edges + (self.factor - 1.0) * np.maximum(edges - self.at, 0.0)))
         return _drawn(means, rng)
 
 
 class Replay(Entity, frozen=True, dict=True):
-    """A recorded trace, from its beginning, again and again where it is too short.
+    """A recorded trace, repeated from its beginning if it is too short.
 
-    path: a file of a kind that `traces` reads; it is read when counts are first asked for.
-    rate: the wanted mean over the whole trace, to which all counts are scaled; None: as recorded.
-    speed: how many times faster than recorded it is played; 300 makes five minutes of it a second.
-    line_seconds: what a line of a file of counts stands for.
+    path: a file that `traces` can read; it is read when counts are first requested.
+    rate: the mean over the whole trace, to which all counts are scaled; default: as recorded.
+    speed: factor by which it is accelerated; 300 plays five minutes per second.
+    line_seconds: the length of the interval of a line in a file of counts.
     """
 
     path: str
@@ -179,7 +179,7 @@ class Replay(Entity, frozen=True, dict=True):
         return read_trace(self.path, self.line_seconds)
 
     def counts(self, slots: int, rng: np.random.Generator) -> Counts:
-        """Return the recorded tuples of every slot, rounded so that none is lost or added; `rng` is not used."""
+        """Return the recorded tuples of every slot, with rounding errors carried over; `rng` is not used."""
         factor = 1.0 if self.rate is None else self.rate / (self.trace.rate * self.speed)
         return whole_tuples(factor * self.trace.before(_edges(slots, self.slot * self.speed)))
 
@@ -198,18 +198,18 @@ def fractional_noise(size: int, hurst: float, rng: np.random.Generator) -> Float
 
 
 def _edges(slots: int, length: float) -> Floats:
-    """Return where slots begin and the last one ends. [slots + 1]"""
+    """Return the starts of all slots and the end of the last. [slots + 1]"""
     return np.arange(slots + 1, dtype=np.float64) * length
 
 
 def _drawn(means: Floats, rng: np.random.Generator) -> Counts:
-    """Draw a Poisson number for every mean; rounding may have made a mean of nothing slightly negative."""
+    """Draw a Poisson number for every mean; rounding may have made a zero mean slightly negative."""
     drawn: Counts = rng.poisson(np.maximum(means, 0.0))
     return drawn
 
 
 ARRIVALS: dict[str, Choice[ArrivalProcess]] = {
-    "constant": Choice(Constant, "as even as whole tuples allow"),
+    "constant": Choice(Constant, "evenly spaced tuples"),
     "poisson": Choice(Poisson, "independent arrivals"),
     "on-off": Choice(OnOff, "Poisson bursts with pauses"),
     "self-similar": Choice(SelfSimilar, "bursts at every time scale"),
@@ -220,13 +220,13 @@ ARRIVALS: dict[str, Choice[ArrivalProcess]] = {
 
 
 def arrivals(spec: str) -> ArrivalProcess:
-    """Return the arrival process that a text describes: `poisson:rate=100`, `replay:path=trace.csv,rate=8`.
+    """Return the arrival process that a text specifies: `poisson:rate=100`, `replay:path=trace.csv,rate=8`.
 
-    A trace may be named alone, with parameters behind it where wanted: `trace.csv`, `trace.csv:rate=8`.
+    A trace may be specified by its path alone, with optional parameters: `trace.csv`, `trace.csv:rate=8`.
     """
     name, _, settings = spec.partition(":")
     if name not in ARRIVALS and Path(name).is_file():
         return build("arrivals.replay", Replay, settings, {"path": name})
     if name not in ARRIVALS and (Path(name).suffix or "/" in name):
-        raise UnknownName("arrivals", f"no file is named {name!r}, and no process; {nearest(name, ARRIVALS)}")
+        raise UnknownName("arrivals", f"no file and no process is named {name!r}; {nearest(name, ARRIVALS)}")
     return choose("arrivals", ARRIVALS, spec)

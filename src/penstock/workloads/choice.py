@@ -1,4 +1,4 @@
-"""Tables of things to choose from by name, each made by a builder whose parameters the choice may set."""
+"""Tables of builders by name; a specification may set the builder's parameters."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from penstock.model.spec import build
 T = TypeVar("T")
 
 Seed = int | np.random.Generator
-"""Where randomness comes from: an integer, or a generator that the caller goes on using."""
+"""A source of randomness: an integer, or a generator that the caller continues to use."""
 
 
 class Choice(NamedTuple, Generic[T]):
@@ -24,8 +24,8 @@ class Choice(NamedTuple, Generic[T]):
 
 
 def choose(kind: str, table: Mapping[str, Choice[T]], spec: str) -> T:
-    """Build what a text describes: a name of the table, or `name:parameter=value,parameter=value`."""
+    """Build what a text specifies: a name in the table, or `name:parameter=value,parameter=value`."""
     name, _, settings = spec.partition(":")
     if name not in table:
-        raise UnknownName(kind, f"nothing here is named {name!r}; {nearest(name, table)}")
+        raise UnknownName(kind, f"nothing is named {name!r}; {nearest(name, table)}")
     return build(f"{kind}.{name}", table[name].builder, settings, table[name].preset)

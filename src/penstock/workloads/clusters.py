@@ -1,4 +1,4 @@
-"""The named clusters: those that the papers used, and generated ones.
+"""The named clusters: those of the papers, and generated ones.
 
 Speed 1 is a 2.0 GHz core, as in Li's cluster; only `field-and-cloud` has speeds in GHz, for costs in giga-cycles.
 """
@@ -27,7 +27,7 @@ SLOT_MEMORY_MB = (1024, 2048)
 def li(machines: Count = 10) -> Cluster:
     """Li's cluster (§3.3): machines with four cores of 2.0 GHz, 4 GB, ten slots, on a 1 Gbps network.
 
-    A machine is one process, as the tasks of an application share one worker process a machine there.
+    A machine is one process, because the tasks of an application share one worker process per machine there.
     """
     return Cluster(
         name=f"li-{machines}",
@@ -41,7 +41,7 @@ def li(machines: Count = 10) -> Cluster:
 def tata() -> Cluster:
     """TATA's cluster (§V-A): task managers with 1, 2, 4 cores of 2.5, 2.0, 2.6 GHz and 2, 4, 8 GB, two slots each.
 
-    Flink divides a task manager's memory evenly over its slots.
+    Flink divides a task manager's memory evenly among its slots.
     """
     return Cluster(
         name="tata-3",
@@ -60,7 +60,7 @@ def tata() -> Cluster:
 
 
 def homogeneous(machines: Count = 8, cores: Count = 4, memory_mb: Positive = 8192.0) -> Cluster:
-    """Build equal machines with a slot a core on a 1 Gbps network."""
+    """Build equal machines with one slot per core on a 1 Gbps network."""
     return Cluster(
         name=f"homogeneous-{machines}",
         machines=tuple(
@@ -71,7 +71,7 @@ def homogeneous(machines: Count = 8, cores: Count = 4, memory_mb: Positive = 819
 
 
 def hetero(machines: Count = 10, seed: SeedNumber = 0) -> Cluster:
-    """Draw machines of 1, 2, 4 or 8 cores (a slot each), speed 0.6 to 1.6, 1 to 4 GB a core, on a 1 Gbps network."""
+    """Draw machines of 1, 2, 4 or 8 cores (one slot each), speed 0.6 to 1.6, 1 to 4 GB per core, a 1 Gbps network."""
     rng = np.random.default_rng(seed)
     drawn = []
     for number in range(machines):
@@ -94,10 +94,11 @@ def field_and_cloud(
 ) -> Cluster:
     """Build SPARCLE's testbed (§V-A): `machines` field machines of 3 GHz and a cloud of 4 × 3.8 GHz around a router.
 
-    Speeds are in GHz. Field machines are joined to the router by links of `field_mbps`, the cloud by one of 100 Mbps.
-    pooled: a task may use all 15.2 GHz of the cloud, as SPARCLE models a machine; otherwise it has four cores.
-    The number of field machines, and that they form a star, is our reading: the text lost the figure. Its model has no
-    latencies; those here are assumed.
+    Speeds are in GHz. Field machines are connected to the router by links of `field_mbps`, the cloud by one of 100
+    Mbps.
+    pooled: a task may use all 15.2 GHz of the cloud, as in SPARCLE's model of a machine; otherwise it has four cores.
+    The number of field machines and the star shape are our interpretation: the text has lost the figure. Its model has
+    no latencies; those here are assumptions.
     """
     cloud = Machine(name="cloud", cores=1, speed=15.2) if pooled else Machine(name="cloud", cores=4, speed=3.8, slots=4)
     field = tuple(Machine(name=f"field{number}", speed=3.0) for number in range(1, machines + 1))
@@ -156,11 +157,11 @@ def random_slots(seed: SeedNumber = 0) -> Cluster:
 
 
 def draw_slots(seed: Seed, name: str = "random-slots") -> Cluster:
-    """Draw one slot graph with the statistics of TATA's data set; a generator given as `seed` goes on to the next.
+    """Draw one slot graph with the statistics of TATA's data set; a generator passed as `seed` is advanced.
 
-    2 to 15 slots; 72 % are heterogeneous: two or more processes of random sizes, each with its own cpu (20 to 40)
-    and memory (1024 to 2048 MB) for its slots. The others have equal processes of equal slots. One to all of the
-    processes share a host with their neighbours.
+    2 to 15 slots; 72 % are heterogeneous: two or more processes of random sizes, each with its own cpu (20 to 40) and
+    memory (1024 to 2048 MB) for its slots. The others have equal processes of equal slots. One to all of the processes
+    share a host with their neighbours.
     """
     rng = np.random.default_rng(seed)
     slots = int(rng.integers(2, 16))
@@ -214,7 +215,7 @@ CLUSTERS: dict[str, Choice[Cluster]] = {
     "field-and-cloud": Choice(field_and_cloud, "SPARCLE §V-A: field machines and a cloud; speeds in GHz"),
     "star-8": Choice(fabric, "eight machines around a switch", {"shape": "star"}),
     "line-8": Choice(fabric, "eight machines in a line", {"shape": "line"}),
-    "complete-6": Choice(fabric, "six machines, each linked to all", {"shape": "complete", "machines": 6}),
+    "complete-6": Choice(fabric, "six machines, all connected to each other", {"shape": "complete", "machines": 6}),
     "fat-tree": Choice(
         fabric, "POTUS §5.1: 16 servers, 24 switches in three tiers", {"shape": "fat-tree", "machines": 16}
     ),
@@ -226,6 +227,6 @@ CLUSTERS: dict[str, Choice[Cluster]] = {
 
 
 def cluster(spec: str) -> Cluster:
-    """Return the cluster that a text describes, such as `li-10` or `hetero:machines=20,seed=3`."""
+    """Return the cluster that a text specifies, such as `li-10` or `hetero:machines=20,seed=3`."""
     found = choose("cluster", CLUSTERS, spec)
     return found if found.name == spec else msgspec.structs.replace(found, name=spec)

@@ -1,7 +1,7 @@
-"""The named applications that run: word count and log processing, and any topology with tuples that mean nothing.
+"""The named applications that run: word count, log processing, and any topology with meaningless tuples.
 
-`dataflow("word-count:sources=2", rate=500)` looks one up by name. Names and parameters are those of the topologies in
-`penstock.workloads.applications`, and so are the structure and costs: a plan for the one fits the other.
+`dataflow("word-count:sources=2", rate=500)` creates one by name. Names, parameters, structure and costs are those of
+the topologies in `penstock.workloads.applications`: a plan for one fits the other.
 """
 
 import inspect
@@ -39,16 +39,16 @@ def dataflow(
     count: int | None = None,
     seed: int = 0,
 ) -> Dataflow:
-    """Return the application that a text describes, such as `word-count` or `log-processing:sources=2`, ready to run.
+    """Return the runnable application that a text specifies, such as `word-count` or `log-processing:sources=2`.
 
-    rate: tuples per second of all sources together, 100 unless said; or
-    arrivals: an arrival process or its text, `poisson:rate=500`.
-    input: a file or folder whose lines are read; None: they are generated, `count` of them or without end.
-    output: whether results are kept in the run's folder, or only counted and dropped.
+    rate: total tuples per second of all sources, default: 100; or
+    arrivals: an arrival process or its specification, `poisson:rate=500`.
+    input: a file or folder whose lines are read; default: `count` generated tuples, or an unlimited number.
+    output: whether results are stored in the run's folder, or only counted.
     """
     name, _, settings = spec.partition(":")
     if name not in DATAFLOWS:
-        why = "can be planned but has no code to run" if name in APPLICATIONS else "is not known"
+        why = "can be planned but has no code to run" if name in APPLICATIONS else "is unknown"
         near = f"those that run are {choices(DATAFLOWS)}" if name in APPLICATIONS else nearest(name, DATAFLOWS)
         raise UnknownName("application", f"{name!r} {why}; {near}")
     given = {"rate": rate, "arrivals": arrivals, "input": input, "output": output, "count": count, "seed": seed}
@@ -58,7 +58,7 @@ def dataflow(
 
 
 class _Run:
-    """The parameters of a run, beside those of the topology."""
+    """The parameters of a run, in addition to those of the topology."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _Run:
 
 
 def _choice(name: str, assemble: Assemble) -> Choice[Dataflow]:
-    """Return the row of a topology that runs; its builder takes the topology's parameters and a run's."""
+    """Return the row of a topology that runs; its builder takes the parameters of the topology and of a run."""
     model = APPLICATIONS[name]
     sizes, run = inspect.signature(model.builder).parameters, inspect.signature(_Run).parameters
 

@@ -1,9 +1,9 @@
-"""Applications of the TATA paper, which ran on Flink (§V-C, Fig. 5): three that Li's dissertation does not have.
+"""Applications of the TATA paper, which ran on Flink (§V-C, Fig. 5): three that are not in Li's dissertation.
 
-The text gives the structure and the highest throughput that TATA's placement reached on three task managers, not
-costs; the numbers of tasks are in a figure that the text lost. So tasks are an assumption (a few more than the
-cluster's six slots), and the cost of a source tuple is what keeps that cluster (5.85 cores of 2.0 GHz, speed 1)
-fully busy at the throughput reported, divided over the components by assumption. A task holds 256 MB (assumption).
+The text describes the structure and the maximum throughput that TATA's placement reached on three task managers, but no
+costs; it has lost the figure with the numbers of tasks. So tasks are an assumption (slightly more than the cluster's
+six slots), and the cost of a source tuple is the one that keeps that cluster (5.85 cores of 2.0 GHz, speed 1) fully
+busy at the reported throughput, divided among the components by assumption. A task holds 256 MB (assumption).
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def _components(names: Sequence[str], tasks: Sequence[int], shares: Sequence[flo
 def throughput_test(sources: Count = 2, identities: Count = 4, sinks: Count = 2) -> Application:
     """Send tuples of 10 kB through an operator that does nothing, to a sink that counts them.
 
-    9,000 tuples/s were reached. Of the cost the source takes half (it makes random text), identity 0.3, sink 0.2.
+    9,000 tuples/s were reached. The source causes half of the cost (it generates random text), identity 0.3, sink 0.2.
     """
     names = ("source", "identity", "sink")
     components = _components(names, (sources, identities, sinks), (0.5, 0.3, 0.2), CLUSTER_CPU / 9000.0)
@@ -46,9 +46,9 @@ def throughput_test(sources: Count = 2, identities: Count = 4, sinks: Count = 2)
 def top_speed_windowing(sources: Count = 2, windows: Count = 4, sinks: Count = 1) -> Application:
     """Report each car's top speed every x metres: source, time (takes the timestamp), window by car, sink.
 
-    217,000 tuples/s were reached. `time` is as parallel as the source and chained to it (forward); a window gives one
-    result for 50 events (assumption); events are four numbers, 40 bytes. Of the cost of an event the source takes 0.2,
-    time 0.2, window 0.5 and the sink 0.1, so that a result costs the sink five times what an event costs in all.
+    217,000 tuples/s were reached. `time` has the source's parallelism and is chained to it (forward); a window emits
+    one result per 50 events (assumption); events are four numbers, 40 bytes. The source causes 0.2 of the cost of an
+    event, time 0.2, window 0.5 and the sink 0.1, so a result costs the sink five times the total cost of an event.
     """
     a_tuple = CLUSTER_CPU / 217_000.0
     results = 1 / 50
@@ -66,10 +66,10 @@ def top_speed_windowing(sources: Count = 2, windows: Count = 4, sinks: Count = 1
 
 
 def synthetic_communication(tasks: Count = 2, operators: Doublings = 3, first_bytes: Positive = 100.0) -> Application:
-    """Pass random text along a chain whose operators each double it.
+    """Pass random text along a chain of operators that each double it.
 
-    33,000 tuples/s were reached. The cost is divided by the bytes that a component sends (the sink: receives). How
-    many operators there are and how long the first text is are assumptions.
+    33,000 tuples/s were reached. The cost is divided in proportion to the bytes that a component sends (the sink:
+    receives). The number of operators and the length of the first text are assumptions.
     """
     names = ("source", *(f"double-{number}" for number in range(1, operators + 1)), "sink")
     sent = [first_bytes * 2**number for number in range(operators + 1)]

@@ -1,12 +1,12 @@
 """Hone's simulated link (§4): the tasks of one component on one machine, whose card sends one tuple per slot.
 
-It is a system of time slots like any other: N source tasks on one machine of capacity 1, and a sink on another that is
-never busy. The out-queues of the sources are Hone's queues; what comes to a source in a slot is in its queue at once,
-so that a rule of sending sees the slot's own arrivals. `load` is the tuples of all queues a slot, 1 is all that the
-card can send; the paper's rates, in tuples per second and queue, are loads by the length of its slots.
+It is a slotted system: N source tasks on one machine of capacity 1, and a sink on another machine that is never busy.
+The out-queues of the sources are Hone's queues; tuples that arrive at a source in a slot are in its queue at once, so
+the sending policy sees them in the same slot. `load` is the total tuples per slot; 1 is the capacity of the card. The
+paper's rates, in tuples per second and queue, are loads for the length of its slots.
 
-The paper has Poisson arrivals, equal for all queues. Skewed ones are ours: half of all tuples in one queue, Zipf's law,
-bursts of a hundred slots a quarter of the time, batches of 1 to 32 words (the testbed's sentences).
+The paper uses Poisson arrivals, equal for all queues. Skewed ones are ours: half of all tuples in one queue, Zipf's
+law, bursts of a hundred slots a quarter of the time, batches of 1 to 32 words (the testbed's sentences).
 """
 
 from collections.abc import Callable
@@ -24,17 +24,17 @@ from penstock.workloads.potus import NETWORK_TRACES, traces_folder
 from penstock.workloads.traces import recording, whole_tuples
 
 SLOT_S = 1e-4  # §4.4: 100 µs
-HOT_SHARE = 0.5  # of all tuples, those of the hot queue
-ZIPF = 1.0  # the tuples of the k-th queue are as k to minus this
-ON, BURST = 0.25, 100.0  # the share of the time in bursts, and how many slots one lasts on average
-WORDS = 32  # the largest batch
+HOT_SHARE = 0.5  # fraction of all tuples in the hot queue
+ZIPF = 1.0  # the number of tuples of the k-th queue is proportional to k to minus this
+ON, BURST = 0.25, 100.0  # the fraction of the time in bursts, and their mean length in slots
+WORDS = 32  # maximum size of a batch
 
 Draw = Callable[[int, int, float, np.random.Generator], Counts]
-"""From slots, queues, load and a generator to tuples. [slots, N]"""
+"""Maps slots, queues, load and a generator to tuples. [slots, N]"""
 
 
 def hone_link(queues: int) -> System:
-    """Return a link with so many queues."""
+    """Return a link with a number of queues."""
     if queues < 1:
         raise InvalidInput("queues", f"expected 1 or more, got {queues}")
     senders = Component(name="senders", kind=Kind.SOURCE, parallelism=queues)
@@ -46,12 +46,12 @@ def hone_link(queues: int) -> System:
 
 
 def link_load(queues: int, rate_tps: float) -> float:
-    """Return the load of queues to each of which so many tuples come a second."""
+    """Return the load of a number of queues at a rate per queue."""
     return queues * rate_tps * SLOT_S
 
 
 def link_arrivals(counts: Counts) -> Longs:
-    """Turn tuples by slot and queue [slots, N] into arrivals by task and slot, none for the sink. [T, slots]"""
+    """Convert tuples by slot and queue [slots, N] to arrivals by task and slot, none for the sink. [T, slots]"""
     return np.vstack([counts.T, np.zeros((1, len(counts)), dtype=np.int64)])
 
 
@@ -91,10 +91,10 @@ def _batches(slots: int, queues: int, load: float, rng: np.random.Generator) -> 
 
 
 def _trace(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
-    """Play recorded network traffic into every queue, each from a moment of its own; made up where there is none.
+    """Play recorded network traffic into every queue, each from a random position; synthetic if there is none.
 
-    A recording is played at the speed that gives a queue its share of the load on average over all of it. Then all
-    queues are scaled alike, so that their sum is the load: which of them has more, and when, is as recorded.
+    A recording is played at the speed at which its mean is a queue's share of the load. Then all queues are scaled by
+    the same factor, so that their sum is the load: the distribution over queues and time is as recorded.
     """
     folder = traces_folder()
     files = [] if folder is None else [folder / name for name in NETWORK_TRACES if (folder / name).is_file()]

@@ -1,8 +1,8 @@
 """Networks of machines and switches: star, line, complete, fat-tree, Jellyfish.
 
 SPARCLE's simulations use the first three (§V-B), POTUS's the last two, each with 24 switches and 16 servers (§5.1).
-Links are shared by both directions. What machines and links can do is one record, from which each draws its own
-where `spread` is not 0.
+Both directions share a link. The capacities of machines and links are one record, around which they vary randomly if
+`spread` is not 0.
 """
 
 from itertools import pairwise
@@ -14,13 +14,13 @@ from penstock.model.entity import Count, Entity, NonNegative, Positive, Probabil
 from penstock.model.errors import InvalidInput
 from penstock.workloads.choice import Seed
 
-ATTEMPTS = 100  # at a connected random graph; of degree 3 and more nearly every one is
+ATTEMPTS = 100  # to draw a connected random graph; with a degree of 3 or more nearly all are connected
 
 
 class Capacities(Entity, frozen=True):
-    """What the machines and links of a network can do.
+    """The capacities of the machines and links of a network.
 
-    `spread` s draws every speed and every bandwidth evenly from 1-s to 1+s times its value.
+    With `spread` s, every speed and every bandwidth is multiplied by a uniformly random factor from 1-s to 1+s.
     """
 
     cores: Count = 4
@@ -58,7 +58,7 @@ EQUAL = Capacities()
 
 
 def star(machines: int = 8, capacities: Capacities = EQUAL, seed: Seed = 0, hub_computes: bool = False) -> Cluster:
-    """Join machines to one hub: a switch, or the first of the machines if `hub_computes`."""
+    """Connect machines to one hub: a switch, or the first of the machines if `hub_computes`."""
     names = _machine_names(machines)
     hub = names[0] if hub_computes else "hub"
     pairs = [(hub, name) for name in names if name != hub]
@@ -66,13 +66,13 @@ def star(machines: int = 8, capacities: Capacities = EQUAL, seed: Seed = 0, hub_
 
 
 def line(machines: int = 8, capacities: Capacities = EQUAL, seed: Seed = 0) -> Cluster:
-    """Join each machine to the next."""
+    """Connect each machine to the next."""
     names = _machine_names(machines)
     return _network("line", names, (), list(pairwise(names)), capacities, seed)
 
 
 def complete(machines: int = 6, capacities: Capacities = EQUAL, seed: Seed = 0) -> Cluster:
-    """Join each machine to every other."""
+    """Connect each machine to every other."""
     names = _machine_names(machines)
     pairs = [(a, b) for position, a in enumerate(names) for b in names[position + 1 :]]
     return _network("complete", names, (), pairs, capacities, seed)
@@ -88,10 +88,11 @@ def fat_tree(
 ) -> Cluster:
     """Build a fat-tree (Al-Fares et al. 2008): servers, edge, aggregation and core switches.
 
-    pods: each has `switches` edge and as many aggregation switches, every one joined to every other kind's.
-    cores: divided evenly over the aggregation switches of a pod; each core switch is joined to one in every pod.
-    servers: at each edge switch.
-    The defaults are our reading of POTUS's 24 switches and 16 servers: 8 edge, 8 aggregation, 8 core.
+    pods: each has `switches` edge and the same number of aggregation switches, every one connected to all of the other
+    kind.
+    cores: divided evenly among the aggregation switches of a pod; each core switch is connected to one in every pod.
+    servers: at each edge switch. The defaults are our interpretation of POTUS's 24 switches and 16 servers: 8 edge, 8
+    aggregation, 8 core.
     """
     if cores % switches:
         raise InvalidInput("cores", f"expected a multiple of the {switches} aggregation switches of a pod, got {cores}")
@@ -115,9 +116,9 @@ def fat_tree(
 def jellyfish(
     switches: int = 24, degree: int = 4, servers: int = 16, capacities: Capacities = EQUAL, seed: Seed = 0
 ) -> Cluster:
-    """Build a Jellyfish (Singla et al. 2012): switches in a random regular graph, servers spread over them.
+    """Build a Jellyfish (Singla et al. 2012): switches in a random regular graph, servers distributed over them.
 
-    degree: links of a switch to other switches. POTUS gives switches and servers but no degree; 4 is a fat-tree core's.
+    degree: links of a switch to other switches. POTUS specifies no degree; 4 is that of a fat-tree's core switch.
     """
     rng = np.random.default_rng(seed)
     names = _machine_names(servers)
@@ -140,7 +141,7 @@ def random_regular_graph(nodes: int, degree: int, rng: np.random.Generator) -> l
 
 
 def _join_at_random(nodes: int, degree: int, rng: np.random.Generator) -> list[set[int]] | None:
-    """Join random nodes with free ports until none is left; break up a link where those left are joined already."""
+    """Connect random nodes with free ports until none is left; if the last ones are adjacent, break up a link."""
     near: list[set[int]] = [set() for _ in range(nodes)]
     for _ in range(nodes * degree):
         free = [node for node in range(nodes) if len(near[node]) < degree]
@@ -150,7 +151,7 @@ def _join_at_random(nodes: int, degree: int, rng: np.random.Generator) -> list[s
         if open_pairs:
             _link(near, *open_pairs[rng.integers(len(open_pairs))])
             continue
-        p, q = free[0], free[-1]  # one node with two ports left, or two that are joined already
+        p, q = free[0], free[-1]  # one node with two free ports, or two adjacent nodes
         links = [(x, y) for x in range(nodes) for y in near[x] if x not in near[p] | {p} and y not in near[q] | {q}]
         if not links:
             return None

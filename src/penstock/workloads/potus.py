@@ -1,8 +1,9 @@
-"""POTUS's simulated systems (§5.1): applications placed on a fabric, source rates by utilisation, what arrives.
+"""POTUS's simulated systems (§5.1): applications placed on a fabric, source rates by utilisation, arrivals.
 
-The paper gives ranges and leaves much open. Chosen here: applications are layered graphs with one output an edge, so
-that a fork copies; a container is a server and takes ten tasks; γ is twice the largest service rate, more where a task
-emits more; all source components of an application have one rate, such that its fullest component is as full as asked.
+The paper gives ranges and leaves much open. Our choices: applications are layered graphs with one output per edge, so a
+fork copies tuples; a container is a server and holds ten tasks; γ is twice the maximum service rate, more if a task
+emits more; all source components of an application have one rate, such that its fullest component has the given
+utilisation.
 """
 
 from collections.abc import Sequence
@@ -32,31 +33,31 @@ PLACEMENT = "t-heron"
 PARALLELISM = (2, 4)
 SERVICE = (3, 5)  # μ, tuples per slot
 MOST_COMPONENTS = 6
-SLOT_S = 0.01  # what a slot lasts, where an application's cost per tuple is in seconds
+SLOT_S = 0.01  # length of a slot, for the costs per tuple in seconds
 NETWORK_TRACES = ("BC-pAug89-small.TL", "AzureLLMInferenceTrace_conv.csv")
-"""Recordings of single packets and requests, as the paper's data-centre trace; others count by minutes."""
+"""Recordings of single packets and requests, like the paper's data-centre trace; others have counts per minute."""
 
 FOLDER = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "arrivals"
-"""Where real traces are, beside a checkout of the repository."""
+"""The folder of real traces, beside a checkout of the repository."""
 
 
 class PotusWorkload(NamedTuple):
-    """A system, and how many tuples per slot come to it on average."""
+    """A system, and the mean arrivals per slot."""
 
     system: System
-    rates: Floats  # [T] of sources; 0 elsewhere
+    rates: Floats  # [T] of sources; 0 for other tasks
     applications: tuple[Placed, ...]
     cluster: Cluster
     utilisation: float  # of the fullest component of every application
 
 
 class RandomPotusWorkload(NamedTuple):
-    """A system drawn at random, and what it was drawn to be."""
+    """A random system and its parameters."""
 
     setting: PotusWorkload
     fabric: Fabric
     kind: str  # of arrivals
-    hops: int  # on the longest way from a source to a sink
+    hops: int  # on the longest path from a source to a sink
 
 
 def potus_workload(
@@ -71,12 +72,12 @@ def potus_workload(
     limit: int | None = None,
     spouts: int | None = None,
 ) -> PotusWorkload:
-    """Draw a system of the paper's.
+    """Draw one of the paper's systems.
 
-    balanced: every component is as full as `utilisation` says, by service rates of around 4 that are no whole numbers;
-    otherwise the fullest one of each application. depth: components on the longest way, from and to. container: tasks
-    that a server takes. limit: γ; None: as large as it has to be. spouts: tasks of every source; None: drawn as those
-    of any component.
+    balanced: every component has the given `utilisation`, with fractional service rates around 4; otherwise only the
+    fullest one of each application. depth: minimum and maximum number of components on the longest path. container:
+    tasks per server. limit: γ; default: as large as necessary. spouts: tasks per source; default: random, like other
+    components.
     """
     rng = np.random.default_rng(seed)
     cluster = _fabric(fabric, rng, container)
@@ -86,14 +87,14 @@ def potus_workload(
     if limit is None:
         limit = _least_limit(graphs)
     system = build_system(placed, cluster, slot_s=SLOT_S, limit=limit)
-    exact = np.concatenate([graph.service for graph in graphs])  # division by the cost in seconds rounds
+    exact = np.concatenate([graph.service for graph in graphs])  # without rounding errors
     return PotusWorkload(system._replace(service=exact), rates, tuple(placed), cluster, utilisation)
 
 
 def random_potus_workload(seed: int, kinds: Sequence[str] = ("poisson", "trace")) -> RandomPotusWorkload:
     """Draw a system of 1 to 5 hops and a utilisation of 0.5 to 0.95.
 
-    Twenty seeds in a row have every number of hops with both fabrics and two kinds of arrivals once.
+    Twenty consecutive seeds cover every number of hops with both fabrics and two kinds of arrivals once.
     """
     rng = np.random.default_rng([seed, 1])
     fabric: Fabric = ("jellyfish", "fat-tree")[seed % 2]
@@ -110,17 +111,17 @@ def random_potus_workload(seed: int, kinds: Sequence[str] = ("poisson", "trace")
 
 
 def traces_folder() -> Path | None:
-    """Return where real traces are, if there are any."""
+    """Return the folder of real traces, if it exists."""
     return FOLDER if FOLDER.is_dir() else None
 
 
 def arrival_counts(
     setting: PotusWorkload, kind: str, slots: int, rng: np.random.Generator, folder: Path | None = None
 ) -> Longs:
-    """Return the tuples that come to every task in every slot. [T, slots]
+    """Return the tuples that arrive at every task in every slot. [T, slots]
 
-    kind: `poisson`; `self-similar`, what is built in for traces; `trace`, recordings of network traffic in `folder`, a
-    file and a moment of it for each source task; `trace:TEXT`, the files there whose names contain the text.
+    kind: `poisson`; `self-similar`, a substitute for traces; `trace`, recordings of network traffic in `folder`, with
+    another file and start for each source task; `trace:TEXT`, the files there whose names contain the text.
     """
     name, _, wanted = kind.partition(":")
     if name not in ("poisson", "self-similar", "trace"):
@@ -140,9 +141,9 @@ def arrival_counts(
 
 
 def look_ahead(setting: PotusWorkload, mean: int, rng: np.random.Generator) -> Longs:
-    """Draw the look-ahead of each application evenly from 0 to twice the mean (§5.1), for all of its sources. [T]
+    """Draw the look-ahead of each application uniformly from 0 to twice the mean (§5.1), for all of its sources. [T]
 
-    An equal generator gives every application the same place in the range, whatever the mean.
+    With equal generators, every application gets the same position in the range, whatever the mean.
     """
     drawn = rng.random(int(setting.system.application[-1]) + 1)
     lead = np.floor(drawn * (2 * mean + 1)).astype(np.int64)
@@ -150,16 +151,16 @@ def look_ahead(setting: PotusWorkload, mean: int, rng: np.random.Generator) -> L
 
 
 class _Graph(NamedTuple):
-    """One application before it is placed."""
+    """One application before its placement."""
 
     topology: Topology
     rates: Floats  # [T]
     service: Floats  # [T]
-    outflow: float  # the most that a task emits a slot: when it is never idle, and twice what it does on average
+    outflow: float  # maximum tuples that a task emits per slot: never idle, or twice its mean
 
 
 def _fabric(fabric: Fabric, rng: np.random.Generator, container: int) -> Cluster:
-    """Build the network; a task is one megabyte, so that memory is room for tasks."""
+    """Build the network; a task needs one megabyte, so that memory limits the number of tasks."""
     capacities = Capacities(cores=container, slots=container, memory_mb=float(container))
     if fabric == "jellyfish":
         return jellyfish(capacities=capacities, seed=rng)
@@ -201,7 +202,7 @@ def _draw(
 
 
 def _graph(number: int, depth: tuple[int, int], spouts: int | None, rng: np.random.Generator) -> Topology:
-    """Draw the components and streams of an application, one output an edge."""
+    """Draw the components and streams of an application, one output per edge."""
     levels = int(rng.integers(depth[0], depth[1] + 1))
     bare = layered(
         components=int(rng.integers(max(levels, 3), max(levels, MOST_COMPONENTS) + 1)),
@@ -222,13 +223,13 @@ def _graph(number: int, depth: tuple[int, int], spouts: int | None, rng: np.rand
 
 
 def _least_limit(graphs: Sequence[_Graph]) -> int:
-    """Return γ: twice the largest μ, and no less than what any task has to send (less makes look-ahead unstable)."""
+    """Return γ: twice the maximum μ, and at least the load of every task (less makes look-ahead unstable)."""
     fastest = max(float(graph.service[np.isfinite(graph.service)].max()) for graph in graphs)
     return int(np.ceil(max(OUTFLOW * fastest, *(graph.outflow for graph in graphs))))
 
 
 def _place(topologies: Sequence[Topology], cluster: Cluster, rng: np.random.Generator) -> list[Placed]:
-    """Place applications one after another, each in the room that those before it left; a slot for every task."""
+    """Place applications one after another in the remaining room, with a slot for every task."""
     machine_of = expand_slots(cluster).machine
     each = cluster.machines[0].slots
     taken = np.zeros(len(cluster.machines), dtype=np.int64)
@@ -236,7 +237,7 @@ def _place(topologies: Sequence[Topology], cluster: Cluster, rng: np.random.Gene
     for topology in topologies:
         found = placement_policy(PLACEMENT).place(PlacementView(topology, _left(cluster, taken)), rng)
         if isinstance(found, Infeasible):
-            raise InvalidInput("applications", f"they have no room: {found.reason}; ask for fewer")
+            raise InvalidInput("applications", f"they do not fit: {found.reason}; use fewer")
         slots = []
         for machine in machine_of[list(found.slots)].tolist():
             slots.append(int(machine * each + taken[machine]))
@@ -246,7 +247,7 @@ def _place(topologies: Sequence[Topology], cluster: Cluster, rng: np.random.Gene
 
 
 def _left(cluster: Cluster, taken: Longs) -> Cluster:
-    """Return the cluster with the memory that is left; a full machine keeps too little for a task."""
+    """Return the cluster with the remaining memory; a full machine keeps too little for a task."""
     machines = tuple(
         msgspec.structs.replace(machine, memory_mb=max(machine.memory_mb - int(used), 0.5))
         for machine, used in zip(cluster.machines, taken, strict=True)
@@ -256,7 +257,7 @@ def _left(cluster: Cluster, taken: Longs) -> Cluster:
 
 def _files(folder: Path | None, wanted: str) -> list[Path]:
     if folder is None:
-        raise InvalidInput("folder", "expected one for a trace, got none; name it, or use self-similar")
+        raise InvalidInput("folder", "expected a folder of traces, got none; name one, or use self-similar")
     if not folder.is_dir():
         raise FileProblem(f"{folder}: is not a folder; name one with traces of arrivals")
     there = sorted(path for path in folder.iterdir() if path.is_file())
@@ -270,10 +271,11 @@ def _files(folder: Path | None, wanted: str) -> list[Path]:
 
 
 def _replayed(path: Path, rate: float, slots: int, rng: np.random.Generator) -> Longs:
-    """Play a trace from a random moment, as often as it takes.
+    """Play a trace from a random position, repeated as necessary.
 
-    One of single tuples is played at the speed that gives the rate; one that counts has a line a slot. Either is then
-    scaled so that the mean of the slots played is the rate: bursts are the trace's, the load is the setting's.
+    A trace of single tuples is played at the speed that yields the rate; one of counts has one line per slot. Both are
+    then scaled so that the mean of the played slots is the rate: bursts are those of the trace, the load that of the
+    system.
     """
     trace = recording(path)
     length = rate / trace.rate if trace.recorded else float(np.median(np.diff(trace.times)))
@@ -281,5 +283,5 @@ def _replayed(path: Path, rate: float, slots: int, rng: np.random.Generator) -> 
     came = trace.before(np.arange(begin, begin + slots + 1, dtype=np.float64) * length)
     came -= came[0]
     if came[-1] == 0:
-        raise FileProblem(f"{path}: nothing comes for {slots} slots; ask for more slots, or choose another trace")
+        raise FileProblem(f"{path}: no tuple arrives in {slots} slots; simulate more slots, or choose another trace")
     return whole_tuples(came * (rate * slots / came[-1]))

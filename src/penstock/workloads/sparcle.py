@@ -1,12 +1,12 @@
 """SPARCLE's random instances (§V-B): linear and diamond graphs on stars, lines and complete networks.
 
-Everything is in units of a data unit's mean need. A task needs one unit of cpu on average and one of memory where that
-counts, a stream carries one megabit, so that a machine of speed 1 does one average task once a second and a link of
-1 Mbps one average stream. `Scarcity` says how many times that machines and links have: the paper's cases are ratios of
-these. All needs and capacities are drawn evenly from ±50 % of their mean.
+The unit is the mean need of a data unit. A task needs on average one unit of cpu and, if memory counts, one of memory;
+a stream carries one megabit. So a machine of speed 1 processes one average task per second and a link of 1 Mbps carries
+one average stream. `Scarcity` multiplies the capacities of machines and links: the paper's cases are ratios of these.
+All needs and capacities are uniformly distributed within ±50 % of their mean.
 
-A join would process one tuple for each of its inputs, so the inputs of one have selectivities ½, ¼, … that add up to 1
-and tuples as many times larger: a data unit is one tuple everywhere, and every stream carries its bits.
+A join would process one tuple per input, so the inputs of a join have selectivities ½, ¼, … with a sum of 1, and
+correspondingly larger tuples: a data unit is one tuple everywhere, and every stream carries its bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ from penstock.model.files import read_text
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.workloads import networks
 
-SPREAD = 0.5  # of all draws: ±50 %
+SPREAD = 0.5  # of all random values: ±50 %
 LINEAR_TASKS = 4
-DIAMOND_WIDTH = 3  # with a first and a last task: more tasks and streams than the linear graph, as the paper has it
+DIAMOND_WIDTH = 3  # without the first and the last task: more tasks and streams than the linear graph, as in the paper
 MEGABIT_BYTES = 1e6 / 8
 MEMORY = "memory"
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data" / "sparcle"
@@ -50,31 +50,31 @@ SHAPES = {"star": networks.star, "line": networks.line, "complete": networks.com
 
 
 class Scarcity(NamedTuple):
-    """How many times an average need the elements of a network have a second; the least of them is the bottleneck."""
+    """The capacities of a network per second, relative to the mean need; the smallest is the bottleneck."""
 
     machines: float = 1.0
     links: float = 1.0
-    memory: float = 0.0  # 0: it does not count
+    memory: float = 0.0  # 0: unlimited
 
 
-class Setting(NamedTuple):
-    """An application and where it is to run."""
+class SparcleInstance(NamedTuple):
+    """An application and its cluster."""
 
     application: Application
     cluster: Cluster
 
 
 class Reference(NamedTuple):
-    """An instance with answers that were computed independently."""
+    """An instance with independently computed results."""
 
-    setting: Setting
+    setting: SparcleInstance
     rate: float  # of Algorithm 2 with ties broken by the lowest number
-    others: tuple[float, ...]  # its rates under other ways of breaking ties, where these are few
-    span: tuple[float, float]  # the least and the highest of them
-    optimum: float  # over all placements and all single routes together
+    others: tuple[float, ...]  # its rates with other tie breaking, if there are few
+    span: tuple[float, float]  # their minimum and maximum
+    optimum: float  # over all placements combined with all single routes
 
     def allows(self, rate: float, slack: float) -> bool:
-        """Return whether some way of breaking ties gives this rate; slack is relative."""
+        """Return whether some tie breaking yields this rate; slack is relative."""
         if self.others:
             return any(abs(rate / one - 1.0) <= slack for one in (self.rate, *self.others))
         return self.span[0] * (1.0 - slack) <= rate <= self.span[1] * (1.0 + slack)
@@ -87,27 +87,27 @@ def draw(
     seed: int,
     machines: int = 8,
     duplex: bool = False,
-) -> Setting:
+) -> SparcleInstance:
     """Draw a network and an application whose ends are pinned to two of its machines.
 
-    The same seed gives the same draws whatever the scarcity is. duplex: every direction of a link is a link of its own.
+    Equal seeds give the same draws whatever the scarcity is. duplex: each direction of a link is a separate link.
     """
     rng = np.random.default_rng(seed)
     cluster = network(shape, scarcity, rng, machines, duplex)
-    return Setting(application(graph, cluster, rng, memory=scarcity.memory > 0), cluster)
+    return SparcleInstance(application(graph, cluster, rng, memory=scarcity.memory > 0), cluster)
 
 
 def network(
     shape: str, scarcity: Scarcity, rng: np.random.Generator, machines: int = 8, duplex: bool = False
 ) -> Cluster:
-    """Draw a network: a star's hub is a switch, a machine one slot that all its tasks share."""
+    """Draw a network: a star's hub is a switch; a machine has one slot that all its tasks share."""
     if shape not in SHAPES:
         raise UnknownName("shape", f"none is named {shape!r}; {nearest(shape, SHAPES)}")
     capacities = networks.Capacities(
         cores=1, slots=1, speed=scarcity.machines, bandwidth_mbps=scarcity.links, latency_ms=0.0, spread=SPREAD
     )
     cluster = SHAPES[shape](machines, capacities, rng)
-    memories = factors(rng, machines)  # drawn in any case, so that what is drawn later does not depend on them
+    memories = factors(rng, machines)  # always drawn, so that later draws do not depend on it
     if scarcity.memory > 0:
         own = zip(cluster.machines, memories, strict=True)
         equipped = tuple(
@@ -118,7 +118,7 @@ def network(
 
 
 def full_duplex(cluster: Cluster) -> Cluster:
-    """Make two directed links of every shared one, each with all of its bandwidth."""
+    """Replace every shared link by two directed ones, each with the full bandwidth."""
     both = tuple(
         Link(source=a, target=b, bandwidth_mbps=link.bandwidth_mbps, latency_ms=link.latency_ms, directed=True)
         for link in cluster.links
@@ -136,9 +136,9 @@ def application(
     sizes: tuple[float, float] = (1.0, 1.0),
     **promised: Any,
 ) -> Application:
-    """Draw an application whose source and sink, which cost nothing, are pinned to two machines drawn from a cluster.
+    """Draw an application whose source and sink, which cost nothing, are pinned to two machines of a cluster.
 
-    sizes: mean units of cpu a task, and mean megabits a stream. promised: other fields, such as a priority.
+    sizes: mean units of cpu per task, and mean megabits per stream. promised: other fields, such as a priority.
     """
     if graph not in GRAPHS:
         raise UnknownName("graph", f"none is named {graph!r}; {nearest(graph, GRAPHS)}")
@@ -162,7 +162,7 @@ def application(
 
 
 def streams(edges: Sequence[tuple[str, str, float]]) -> tuple[Stream, ...]:
-    """Return streams that carry so many megabits a data unit, and bring every task one tuple of it."""
+    """Return streams that carry the given megabits per data unit, and deliver one tuple of it to every task."""
     into: dict[str, list[int]] = {}
     for number, (_, target, _) in enumerate(edges):
         into.setdefault(target, []).append(number)
@@ -177,20 +177,20 @@ def streams(edges: Sequence[tuple[str, str, float]]) -> tuple[Stream, ...]:
 
 
 def factors(rng: np.random.Generator, number: int) -> list[float]:
-    """Draw factors of ±50 %."""
+    """Draw factors within ±50 %."""
     drawn: list[float] = rng.uniform(1.0 - SPREAD, 1.0 + SPREAD, number).tolist()
     return drawn
 
 
 @cache
 def references(folder: Path = FOLDER) -> tuple[Reference, ...]:
-    """Read instances with independent answers; none where they are not beside the repository."""
+    """Read instances with independent results; none if they are not beside the repository."""
     path = folder / "cases.json"
     if not path.exists():
         return ()
     return tuple(
         Reference(
-            given(one),
+            known_instance(one),
             float(one["sparcle"]["rate"]),
             tuple(one["rates_under_ties"] or ()),
             _span(one),
@@ -200,12 +200,12 @@ def references(folder: Path = FOLDER) -> tuple[Reference, ...]:
     )
 
 
-def given(one: Mapping[str, Any]) -> Setting:
+def known_instance(one: Mapping[str, Any]) -> SparcleInstance:
     """Return an instance of cases.json: task `t3` is its task 3, node `m2` its machine 2.
 
     A machine without any capacity is a switch, which changes the numbers of the machines after it.
     """
-    return Setting(_given_application(one), _given_cluster(one))
+    return SparcleInstance(_given_application(one), _given_cluster(one))
 
 
 def _span(one: Mapping[str, Any]) -> tuple[float, float]:
@@ -234,7 +234,7 @@ def _given_application(one: Mapping[str, Any]) -> Application:
 
 
 def _given_cluster(one: Mapping[str, Any]) -> Cluster:
-    """Return the network of a given instance; a machine without any capacity is a switch."""
+    """Return the network of an instance of cases.json; a machine without any capacity is a switch."""
     capacities = one["machines"]
     return Cluster(
         name=str(one["topology"]),

@@ -1,11 +1,11 @@
 """The applications of Li's dissertation, which ran on Storm: word count, log processing, continuous queries.
 
-Structure, groupings and numbers of tasks are the dissertation's (§2.3, §3.3). It gives no costs. Where DSPBench has
-measured an operator that does the same work, its processing time, variation, selectivity and tuple size are taken, as
-if measured on a core of speed 1; the rest are assumptions and marked so. Speed 1 is a 2.0 GHz core of Li's cluster.
+Structure, groupings and numbers of tasks are from the dissertation (§2.3, §3.3), which has no costs. Processing time,
+variation, selectivity and tuple size are those of DSPBench if it has measured an equivalent operator, assumed to be on
+a core of speed 1; the rest are assumptions, marked as such. Speed 1 is a 2.0 GHz core of Li's cluster.
 
-A task holds 128 MB, what Storm's resource-aware scheduler assumes of a task that says nothing: three applications of
-100 tasks, the most the dissertation runs at once, then fit ten machines of 4 GB.
+A task holds 128 MB, the default of Storm's resource-aware scheduler: three applications of 100 tasks, the
+dissertation's maximum, then fit on ten machines of 4 GB.
 """
 
 from typing import Annotated
@@ -18,12 +18,12 @@ from penstock.model.topology import Application, Component, Distribution, Groupi
 TASK_MEMORY_MB = 128.0
 MICROSECOND = 1e-6
 
-SENTENCE_BYTES = 158.6  # DSPBench word count, what its source sends
-WORDS_A_SENTENCE = 10.366  # what its splitter emits a sentence
+SENTENCE_BYTES = 158.6  # DSPBench word count, output of its source
+WORDS_A_SENTENCE = 10.366  # words per sentence emitted by its splitter
 WORD_BYTES = 51.6
 COUNT_BYTES = 75.8
-DATABASE_US = 50.0  # assumption: what the client of a database spends on one insertion
-LINE_BYTES = 243.5  # DSPBench log processing, what its source sends
+DATABASE_US = 50.0  # assumption: time of the database client per insertion
+LINE_BYTES = 243.5  # DSPBench log processing, output of its source
 LOG_COUNT_BYTES = 48.0
 QUERIES_LARGE_TPS = 6650.0  # §3.3: "about 6600-6700 tuples per second", close to the arrival rate
 
@@ -55,10 +55,11 @@ def word_count(
 ) -> Application:
     """Count the words of a stream of lines: source, split, count, database (§2.3).
 
-    source: takes a line from a queue. split: shuffle; one tuple a word. count: fields by word; passes every new count
-    on. database: shuffle; stores it. `second_sources` tasks of a second source read lines from a file.
-    The splitter's cost is DSPBench's mean of the last window, 37 µs; its median over all windows, 1.1 ms, seems
-    to hold time spent blocked, as the splitter took in only 60 % of what its source had emitted.
+    source: takes a line from a queue. split: shuffle; emits one tuple per word. count: fields by word; emits every new
+    count.
+    database: shuffle; stores it. `second_sources` tasks of a second source read lines from a file. The splitter's cost
+    is DSPBench's mean of the last window, 37 µs; its median over all windows, 1.1 ms, seems to include time blocked, as
+    the splitter received only 60 % of the output of its source.
     """
     names = ["source"] if second_sources == 0 else ["queue-source", "file-source"]
     return Application(
@@ -96,9 +97,9 @@ def log_processing(
 ) -> Application:
     """Analyse a stream of log lines: source, rules, then index and count, each with a database of its own (§2.3).
 
-    rules: shuffle; a rule engine, assumed at 100 µs a line, that lets every line through and sends it on both streams.
-    index: shuffle; assumed at 50 µs. count: fields by the entry's type; costs what DSPBench's volume counter does.
-    `databases` is the number of tasks of each of the two.
+    rules: shuffle; a rule engine, assumed to take 100 µs per line, that sends every line to both streams.
+    index: shuffle; assumed to take 50 µs. count: fields by the entry's type; costs as much as DSPBench's volume
+    counter. `databases` is the number of tasks of each of the two.
     """
     return Application(
         name="log-processing",
@@ -130,9 +131,9 @@ def continuous_queries(
 ) -> Application:
     """Look random queries up in a table in memory: source, query, write (§2.3).
 
-    All of it assumed, as nothing like it was measured. source: 5 µs a query of 100 bytes. query: shuffle; scans 10,000
-    rows at 80 ns, 0.8 ms; half of the queries hit, as a vehicle is speeding or not at random. write: shuffle; appends a
-    record of 200 bytes to a file, 50 µs.
+    All figures are assumptions, as nothing comparable was measured. source: 5 µs per query of 100 bytes. query:
+    shuffle; scans 10,000 rows at 80 ns, 0.8 ms; half of the queries hit, as a vehicle is speeding or not at random.
+    write: shuffle; appends a record of 200 bytes to a file, 50 µs.
     """
     return Application(
         name="continuous-queries",

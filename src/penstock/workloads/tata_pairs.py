@@ -1,7 +1,7 @@
-"""The validation pairs of the TATA data set: task graphs that nobody trained on, each with several slot graphs.
+"""The validation pairs of the TATA data set: task graphs excluded from training, each with several slot graphs.
 
-The authors pair every task graph with five slot graphs whose number of slots is at least the graph's largest
-parallelism and at most three more (PAPERS: 100 graphs × 5). Which five is drawn by seed.
+The authors pair every task graph with five slot graphs whose number of slots exceeds the graph's maximum parallelism by
+0 to 3 (PAPERS: 100 graphs × 5). Which five is random, by seed.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ MOST_SPARE_SLOTS = 3
 def validation_pairs(
     folder: Path, each: int = 5, seed: int = 0, split: str = "valid"
 ) -> list[tuple[Application, Cluster, int]]:
-    """Return `each` pairs of every task graph of a split with slot graphs that suit it, as a sweep's instances."""
+    """Return `each` pairs of every task graph of a split with suitable slot graphs, as instances of a sweep."""
     graphs = read_task_graphs(folder / "task_graphs.json", split)
     slots = read_slot_graphs(folder / "slot_graphs.json")
     rng = np.random.default_rng(seed)

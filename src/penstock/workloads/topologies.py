@@ -1,8 +1,8 @@
 """Random applications: chains with the statistics of TATA's data set, and layered graphs of any size.
 
 TATA's data set has 400 job graphs (§IV-A). In the published files all are chains of 3 to 6 vertices with one source
-task and one sink task; costs are whole numbers from 1 to 6 a tuple and memory from 32 to 256 MB, each evenly spread;
-of the neighbours with equal parallelism above 1 about half are joined task to task (128 of 240).
+task and one sink task; costs are whole numbers from 1 to 6 per tuple and memory is 32 to 256 MB, uniformly distributed;
+about half of the neighbours with equal parallelism above 1 are connected task to task (128 of 240).
 """
 
 from collections import Counter
@@ -17,9 +17,9 @@ from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.workloads.choice import Seed
 
-UNIFORM_SHARE = 0.3  # of the job graphs have one parallelism throughout
-EQUAL_SHARE = 0.4  # of two neighbours have the same parallelism
-FORWARD_SHARE = 0.5  # of neighbours that could be joined task to task are
+UNIFORM_SHARE = 0.3  # of the job graphs have a single parallelism
+EQUAL_SHARE = 0.4  # of the neighbours have the same parallelism
+FORWARD_SHARE = 0.5  # of the neighbours that could be connected task to task are
 MAX_PARALLELISM = 10
 MAX_TASKS = 36
 VERTICES = (3, 6)
@@ -33,12 +33,13 @@ def random_job(seed: SeedNumber = 0) -> Application:
 
 
 def draw_job(seed: Seed, name: str = "random-job") -> Application:
-    """Draw one chain with the statistics of TATA's data set; a generator given as `seed` goes on to the next.
+    """Draw one chain with the statistics of TATA's data set; a generator passed as `seed` is advanced.
 
-    The paper's shares of equal parallelism are kept for the operators between source and sink, which have one task
-    each: 30 % of the chains draw one parallelism for all; in the others a neighbour is equal with the
-    probability that makes it 40 % over both. "The longest length from source to sink ranges from 2 to 6" and "3 to 36
-    tasks" are kept by 3 to 6 vertices and by drawing parallelisms again where they add up to more than 36 tasks.
+    The paper's shares of equal parallelism are reproduced for the operators between source and sink, which have one
+    task
+    each: 30 % of the chains have one parallelism for all; in the others a neighbour is equal with the probability that
+    yields 40 % over both. "The longest length from source to sink ranges from 2 to 6" and "3 to 36 tasks" are
+    reproduced by 3 to 6 vertices and by redrawing parallelisms with a sum above 36.
     """
     rng = np.random.default_rng(seed)
     operators = int(rng.integers(VERTICES[0], VERTICES[1] + 1)) - 2
@@ -99,13 +100,13 @@ def layered(
     memory_mb: Positive = 64.0,
     seed: SeedNumber = 0,
 ) -> Application:
-    """Draw an application of `depth` layers: the first are sources, the last sinks, each fed by the layer before.
+    """Draw an application of `depth` layers: the first are sources, the last sinks, each fed by the previous layer.
 
-    parallelism: of every component, or at most, from `min_parallelism` on, where that is given.
-    join: a component takes from 1 to `join` of the layer before it; forks follow, as every component is taken by one.
-    keyed: the share of streams with fields grouping; the others shuffle.
-    cpu, memory_mb: costs and sizes are drawn evenly from half to one and a half times these.
-    A component divides its output over its streams, so that a source tuple is one tuple in every layer.
+    parallelism: of every component, or its maximum if `min_parallelism` is set.
+    join: a component has 1 to `join` inputs in the previous layer; forks result, as every component has an output.
+    keyed: the fraction of streams with fields grouping; the others use shuffle.
+    cpu, memory_mb: costs and sizes are uniformly random from half to one and a half times these.
+    A component divides its output among its streams, so that a source tuple is one tuple in every layer.
     """
     if components < depth:
         raise InvalidInput("depth", f"expected ≤ the {components} components, got {depth}")
@@ -146,13 +147,13 @@ def _streams(pairs: list[tuple[int, int]], keyed: float, rng: np.random.Generato
 
 
 def _layers(components: int, depth: int, rng: np.random.Generator) -> list[list[int]]:
-    """Deal the components to layers, none of them empty, in ascending order."""
+    """Distribute the components to layers, none of them empty, in ascending order."""
     cuts = np.sort(rng.choice(np.arange(1, components), depth - 1, replace=False))
     return [part.tolist() for part in np.split(np.arange(components), cuts)]
 
 
 def _fed(above: list[int], below: list[int], join: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Join two layers: each lower component takes from up to `join` upper ones, and no upper one is left out."""
+    """Connect two layers: each lower component has inputs from up to `join` upper ones, and every upper one is used."""
     pairs = {
         (int(source), target)
         for target in below

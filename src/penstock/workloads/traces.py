@@ -1,8 +1,9 @@
-"""Recorded arrivals: how many tuples had come by a given time, from files of four kinds.
+"""Recorded arrivals: the number of tuples up to a time, from files of four kinds.
 
-Counts: one whole number a line, tuples in equal intervals (NASA-HTTP). Values: csv with a header `timestamp,value`,
-tuples from that time to the next (NAB). Requests: csv whose header begins with `timestamp`, a tuple per row (Azure).
-Packets: two columns without a header, seconds and bytes, a tuple per row (Bellcore). The first line tells which.
+Counts: one whole number per line, tuples in equal intervals (NASA-HTTP). Values: csv with a header `timestamp,value`,
+tuples from that time to the next (NAB). Requests: csv whose header starts with `timestamp`, one tuple per row (Azure).
+Packets: two columns without a header, seconds and bytes, one tuple per row (Bellcore). The first line determines the
+kind.
 """
 
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from penstock.model.taskgraph import Floats
 
 @dataclass(frozen=True)
 class Trace:
-    """The number of tuples as a function of time, over `seconds` from time 0.
+    """The cumulative number of tuples as a function of time, over `seconds` from time 0.
 
-    `times` ascends from 0; `tuples` is how many had come by then. Between two times tuples come evenly where they were
-    counted by interval, and not at all where each was recorded.
+    `times` ascends from 0; `tuples` is the number up to each time. Between two times, tuples are evenly distributed if
+    they were counted by interval; if each was recorded, there are none.
     """
 
     times: Floats  # [N] s
@@ -34,16 +35,16 @@ class Trace:
 
     @property
     def total(self) -> float:
-        """How many tuples it holds."""
+        """The number of tuples in the trace."""
         return float(self.tuples[-1])
 
     @property
     def rate(self) -> float:
-        """Tuples a second, on average."""
+        """Mean number of tuples per second."""
         return self.total / self.seconds
 
     def before(self, times: Floats) -> Floats:
-        """Return how many tuples came before each time; past its end a trace begins anew."""
+        """Return the number of tuples before each time; the trace repeats after its end."""
         laps, within = np.divmod(times, self.seconds)
         if self.recorded:
             found = np.searchsorted(self.times, within, side="left").astype(np.float64)
@@ -53,7 +54,7 @@ class Trace:
 
 
 def read_trace(path: str | Path, line_seconds: float = 1.0) -> Trace:
-    """Read a trace; `line_seconds` is the interval that a line of a file of counts stands for."""
+    """Read a trace; `line_seconds` is the interval of a line in a file of counts."""
     path = Path(path)
     lines = [line.strip() for line in read_text(path).splitlines()]
     while lines and not lines[-1]:
@@ -76,12 +77,12 @@ def read_trace(path: str | Path, line_seconds: float = 1.0) -> Trace:
 
 @cache
 def recording(path: Path) -> Trace:
-    """Return a trace that is played again and again: read once."""
+    """Return a trace that is played repeatedly; it is read once."""
     return read_trace(path)
 
 
 def whole_tuples(cumulative: Floats) -> Longs:
-    """Return the whole tuples between successive values of a running total, so that none is lost or added."""
+    """Return the whole tuples between successive values of a running total, with rounding errors carried over."""
     tuples: Longs = np.diff(np.floor(cumulative + 0.5), axis=0).astype(np.int64)
     return tuples
 
@@ -120,7 +121,7 @@ def _by_interval(edges: Floats, counts: Floats) -> Trace:
 
 
 def _recorded(path: Path, stamps: list[float], first_line: int) -> Trace:
-    """Make a trace of single times; the last tuple is followed by a mean gap, so that repeating keeps the rate."""
+    """Return a trace of single times; the last tuple is followed by a mean gap, so that repetition keeps the rate."""
     times = _ascending(path, stamps, first_line, strictly=False)
     gap = times[-1] / (len(times) - 1)
     if gap <= 0:
@@ -136,7 +137,7 @@ def _ascending(path: Path, stamps: list[float], first_line: int, strictly: bool)
     back = np.flatnonzero(gaps <= 0 if strictly else gaps < 0)
     if len(back):
         raise bad_line(
-            path, first_line + int(back[0]) + 1, "expected a later time than in the line before; sort the file"
+            path, first_line + int(back[0]) + 1, "expected a later time than in the previous line; sort the file"
         )
     return times
 

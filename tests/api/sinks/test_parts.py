@@ -415,7 +415,7 @@ def test_says_that_there_is_no_room(
         sink.write(["x" * KEPT])
     assert caplog.text.count("no space left") == 1
     for full in (lambda: sink.write(["y"]), sink.prepare, sink.prepare):
-        with pytest.raises(FileProblem, match="out: cannot be written, no space left on device; make room"):
+        with pytest.raises(FileProblem, match="out: cannot be written, no space left on device; free some space"):
             full()
     sink.close()
 

@@ -185,7 +185,7 @@ def test_files_that_have_changed_are_not_gone_on_with(
     with pytest.raises(FileProblem, match=told) as raised:
         rest(folder, position)
     assert str(raised.value).startswith(str(folder))
-    assert "put" in str(raised.value)
+    assert "restore" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 

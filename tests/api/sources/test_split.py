@@ -278,7 +278,7 @@ def test_what_could_not_be_written_whole_was_not_taken(tmp_path: Path, monkeypat
     assert log.take("a/0", 10, 0)
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[: len(data) // 2]))
-    with pytest.raises(FileProblem, match="cannot be written completely; make room"):
+    with pytest.raises(FileProblem, match="cannot be written completely; free some space"):
         log.take("a/0", 10, 1)
     monkeypatch.undo()
     found = log.take("b/0", 10, 0)

@@ -120,5 +120,5 @@ def test_frames_take_the_planned_route_or_the_widest_path() -> None:
 def test_a_network_without_a_way_is_refused() -> None:
     bare = tuple(Machine(name=name) for name in ("m0", "m1", "m2"))
     cluster = Cluster(name="cut", machines=bare, links=(Link(source="m0", target="m1", bandwidth_mbps=1.0),))
-    with pytest.raises(InvalidInput, match="no way from 'm0' to 'm2'; add a link"):
+    with pytest.raises(InvalidInput, match="no path from 'm0' to 'm2'; add a link"):
         Twin(line(1.0, ServiceTime()), cluster).start([0, 2])

@@ -218,11 +218,14 @@ def test_compiled_and_interpreted_runs_are_equal(spec: str) -> None:
         ({"counts": np.zeros(3, dtype=np.int64)}, "arrivals.counts: expected whole numbers ≥ 0 of shape (3, 3), "),
         ({"counts": np.full((3, 5), 0.5)}, "arrivals.counts: expected whole numbers ≥ 0 of shape (3, 5), got float64"),
         ({"counts": np.full((3, 5), -1)}, "arrivals.counts: expected whole numbers ≥ 0 of shape (3, 5), got int64 of"),
-        ({"counts": np.ones((3, 5), dtype=np.int64)}, "arrivals.counts[1]: expected nothing, as the task is no source"),
+        (
+            {"counts": np.ones((3, 5), dtype=np.int64)},
+            "arrivals.counts[1]: expected 0, because the task is not a source",
+        ),
         ({"predicted": np.ones((3, 4), dtype=np.int64)}, "arrivals.predicted: expected whole numbers ≥ 0 of shape (3,"),
         (
             {"predicted": np.ones((3, 5), dtype=np.int64)},
-            "arrivals.lead: expected how many slots ahead tuples are pred",
+            "arrivals.lead: expected the number of slots pred",
         ),
         ({"lead": np.ones(2, dtype=np.int64)}, "arrivals.lead: expected whole numbers ≥ 0 of shape (3,), got int64"),
         ({"lead": np.array([1, 0, -1])}, "arrivals.lead: expected whole numbers ≥ 0 of shape (3,), got int64 of shape"),
@@ -242,7 +245,5 @@ def test_an_odd_warm_up_or_a_missing_rule_is_a_one_line_error() -> None:
         with pytest.raises(InvalidInput, match=r"^warm_up: expected 0 to 4 slots, got -?\d; simulate more slots$"):
             simulate(line(1, 2), arrivals, routing_policy("shuffle"), warm_up=warm_up)
     limited = line(1, 2)._replace(capacity=np.array([5, 5, 5]))
-    with pytest.raises(
-        InvalidInput, match=r"^sending: expected a policy that shares the machines' cards out, got none"
-    ):
+    with pytest.raises(InvalidInput, match=r"^sending: expected a sending policy for the machines' cards, got none"):
         simulate(limited, arrivals, routing_policy("shuffle"))

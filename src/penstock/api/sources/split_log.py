@@ -208,9 +208,9 @@ class SplitLog:
             os.fdatasync(file)  # before the entry takes effect
         except OSError as error:
             problem = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{self.path}: the split log cannot be written, {problem}; make room") from None
+            raise FileProblem(f"{self.path}: the split log cannot be written, {problem}; free some space") from None
         if written < len(line):  # an incomplete line is not an entry
-            raise FileProblem(f"{self.path}: the split log cannot be written completely; make room")
+            raise FileProblem(f"{self.path}: the split log cannot be written completely; free some space")
         self._catch_up(file)
 
     def _catch_up(self, file: int) -> None:

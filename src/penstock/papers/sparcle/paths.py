@@ -20,7 +20,7 @@ from penstock.experiments.pictures import COLOURS, label, look
 from penstock.model.book import Book
 from penstock.papers.sparcle.runs import APART, POLICIES, instances
 from penstock.papers.sparcle.summaries import where
-from penstock.workloads.sparcle import Scarcity, Setting, draw
+from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def run_paths(one: Case) -> Sequence[Row]:
     return made
 
 
-def _paths(setting: Setting, policy: str, seed: int) -> tuple[list[frozenset[str]], list[float]]:
+def _paths(setting: SparcleInstance, policy: str, seed: int) -> tuple[list[frozenset[str]], list[float]]:
     """Return the links of each path and its rate."""
     cluster, request = setting.cluster, Request(setting.application, policy, seed=seed + APART)
     found = list(islice(paths_in_turn(request, room_of(Book(cluster=cluster)), cluster), MOST))

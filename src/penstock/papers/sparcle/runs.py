@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.experiments.figure import Case, Row
 from penstock.model.objective import Objective
 from penstock.planning.planner import Decision, Planner
-from penstock.workloads.sparcle import Scarcity, Setting, draw, references
+from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw, references
 
 CANONICAL, NEAR, SPARCLE, REFINED, OPTIMUM = "canonical", "near", "sparcle", "refined", "optimum"
 GS, GR, RANDOM, T_STORM, VNE, HEFT, CLOUD = "gs", "gr", "random", "t-storm", "vne", "heft", "cloud"
@@ -114,7 +114,7 @@ def given_cases(quick: bool) -> list[Case]:
     return [{"case": GIVEN, "shape": GIVEN, "ask": "ratio", "number": position} for position in range(number)]
 
 
-def setting_of(one: Case) -> Setting:
+def setting_of(one: Case) -> SparcleInstance:
     """Draw the instance of a case, or look it up."""
     if one["shape"] == GIVEN:
         return references()[int(one["number"])].setting
@@ -122,7 +122,7 @@ def setting_of(one: Case) -> Setting:
     return draw(str(one["shape"]), str(one["graph"]), scarcity, int(one["seed"]), int(one["machines"]))
 
 
-def planner_of(setting: Setting, seed: int) -> Planner:
+def planner_of(setting: SparcleInstance, seed: int) -> Planner:
     """Return who asks policies for the highest rate."""
     return Planner(setting.application, setting.cluster, Objective.THROUGHPUT, seed=seed + APART)
 

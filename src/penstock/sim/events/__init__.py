@@ -5,9 +5,8 @@
     run.advance(10.0)
     span = run.advance(60.0)  # span.mean_s, span.throughput_tps, …
 
-`twin` and `run` are what others call, `span` what they get; `system`, `ground` and `state` have the tables of a
-simulation, `steps`, `passing`, `serving` and `loop` what happens in it, `failures` what befalls it, `records` its
-telemetry.
+`twin` and `run` are the entry points, `span` has the results; `system`, `ground` and `state` have the tables of a
+simulation, `steps`, `passing`, `serving` and `loop` its events, `failures` machine failures, `records` telemetry.
 """
 
 from penstock.sim.events.run import TwinRun

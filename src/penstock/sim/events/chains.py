@@ -1,11 +1,11 @@
-"""Chains of frames: what a lane sends after a move does not overtake what it sent before.
+"""Chains of frames, which keep the order of a lane's frames when a move changes its path.
 
-The runtime numbers what a channel carries, and a receiver holds what comes too early until the rest is there
-(`runtime.inbox`). Along one way frames keep their order by themselves. So only a lane whose way changes while frames
-are on it has them in a chain, behind which it puts those that it sends from then on; a frame that comes before it is
-the first of its chain waits for those ahead. The chain ends when all of it has come.
+The runtime numbers the frames of a channel, and a receiver holds early ones until the others have arrived
+(`runtime/worker/input.py`). Frames on one path stay in order anyway. So only a lane whose path changes while frames are
+on it puts these into a chain, followed by those that it sends later; a frame that arrives before the first of its chain
+waits for those ahead. The chain ends when all of its frames have arrived.
 
-A frame knows the one behind it by its last row, which has no other use for that while the frame is on its way.
+A frame refers to the next one in its last row's link, which is otherwise unused while the frame is in transit.
 """
 
 from itertools import pairwise
@@ -32,7 +32,7 @@ from penstock.sim.events.system import System
 
 
 def make_chains(system: System, state: State, was: Ground, ground: Ground) -> None:
-    """Put what is on its way into chains, on lanes whose way is another after a move; those with a chain keep it."""
+    """Put frames in transit into chains, on lanes whose paths a move changes; existing chains are kept."""
     changed = (was.way != ground.way) & (state.lanes[:, AWAITED] < 0)
     found: dict[int, list[tuple[int, int, int]]] = {}
     for pipe in np.flatnonzero(state.lists[system.in_pipes :, COUNT]).tolist():
@@ -43,14 +43,14 @@ def make_chains(system: System, state: State, was: Ground, ground: Ground) -> No
                 found.setdefault(lane, []).append((-int(state.rows[frame, STEP]), place, frame))
             frame = int(state.rows[frame, NEXT])
     for lane, on_way in found.items():
-        frames = [frame for *_, frame in sorted(on_way)]  # who is furthest was sent first
+        frames = [frame for *_, frame in sorted(on_way)]  # the furthest was sent first
         for frame, behind in pairwise([*frames, NONE]):
             state.rows[state.rows[frame, LAST], AFTER] = behind
         state.lanes[lane, AWAITED], state.lanes[lane, LATEST] = frames[0], frames[-1]
 
 
 def end_chain(state: State, lane: int) -> list[int]:
-    """Have a lane go on without its chain; return the frames of that which have come and wait for others."""
+    """Remove a lane's chain; return its frames that have arrived and are waiting for others."""
     came, frame = [], int(state.lanes[lane, AWAITED])
     while frame >= 0:
         if state.rows[frame, STEP] == CAME:
@@ -62,7 +62,7 @@ def end_chain(state: State, lane: int) -> list[int]:
 
 @lean
 def join_chain(state: State, lane: int, frame: int) -> None:
-    """Put a frame that is sent behind the chain of its lane, where it has one."""
+    """Append a frame to the chain of its lane, if there is one."""
     if state.lanes[lane, AWAITED] >= 0:
         state.rows[state.rows[state.lanes[lane, LATEST], LAST], AFTER] = frame
         state.lanes[lane, LATEST] = frame
@@ -70,7 +70,7 @@ def join_chain(state: State, lane: int, frame: int) -> None:
 
 @lean
 def behind_in_chain(state: State, lane: int, frame: int) -> int:
-    """Take the first frame off a chain; return the one behind it if that has come already, else NONE."""
+    """Remove the first frame of a chain; return the next one if it has already arrived, else NONE."""
     behind = state.rows[state.rows[frame, LAST], AFTER]
     state.lanes[lane, AWAITED] = behind
     if behind >= 0 and state.rows[behind, STEP] == CAME:

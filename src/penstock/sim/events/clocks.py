@@ -1,8 +1,8 @@
-"""A tree of clocks: which of many events comes first, when only one of them changes at a time.
+"""A tree of clocks: the earliest of many events, when one of them changes at a time.
 
-The leaves are times, and a node is the earlier of the two below it. A change walks up from its leaf and stops where
-nothing changes; who is first is found by walking down. Indices are unsigned: compiled code then does not ask whether
-they are negative.
+The leaves are times, and a node is the earlier of its two children. A change propagates from its leaf upwards until
+nothing changes; the earliest event is found from the root downwards. Indices are unsigned, so that compiled code does
+not check for negative ones.
 """
 
 import numpy as np
@@ -12,13 +12,13 @@ from penstock.model.taskgraph import Floats
 
 
 def new_clocks(leaves: int) -> Floats:
-    """Return a tree of so many leaves at least, all infinite. [2 leaves]"""
+    """Return a tree with at least this number of leaves, all infinite. [2 leaves]"""
     return np.full(2 << max(1, (leaves - 1).bit_length()), np.inf)
 
 
 @lean
 def set_clock(clocks: Floats, leaf: int, time: float) -> None:
-    """Give a leaf another time."""
+    """Set the time of a leaf."""
     node = (len(clocks) >> 1) + leaf
     clocks[np.uint32(node)] = time
     for _ in range(32):
@@ -31,7 +31,7 @@ def set_clock(clocks: Floats, leaf: int, time: float) -> None:
 
 @lean
 def first_clock(clocks: Floats) -> int:
-    """Return the leaf with the earliest time, of equal ones the lowest."""
+    """Return the leaf with the earliest time; the lowest of equal ones."""
     size, node = len(clocks) >> 1, 1
     earliest = clocks[1]
     for _ in range(32):

@@ -1,7 +1,7 @@
-"""When source tuples fall due: arrival processes, drawn block by block, and dealt to the tasks of each source in turn.
+"""The due times of source tuples: arrival processes, drawn block by block, dealt to the tasks of each source in turn.
 
-A block is drawn from a generator of its own, so that arrivals depend on the seed alone and not on how far a run goes at
-a time; equal seeds give equal arrivals to every placement.
+A block is drawn from a generator of its own, so arrivals depend only on the seed, and not on how far a run advances at
+a time; equal seeds give equal arrivals for every placement.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ from penstock.sim.events.state import Dues
 from penstock.workloads.arrivals import ArrivalProcess, Counts
 
 BLOCK_S = 1.0
-ENDLESS_S = 1e9  # that a tuple has waited of those that a saturated source has without end
-DRAWN_FIRST = 1 << 10  # slots of a process that are drawn at once; then as many again, doubling the total
+ENDLESS_S = 1e9  # waiting time of the tuples of an unlimited supply
+DRAWN_FIRST = 1 << 10  # slots of a process drawn at first; each further draw doubles the total
 
 
 class Feed:
@@ -29,22 +29,22 @@ class Feed:
         self._process = process
         self._seed = seed
         self._even = bool(getattr(process, "even", False))
-        self._slots = max(1, round(BLOCK_S / process.slot))  # of a block
+        self._slots = max(1, round(BLOCK_S / process.slot))  # per block
         self._counts: Counts = np.empty(0, dtype=np.int64)
         self._factor = 1.0
-        self._block = 0  # the next to be drawn
-        self._drawn = np.empty(0)  # times that are not taken yet
-        self._taken = 0.0  # up to when
+        self._block = 0  # the next block to draw
+        self._drawn = np.empty(0)  # times not yet taken
+        self._taken = 0.0  # end of the times taken
 
     def scale(self, factor: float) -> None:
-        """Let so many times as much come from now on as at first."""
+        """Multiply the initial rate by a factor from now on."""
         self._factor = factor
         self._counts = np.empty(0, dtype=np.int64)
         self._block = int(self._taken / self._length)
         self._drawn = np.empty(0)
 
     def take(self, until: float) -> Floats:
-        """Return the times up to a time, behind those taken before."""
+        """Return the times up to `until` that were not taken before."""
         parts = [self._drawn]
         while self._block * self._length < until:
             parts.append(self._next_block())
@@ -67,10 +67,10 @@ class Feed:
             within = np.random.default_rng([*self._seed, 1, self._block]).random(size)
         self._block += 1
         times: Floats = np.sort((begins + within) * self._process.slot)
-        return times[np.searchsorted(times, self._taken) :]  # a block that is drawn again after a change has a past
+        return times[np.searchsorted(times, self._taken) :]  # a block drawn again after a change starts in the past
 
     def _between(self, first: int, last: int) -> Counts:
-        """Return the counts of some slots; a process draws from its beginning on, as it may depend on the time."""
+        """Return the counts of some slots; a process always draws from its start, as it may depend on the time."""
         if last > len(self._counts):
             size = max(DRAWN_FIRST, 2 * last)
             self._counts = _scaled(self._process, self._factor, size, np.random.default_rng(self._seed))
@@ -78,7 +78,7 @@ class Feed:
 
 
 def _scaled(process: ArrivalProcess, factor: float, slots: int, rng: np.random.Generator) -> Counts:
-    """Draw the counts of a process at so many times its rate."""
+    """Draw the counts of a process at a multiple of its rate."""
     if factor == 0.0:
         return np.zeros(slots, dtype=np.int64)
     if factor != 1.0 and isinstance(process, msgspec.Struct) and process.rate is not None:
@@ -90,7 +90,7 @@ def _scaled(process: ArrivalProcess, factor: float, slots: int, rng: np.random.G
 
 
 class Sources:
-    """The arrivals of an application: those of all its source components, task by task."""
+    """The arrivals of an application: those of all its source components, by task."""
 
     def __init__(self, instance: Instance, processes: Mapping[str, ArrivalProcess], seed: int, follow: float) -> None:
         tasks = instance.tasks
@@ -102,14 +102,14 @@ class Sources:
         self._rng = np.random.default_rng([seed, 2])
 
     def scale(self, factor: float) -> None:
-        """Let so many times as much come from now on as at first."""
+        """Multiply the initial rates by a factor from now on."""
         if not 0 <= factor < np.inf:
             raise InvalidInput("factor", f"expected a number ≥ 0, got {factor}")
         for feed in self._feeds:
             feed.scale(factor)
 
     def take(self, start: float, until: float) -> Dues:
-        """Return what falls due from the end of the last call up to a time."""
+        """Return the tuples due between the end of the last call and `until`."""
         times, tasks = [np.empty(0)], [np.empty(0, dtype=np.int32)]
         for number, feed in enumerate(self._feeds):
             mine, found = self._tasks[number], feed.take(until)
@@ -123,7 +123,7 @@ class Sources:
         return Dues(all_times[order], task, self._picked(task, until - start).astype(np.int32), 0.0)
 
     def _picked(self, task: np.ndarray, seconds: float) -> Bools:
-        """Draw which tuples are followed: of each task so many a second on average, none rather than another."""
+        """Choose the traced tuples: a mean number per second of each task, independently at random."""
         if self._follow == 0.0 or not len(task):
             return np.zeros(len(task), dtype=np.bool_)
         if self._follow < 0.0:
@@ -133,32 +133,32 @@ class Sources:
 
 
 class Saturation:
-    """Source tuples without end, of which every source task takes its share: none is further ahead than the others.
+    """An unlimited supply of source tuples, of which every task takes its share; none gets ahead of the others.
 
-    What falls due follows the task that lags most, so that this one always has tuples waiting and the others no more
-    than it has taken. A backlog without end is older than any other tuple, so a slot prefers its sources to its other
+    The due tuples follow the task that lags most, which therefore always has tuples waiting, while the others have as
+    many as it has taken. An unlimited backlog is older than any other tuple, so a slot prefers its sources to its other
     tasks until they are blocked.
     """
 
     def __init__(self, share: Floats, ahead: float, taken: Callable[[], Longs]) -> None:
-        """Begin with `ahead` tuples; `share` is each task's part in them, `taken` what each task has taken up. [T]"""
+        """Start with `ahead` tuples; `share`: each task's fraction; `taken`: the tuples taken by each task. [T]"""
         self._share, self._ahead, self._taken = share, ahead, taken
         self._mine = np.flatnonzero(share > 0)
         self._released = 0.0
 
     @property
     def held_up(self) -> bool:
-        """Whether the task that lags most is kept from taking what has fallen due."""
+        """Whether the task that lags most is prevented from taking its due tuples."""
         return self._released - self.reached >= self._ahead / 2
 
     @property
     def reached(self) -> float:
-        """Source tuples of all tasks together when every one has taken its share up to the one that lags most."""
+        """Source tuples of all tasks together if every one has taken its share up to the one that lags most."""
         return float((self._taken()[self._mine] / self._share[self._mine]).min())
 
     def take(self, start: float, until: float) -> Dues:
-        """Return what falls due from the end of the last call up to a time, spread evenly over it."""
-        if not self.held_up:  # it can do with more
+        """Return the tuples due between the end of the last call and `until`, evenly spaced."""
+        if not self.held_up:  # it can take more
             self._ahead *= 2
         share = self._share[self._mine]
         before, self._released = self._released, max(self._released, self.reached + self._ahead)

@@ -1,13 +1,15 @@
-"""The failure of a machine, and its return.
+"""The failure of a machine, and its recovery.
 
-What is on the machine is lost: tuples in service or waiting in its tasks' queues, in and out, and those on their way to
-them. The source tuples that they follow from never end; they are counted as lost at once. Nobody sends to a task on a
-machine that is down: what is bound to one waits at its sender, and streams that leave the choice go round it. A task
-goes on when its machine has returned or when it is moved to another, its channels open anew. What waits before a source
-waits outside of it, and a tuple in its service is taken up again.
+Everything on the machine is lost: tuples in service or in the in-queues and out-queues of its tasks, and those in
+transit to them. Their source tuples never complete, and are counted as lost at once. No tuple is sent to a task on a
+failed
+machine: bound tuples wait at the sender, and streams with a choice of task avoid it. A task resumes when its machine
+has recovered or when it is moved to another, with new channels. Tuples that wait in front of a source are outside of it
+and survive, and a tuple in service at a source is processed again.
 
-A task that has moved may have a tuple in service where it was, while its channels lead to where it is. Lost there, it
-gives its credit back; it gives none where the machine of its task has failed meanwhile, and the channels with it.
+A task that has moved may have a tuple in service at its old slot, while its channels lead to the new one. If that tuple
+is lost, its credit is returned, unless the machine of the task's new slot has failed meanwhile, and its channels with
+it.
 """
 
 import numpy as np
@@ -57,7 +59,7 @@ _release = interpreted(release_row)
 
 
 def take_down(system: System, ground: Ground, state: State, machine: int, now: float) -> None:
-    """Lose what is on a machine, and keep its tasks from going on."""
+    """Discard everything on a machine, and suspend its tasks."""
     passed = now - state.machine[machine, SINCE]
     state.machine[machine, USED] += passed * min(float(state.busy[machine]), ground.cores[machine])
     state.machine[machine, SINCE] = now
@@ -85,7 +87,7 @@ def take_down(system: System, ground: Ground, state: State, machine: int, now: f
 
 
 def bring_back(system: System, state: State, task: int, until: float) -> None:
-    """Let a task of a machine that was down go on at a time, with channels opened anew."""
+    """Resume a task of a failed machine at a time, with new channels."""
     state.task[task, UNTIL] = until
     lanes = system.target == task
     state.lanes[lanes, CREDITS] = system.window
@@ -94,7 +96,7 @@ def bring_back(system: System, state: State, task: int, until: float) -> None:
 
 
 def _owe(system: System, state: State, lanes: np.ndarray) -> None:
-    """Count beforehand what is still in service of lanes that begin anew, so that it gives no credit when it ends."""
+    """Record in advance the tuples in service of lanes that restart, so that they return no credit when they end."""
     for row, task in state.serving.tolist():
         if row >= 0 and not system.source[task] and lanes[state.rows[row, LANE]]:
             state.lanes[state.rows[row, LANE], CONSUMED] -= 1
@@ -117,7 +119,7 @@ def _end_services(system: System, ground: Ground, state: State, machine: int) ->
 
 
 def _give_back(system: System, state: State, lane: int) -> None:
-    """Give back the credit of a tuple that is lost, as if it had been processed."""
+    """Return the credit of a lost tuple, as if it had been processed."""
     state.lanes[lane, CONSUMED] += 1
     if state.lanes[lane, CONSUMED] >= system.credit_at:
         state.lanes[lane, CREDITS] += state.lanes[lane, CONSUMED]
@@ -125,7 +127,7 @@ def _give_back(system: System, state: State, lane: int) -> None:
 
 
 def _put_back(state: State, task: int, row: int) -> None:
-    """Put a source tuple back before those that wait."""
+    """Put a source tuple back in front of the waiting ones."""
     lists = state.lists
     state.tasks[task, ALIVE] -= 1
     if lists[task, COUNT] == 0:
@@ -146,7 +148,7 @@ def _lose_list(state: State, number: int) -> None:
 
 
 def _lose_frames(system: System, state: State, pipe: int, dead: np.ndarray) -> None:
-    """Lose the frames in a pipe that are bound for a task that is down; the others keep their times."""
+    """Discard the frames in a pipe whose task is suspended; the others keep their times."""
     number = system.in_pipes + pipe
     kept: list[int] = []
     frame = int(state.lists[number, HEAD])
@@ -176,7 +178,7 @@ def _lose_frame(state: State, frame: int) -> None:
 
 
 def _lose_row(state: State, row: int) -> None:
-    """Lose a tuple, and so the source tuple that it follows from."""
+    """Discard a tuple, and count its source tuple as lost."""
     root, count, roots = int(state.rows[row, ROOT]), state.counts, state.roots
     _release(state.rows, count, row)
     if roots[root, LOST] == 0:

@@ -1,9 +1,9 @@
-"""What a placement makes of a cluster: which tasks share a slot, which pipes lead from a task to another.
+"""The tables of a placement on a cluster: which tasks share a slot, and the pipes from one task to another.
 
-A *pipe* is a network card with the way to machines at one distance, a link, or the short way inside a machine. The time
-at which something leaves a pipe is known when it enters, so that only the first in each pipe has to be watched. Tuples
-leave in the order in which they entered; where delays vary, those of one lane do, and a lane keeps its order when
-its way changes (`chains`). A *way* is a sequence of pipes.
+A *pipe* is a network card together with the path to machines at one distance, a link, or the short path inside a
+machine. The time at which something leaves a pipe is known when it enters, so only the first item of each pipe has to
+be watched. Tuples leave in the order in which they entered; if delays vary, this holds for those of one lane, and a
+lane keeps its order when its path changes (`chains`). A *way* is a path in the form of a sequence of pipes.
 """
 
 import math
@@ -24,11 +24,11 @@ from penstock.sim.events.system import COPIES, NAMED, NEAR, Small, System, queue
 MILLISECOND = 1e-3
 END = -1  # of a way
 WITHIN = 3  # pipes inside a machine: within a slot, within a process, between processes
-ABROAD = 2  # pipes that leave a machine of a mesh: to others on the same host, to others
+ABROAD = 2  # pipes that leave a machine of a mesh: to others on the same host, to other hosts
 
 
 class Ground(NamedTuple):
-    """Where tasks are, and the ways between them; T tasks, S slots, M machines, E lanes, P pipes."""
+    """The locations of tasks, and the paths between them; T tasks, S slots, M machines, E lanes, P pipes."""
 
     slot: Small  # [T]
     machine: Small  # [S]
@@ -37,20 +37,20 @@ class Ground(NamedTuple):
     first: Small  # [M + 1] first slot of each machine
     cores: Floats  # [M]
     speed: Floats  # [M]
-    extra: Floats  # [T] core-seconds per tuple beside its service time
-    way: Small  # [E] where in `pipes` the way of a lane begins
+    extra: Floats  # [T] core-seconds per tuple in addition to its service time
+    way: Small  # [E] start in `pipes` of the path of a lane
     afar: Bools  # [E] whether it leads to another process
-    choice: Small  # [Q, 2] lanes among which turns go, by number: all, or those of the same process
-    near: Small  # [E] for each queue the lanes of the same process, from its first place on
-    pipes: Small  # ways one after another, each ended by END
-    card: Small  # [P] what is busy while a tuple enters the pipe; -1: nothing is
-    byte_s: Floats  # [P] s a byte
-    latency: Floats  # [P] s from then on, on average
-    spread: Floats  # [P] standard deviation of its logarithm; 0: it is constant
+    choice: Small  # [Q, 2] range of lanes used in turn: all, or those of the same process
+    near: Small  # [E] for each queue the lanes of the same process, from its first position on
+    pipes: Small  # paths one after another, each terminated by END
+    card: Small  # [P] what is busy while a tuple enters the pipe; -1: nothing
+    byte_s: Floats  # [P] s per byte
+    latency: Floats  # [P] mean delay after that, s
+    spread: Floats  # [P] standard deviation of its logarithm; 0: constant
 
 
 class Ways:
-    """Finds the way between two places, and numbers ways: one that is known keeps its number whatever moves."""
+    """Finds the path between two slots, and numbers paths: a known path keeps its number whatever moves."""
 
     def __init__(self, instance: Instance, routes: Mapping[Hop, tuple[int, ...]] | None) -> None:
         self._instance = instance
@@ -60,7 +60,7 @@ class Ways:
         self.pipes: list[int] = []
 
     def tables(self) -> tuple[Small, Floats, Floats, Bools]:
-        """Return what every pipe keeps busy, for how long a byte, its latency, and whether that may vary."""
+        """Return what every pipe keeps busy, for how long per byte, its latency, and whether that may vary."""
         cluster, slots = self._instance.cluster, self._instance.slots
         machines, links = len(cluster.machines), len(cluster.links)
         delay = slots.delay_ms * MILLISECOND
@@ -73,7 +73,7 @@ class Ways:
             card = np.arange(links, dtype=np.int32)
             far = np.ones(links, dtype=np.bool_)
         else:
-            sends, receives = BITS / slots.machine_network  # 0 where it is never the limit
+            sends, receives = BITS / slots.machine_network  # 0 if unlimited
             out = np.where(sends > 0, 2 * np.arange(machines), -1)
             into = np.where(receives > 0, 2 * np.arange(machines) + 1, -1)
             card = np.concatenate([np.repeat(out, ABROAD), into]).astype(np.int32)
@@ -84,7 +84,7 @@ class Ways:
         return np.r_[nothing, card], np.r_[free, byte_s], np.r_[inside, latency], np.r_[constant, far]
 
     def find(self, stream: int, here: int, there: int) -> int:
-        """Return where in `pipes` the way of a stream from slot to slot begins."""
+        """Return the start in `pipes` of the path of a stream from slot to slot."""
         way = self._way(stream, here, there)
         if way not in self._known:
             self._known[way] = len(self.pipes)
@@ -108,20 +108,20 @@ class Ways:
         return self._routes.get(hop) or self._default(hop.source, hop.target)
 
     def _default(self, a: int, b: int) -> tuple[int, ...]:
-        """Return the widest path of an empty network, as emulated machines take it where no route is planned."""
+        """Return the widest path of an idle network, the default of emulated machines."""
         if (a, b) not in self._widest:
             links = self._instance.links
             _, path = widest_path(links, np.zeros(len(links.bandwidth)), 1.0, a, b)
             if not len(path):
                 names = [machine.name for machine in self._instance.cluster.machines]
-                name, problem = self._instance.cluster.name, f"no way from {names[a]!r} to {names[b]!r}; add a link"
+                name, problem = self._instance.cluster.name, f"no path from {names[a]!r} to {names[b]!r}; add a link"
                 raise InvalidInput("links", f"cluster {name!r} has {problem}")
             self._widest[a, b] = tuple(int(link) for link in path)
         return self._widest[a, b]
 
 
 def build_ground(instance: Instance, system: System, costs: Costs, ways: Ways, placed: Sequence[int]) -> Ground:
-    """Build the tables of a placement; `ways` keeps those that earlier placements used."""
+    """Build the tables of a placement; `ways` keeps the paths of earlier placements."""
     slots, cluster = instance.slots, instance.cluster
     slot = np.asarray(placed, dtype=np.int32)
     member = np.argsort(slot, kind="stable").astype(np.int32)
@@ -146,13 +146,13 @@ def build_ground(instance: Instance, system: System, costs: Costs, ways: Ways, p
         card=card,
         byte_s=byte_s,
         latency=latency,
-        # Lognormal: networks' delays have a long tail, and none are near 0, as gamma's of the same variation may be.
+        # Lognormal: network delays have a long tail and are never near 0, unlike gamma with equal variation.
         spread=np.where(far, math.sqrt(math.log1p(costs.delay_variation**2)), 0.0),
     )
 
 
 def _lane_ways(instance: Instance, ways: Ways, system: System, here: Small, there: Small) -> Small:
-    """Find the way of every lane; lanes of one stream between the same slots share one."""
+    """Find the path of every lane; lanes of one stream between the same slots share one."""
     stream = queue_streams(instance)[system.queue] if instance.cluster.routed else np.zeros(len(here), dtype=np.int64)
     number = instance.slots.number
     code: Longs = (stream * number + here) * number + there
@@ -162,7 +162,7 @@ def _lane_ways(instance: Instance, ways: Ways, system: System, here: Small, ther
 
 
 def _nearest(system: System, afar: Bools) -> tuple[Small, Small]:
-    """Return, queue by queue, from where to where in the second table the lanes are among which turns go."""
+    """Return, queue by queue, the range in the second table of the lanes used in turn."""
     near = np.arange(len(afar), dtype=np.int32)
     choice = np.stack([system.lanes[:-1], system.lanes[1:]], axis=1).astype(np.int32)
     for queue in np.flatnonzero(system.bound == NEAR):
@@ -175,10 +175,10 @@ def _nearest(system: System, afar: Bools) -> tuple[Small, Small]:
 
 
 def first_turns(instance: Instance, system: System, ground: Ground) -> Longs:
-    """Return with which of its lanes each out-queue begins: as the runtime does, task k of a component with the k-th.
+    """Return the first lane of each out-queue: as in the runtime, task k of a component starts with the k-th.
 
-    So senders that act in step do not all begin with the same receiver. Where turns go among near lanes, it is the
-    first of them from there on. Who is named is the application's choice: the first one, for all senders. [Q]
+    So senders that act simultaneously do not all start with the same receiver. If only near lanes are used in turn, it
+    is the first of them from there on. For direct streams, the application decides: the first lane for all senders. [Q]
     """
     tasks = instance.tasks
     sender = system.sender[system.lanes[:-1]]
@@ -191,9 +191,9 @@ def first_turns(instance: Instance, system: System, ground: Ground) -> Longs:
 
 
 def _extra(system: System, costs: Costs, afar: Bools, choice: Small, near: Small) -> Floats:
-    """Return what a tuple takes beside its service: being taken from a queue, and sending what follows from it.
+    """Return the cost of a tuple in addition to its service: taking it from a queue, and sending its results.
 
-    Sending is charged at its mean over the lanes that tuples take, as they are known only when they leave.
+    Sending is charged at its mean over the possible lanes, because the lanes are known only when tuples leave.
     """
     extra = np.where(system.source, 0.0, costs.hop_cpu)
     each = costs.send_cpu + costs.send_byte_cpu * system.tuple_bytes

@@ -1,4 +1,4 @@
-"""The loop of events: the next one, then what follows from it at once."""
+"""The event loop: the next event, then its immediate consequences."""
 
 import numpy as np
 
@@ -21,16 +21,16 @@ from penstock.sim.events.state import (
 )
 from penstock.sim.events.system import System
 
-EVENTS = 20_000_000  # handled in one call, at most, so that an interrupt is heard
+EVENTS = 20_000_000  # maximum per call, so that an interrupt is noticed
 
 THERE, MORE, ROWS, ROOTS, RECORDS, TIMES = range(6)
-"""Why the loop ended: all is done up to the wanted time; events are left; there is no room for tuples, for roots, for
-records, for latencies."""
+"""Why the loop ended: all events up to the time are done; events are left; there is no capacity for tuples, for roots,
+for records, for latencies."""
 
 
 @kernel
 def run_events(system: System, ground: Ground, state: State, dues: Dues, until: float, rng: np.random.Generator) -> int:
-    """Handle all events up to a time; return why it ended, before an event if not all are."""
+    """Handle all events up to a time; return why it ended, before an event if not all are handled."""
     clocks = state.clocks
     machines = PIPES + len(ground.card)
     touched, dealt, kicked, varied = state.touched, state.dealt, state.kicked, state.varied
@@ -71,7 +71,7 @@ def run_events(system: System, ground: Ground, state: State, dues: Dues, until: 
 
 @lean
 def _lacking(system: System, state: State) -> int:
-    """Return what there may be no room for in the next event; THERE where there is room for all."""
+    """Return what may be exhausted by the next event; THERE if the capacity suffices."""
     count = state.counts
     if count[ROWS_LEFT] <= system.most:
         return ROWS

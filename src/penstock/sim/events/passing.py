@@ -39,7 +39,7 @@ from penstock.sim.events.system import COPIES, FIRST, KEY, NAMED, TWO_KEYS, Syst
 
 @lean
 def enter_pipe(system: System, ground: Ground, state: State, frame: int, pipe: int, now: float) -> None:
-    """Put a frame into a pipe: it waits until its card is free, keeps it for as long as its bytes take, and travels."""
+    """Put a frame into a pipe: it waits for the card, occupies it in proportion to its bytes, and travels."""
     rows, lists = state.rows, state.lists
     card, leaves = ground.card[pipe], now
     if card >= 0:
@@ -65,7 +65,7 @@ def enter_pipe(system: System, ground: Ground, state: State, frame: int, pipe: i
 
 @lean
 def leave_pipe(system: System, ground: Ground, state: State, pipe: int, now: float) -> None:
-    """Take the first frame out of a pipe, into the next one or to its task."""
+    """Move the first frame of a pipe to the next pipe or to its task."""
     rows, times, lists = state.rows, state.times, state.lists
     number = system.in_pipes + pipe
     frame = lists[number, HEAD]
@@ -80,7 +80,7 @@ def leave_pipe(system: System, ground: Ground, state: State, pipe: int, now: flo
         return
     lane = rows[frame, LANE]
     task, awaited = system.target[lane], state.lanes[lane, AWAITED]
-    if awaited >= 0 and awaited != frame:  # others of its lane are still on the way that was theirs before a move
+    if awaited >= 0 and awaited != frame:  # others of its lane are still on the old path
         rows[frame, STEP] = CAME
         return
     for _ in range(len(rows)):
@@ -95,7 +95,7 @@ def leave_pipe(system: System, ground: Ground, state: State, pipe: int, now: flo
 
 @lean
 def _deliver(state: State, task: int, frame: int, now: float) -> None:
-    """Let the tuples of a frame wait before their task."""
+    """Append the tuples of a frame to the in-queue of their task."""
     rows, times, lists = state.rows, state.times, state.lists
     sent, row = times[frame, SENT], frame
     for _ in range(rows[frame, SIZE]):
@@ -113,7 +113,7 @@ def _deliver(state: State, task: int, frame: int, now: float) -> None:
 
 @lean
 def bind(system: System, ground: Ground, state: State, queue: int, rng: np.random.Generator) -> None:
-    """Give the tuples of an out-queue their lanes, up to the first that has to wait for one."""
+    """Bind the tuples of an out-queue to lanes, up to the first one that has to wait."""
     rows, lists = state.rows, state.lists
     unbound = system.tasks + queue
     for _ in range(lists[unbound, COUNT]):
@@ -130,10 +130,10 @@ def bind(system: System, ground: Ground, state: State, queue: int, rng: np.rando
 
 @lean
 def _lane(system: System, ground: Ground, state: State, queue: int, rng: np.random.Generator) -> int:
-    """Return the lane of the first tuple of an out-queue, NONE where no lane that it may take has room."""
+    """Return the lane of the first tuple of an out-queue, NONE if no possible lane has capacity."""
     kind, first = system.bound[queue], system.lanes[queue]
     width = system.lanes[queue + 1] - first
-    if kind == KEY:  # keys are equally likely
+    if kind == KEY:  # keys are uniformly distributed
         return int(first + int(rng.random() * width))
     if kind == FIRST:
         return int(first)
@@ -161,7 +161,7 @@ def _lane(system: System, ground: Ground, state: State, queue: int, rng: np.rand
 
 @lean
 def _of_two(system: System, state: State, queue: int, rng: np.random.Generator) -> int:
-    """Return the less loaded of the two lanes of a key that is drawn, of those with room."""
+    """Return the less loaded of the two lanes of a random key, among those with capacity."""
     first = system.lanes[queue]
     width = system.lanes[queue + 1] - first
     if state.queues[queue, ONE] < 0:
@@ -180,13 +180,13 @@ def _of_two(system: System, state: State, queue: int, rng: np.random.Generator) 
 
 @lean
 def _room(system: System, state: State, lane: int) -> int:
-    """Return how many more tuples a lane may take at once: windows being equal, the less loaded has more."""
+    """Return how many more tuples a lane accepts now: with equal windows, the less loaded one accepts more."""
     return int(state.lanes[lane, CREDITS] - state.lists[system.in_lanes + lane, COUNT])
 
 
 @lean
 def send(system: System, ground: Ground, state: State, lane: int, now: float) -> None:
-    """Send what waits in a lane as one frame, as much of it as there is credit for."""
+    """Send the tuples that wait in a lane as one frame, as far as credit allows."""
     rows, lists = state.rows, state.lists
     number = system.in_lanes + lane
     waiting = lists[number, COUNT]
@@ -215,16 +215,16 @@ def send(system: System, ground: Ground, state: State, lane: int, now: float) ->
 
 @lean
 def vary(system: System, ground: Ground, state: State, rng: np.random.Generator) -> None:
-    """Send off the frames whose latency varies."""
+    """Send the frames whose latency varies."""
     for place in range(1, state.varied[0] + 1):
         _travel(system, ground, state, state.varied[place], rng)
 
 
 @lean
 def _travel(system: System, ground: Ground, state: State, frame: int, rng: np.random.Generator) -> None:
-    """Draw how long a frame travels once its card is free, and put it into its pipe by when it leaves.
+    """Draw the travel time of a frame once its card is free, and insert it into its pipe by departure time.
 
-    The time is lognormal. A frame that would overtake another of its lane leaves with that.
+    The time is lognormal. A frame that would overtake another of its lane leaves together with it.
     """
     rows, times, lists, before = state.rows, state.times, state.lists, state.before
     pipe = ground.pipes[rows[frame, STEP]]

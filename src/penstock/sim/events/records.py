@@ -1,4 +1,4 @@
-"""Telemetry of the twin, in the schema of the runtime: sampled tuples, and every second the tasks and the machines."""
+"""Telemetry of the twin, in the runtime's schema: sampled tuples, and tasks and machines every second."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CONTROLLER = "controller"
-INTERVAL_S = 1.0  # that records of tasks and machines cover
+INTERVAL_S = 1.0  # covered by records of tasks and machines
 
 Columns = dict[str, Any]
 
 
 class Recorder:
-    """Collects records; `take` makes a table of them."""
+    """Collects records; `take` returns them as a table."""
 
     def __init__(self, instance: Instance, system: System, name: str) -> None:
         self._system = system
@@ -38,7 +38,7 @@ class Recorder:
         self._parts: list[Columns] = []
 
     def drain(self, ground: Ground, state: State) -> None:
-        """Take over what the loop has recorded of tuples."""
+        """Take over the tuple records of the loop."""
         count = state.counts
         roots, hops, done = (int(count[which]) for which in (ROOT_RECORDS, HOP_RECORDS, DONE_RECORDS))
         count[ROOT_RECORDS] = count[HOP_RECORDS] = count[DONE_RECORDS] = 0
@@ -88,7 +88,7 @@ class Recorder:
         self._add(RecordKind.HOP, times[:, 4], self._machines[receiver], columns)
 
     def interval(self, ground: Ground, span: TwinSpan) -> None:
-        """Record what tasks and machines did in a span."""
+        """Record the activity of tasks and machines in a span."""
         tasks, machines = len(self._tasks), len(self._machines)
         where = ground.machine[ground.slot]
         columns = {
@@ -112,7 +112,7 @@ class Recorder:
         self._add(RecordKind.MACHINE, np.full(machines, span.end), self._machines, columns)
 
     def event(self, at: float, event: str, detail: str) -> None:
-        """Record that something was done from outside."""
+        """Record an external action."""
         worker = np.array([CONTROLLER], dtype=object)
         self._add(RecordKind.EVENT, np.array([at]), worker, {"event": [event], "detail": [detail]})
 

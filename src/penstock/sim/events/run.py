@@ -1,4 +1,4 @@
-"""A run of the twin: virtual time that goes on as far as one asks, and what may be done to it in between."""
+"""A run of the twin: virtual time advances on request, with changes in between."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,9 +54,9 @@ from penstock.workloads.arrivals import ArrivalProcess
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK_S = 10.0  # for which source tuples are drawn at once, at most
-SUPPLIES = 8  # times that saturated sources are supplied while they take what they are ahead by
-CHUNK = 500_000  # of them, at most, where one knows how many come
+CHUNK_S = 10.0  # maximum time span of source tuples drawn at once
+SUPPLIES = 8  # times that saturated sources are supplied while they take the tuples that the supply is ahead by
+CHUNK = 500_000  # maximum number of them, if the rate is known
 
 _MORE: dict[int, Callable[[State], State]] = {
     loop.ROWS: more_rows,
@@ -67,7 +67,7 @@ _MORE: dict[int, Callable[[State], State]] = {
 
 
 class Setup(NamedTuple):
-    """What a run is made of."""
+    """The parts of a run."""
 
     instance: Instance
     system: System
@@ -77,7 +77,7 @@ class Setup(NamedTuple):
 
 
 class _Totals(NamedTuple):
-    """What is counted from the beginning, at some time."""
+    """The counters since the start, at some time."""
 
     at: float
     counts: Longs
@@ -89,7 +89,7 @@ class _Totals(NamedTuple):
 
 
 class TwinRun:
-    """Tasks at work. Everything is decided by the arguments: equal ones give equal runs."""
+    """A running application in virtual time. The arguments determine its course."""
 
     def __init__(self, setup: Setup, slots: Sequence[int], seed: int, records: float, name: str) -> None:
         self._instance, self._system, self._costs = setup.instance, setup.system, setup.costs
@@ -99,7 +99,7 @@ class TwinRun:
         turns = first_turns(setup.instance, setup.system, self._ground)
         self._state = empty_state(setup.system, self._ground, turns, self._rng)
         self._sources = Sources(setup.instance, setup.processes, seed, records)
-        self._supply: Saturation | None = None  # in place of what the sources are offered
+        self._supply: Saturation | None = None  # replaces the sources' arrivals
         self._supply_chunk_s = CHUNK_S
         self._rate = sum(process.rate or 0.0 for process in setup.processes.values())
         self._recorder = Recorder(setup.instance, setup.system, name) if records else None
@@ -116,7 +116,7 @@ class TwinRun:
         return tuple(int(slot) for slot in self._ground.slot)
 
     def advance(self, seconds: float) -> TwinSpan:
-        """Go on for so many seconds of virtual time; return what happened in them."""
+        """Advance by a number of seconds of virtual time; return what happened in them."""
         if not 0 <= seconds < np.inf:
             raise InvalidInput("seconds", f"expected a number ≥ 0, got {seconds}")
         before, latencies, end = self._seen, [], self.now + seconds
@@ -133,8 +133,8 @@ class TwinRun:
     def move(self, moves: Mapping[int, int]) -> None:
         """Move tasks to other slots: {task: slot}.
 
-        What waits before a task goes with it, and nothing overtakes what is on its way to it. One that comes to another
-        process stands still for the costs' `move_s`; the tuple that it has in service ends where it is.
+        The queue of a task moves with it, and nothing overtakes tuples in transit to it. A task that moves to another
+        process is suspended for the costs' `move_s`; a tuple in service is completed at the old slot.
         """
         slots = list(self.slots)
         for task, slot in moves.items():
@@ -164,19 +164,19 @@ class TwinRun:
             self._state.task[task, UNTIL] = max(until, float(self._state.task[task, UNTIL]))
 
     def saturate(self, tuples: float) -> Saturation:
-        """Let source tuples come without end from now on, about so many ahead of what the sources take."""
+        """Supply an unlimited number of source tuples from now on, about `tuples` ahead of what the sources take."""
         share = np.where(self._instance.tasks.source, self._instance.tasks.gain, 0.0)
         self._supply = Saturation(share, tuples, lambda: self._state.tasks[:, STARTED])
         self._supply_chunk_s = tuples / (SUPPLIES * self._rate)
         return self._supply
 
     def scale(self, factor: float) -> None:
-        """Let so many times as many source tuples come from now on as at the start."""
+        """Multiply the initial arrival rates by a factor from now on."""
         self._sources.scale(factor)
-        self._tell("load", f"{factor:g} times that of the start")
+        self._tell("load", f"{factor:g} times the initial load")
 
     def fail(self, machine: int | str) -> None:
-        """Take a machine down, as `failures` describes."""
+        """Fail a machine, as `failures` describes."""
         number = self._machine_number(machine)
         if number not in self._down:
             self._down.add(number)
@@ -184,7 +184,7 @@ class TwinRun:
             self._tell("failure", self._machine_name(number))
 
     def restore(self, machine: int | str) -> None:
-        """Bring a machine back that is down; its tasks go on."""
+        """Recover a failed machine; its tasks resume."""
         number = self._machine_number(machine)
         if number in self._down:
             self._down.discard(number)
@@ -202,7 +202,7 @@ class TwinRun:
         return build_ground(self._instance, self._system, self._costs, self._ways, slots)
 
     def _tell(self, event: str, detail: str) -> None:
-        """Note what was done, and let everything go on that may."""
+        """Record an action, and resume everything that can."""
         change_clock(self._state.clocks, ALARM, self.now)
         if self._recorder is not None:
             self._recorder.event(self.now, event, detail)
@@ -237,7 +237,7 @@ class TwinRun:
 
     def _totals(self) -> _Totals:
         state, ground = self._state, self._ground
-        task = state.task[:, BUSY:].copy()  # the columns before are no sums
+        task = state.task[:, BUSY:].copy()  # the columns before are not sums
         since = state.task[:, BLOCKED_SINCE]
         task[:, BLOCKED - BUSY] += np.where(since < np.inf, self.now - since, 0.0)
         running = (self.now - state.machine[:, SINCE]) * np.minimum(state.busy, ground.cores)

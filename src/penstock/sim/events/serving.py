@@ -1,4 +1,4 @@
-"""How tuples are served: a slot takes up the one that has waited longest, and a machine's cores are shared."""
+"""How tuples are served: a slot takes the tuple that has waited longest, and a machine's cores are shared."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from penstock.sim.events.system import CONSTANT, EXPONENTIAL, GAMMA, System
 
 @lean
 def start_service(system: System, ground: Ground, state: State, slot: int, now: float, rng: np.random.Generator) -> int:
-    """Let an idle slot take up the tuple that has waited longest of all its tasks'; return its machine, or NONE."""
+    """Let an idle slot take the tuple of its tasks that has waited longest; return its machine, or NONE."""
     if state.serving[slot, 0] >= 0:
         return NONE
     task = _longest_waiting(system, ground, state, slot, now)
@@ -68,7 +68,7 @@ def start_service(system: System, ground: Ground, state: State, slot: int, now: 
 
 @lean
 def _longest_waiting(system: System, ground: Ground, state: State, slot: int, now: float) -> int:
-    """Return the task of a slot whose first tuple came first, of those that may go on; NONE where there is none."""
+    """Return the task of a slot whose first tuple arrived first, among those not suspended; NONE if there is none."""
     chosen, earliest = NONE, np.inf
     for place in range(ground.begin[slot], ground.begin[slot + 1]):
         task = ground.member[place]
@@ -99,14 +99,14 @@ def draw(kind: int, scale: float, shape: float, rng: np.random.Generator) -> flo
 
 @lean
 def _submit(ground: Ground, state: State, machine: int, slot: int, work: float, now: float) -> None:
-    """Begin a service on a machine's cores, which all that are in service share evenly."""
+    """Start a service on a machine's cores, which all services in progress share evenly."""
     of, ends, order = state.machine, state.ends, state.order
     busy, first = state.busy[machine], ground.first[machine]
-    attained = 0.0  # begins anew whenever it can, so that it stays small and exact
+    attained = 0.0  # reset whenever possible, so that it stays small and exact
     if busy > 0:
         passed = now - of[machine, SINCE]
         grown = of[machine, ATTAINED] + passed * rate(ground, machine, busy)
-        attained = min(grown, ends[first + busy - 1])  # rounding must not carry it past a completion
+        attained = min(grown, ends[first + busy - 1])  # rounding must not exceed a completion
         of[machine, USED] += passed * min(float(busy), ground.cores[machine])
     of[machine, ATTAINED] = attained
     of[machine, SINCE] = now
@@ -122,13 +122,13 @@ def _submit(ground: Ground, state: State, machine: int, slot: int, work: float, 
 
 @lean
 def rate(ground: Ground, machine: int, busy: int) -> float:
-    """Return how fast each of so many services goes on."""
+    """Return the speed of each of `busy` simultaneous services."""
     return float(ground.speed[machine] * min(1.0, ground.cores[machine] / busy))
 
 
 @lean
 def set_machine(ground: Ground, state: State, machine: int) -> None:
-    """Say when the next service of a machine ends, given that it is up to date."""
+    """Set the time at which the next service of a machine ends, given that it is up to date."""
     busy, leaf = state.busy[machine], PIPES + len(ground.card) + machine
     ends = np.inf
     if busy > 0:

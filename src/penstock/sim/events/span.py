@@ -1,4 +1,4 @@
-"""What happened in a span of a run of the twin."""
+"""The results of a span of a run of the twin."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,44 +11,44 @@ from penstock.model.taskgraph import Floats
 
 @dataclass(frozen=True)
 class TwinSpan:
-    """A stretch of virtual time; T tasks in task-graph order, M machines, E edges in the order of `Instance.edges`.
+    """A span of virtual time; T tasks in task-graph order, M machines, E edges in the order of `Instance.edges`.
 
-    A mean of nothing is not a number.
+    A mean of no values is NaN.
     """
 
     start: float
     end: float
     offered: int  # source tuples that fell due
-    emitted: int  # those that sources gave
-    completed: int  # those whose whole tree ended
+    emitted: int  # those emitted by sources
+    completed: int  # those whose whole tree completed
     lost: int  # those of which a part was lost with a machine
-    in_flight: int  # given and not ended, when the span ends
-    waiting: int  # due and not given, when the span ends
+    in_flight: int  # emitted and not completed, at the end of the span
+    waiting: int  # due and not emitted, at the end of the span
     hops: int  # tuples that operators and sinks processed
-    latencies: Floats  # [completed] s from due to the end of the whole tree, in the order of ends
+    latencies: Floats  # [completed] s from due to the completion of the whole tree, in order of completion
     processed: Longs  # [T] tuples
     given: Longs  # [T] tuples put into out-queues
-    busy_s: Floats  # [T] in service, of what was processed
-    waited_s: Floats  # [T] between arrival and being taken up, of what was taken up
-    taken: Longs  # [T] tuples taken up
-    blocked_s: Floats  # [T] in which it could not go on as an out-queue was full
-    queue: Longs  # [T] tuples waiting before each task, when the span ends; of a source those due and not given
-    waiting_out: Longs  # [T] tuples in its out-queues, when the span ends
-    machine_cpu: Floats  # [M] share of its cores in use
-    edge_tuples: Longs  # [E] tuples taken up
-    edge_transfer_s: Floats  # [E] sum over them from the entry into the out-queue until taken up
-    component_processing_s: dict[str, float]  # mean from taking up to the end of processing, by component
+    busy_s: Floats  # [T] in service, of the processed tuples
+    waited_s: Floats  # [T] between arrival and start of service, of the started tuples
+    taken: Longs  # [T] tuples whose service started
+    blocked_s: Floats  # [T] blocked by a full out-queue
+    queue: Longs  # [T] tuples waiting in front of each task, at the end of the span; sources: due and not emitted
+    waiting_out: Longs  # [T] tuples in its out-queues, at the end of the span
+    machine_cpu: Floats  # [M] fraction of its cores in use
+    edge_tuples: Longs  # [E] tuples whose service started
+    edge_transfer_s: Floats  # [E] sum over them from entering the out-queue to start of service
+    component_processing_s: dict[str, float]  # mean from start to end of service, by component
     stream_tuples: dict[str, int]  # by label, `source->target`
-    stream_transfer_s: dict[str, float]  # mean from the entry into the out-queue until taken up, by label
+    stream_transfer_s: dict[str, float]  # mean from entering the out-queue to start of service, by label
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Its length."""
         return self.end - self.start
 
     @property
     def throughput_tps(self) -> float:
-        """Source tuples per second whose whole tree ended."""
+        """Source tuples per second whose whole tree completed."""
         return self.completed / self.seconds if self.seconds > 0 else float("nan")
 
     @cached_property
@@ -80,12 +80,12 @@ class TwinSpan:
 
     @property
     def processing_s(self) -> Floats:
-        """Mean time of every task from taking a tuple up to the end of its processing. [T]"""
+        """Mean time of every task from start to end of the service of a tuple. [T]"""
         return _ratio(self.busy_s, self.processed)
 
     @property
     def wait_s(self) -> Floats:
-        """Mean time that tuples waited before every task. [T]"""
+        """Mean time that tuples waited in front of every task. [T]"""
         return _ratio(self.waited_s, self.taken)
 
 

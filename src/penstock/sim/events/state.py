@@ -1,8 +1,8 @@
-"""The tables of a simulation: tuples in lists, roots, tasks, slots, machines, pipes, and what is counted.
+"""The tables of a simulation: tuples in lists, roots, tasks, slots, machines, pipes, and counters.
 
-A tuple is a row. A list is linked through rows, so that queues need no room of their own. Tuples that are sent together
-form a *frame*, which is a chain of rows known by its first. A *root* is a source tuple; all that follows from it
-carries its number. Tables are few and two-dimensional: compiled code counts references to every array handed over.
+A tuple is a row. Lists link rows, so that queues need no storage of their own. Tuples that are sent together form a
+*frame*, a chain of rows identified by its first. A *root* is a source tuple; everything that follows from it carries
+its number. There are few, two-dimensional tables, because compiled code counts references to every array argument.
 """
 
 from typing import NamedTuple
@@ -17,85 +17,86 @@ from penstock.sim.events.ground import Ground
 from penstock.sim.events.system import Small, System
 
 NONE = -1
-CAME = -1  # in place of where on its way a frame is: at its task, where it waits for those before it
+CAME = -1  # instead of a frame's position on its path: it has arrived and waits for earlier ones
 
 EMITTED, SENT, ARRIVED, EXIT = range(4)
-"""Times of a tuple: put into the out-queue; left it; came to the in-queue, of a source tuple: was due; leaves the
-pipe that its frame is in (of a frame's first)."""
+"""Times of a tuple: entered the out-queue; left it; entered the in-queue, or, for a source tuple, was due; leaves the
+pipe that its frame is in (for a frame's first)."""
 
 ROOT, LANE, AFTER, ID, LAST, SIZE, STEP, NEXT = range(8)
-"""Numbers of a tuple: its root; the lane it takes; the row behind it in its list; its number where it is followed, else
-0; and of a frame's first: the frame's last row, how many there are, where on its way it is, the frame behind it."""
+"""Numbers of a tuple: its root; its lane; the next row in its list; its number if it is traced, else 0; and for a
+frame's
+first: the frame's last row, the number of rows, its position on its path, the next frame."""
 
 PARENT, MACHINE = range(2)
-"""Of a tuple that is followed: the number of the tuple that it follows from, and the machine that sent it."""
+"""Of a traced tuple: the number of its parent, and the machine that sent it."""
 
 PENDING, OWNER, FOLLOWED, LOST, ONWARD = range(5)
-"""Of a root: tuples in the system that follow from it; its source task; its number where it is followed, else 0;
-whether a part of it was lost; the next free one."""
+"""Of a root: the number of tuples in the system that follow from it; its source task; its number if it is traced, else
+0; whether a part of it was lost; the next free one."""
 
 HEAD, TAIL, COUNT = range(3)
 """Of a list."""
 
 CREDITS, CONSUMED, TAKEN, AWAITED, LATEST = range(5)
-"""Of a lane: tuples that it may send; those processed that no credit has been given for; those taken up; the first and
-the last frame of its chain (`chains`), NONE where it has none."""
+"""Of a lane: tuples that it may send; processed ones without returned credit; those whose service started; the first
+and the last frame of its chain (`chains`), NONE without a chain."""
 
 BACKLOG, TURN, ONE, OTHER = range(4)
-"""Of an out-queue: tuples that wait; whose turn it is; the lanes of the first one's key, while it waits for them."""
+"""Of an out-queue: waiting tuples; the next lane in turn; the lanes of the first tuple's key, while it waits."""
 
 FIRST_ARRIVAL, UNTIL, BLOCKED_SINCE, BUSY, WAITED, BLOCKED = range(6)
-"""Of a task: when its first waiting tuple came; until when it stands still; since when a full queue keeps it from going
-on; s in service; s that tuples waited; s that it could not go on."""
+"""Of a task: arrival of its first waiting tuple; end of its suspension; since when a full queue blocks it; s in
+service; s that tuples waited; s blocked."""
 
 SERVING, ALIVE, PROCESSED, GIVEN, STARTED = range(5)
-"""Of a task: whether it is in service; a source's tuples under way; tuples processed; given; taken up."""
+"""Of a task: whether it is in service; a source's tuples in flight; processed, emitted and started tuples."""
 
 SINCE, ATTAINED, USED = range(3)
-"""Of a machine: the time of its last event; the service that a task present throughout has attained; core-seconds."""
+"""Of a machine: the time of its last event; the service attained by a task that was always present; core-seconds."""
 
 FREE_ROW, ROWS_LEFT, FREE_ROOT, ROOTS_LEFT, LAST_ID, NEXT_DUE, OFFERED, EMITTED_ROOTS, COMPLETED, LOST_ROOTS, HOPS = (
     range(11)
 )
 LATENCIES, HOP_RECORDS, ROOT_RECORDS, DONE_RECORDS = range(11, 15)
-"""Of the whole: what is free; the last number given to a followed tuple; the next source tuple to fall due; counts; how
-much of each buffer is used."""
+"""Of the whole: what is free; the last number of a traced tuple; the next source tuple to become due; counters; the
+used part of each buffer."""
 
 ALARM, DUE = range(2)
 PIPES = 2
-"""Leaves of the tree of clocks: the end of a standstill, the next source tuple, then the pipes, then the machines."""
+"""Leaves of the tree of clocks: the end of a suspension, the next source tuple, then the pipes, then the machines."""
 
 
 class State(NamedTuple):
-    """Everything that changes; P rows, R roots, T tasks, Q out-queues, E lanes, S slots, M machines, L pipes."""
+    """The mutable state; P rows, R roots, T tasks, Q out-queues, E lanes, S slots, M machines, L pipes."""
 
     times: Floats  # [P, 4]
     rows: Small  # [P, 8]
-    before: Small  # [P] of a frame's first, in a pipe whose latency varies: the frame before it, if there is one
+    before: Small  # [P] of a frame's first, in a pipe whose latency varies: the previous frame, if any
     kin: Longs  # [P, 2]
     due: Floats  # [R]
     roots: Small  # [R, 5]
     lists: Small  # [T + Q + E + L, 3] in-queues, out-queues (not bound), lanes, pipes (of frames)
     lanes: Longs  # [E, 5]
-    transfer: Floats  # [E] s from out-queue to being taken up, of what was
+    transfer: Floats  # [E] s from out-queue to start of service, sum
     queues: Longs  # [Q, 4]
     carried: Floats  # [Q] fractions of tuples carried over
     task: Floats  # [T, 6]
     tasks: Longs  # [T, 5]
-    serving: Small  # [S, 2] the row and the task in service, NONE where idle
+    serving: Small  # [S, 2] the row and the task in service, NONE if idle
     started: Floats  # [S]
     machine: Floats  # [M, 3]
     busy: Small  # [M] slots in service
-    ends: Floats  # [S] attained service at which those in service end, by machine, the latest first
+    ends: Floats  # [S] attained service at which services end, by machine, the latest first
     order: Small  # [S] their slots
     card: Floats  # [cards] when each is free
     clocks: Floats  # [2 leaves] a tree
     counts: Longs  # [15]
-    touched: Small  # lanes that may send: their number, then they
+    touched: Small  # lanes that may send: their number, then the lanes
     dealt: Small  # out-queues that may bind, likewise
     kicked: Small  # slots that may start, likewise
-    varied: Small  # frames whose latency is to be drawn, likewise
-    latencies: Floats  # of trees that ended
+    varied: Small  # frames whose latency must be drawn, likewise
+    latencies: Floats  # of completed trees
     hop_times: Floats  # [H, 5]
     hop_numbers: Longs  # [H, 6]
     root_times: Floats  # [H, 4] due, emitted; due, finished
@@ -103,16 +104,16 @@ class State(NamedTuple):
 
 
 class Dues(NamedTuple):
-    """Source tuples that fall due, in order; N of them."""
+    """Source tuples in order of their due times; N of them."""
 
     times: Floats  # [N]
     task: Small  # [N]
-    followed: Small  # [N] whether each is
-    waited_s: float  # how long each has waited when it falls due
+    followed: Small  # [N] whether each is traced
+    waited_s: float  # how long each has waited when it becomes due
 
 
 def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Generator, rows: int = 1 << 12) -> State:
-    """Return the state at the beginning, with room for so many tuples and roots at once; turns: of out-queues."""
+    """Return the initial state, with capacity for `rows` tuples and roots; turns: of out-queues."""
     tasks, queues, lanes, slots = system.tasks, len(system.bound), len(system.queue), len(ground.machine)
     machines, pipes = len(ground.cores), len(ground.card)
     rows = max(rows, 4 * system.most)
@@ -140,7 +141,7 @@ def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Gen
         lanes=lane,
         transfer=np.zeros(lanes),
         queues=queue,
-        carried=rng.random(queues),  # so that tasks do not march in step
+        carried=rng.random(queues),  # so that tasks are not synchronised
         task=task,
         tasks=np.zeros((tasks, 5), dtype=np.int64),
         serving=np.full((slots, 2), NONE, dtype=np.int32),
@@ -173,7 +174,7 @@ def _linked(rows: int, columns: int, link: int, first: int, end: int) -> Small:
 
 
 def more_rows(state: State) -> State:
-    """Return the same state with twice the room for tuples."""
+    """Return the same state with twice the capacity for tuples."""
     size, count = len(state.rows), state.counts
     more = _linked(size, 8, AFTER, size, int(count[FREE_ROW]))
     count[FREE_ROW] = size
@@ -187,7 +188,7 @@ def more_rows(state: State) -> State:
 
 
 def more_roots(state: State) -> State:
-    """Return the same state with twice the room for roots."""
+    """Return the same state with twice the capacity for roots."""
     size, count = len(state.roots), state.counts
     more = _linked(size, 5, ONWARD, size, int(count[FREE_ROOT]))
     count[FREE_ROOT] = size
@@ -196,7 +197,7 @@ def more_roots(state: State) -> State:
 
 
 def more_records(state: State) -> State:
-    """Return the same state with twice the room for records."""
+    """Return the same state with twice the capacity for records."""
     return state._replace(
         hop_times=np.concatenate([state.hop_times, np.zeros_like(state.hop_times)]),
         hop_numbers=np.concatenate([state.hop_numbers, np.zeros_like(state.hop_numbers)]),
@@ -206,13 +207,13 @@ def more_records(state: State) -> State:
 
 
 def more_latencies(state: State) -> State:
-    """Return the same state with twice the room for latencies."""
+    """Return the same state with twice the capacity for latencies."""
     return state._replace(latencies=np.concatenate([state.latencies, np.zeros_like(state.latencies)]))
 
 
 @lean
 def take_row(rows: Small, count: Longs) -> int:
-    """Return a free row; there is one."""
+    """Return a free row; there must be one."""
     row: int = count[FREE_ROW]
     count[FREE_ROW] = rows[row, AFTER]
     count[ROWS_LEFT] -= 1
@@ -221,7 +222,7 @@ def take_row(rows: Small, count: Longs) -> int:
 
 @lean
 def release_row(rows: Small, count: Longs, row: int) -> None:
-    """Give a row back."""
+    """Release a row."""
     rows[row, AFTER] = count[FREE_ROW]
     count[FREE_ROW] = row
     count[ROWS_LEFT] += 1
@@ -229,7 +230,7 @@ def release_row(rows: Small, count: Longs, row: int) -> None:
 
 @lean
 def push(rows: Small, lists: Small, number: int, row: int) -> None:
-    """Put a tuple at the end of a list."""
+    """Append a tuple to a list."""
     rows[row, AFTER] = NONE
     if lists[number, COUNT] == 0:
         lists[number, HEAD] = row
@@ -241,7 +242,7 @@ def push(rows: Small, lists: Small, number: int, row: int) -> None:
 
 @lean
 def pop(rows: Small, lists: Small, number: int) -> int:
-    """Take the first tuple of a list that is not empty."""
+    """Remove the first tuple of a non-empty list."""
     row: int = lists[number, HEAD]
     lists[number, HEAD] = rows[row, AFTER]
     lists[number, COUNT] -= 1
@@ -250,6 +251,6 @@ def pop(rows: Small, lists: Small, number: int) -> int:
 
 @lean
 def note(noted: Small, number: int) -> None:
-    """Note a queue, a lane or a slot."""
+    """Mark a queue, a lane or a slot."""
     noted[0] += 1
     noted[noted[0]] = number

@@ -1,7 +1,7 @@
-"""What happens at an event: a source tuple falls due, a service ends, a standstill ends.
+"""The events: a source tuple becomes due, a service ends, a suspension ends.
 
-An event only notes which out-queues may bind tuples, which lanes may send and which slots may start. The loop then does
-these in that order, so that each is written, and compiled, once.
+An event only marks the out-queues that may bind tuples, the lanes that may send and the slots that may start. The loop
+then handles these in that order, so that each is written, and compiled, once.
 """
 
 import numpy as np
@@ -64,7 +64,7 @@ from penstock.sim.events.system import COPIES, System
 
 @lean
 def fall_due(ground: Ground, state: State, dues: Dues, now: float) -> None:
-    """Let a source tuple wait before its source."""
+    """Append a source tuple to the queue of its source."""
     count, rows = state.counts, state.rows
     place = count[NEXT_DUE]
     task = dues.task[place]
@@ -95,14 +95,14 @@ def fall_due(ground: Ground, state: State, dues: Dues, now: float) -> None:
 
 @lean
 def end_service(system: System, ground: Ground, state: State, machine: int, now: float) -> None:
-    """End the service that ends first on a machine; what follows from the tuple goes to the out-queues."""
+    """End the first service to end on a machine; the resulting tuples enter the out-queues."""
     busy = state.busy[machine]
     place = ground.first[machine] + busy - 1
     slot = state.order[place]
     of = state.machine
     of[machine, USED] += (now - of[machine, SINCE]) * min(float(busy), ground.cores[machine])
     of[machine, SINCE] = now
-    of[machine, ATTAINED] = state.ends[place]  # set, not added to: errors do not pile up
+    of[machine, ATTAINED] = state.ends[place]  # set, not added to: errors do not accumulate
     state.busy[machine] = busy - 1
     row, task = state.serving[slot, 0], state.serving[slot, 1]
     state.serving[slot, 0] = NONE
@@ -126,7 +126,7 @@ def end_service(system: System, ground: Ground, state: State, machine: int, now:
 
 @lean
 def _give(state: State, row: int, task: int, now: float) -> None:
-    """Count a source tuple that leaves its source."""
+    """Count a source tuple that its source emits."""
     count = state.counts
     count[EMITTED_ROOTS] += 1
     if state.rows[row, ID] > 0:
@@ -140,7 +140,7 @@ def _give(state: State, row: int, task: int, now: float) -> None:
 
 @lean
 def _acknowledge(system: System, ground: Ground, state: State, row: int, slot: int, now: float) -> None:
-    """Count a tuple that was processed, and give its sender credit once there are enough."""
+    """Count a processed tuple, and return credit to its sender once there is enough."""
     count, rows = state.counts, state.rows
     count[HOPS] += 1
     lane = rows[row, LANE]
@@ -171,9 +171,9 @@ def _acknowledge(system: System, ground: Ground, state: State, row: int, slot: i
 
 @lean
 def _make(system: System, state: State, row: int, task: int, machine: int, now: float) -> int:
-    """Put what follows from a tuple into the out-queues of its task; return how many there are.
+    """Put the results of a tuple into the out-queues of its task; return their number.
 
-    Of a selectivity that is no whole number, fractions are carried over to the next tuple.
+    Fractions of a selectivity are carried over to the next tuple.
     """
     rows, count = state.rows, state.counts
     root, number, total = rows[row, ROOT], rows[row, ID], 0
@@ -207,7 +207,7 @@ def _make(system: System, state: State, row: int, task: int, machine: int, now: 
 
 @lean
 def _end_tree(system: System, ground: Ground, state: State, root: int, now: float) -> None:
-    """Count a source tuple from which nothing is left in the system."""
+    """Count a source tuple whose tree is complete."""
     count, roots = state.counts, state.roots
     if roots[root, LOST] == 0:
         owner = roots[root, OWNER]
@@ -231,7 +231,7 @@ def _end_tree(system: System, ground: Ground, state: State, root: int, now: floa
 
 @lean
 def sound_alarm(system: System, ground: Ground, state: State, now: float) -> None:
-    """Let everything go on that may, and say when the next tasks will have stood still for long enough."""
+    """Resume everything that can, and set the time at which the next suspensions end."""
     upcoming = np.inf
     for task in range(system.tasks):
         if state.task[task, UNTIL] > now:

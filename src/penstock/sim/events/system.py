@@ -1,7 +1,7 @@
-"""What of a simulation stays as it is: the tasks' costs, their out-queues, and the lanes that leave each queue.
+"""The constants of a simulation: the tasks' costs, their out-queues, and the lanes of each queue.
 
-An out-queue belongs to a task and a stream, a lane joins it to one downstream task. Lanes are numbered as the edges of
-`model.taskgraph` are.
+An out-queue belongs to a task and a stream; a lane connects it to one downstream task. Lanes have the numbers of the
+edges of `model.taskgraph`.
 """
 
 import math
@@ -18,10 +18,10 @@ from penstock.model.topology import Distribution, Grouping, ServiceTime
 
 Small = NDArray[np.int32]
 
-FULL = 4096  # tuples in an out-queue at which its task stops, as in the runtime
+FULL = 4096  # tuples in an out-queue at which its task is blocked, as in the runtime
 
 CONSTANT, EXPONENTIAL, GAMMA, LOGNORMAL = range(4)
-"""How service times are drawn."""
+"""The distributions of service times."""
 
 _DRAWN = {
     Distribution.CONSTANT: CONSTANT,
@@ -31,8 +31,8 @@ _DRAWN = {
 }
 
 TURNS, KEY, TWO_KEYS, COPIES, FIRST, NAMED, NEAR = range(7)
-"""Which lane a tuple takes: the next with room; its key's; of its key's two the less loaded; all; the first; each in
-turn whether or not there is room; the next with room in the same process if there is one."""
+"""The lane of a tuple: the next with capacity; its key's; the less loaded of its key's two; all; the first; each in
+turn regardless of capacity; the next with capacity in the same process if there is one."""
 
 _BOUND = {
     Grouping.SHUFFLE: TURNS,
@@ -54,26 +54,26 @@ class System(NamedTuple):
     service: Floats  # [T, 2] a scale and a shape, as `draw` takes them
     queues: Small  # [T + 1] the out-queues of task t are queues[t] .. queues[t + 1]
     bound: Small  # [Q] TURNS .. NEAR
-    selectivity: Floats  # [Q] tuples for every one that its task processes
+    selectivity: Floats  # [Q] tuples per tuple processed by its task
     tuple_bytes: Floats  # [Q]
-    receive_s: Floats  # [Q] of a tuple that comes from another process
+    receive_s: Floats  # [Q] per tuple from another process
     lanes: Small  # [Q + 1] the lanes of queue q are lanes[q] .. lanes[q + 1]
-    queue: Small  # [E] that a lane leaves
+    queue: Small  # [E] its out-queue
     sender: Small  # [E] task
     target: Small  # [E] task
-    window: int  # tuples that a lane may have under way
-    credit_at: int  # tuples processed at which credit is given
-    in_flight: int  # source tuples that a source task may have under way
-    full: int  # tuples in an out-queue at which its task stops
+    window: int  # maximum tuples in flight per lane
+    credit_at: int  # processed tuples after which credit is returned
+    in_flight: int  # maximum source tuples in flight per source task
+    full: int  # tuples in an out-queue at which its task is blocked
     frame_bytes: float
-    most: int  # tuples that may follow at once from one
-    tasks: int  # T; in the table of lists, where those of out-queues begin
-    in_lanes: int  # where those of lanes do
-    in_pipes: int  # where those of pipes do
+    most: int  # maximum number of immediate results of one tuple
+    tasks: int  # T; in the table of lists, the start of out-queues
+    in_lanes: int  # start of lanes
+    in_pipes: int  # start of pipes
 
 
 def build_system(instance: Instance, costs: Costs) -> System:
-    """Build the tables of an application under an engine's costs."""
+    """Build the tables of an application with an engine's costs."""
     tasks, edges, topology = instance.tasks, instance.edges, instance.topology
     services = [topology.components[position] for position in tasks.position]
     drawn = np.array([_DRAWN[component.service.distribution] for component in services], dtype=np.int32)
@@ -102,7 +102,7 @@ def build_system(instance: Instance, costs: Costs) -> System:
         sender=edges.source.astype(np.int32),
         target=edges.target.astype(np.int32),
         window=costs.window,
-        credit_at=max(1, costs.window // 4),  # as the runtime's receivers do
+        credit_at=max(1, costs.window // 4),  # as in the runtime
         in_flight=np.iinfo(np.int32).max if costs.in_flight is None else costs.in_flight,
         full=FULL,
         frame_bytes=costs.frame_bytes,
@@ -114,13 +114,13 @@ def build_system(instance: Instance, costs: Costs) -> System:
 
 
 def queue_streams(instance: Instance) -> Longs:
-    """Return the position in the topology's streams of every out-queue. [Q]"""
+    """Return the position of every out-queue's stream in the topology. [Q]"""
     edges = instance.edges
     return edges.stream[_queue_starts(edges.source, edges.stream)].astype(np.int64)
 
 
 def _queue_starts(source: Small, stream: Small) -> Longs:
-    """Return the first lane of every out-queue: where the sender or the stream is another than before. [Q]"""
+    """Return the first lane of every out-queue, at which the sender or the stream changes. [Q]"""
     if not len(source):
         return np.empty(0, dtype=np.int64)
     other = (source[1:] != source[:-1]) | (stream[1:] != stream[:-1])
@@ -128,7 +128,7 @@ def _queue_starts(source: Small, stream: Small) -> Longs:
 
 
 def _shape(mean: float, service: ServiceTime) -> tuple[float, float]:
-    """Return what a service time is drawn with, as `runtime.emulation.ServiceTimes` draws it: a scale and a shape."""
+    """Return the parameters of a service time, a scale and a shape, as in `runtime.emulation.ServiceTimes`."""
     variance = service.cv**2
     match service.distribution:
         case Distribution.GAMMA:

@@ -1,4 +1,4 @@
-"""The twin of a cluster: what an application would do on it, in virtual time, for any placement of its tasks."""
+"""The twin of a cluster: the predicted behaviour of an application on it, in virtual time, for any placement."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -18,20 +18,20 @@ from penstock.sim.events.run import Setup, TwinRun
 from penstock.sim.events.system import System, build_system
 from penstock.workloads.arrivals import ArrivalProcess, Poisson
 
-OVERLOAD = 2.0  # of the rate at which an even split would use something up
-STEADY = 0.01  # relative; throughputs of spans no further apart are taken for equal
-SPAN_TUPLES = 5_000  # source tuples that a span of `maximum_tps` sees
+OVERLOAD = 2.0  # relative to the capacity with evenly split streams
+STEADY = 0.01  # relative; throughputs of spans that differ by less are considered equal
+SPAN_TUPLES = 5_000  # source tuples per span in `maximum_tps`
 SPANS = 10
 
 
 class Twin:
-    """An application on a cluster under an engine's costs; its tables are built once, for any number of runs.
+    """An application on a cluster with an engine's costs; its tables are built once, for any number of runs.
 
-    Semantics are those of the emulated runtime: a slot serves one tuple at a time, of its tasks' the one that has
-    waited longest; the busy slots of a machine share its cores evenly; what follows from a tuple leaves when its
-    service ends, as one frame a lane; lanes have credits, and a task stops while an out-queue is full; frames pass
-    network cards or links one after another. Beside them: what it costs to serialise is added to service times
-    (`Costs`); keys are drawn evenly; a source's in-flight limit counts whole trees.
+    It models the emulated runtime: a slot serves one tuple at a time, the one of its tasks that has waited longest; the
+    busy slots of a machine share its cores evenly; the results of a tuple leave when its service ends, as one frame per
+    lane; lanes have credits, and a task is blocked while an out-queue is full; frames pass network cards or links one
+    after another. In addition, serialisation costs are added to service times (`Costs`); keys are uniformly
+    distributed; a source's in-flight limit counts whole trees.
     """
 
     def __init__(self, application: Application, cluster: Cluster, costs: Costs = Costs()) -> None:  # noqa: B008  a constant
@@ -54,7 +54,7 @@ class Twin:
         routes: Mapping[Hop, tuple[int, ...]] | None = None,
         name: str = "twin",
     ) -> TwinRun:
-        """Begin a run with a placement, at time 0 with empty queues.
+        """Start a run with a placement, at time 0 with empty queues.
 
         slots: the slot of each task, in task-graph order. rates: arrivals of each source component, Poisson if it is a
         number of tuples per second; default: the application's own. records: source tuples traced per second and task;
@@ -67,12 +67,12 @@ class Twin:
     def maximum_tps(
         self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
     ) -> float:
-        """Return the most source tuples per second that a placement carries, every source task emitting its share.
+        """Return the maximum source tuples per second of a placement, if every source task emits its share.
 
-        The sources have tuples without end, and none gets further ahead than the others, so that what is offered in
-        the ratio of the application's rates is carried in this ratio. Spans double until back-pressure has settled: as
-        many tuples end as in the span before, and as many as the source emits that is held back most. Senders that may
-        choose then avoid what is slow. Infinite if nothing is a limit.
+        The sources have an unlimited supply of tuples, and none gets further ahead than the others, so the load keeps
+        the ratio of the application's rates. Spans double until back-pressure has settled: the number of completed
+        tuples equals that of the previous span, and that emitted by the most blocked source. Senders with a choice of
+        task then avoid slow ones. Infinite if nothing limits the rate.
         """
         even = self._even_tps(slots, seed, routes)
         if not np.isfinite(even):
@@ -90,7 +90,7 @@ class Twin:
         return span.throughput_tps
 
     def _even_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
-        """Return the rate at which something is used up when streams split evenly."""
+        """Return the rate at which a resource is exhausted if streams split evenly."""
         self._refuse_odd(slots, seed)
         tasks = self.instance.tasks
         placed = np.asarray(slots, dtype=np.int32)
@@ -102,7 +102,7 @@ class Twin:
         return limits[0].rate_tps if limits else float("inf")
 
     def _shared(self, tps: float) -> dict[str, float]:
-        """Share a rate out over the sources, as the application's own rates are."""
+        """Divide a rate among the sources in proportion to the application's own rates."""
         rates = self.application.rate_tps or {source.name: 1.0 for source in self.application.sources}
         return {name: tps * rate / sum(rates.values()) for name, rate in rates.items()}
 
@@ -113,7 +113,7 @@ class Twin:
             if name not in sources:
                 raise UnknownName(f"rates.{name}", f"no source is named {name!r}; {nearest(name, sources)}")
         if not given:
-            problem = f"expected a rate for each source of {self.application.name!r}, which says none; give rates"
+            problem = f"expected a rate for each source of {self.application.name!r}, which has none; pass rates"
             raise InvalidInput("rates", problem)
         return {
             name: Poisson(rate=float(rate)) if isinstance(rate, int | float) else rate for name, rate in given.items()

@@ -1,6 +1,6 @@
-"""The slotted simulator: POTUS's queueing equations and Hone's link, every source tuple followed to its response time.
+"""The slotted simulator: POTUS's queueing equations and Hone's link, with the response time of every source tuple.
 
-`simulate` is what others call; `state` has the tables of a simulation, `steps` the equations.
+`simulate` is the entry point; `state` has the tables of a simulation, `steps` the equations.
 """
 
 from penstock.sim.slotted.outcome import Outcome, Series

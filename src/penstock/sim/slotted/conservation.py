@@ -1,4 +1,4 @@
-"""Whether every tuple is in exactly one place: what debug mode checks after every slot."""
+"""Conservation of tuples: the check, after every slot, that each tuple is in exactly one place."""
 
 import numpy as np
 
@@ -9,17 +9,17 @@ from penstock.sim.slotted.state import AFTER, HEAD, LANE, NONE, PENDING, ROOT, S
 
 FAULTS = (
     "",
-    "a list is not as long as it says",
+    "the length of a list is wrong",
     "a tuple is in two lists",
     "a tuple is in no list",
-    "tuples that follow from a root and tuples that it waits for differ",
-    "tuples that went down a lane and tuples that it has outstanding differ",
+    "the number of tuples that follow from a root is wrong",
+    "the number of outstanding tuples of a lane is wrong",
 )
 
 
 @kernel
 def first_fault(system: System, state: State, lanes: Lanes) -> int:
-    """Return 0 where all tuples add up, otherwise which of FAULTS is found."""
+    """Return 0 if all tuples are accounted for, otherwise the index in FAULTS of what is wrong."""
     rows, lists, tasks = state.rows, state.lists, len(system.source)
     seen = np.zeros(len(rows), dtype=np.bool_)
     following = np.zeros(len(state.roots), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The decisions of a slot: what each link's queues may send, and where the tuples of every task go."""
+"""The decisions of a slot: how much each link's queues may send, and the target of each task's tuples."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from penstock.sim.slotted.steps import send_down
 
 
 class Links(NamedTuple):
-    """The out-queues that share a link, and what the sending rule remembers of it; K links."""
+    """The out-queues that share a link, and the state of the sending policy; K links."""
 
     begin: Longs  # [K + 1] the queues of link k are members[begin[k]] .. members[begin[k + 1]]
     members: Longs  # [Q]
@@ -35,7 +35,7 @@ def allow(
     rng: np.random.Generator,
     allowed: Longs,
 ) -> None:
-    """Share every link's capacity out over its queues; `allowed` [Q] is set."""
+    """Allocate every link's capacity to its queues; `allowed` [Q] is set."""
     for link in range(len(links.begin) - 1):
         own = links.members[links.begin[link] : links.begin[link + 1]]
         if len(own) == 0:
@@ -45,7 +45,7 @@ def allow(
             _allow_oldest(system, state, waiting, own, system.capacity[link], memory, rng, allowed)
             continue
         backlog, given = waiting[own], np.zeros(len(own), np.int64)
-        enough = max(1, backlog.sum()) * len(own)  # even for a rule that wastes turns
+        enough = max(1, backlog.sum()) * len(own)  # enough even for a policy that wastes turns
         budget = min(system.capacity[link], enough)
         send(kind, settings, float(slot), budget, backlog, np.zeros(len(own)), memory, rng, given)
         allowed[own] = given
@@ -62,7 +62,7 @@ def _allow_oldest(
     rng: np.random.Generator,
     allowed: Longs,
 ) -> None:
-    """Let the tuples of a link's queues go in the order in which they came, asking the rule one by one."""
+    """Send the tuples of a link's queues in the order of their arrival, one decision per tuple."""
     rows, lists = state.rows, state.lists
     outbox, number = 3 * len(system.source), len(system.emits)
     backlog, oldest, heads = waiting[own], np.zeros(len(own)), np.zeros(len(own), np.int64)
@@ -101,7 +101,7 @@ def decide(
     rng: np.random.Generator,
     sent: Longs,
 ) -> None:
-    """Decide where the tuples of every task go, and send them."""
+    """Choose the targets of every task's tuples, and send them."""
     rows, lists, target, cost, begin = state.rows, state.lists, system.target, system.cost, system.lanes
     copies, keyed = system.copies, system.keyed
     outstanding, waited, left, first_queue = lanes.outstanding, counts.waited, counts.left, system.queues
@@ -146,7 +146,7 @@ def _decide_mixed(
     rng: np.random.Generator,
     sent: Longs,
 ) -> None:
-    """Decide for a task some of whose streams leave a policy no choice."""
+    """Decide for a task, some of whose streams leave the policy no choice."""
     limit, by_key, short = system.limit[task], kind in (FIELDS, PARTIAL_KEY), False
     first, last = system.queues[task], system.queues[task + 1]
     for place in range(last - first):
@@ -178,7 +178,7 @@ def _decide_mixed(
 def _send(
     system: System, state: State, lanes: Lanes, counts: Counts, queue: int, lane: int, amount: int, slot: int
 ) -> None:
-    """Send tuples down a lane, and count them."""
+    """Send tuples through a lane, and count them."""
     tasks, number, target = len(system.source), len(system.emits), system.target[lane]
     counts.waited[queue] += send_down(state.rows, state.lists, tasks, number, queue, lane, target, amount, slot)
     counts.left[queue] += amount
@@ -188,7 +188,7 @@ def _send(
 
 @lean
 def _copy(system: System, state: State, lanes: Lanes, counts: Counts, queue: int, amount: int, slot: int) -> None:
-    """Send tuples down every lane of a queue."""
+    """Send tuples through every lane of a queue."""
     rows, lists, free, roots = state.rows, state.lists, state.free, state.roots
     tasks, number = len(system.source), len(system.emits)
     for _ in range(amount):
@@ -218,7 +218,7 @@ def _by_key(
     rng: np.random.Generator,
     sent: Longs,
 ) -> int:
-    """Send tuples where their keys say; return how many went. keys: [keys] how likely each is, running total."""
+    """Send tuples by their keys; return their number. keys: [keys] cumulative probabilities."""
     begin, width = system.lanes[queue], system.lanes[queue + 1] - system.lanes[queue]
     went = 0
     for _ in range(amount):
@@ -228,6 +228,6 @@ def _by_key(
         lane = choose_keyed(kind, lanes, begin + own, begin + other, sent)
         if lane < 0:
             break
-        _send(system, state, lanes, counts, queue, lane, 1, slot)  # it is outstanding at once, not only sent
+        _send(system, state, lanes, counts, queue, lane, 1, slot)  # outstanding at once, not only sent
         went += 1
     return went

@@ -1,4 +1,4 @@
-"""What came of a simulation: response times, costs, backlogs, fairness, waiting."""
+"""The outcome of a simulation: response times, costs, backlogs, fairness, queueing times."""
 
 from typing import NamedTuple
 
@@ -10,41 +10,41 @@ from penstock.sim.slotted.state import DONE, DUE, NONE, REAL, Counts
 
 
 class Series(NamedTuple):
-    """Slot by slot, warm-up included. [S] each"""
+    """One value per slot, including the warm-up. [S] each"""
 
     cost: Floats  # Θ(t)
     backlog: Floats  # h(t)
-    longest: Longs  # the longest out-queue at the end of the slot
-    fairness: Floats  # Jain's index of the out-queues' lengths; not a number where all are empty
+    longest: Longs  # maximum length of an out-queue at the end of the slot
+    fairness: Floats  # Jain's index of the lengths of out-queues; NaN if all are empty
 
 
 class Outcome(NamedTuple):
-    """Means over the slots that count, and over the tuples that arrived in them.
+    """Means over the slots after the warm-up, and over the tuples that arrived in them.
 
-    A tuple's response time is the slots from its arrival to when the last of what follows from it was served; one that
-    was served before it arrived has 0. A tuple that is still in the system at the end counts with its age.
+    A tuple's response time is the number of slots from its arrival until everything that follows from it was served; 0
+    if it was served before it arrived. A tuple that is unfinished at the end counts with its age.
     """
 
     response: float  # slots
     response_p99: float
     response_max: float
     tuples: int  # that arrived
-    unfinished: int  # of them
-    cost: float  # Θ, a slot
+    unfinished: int  # of these
+    cost: float  # Θ, per slot
     backlog: float  # h, mean
     queued_in: float  # mean
     queued_out: float  # mean
-    longest: int  # the longest that an out-queue was
-    fairness: float  # mean Jain's index over slots in which something waited
-    queueing: float  # slots that a tuple waited in an out-queue, mean over all slots
+    longest: int  # maximum length of an out-queue
+    fairness: float  # mean of Jain's index over slots in which a tuple waited
+    queueing: float  # mean slots per tuple in an out-queue, over all slots
     hops: int  # tuples served, over all slots
-    dropped: int  # predicted, not sent and not come, over all slots
+    dropped: int  # predicted, never sent and never arrived, over all slots
     responses: Longs  # [tuples] each, in order of task and arrival
     series: Series
 
 
 def measure(arrived: Longs, roots: Longs, counts: Counts, warm_up: int, beta: float) -> Outcome:
-    """Sum a simulation up."""
+    """Summarise a simulation."""
     slots = arrived.shape[1]
     due, done = roots[:, DUE], roots[:, DONE]
     counted = (roots[:, REAL] != 0) & (due >= warm_up)

@@ -1,6 +1,6 @@
 """Run a system for a number of slots under a routing and a sending policy.
 
-Everything is decided by the arguments: equal ones give equal outcomes, compiled or interpreted.
+The arguments determine the outcome, compiled or interpreted.
 """
 
 from collections.abc import Callable
@@ -21,23 +21,23 @@ from penstock.sim.slotted.decisions import Links, allow, decide
 from penstock.sim.slotted.outcome import Outcome, measure
 from penstock.sim.slotted.state import DONE, DUE, NONE, REAL, Counts, Feed, State, empty_state, grown
 
-ROWS = 1 << 12  # tuples for which there is room at first
-FASTEST = 1e9  # tuples per slot of a task that is never busy; kernels divide by it
+ROWS = 1 << 12  # initial capacity in tuples
+FASTEST = 1e9  # tuples per slot of a task without cost; kernels divide by it
 
 
 class Arrivals(NamedTuple):
-    """What comes to every task in every slot, and what is said of it beforehand; T tasks, S slots."""
+    """The arrivals at every task in every slot, and their predictions; T tasks, S slots."""
 
-    counts: Longs  # [T, S] tuples that come; 0 for all but sources
-    predicted: Longs | None = None  # [T, S] tuples that are predicted; None: exactly those that come
-    lead: Longs | None = None  # [T] W, how many slots ahead they are; None: nothing is predicted
+    counts: Longs  # [T, S] arriving tuples; 0 except for sources
+    predicted: Longs | None = None  # [T, S] predicted tuples; None: exactly the arrivals
+    lead: Longs | None = None  # [T] W, number of slots predicted ahead; None: no predictions
 
 
 class Keys(NamedTuple):
-    """What the keys of tuples are on streams by key: `number` of them, drawn by Zipf's law."""
+    """The keys of tuples on keyed streams: `number` of them, distributed by Zipf's law."""
 
     number: int = 1000
-    skew: float = 0.0  # 0: all equally often
+    skew: float = 0.0  # 0: uniform
 
 
 def simulate(
@@ -53,9 +53,9 @@ def simulate(
     check: bool = False,
     run: Callable[..., int] | None = None,
 ) -> Outcome:
-    """Simulate all slots that `arrivals` covers; the first `warm_up` of them are not counted.
+    """Simulate all slots of `arrivals`; the first `warm_up` of them are excluded from the outcome.
 
-    beta: weighs out-queues in the backlog (12). check: verify after every slot that no tuple was lost or doubled.
+    beta: weight of out-queues in the backlog (12). check: verify after every slot that no tuple was lost or duplicated.
     run: another form of the kernel `run_slots`, such as the interpreted one.
     """
     _refuse_odd(system, arrivals, sending, warm_up)
@@ -64,7 +64,7 @@ def simulate(
     slots = arrivals.counts.shape[1]
     state = empty_state(system, roots, ROWS)
     queues = empty_queues(system.lanes)
-    queues.turn[:] = rng.integers(np.maximum(1, np.diff(system.lanes)))  # senders do not begin all with the same task
+    queues.turn[:] = rng.integers(np.maximum(1, np.diff(system.lanes)))  # senders start with different tasks
     speed = np.minimum(system.service[system.target], FASTEST)
     lanes = idle_lanes(system.cost, system.onward, speed, system.senders)
     counts = _counts(slots, len(system.emits))
@@ -101,9 +101,9 @@ def run_slots(
     begin: int,
     check: bool,
 ) -> int:
-    """Run slots from `begin` on; return the slot before which there is no room, the number of slots when all are done.
+    """Run slots from `begin` on; return the slot before which the tables are too small, or the number of slots.
 
-    sending: below 0 where links have no limit. A slot after which tuples do not add up gives -1.
+    sending: negative if links are unlimited. Returns -1 after a slot in which tuples are not conserved.
     """
     sent = np.zeros(len(system.target), dtype=np.int64)
     for slot in range(begin, feed.known.shape[1]):
@@ -127,17 +127,17 @@ def _refuse_odd(system: System, arrivals: Arrivals, sending: SendingPolicy | Non
     _refuse_table("arrivals.counts", counts, (system.tasks, max(1, slots)))
     if counts[~system.source].any():
         task = int(np.flatnonzero(~system.source & counts.any(axis=1))[0])
-        raise InvalidInput(f"arrivals.counts[{task}]", "expected nothing, as the task is no source; set it to 0")
+        raise InvalidInput(f"arrivals.counts[{task}]", "expected 0, because the task is not a source")
     if arrivals.predicted is not None:
         _refuse_table("arrivals.predicted", arrivals.predicted, counts.shape)
         if arrivals.lead is None:
-            raise InvalidInput("arrivals.lead", "expected how many slots ahead tuples are predicted, got none; add it")
+            raise InvalidInput("arrivals.lead", "expected the number of slots predicted ahead, got none; add it")
     if arrivals.lead is not None:
         _refuse_table("arrivals.lead", arrivals.lead, (system.tasks,))
     if not 0 <= warm_up < slots:
         raise InvalidInput("warm_up", f"expected 0 to {slots - 1} slots, got {warm_up}; simulate more slots")
     if sending is None and _limited(system):
-        problem = "expected a policy that shares the machines' cards out, got none"
+        problem = "expected a sending policy for the machines' cards, got none"
         raise InvalidInput("sending", f"{problem}; name one, or build the system without a capacity")
 
 
@@ -152,9 +152,9 @@ def _limited(system: System) -> bool:
 
 
 def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Longs]:
-    """Number all tuples from outside, those that were predicted and do not come among them.
+    """Number all arriving and predicted tuples.
 
-    Of a slot's tuples the predicted ones come first.
+    Of a slot's tuples, the predicted ones come first.
     """
     actual = arrivals.counts
     tasks, slots = actual.shape
@@ -174,7 +174,7 @@ def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Longs]:
 
 
 def _come(actual: Longs, known: Longs, total: Longs, rng: np.random.Generator) -> Bools:
-    """Draw which tuples come: of those predicted for a slot any, where they are too many; all that nobody foresaw."""
+    """Choose the tuples that arrive: random ones of those predicted, if too many are; all unpredicted ones."""
     group = np.repeat(np.arange(len(total)), total)
     place = np.arange(len(group)) - np.repeat(np.cumsum(total) - total, total)
     drawn = np.where(place < known[group], rng.random(len(group)), 2.0)

@@ -1,8 +1,8 @@
-"""The tables of a simulation: tuples in lists, roots, what is counted.
+"""The tables of a simulation: tuples in lists, roots, counters.
 
-A tuple is a row, and a list is linked through rows, so that a queue may grow without bound and many tuples change
-queues at once. A *root* is a tuple that comes from outside, or was predicted to; all that follows from it carries its
-number. Tables are few and two-dimensional: compiled code counts references to every array that it hands over.
+A tuple is a row, and lists link rows, so that a queue may grow without bound and many tuples change queues at once. A
+*root* is a tuple that arrives from outside, or was predicted to; everything that follows from it carries its number.
+There are few, two-dimensional tables, because compiled code counts references to every array argument.
 """
 
 from typing import NamedTuple
@@ -16,26 +16,26 @@ from penstock.model.taskgraph import Floats
 NONE = -1
 
 ROOT, LANE, SINCE, AFTER = range(4)
-"""Columns of a tuple: its root; the lane it came by; the slot in which it came to its queue; the next in its list."""
+"""Columns of a tuple: its root; its last lane; the slot in which it entered its queue; the next in its list."""
 
 HEAD, TAIL, SIZE = range(3)
 """Columns of a list."""
 
 DUE, REAL, PENDING, DONE = range(4)
-"""Columns of a root: the slot in which it arrives; whether it does, or was only predicted; tuples in the system that
-follow from it; the slot in which the last of them was processed."""
+"""Columns of a root: the slot in which it arrives; whether it arrives or was only predicted; the number of tuples in
+the system that follow from it; the slot in which the last of them was processed."""
 
 
 class State(NamedTuple):
-    """Everything that changes; T tasks, Q out-queues, P rows for tuples, R roots.
+    """The mutable state; T tasks, Q out-queues, P rows for tuples, R roots.
 
-    The lists are, in this order: the in-queues [T]; what was sent to each task in the last slot, X(t - 1) [T]; what was
-    sent in this one, X(t) [T]; the out-queues, of a source Q_rem(t, 0) [Q]; of a source what is predicted, the sum of
+    The lists are, in this order: the in-queues [T]; tuples sent to each task in the previous slot, X(t - 1) [T]; those
+    sent in this slot, X(t) [T]; the out-queues, of a source Q_rem(t, 0) [Q]; a source's predicted tuples, the sum of
     Q_rem(t, w) over w > 0 [Q].
     """
 
     rows: Longs  # [P, 4]
-    free: Longs  # [2] the first free row, and how many there are
+    free: Longs  # [2] the first free row, and the number of free rows
     lists: Longs  # [3T + 2Q, 3]
     served: Floats  # [T] fractions of service carried over
     made: Floats  # [Q] fractions of tuples carried over
@@ -43,29 +43,29 @@ class State(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """When the roots of every task become known; S slots."""
+    """The times at which the roots of every task become known; S slots."""
 
     first: Longs  # [T, S + 1] the roots of task t due in slot s are first[t, s] .. first[t, s + 1]
-    known: Longs  # [T, S] how many of them are predicted, the leading ones
+    known: Longs  # [T, S] the number of them that are predicted, which come first
     lead: Longs  # [T] W, slots ahead
 
 
 class Counts(NamedTuple):
-    """What is recorded of every slot, [S] each, of every queue, and of the whole."""
+    """Counters of every slot, [S] each, of every queue, and of the whole."""
 
     cost: Floats  # Θ(t), (11)
-    queued_in: Longs  # ΣQ_in at the beginning of a slot
+    queued_in: Longs  # ΣQ_in at the start of a slot
     queued_out: Longs  # ΣQ_out
-    longest: Longs  # the longest out-queue at the end of a slot
-    fairness: Floats  # Jain's index of out-queue lengths; of empty ones not a number
+    longest: Longs  # maximum length of an out-queue at the end of a slot
+    fairness: Floats  # Jain's index of out-queue lengths; NaN if all are empty
     waited: Floats  # [Q] slots that tuples waited in an out-queue
     left: Longs  # [Q] tuples that left it
     hops: Longs  # [1] tuples served
-    dropped: Longs  # [1] predicted tuples that were not sent and did not come
+    dropped: Longs  # [1] predicted tuples that were never sent and never arrived
 
 
 def empty_state(system: System, roots: Longs, rows: int) -> State:
-    """Return the state at the beginning, with room for so many tuples at once."""
+    """Return the initial state, with capacity for `rows` simultaneous tuples."""
     tasks, queues = system.tasks, len(system.emits)
     lists = np.zeros((3 * tasks + 2 * queues, 3), dtype=np.int64)
     lists[:, HEAD] = lists[:, TAIL] = NONE
@@ -76,7 +76,7 @@ def empty_state(system: System, roots: Longs, rows: int) -> State:
 
 
 def grown(state: State) -> State:
-    """Return the same state with twice the room for tuples."""
+    """Return the same state with twice the capacity for tuples."""
     rows = len(state.rows)
     more = np.zeros_like(state.rows)
     more[:, AFTER] = np.arange(rows + 1, 2 * rows + 1)
@@ -87,7 +87,7 @@ def grown(state: State) -> State:
 
 @lean
 def push(rows: Longs, lists: Longs, number: int, row: int) -> None:
-    """Put a tuple at the end of a list."""
+    """Append a tuple to a list."""
     rows[row, AFTER] = NONE
     if lists[number, SIZE] == 0:
         lists[number, HEAD] = row
@@ -99,7 +99,7 @@ def push(rows: Longs, lists: Longs, number: int, row: int) -> None:
 
 @lean
 def pop(rows: Longs, lists: Longs, number: int) -> int:
-    """Take the first tuple of a list that is not empty."""
+    """Remove the first tuple of a non-empty list."""
     row: int = lists[number, HEAD]
     lists[number, HEAD] = rows[row, AFTER]
     lists[number, SIZE] -= 1
@@ -108,7 +108,7 @@ def pop(rows: Longs, lists: Longs, number: int) -> int:
 
 @lean
 def join(rows: Longs, lists: Longs, number: int, head: int, last: int, amount: int) -> None:
-    """Put tuples that follow each other at the end of a list."""
+    """Append linked tuples to a list."""
     if lists[number, SIZE] == 0:
         lists[number, HEAD] = head
     else:
@@ -119,7 +119,7 @@ def join(rows: Longs, lists: Longs, number: int, head: int, last: int, amount: i
 
 @lean
 def append(rows: Longs, lists: Longs, source: int, target: int) -> None:
-    """Put all of one list behind another."""
+    """Append one list to another."""
     if lists[source, SIZE] > 0:
         join(rows, lists, target, lists[source, HEAD], lists[source, TAIL], lists[source, SIZE])
         lists[source, SIZE] = 0
@@ -127,7 +127,7 @@ def append(rows: Longs, lists: Longs, source: int, target: int) -> None:
 
 @lean
 def take(rows: Longs, free: Longs) -> int:
-    """Return a free row; there is one."""
+    """Return a free row; there must be one."""
     row: int = free[0]
     free[0] = rows[row, AFTER]
     free[1] -= 1
@@ -136,7 +136,7 @@ def take(rows: Longs, free: Longs) -> int:
 
 @lean
 def release(rows: Longs, free: Longs, row: int) -> None:
-    """Give a row back."""
+    """Release a row."""
     rows[row, AFTER] = free[0]
     free[0] = row
     free[1] += 1

@@ -1,8 +1,8 @@
-"""One slot, step by step, as POTUS §3 has it: arrivals, decisions on what stands at the beginning, then service.
+"""One slot, step by step, following POTUS §3: arrivals, decisions on the state at the start, then service.
 
-Tuples that are sent in a slot reach the in-queue in the next and may be served there, but a decision of that slot does
-not see them in Q_in (8); what follows from them can be sent one slot later (9). Each step takes the arrays out of its
-tables once: in a loop that would count references anew for every tuple.
+Tuples sent in a slot reach the in-queue in the next and may be served there, but a decision of that slot does not see
+them in Q_in (8); what follows from them can be sent one slot later (9). Each step takes the arrays out of its tables
+once: inside a loop that would count references for every tuple.
 """
 
 import numpy as np
@@ -34,12 +34,12 @@ from penstock.sim.slotted.state import (
     take,
 )
 
-ROUND = 1e-9  # what a sum of fractions may lack of a whole tuple
+ROUND = 1e-9  # tolerance for a sum of fractions to be a whole number of tuples
 
 
 @lean
 def arrive(system: System, state: State, feed: Feed, counts: Counts, slot: int) -> None:
-    """Let the tuples of a slot arrive, and those predicted for a later one be known."""
+    """Process the arrivals of a slot, and the predictions for a later one."""
     first, known, slots = feed.first, feed.known, feed.known.shape[1]
     for task in range(len(system.source)):
         if not system.source[task]:
@@ -57,7 +57,7 @@ def arrive(system: System, state: State, feed: Feed, counts: Counts, slot: int) 
 
 @lean
 def _enter(system: System, state: State, task: int, begin: int, end: int, ahead: bool) -> None:
-    """Put roots into the out-queues of their source."""
+    """Add roots to the out-queues of their source."""
     rows, free, lists, made, roots, emits = state.rows, state.free, state.lists, state.made, state.roots, system.emits
     tasks, first, last = len(system.source), system.queues[task], system.queues[task + 1]
     number = 3 * tasks + (len(emits) if ahead else 0)
@@ -73,13 +73,13 @@ def _enter(system: System, state: State, task: int, begin: int, end: int, ahead:
                 rows[row, ROOT], rows[row, LANE], rows[row, SINCE] = root, NONE, roots[root, DUE]
                 push(rows, lists, number + queue, row)
             roots[root, PENDING] += amount
-        if roots[root, PENDING] == 0:  # it makes nothing this time
+        if roots[root, PENDING] == 0:  # it emits no tuple this time
             roots[root, DONE] = roots[root, DUE]
 
 
 @lean
 def _fall_due(system: System, state: State, counts: Counts, task: int, slot: int) -> None:
-    """Move predicted tuples that are due to those that have arrived (5); drop those that did not come."""
+    """Move predicted tuples that are due to the arrived ones (5); drop those that did not arrive."""
     rows, lists, roots = state.rows, state.lists, state.roots
     outbox = 3 * len(system.source)
     ahead = outbox + len(system.emits)
@@ -100,7 +100,7 @@ def _fall_due(system: System, state: State, counts: Counts, task: int, slot: int
 
 @lean
 def observe(system: System, state: State, queues: Queues, lanes: Lanes, counts: Counts, slot: int) -> None:
-    """Note the queues at the beginning of a slot, for the decisions and the record."""
+    """Record the queues at the start of a slot, for decisions and statistics."""
     lists, waiting, arrived, target = state.lists, queues.waiting, queues.arrived, system.target
     tasks, number = len(system.source), len(system.emits)
     queued = 0
@@ -120,7 +120,7 @@ def observe(system: System, state: State, queues: Queues, lanes: Lanes, counts: 
 
 @lean
 def tell_prices(system: System, queues: Queues, lanes: Lanes) -> None:
-    """Let every lane know what its target says that a tuple there will cost from there on."""
+    """Give every lane its target's price: the cost of a tuple from there on."""
     begin, emits, price, ahead, target = system.queues, system.emits, queues.price, lanes.ahead, system.target
     for lane in range(len(target)):
         total = 0.0
@@ -141,9 +141,9 @@ def send_down(
     amount: int,
     slot: int,
 ) -> int:
-    """Send the first tuples of a queue down a lane, what is predicted after what has arrived.
+    """Send the first tuples of a queue through a lane, arrived ones before predicted ones.
 
-    Returns the slots that they waited in the queue, together.
+    Returns the sum of the slots that they waited in the queue.
     """
     waited, left = 0, amount
     for ahead in range(2):
@@ -152,7 +152,7 @@ def send_down(
         if count > 0:
             head = last = row = lists[source, HEAD]
             for _ in range(count):
-                waited += max(0, slot - rows[row, SINCE])  # a predicted tuple has not begun to wait
+                waited += max(0, slot - rows[row, SINCE])  # a predicted tuple is not waiting yet
                 rows[row, LANE] = lane
                 last, row = row, rows[row, AFTER]
             lists[source, HEAD] = row
@@ -164,7 +164,7 @@ def send_down(
 
 @lean
 def serve(system: System, state: State, lanes: Lanes, counts: Counts, slot: int) -> None:
-    """Let what was sent in the last slot land, and every task serve its queue (8)."""
+    """Deliver the tuples of the previous slot, and serve the queue of every task (8)."""
     rows, lists, free, roots, served = state.rows, state.lists, state.free, state.roots, state.served
     service, begin, emits, outstanding = system.service, system.queues, system.emits, lanes.outstanding
     tasks, hops = len(service), 0
@@ -180,7 +180,7 @@ def serve(system: System, state: State, lanes: Lanes, counts: Counts, slot: int)
             able = min(able, int(served[task] + ROUND))
             served[task] -= able
         if able == waiting:
-            served[task] = 0.0  # what is not used is lost
+            served[task] = 0.0  # unused service is lost
         first, last = begin[task], begin[task + 1]
         hops += able
         if able == 0:
@@ -196,7 +196,7 @@ def serve(system: System, state: State, lanes: Lanes, counts: Counts, slot: int)
 
 @lean
 def _pass_on(rows: Longs, lists: Longs, outstanding: Floats, task: int, outbox: int, amount: int, slot: int) -> None:
-    """Serve tuples from each of which one follows: the same rows go on."""
+    """Serve tuples that each produce one tuple, reusing their rows."""
     head = last = row = lists[task, HEAD]
     for _ in range(amount):
         outstanding[rows[row, LANE]] -= 1.0
@@ -211,7 +211,7 @@ def _pass_on(rows: Longs, lists: Longs, outstanding: Floats, task: int, outbox: 
 def _finish(
     rows: Longs, lists: Longs, free: Longs, roots: Longs, outstanding: Floats, task: int, amount: int, slot: int
 ) -> None:
-    """Serve tuples from which nothing follows."""
+    """Serve tuples that produce none."""
     head = last = row = lists[task, HEAD]
     for _ in range(amount):
         outstanding[rows[row, LANE]] -= 1.0
@@ -229,7 +229,7 @@ def _finish(
 
 @lean
 def _process(system: System, state: State, outstanding: Floats, task: int, amount: int, slot: int) -> None:
-    """Serve tuples from each of which any number may follow."""
+    """Serve tuples that each produce any number of tuples."""
     rows, lists, free, roots, made = state.rows, state.lists, state.free, state.roots, state.made
     emits, outbox = system.emits, 3 * len(system.source)
     first, last = system.queues[task], system.queues[task + 1]
@@ -258,7 +258,7 @@ def _process(system: System, state: State, outstanding: Floats, task: int, amoun
 
 @lean
 def needed(system: System, state: State, feed: Feed, slot: int) -> int:
-    """Return how many more tuples per slot can bring into the system, at most."""
+    """Return an upper bound on the number of tuples that a slot can add to the system."""
     lists, first, service, emits = state.lists, feed.first, system.service, system.emits
     tasks, slots, most = len(service), feed.known.shape[1], 0
     for task in range(tasks):
@@ -280,7 +280,7 @@ def needed(system: System, state: State, feed: Feed, slot: int) -> int:
 
 @lean
 def record(system: System, state: State, counts: Counts, slot: int) -> None:
-    """Note the out-queues at the end of a slot: the longest, and Jain's index of fairness."""
+    """Record the out-queues at the end of a slot: the maximum length, and Jain's index of fairness."""
     lists, outbox, number = state.lists, 3 * len(system.source), len(system.emits)
     total, squares, longest = 0.0, 0.0, 0
     for queue in range(outbox, outbox + number):

@@ -1,4 +1,4 @@
-"""Applications that really run: what the topologies of the same names do with real and generated tuples.
+"""Runnable applications: the code of the topologies with the same names, for real and generated tuples.
 
-`penstock.workloads.dataflows` makes them by name.
+`penstock.workloads.dataflows` creates them by name.
 """

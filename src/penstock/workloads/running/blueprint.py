@@ -1,4 +1,4 @@
-"""A model's topology as the plan by which a dataflow is built: sizes and costs are taken from it, none stated twice."""
+"""A topology as the blueprint of a dataflow, which takes its sizes and costs from it."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from penstock.model.topology import Application, Component, Stream
 
 
 class Blueprint:
-    """What a dataflow's components and streams take over from a model's application."""
+    """What the components and streams of a dataflow take from an application's topology."""
 
     def __init__(self, application: Application) -> None:
         self.application = application
@@ -21,8 +21,8 @@ class Blueprint:
             field: getattr(component, field) for field in Component.__struct_fields__ if field not in ("name", "kind")
         }
 
-    def way(self, outlet: Outlet, target: str, *keys: Key) -> Outlet:
-        """Return an outlet with the grouping and costs of the stream that leads to a component."""
+    def outlet(self, outlet: Outlet, target: str, *keys: Key) -> Outlet:
+        """Return an outlet with the grouping and costs of the stream to a component."""
         stream = self.stream(outlet.component, target)
         return replace(
             outlet,
@@ -37,7 +37,7 @@ class Blueprint:
         return next(s for s in self.application.streams if (s.source, s.target) == (source, target))
 
     def shares(self) -> dict[str, float]:
-        """Return each source's share of the load: by the stated rates, or else by the number of tasks."""
+        """Return each source's share of the load: by the declared rates, or else by the number of tasks."""
         application = self.application
         parts = application.rate_tps or {source.name: float(source.parallelism) for source in application.sources}
         return {name: part / sum(parts.values()) for name, part in parts.items()}

@@ -1,4 +1,4 @@
-"""Counting: an operator's running counts, and a sink that keeps the latest of each."""
+"""Counting: an operator with running counts, and a sink that stores the latest count of each name."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,17 +11,17 @@ from penstock.model.decoding import json_lines_decoder
 T = TypeVar("T")
 
 Count = tuple[str, int]
-"""What is counted, and how often it has come so far."""
+"""A name and its count so far."""
 
 
 class RunningCounts(Operator[T, Count]):
-    """Counts names and gives each new count; a subclass says by `process` what it counts."""
+    """Counts names and emits each new count; a subclass's `process` decides what is counted."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
     def add(self, name: str) -> tuple[Count]:
-        """Count a name once more."""
+        """Increment the count of a name."""
         count = self.counts.get(name, 0) + 1
         self.counts[name] = count
         return ((name, count),)
@@ -31,25 +31,24 @@ class RunningCounts(Operator[T, Count]):
         return dict(self.counts)
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go on from counts."""
+        """Continue from counts."""
         self.counts = state
 
 
 class LatestCounts(JsonLines):
-    """Keeps the latest count of each name, as a table with one row a name would: files of lines `["name", count]`.
+    """Stores the latest count of each name, like a table with one row per name: files of lines `["name", count]`.
 
-    folder: a relative one is below the run's folder.
+    folder: a relative one is inside the run's folder.
 
-    Every checkpoint adds a file with the names whose count has changed since the one before, and no other: it is the
-    largest count of a name in all files (`latest_counts`) that is its count. So counts may come in any order, and those
-    of one name to several tasks.
+    Every checkpoint adds a file with the names whose counts have changed since the previous one. A name's count is its
+    maximum in all files (`latest_counts`). So counts may arrive in any order, and those of one name at several tasks.
     """
 
     def __init__(self, folder: str | Path = "output/counts") -> None:
         super().__init__(folder)
 
     def open(self, context: TaskContext) -> None:
-        """Make the folder."""
+        """Create the folder."""
         super().open(context)
         self._changed: dict[str, int] = {}
 
@@ -61,14 +60,14 @@ class LatestCounts(JsonLines):
                 changed[name] = count
 
     def prepare(self) -> list[tuple[str, str]]:
-        """Write the counts that have changed."""
+        """Write the changed counts."""
         super().write(sorted(self._changed.items()))
         self._changed = {}
         return super().prepare()
 
 
 def latest_counts(folder: str | Path) -> dict[str, int]:
-    """Return the counts that the tasks of a `LatestCounts` have left in a folder: the largest of each name."""
+    """Return the counts that the tasks of a `LatestCounts` have written to a folder: the maximum of each name."""
     counts: dict[str, int] = {}
     decode = json_lines_decoder(Count)
     for file in sorted(Path(folder).glob("part-*.jsonl")):

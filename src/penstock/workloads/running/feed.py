@@ -1,4 +1,4 @@
-"""Where the tuples of a built-in application come from, and how fast."""
+"""The sources of the built-in applications, and their rates."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,10 +18,10 @@ DEFAULT_TPS = 100.0
 class Feed:
     """Generated tuples, or the lines of files, at a pace.
 
-    rate: tuples per second of all sources together; 100 where neither it nor `arrivals` is given.
-    arrivals: an arrival process or its text (`poisson:rate=500`); where there are two sources, each follows it.
-    input: a file or folder to read in place of generated tuples; `repeat` begins it anew at its end.
-    count: how many tuples are generated before the sources end; None: without end.
+    rate: total tuples per second of all sources; default without `arrivals`: 100.
+    arrivals: an arrival process or its specification (`poisson:rate=500`); each of two sources follows it.
+    input: a file or folder to read instead of generating tuples; with `repeat`, again and again.
+    count: the number of generated tuples before the sources end; default: unlimited.
     """
 
     rate: float | None = None
@@ -33,9 +33,9 @@ class Feed:
 
     def __post_init__(self) -> None:
         if self.repeat and self.input is None:
-            raise InvalidInput("repeat", "expected an input beside it, got none; generated tuples do not end")
+            raise InvalidInput("repeat", "expected an input as well, got none; generated tuples do not end")
         if self.count is not None and self.input is not None:
-            raise InvalidInput("count", f"expected none beside input {str(self.input)!r}, which ends by itself")
+            raise InvalidInput("count", f"expected no count with the input {str(self.input)!r}, which is finite")
 
     def split(self, shares: dict[str, float]) -> dict[str, "Feed"]:
         """Return the feed of each of several sources, with its share of the rate and of the count, and its own seed."""
@@ -53,7 +53,7 @@ class Feed:
         return feeds
 
     def source(self, make: Callable[[int], Any], *, generated: bool = False) -> Source[Any]:
-        """Return the source: of what `make` makes of numbers, or of lines where there is an input."""
+        """Return the source: of the results of `make` for numbers, or of lines if there is an input."""
         process = _process(self.arrivals) if isinstance(self.arrivals, str) else self.arrivals
         if self.input is None or generated:
             return Generated(make, rate=self.rate, arrivals=process, count=self.count)
@@ -61,7 +61,7 @@ class Feed:
 
 
 def _process(spec: str) -> Arrivals:
-    from penstock.workloads.arrivals import arrivals  # which loads numba
+    from penstock.workloads.arrivals import arrivals  # imports numba
 
     return arrivals(spec)
 

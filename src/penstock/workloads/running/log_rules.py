@@ -1,7 +1,7 @@
-"""The rule engine of log processing: what a line's parts are, and what kind of entry it is.
+"""The rule engine of log processing: it splits lines into fields and classifies entries.
 
-Both are found by trying patterns in order: the first format that a line has gives its parts, the first rule that its
-message meets gives its type. A line of no known format is all message; a message that no rule meets is `other`.
+Both use the first matching pattern: the first matching format determines the fields, the first rule that matches the
+message the type. A line of unknown format is all message; a message that matches no rule is `other`.
 """
 
 import re
@@ -26,7 +26,7 @@ FORMATS = (
 
 
 class Rule(NamedTuple):
-    """A type of entry, and what its messages have in them."""
+    """A type of entry, and the pattern of its messages."""
 
     entry_type: str
     pattern: re.Pattern[str]
@@ -53,7 +53,7 @@ OTHER = "other"
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """A log line in parts; a part that the line does not have is empty."""
+    """The fields of a log line; a missing field is empty."""
 
     entry_type: str
     time: str  # as written
@@ -80,7 +80,7 @@ def parse(line: str) -> LogEntry:
 
 
 def classify(message: str) -> str:
-    """Return the type of the first rule that a message meets."""
+    """Return the type of the first rule that matches a message."""
     for rule in RULES:
         if rule.pattern.search(message) is not None:
             return rule.entry_type

@@ -1,6 +1,6 @@
-"""Log lines in the shape of those of a web server (Apache) and of a login service (OpenSSH), made from their number.
+"""Generated log lines in the formats of a web server (Apache) and of a login service (OpenSSH).
 
-A line depends on its number and the seed alone, so that a source can go on anywhere. Ten lines are a second of the log.
+A line depends only on its number and the seed, so a source can continue at any number. Ten lines cover one second.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ USERS = ("admin", "root", "test", "guest", "oracle", "postgres", "backup", "web"
 PAGES = ("index.html", "login.php", "favicon.ico", "robots.txt", "images/logo.png", "cgi-bin/status")
 MODULES = ("core", "proxy", "ssl", "rewrite", "mpm_event")
 
-# How often a kind of line comes, relative to the others, and what it looks like; `{name}` is drawn for each line.
+# The relative frequency of each kind of line, and its text; `{name}` is random for each line.
 WEB = (
     (30, "notice", "jk2_init() Found child {process} in scoreboard slot {slot}"),
     (20, "notice", "workerEnv.init() ok /etc/httpd/conf/workers{slot}.properties"),
@@ -37,7 +37,7 @@ _LOGIN_WEIGHTS = [row[0] for row in LOGIN]
 
 
 class LogLines:
-    """Makes the log line of a number, half of them the web server's."""
+    """Generates the log line of a number; half of the lines are the web server's."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed

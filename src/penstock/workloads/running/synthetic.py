@@ -1,7 +1,7 @@
-"""A dataflow for any topology: nothing is computed, but tuples of the stated sizes go the stated ways, as many as due.
+"""A dataflow for any topology: it computes nothing, but sends tuples of the declared sizes at the declared rates.
 
-On emulated machines, which charge what a topology says that its components cost, every application that can be planned
-can so be run: the papers' without code of their own, generated ones, those of files.
+On emulated machines, which charge the declared costs of components, every application that can be planned can be run
+with it: those of the papers without code, generated ones, those in files.
 """
 
 import math
@@ -19,90 +19,90 @@ from penstock.model.topology import Application, Grouping, Kind, Stream
 from penstock.workloads.running.blueprint import Blueprint
 from penstock.workloads.running.feed import Feed
 
-KEYS = 9973  # different keys; a prime, so that every one of them comes up
-ENVELOPE = 6  # bytes that a sample takes beyond its payload
+KEYS = 9973  # number of different keys; a prime, so that all of them occur
+ENVELOPE = 6  # bytes of a sample in addition to its payload
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """A tuple that stands for one of some size."""
+    """A tuple that stands for one of a given size."""
 
     key: int
     payload: bytes = b""
 
 
-def first_sample(number: int) -> Sample:
-    """Return what a source makes of a number."""
+def make_sample(number: int) -> Sample:
+    """Return the tuple that a source generates from a number."""
     return Sample(number % KEYS)
 
 
-class Way(msgspec.Struct, frozen=True):
-    """How many tuples leave by an output for each tuple processed, and what they look like."""
+class OutputSpec(msgspec.Struct, frozen=True):
+    """The number and form of the tuples sent through an output per processed tuple."""
 
     output: str | None  # None: the only one
     gain: int  # the selectivity is gain / unit
     unit: int
-    ahead: int  # of a unit, what is taken as sent before the first, so that several outputs take turns
+    ahead: int  # fraction of a unit sent in advance, so that several outputs take turns
     payload: bytes
     tasks: int = 0  # of a direct stream: sends to each in turn
 
     def sent(self, processed: int) -> int:
-        """Return how many tuples have left by it after a number of tuples."""
+        """Return the number of tuples sent through it after a number of processed tuples."""
         return (self.gain * processed + self.ahead) // self.unit
 
 
 class Emission:
-    """What a component sends: by each way exactly the whole tuples that its selectivity amounts to so far."""
+    """The output of a component: through each output, its selectivity times the processed tuples, rounded down."""
 
-    def __init__(self, ways: Sequence[Way]) -> None:
-        self.ways = tuple(ways)
+    def __init__(self, specs: Sequence[OutputSpec]) -> None:
+        self.specs = tuple(specs)
         self.processed = 0
 
     def follow(self, value: Sample) -> Iterator[Any]:
-        """Yield what follows from one tuple."""
+        """Yield the tuples derived from one tuple."""
         before, self.processed = self.processed, self.processed + 1
-        for way in self.ways:
-            first = way.sent(before)
-            for number in range(first, way.sent(self.processed)):
-                sample = Sample((value.key * 31 + number - first) % KEYS, way.payload)
-                sent = (number % way.tasks, sample) if way.tasks else sample
-                yield sent if way.output is None else (way.output, sent)
+        for spec in self.specs:
+            first = spec.sent(before)
+            for number in range(first, spec.sent(self.processed)):
+                sample = Sample((value.key * 31 + number - first) % KEYS, spec.payload)
+                sent = (number % spec.tasks, sample) if spec.tasks else sample
+                yield sent if spec.output is None else (spec.output, sent)
 
 
-class Passing(Operator[Sample, Any]):
-    """An operator that does nothing but send on."""
+class PassThrough(Operator[Sample, Any]):
+    """An operator that only forwards tuples."""
 
-    def __init__(self, ways: Sequence[Way]) -> None:
-        self.emission = Emission(ways)
+    def __init__(self, specs: Sequence[OutputSpec]) -> None:
+        self.emission = Emission(specs)
 
     def process(self, value: Sample) -> Iterator[Any]:
-        """Return what follows from one tuple."""
+        """Return the tuples derived from one tuple."""
         return self.emission.follow(value)
 
     def snapshot(self) -> int:
-        """Return how many tuples were processed."""
+        """Return the number of processed tuples."""
         return self.emission.processed
 
     def restore(self, state: int) -> None:
-        """Go on after a number of tuples."""
+        """Continue after a number of tuples."""
         self.emission.processed = state
 
 
-class Emitting(Source[Any]):
-    """A source that sends, for each tuple of another, what a selectivity makes of it."""
+class SelectiveSource(Source[Any]):
+    """A source that multiplies the tuples of another by a selectivity."""
 
     rewinds = True
 
-    def __init__(self, inner: Source[Sample], ways: Sequence[Way]) -> None:
+    def __init__(self, inner: Source[Sample], specs: Sequence[OutputSpec]) -> None:
         self.inner = inner
-        self.emission = Emission(ways)
-        self.most = sum(way.gain // way.unit + 1 for way in ways)  # that follow from one tuple
+        self.emission = Emission(specs)
+        self.most = sum(spec.gain // spec.unit + 1 for spec in specs)  # derived from one tuple
 
     def open(self, context: TaskContext) -> None:
-        """Open the other."""
+        """Open the inner source."""
         self.inner.open(context)
 
     def poll(self, now: float, limit: int) -> Sequence[Any] | Timed[Any] | None:
-        """Return what follows from the tuples that are due; where one stands for many, at least its own."""
+        """Return the tuples derived from the due ones; at least those of one tuple, which may exceed `limit`."""
         polled = self.inner.poll(now, max(1, limit // self.most))
         if polled is None:
             return None
@@ -116,30 +116,30 @@ class Emitting(Source[Any]):
         return Timed(sent, times)
 
     def next_due(self, now: float) -> float:
-        """Say when the other's next tuple is due."""
+        """Return when the inner source's next tuple is due."""
         return self.inner.next_due(now)
 
     def position(self) -> dict[str, Any]:
-        """Return how far it has come."""
+        """Return how far it has advanced."""
         return {"inner": self.inner.position(), "processed": self.emission.processed}
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on after a position."""
+        """Continue after a position."""
         self.inner.seek(position["inner"])
         self.emission.processed = position["processed"]
 
     def close(self) -> None:
-        """Close the other."""
+        """Close the inner source."""
         self.inner.close()
 
     @property
     def rate_tps(self) -> float | None:
-        """The other's rate, by which the topology counts; what is sent is more or less by the selectivity."""
+        """The inner source's rate, which the topology declares; the output is multiplied by the selectivity."""
         return self.inner.rate_tps
 
 
 def any_dataflow(application: Application, rate: float | None = None, *, count: int | None = None) -> Dataflow:
-    """Return a dataflow that has a topology's shape, sizes and costs, and does no work.
+    """Return a dataflow with a topology's shape, sizes and costs that does no work.
 
     rate: total tuples per second of all sources; default: the application's own, or else 100. count: the number of
     tuples that the sources emit before they end. Every task sends to each stream its selectivity times the number of
@@ -155,13 +155,13 @@ def any_dataflow(application: Application, rate: float | None = None, *, count: 
         if component.kind is Kind.SINK:
             flow.sink(component.name, Discard(), *inputs, **model.costs(component.name))
             continue
-        ways = _ways(application, component.name)
-        outputs, costs = [way.output for way in ways if way.output is not None], model.costs(component.name)
+        specs = _output_specs(application, component.name)
+        outputs, costs = [spec.output for spec in specs if spec.output is not None], model.costs(component.name)
         if component.kind is Kind.SOURCE:
-            source = Emitting(feeds[component.name].source(first_sample), ways)
+            source = SelectiveSource(feeds[component.name].source(make_sample), specs)
             outlet = flow.source(component.name, source, gives=Sample, outputs=outputs, **costs)
         else:
-            outlet = flow.operator(component.name, Passing(ways), *inputs, gives=Sample, outputs=outputs, **costs)
+            outlet = flow.operator(component.name, PassThrough(specs), *inputs, gives=Sample, outputs=outputs, **costs)
         outlets[component.name] = outlet
     flow.parts = {component.name: flow.parts[component.name] for component in application.components}
     return flow
@@ -170,20 +170,20 @@ def any_dataflow(application: Application, rate: float | None = None, *, count: 
 def _taken(model: Blueprint, outlets: dict[str, Outlet], stream: Stream) -> Outlet:
     outlet = outlets[stream.source]
     chosen = outlet[stream.target] if outlet.outputs else outlet
-    return model.way(chosen, stream.target, *(Named(name, "key") for name in stream.keys))
+    return model.outlet(chosen, stream.target, *(Named(name, "key") for name in stream.keys))
 
 
-def _ways(application: Application, name: str) -> list[Way]:
-    """Return the outputs of a component: one where all its streams carry the same, else one a stream."""
+def _output_specs(application: Application, name: str) -> list[OutputSpec]:
+    """Return the outputs of a component: one if all its streams carry the same tuples, else one per stream."""
     streams = [stream for stream in application.streams if stream.source == name]
     carried = {(s.selectivity, _payload_size(s), _named_tasks(application, s)) for s in streams}
-    ways: list[Way] = []
+    specs: list[OutputSpec] = []
     ahead = Fraction(0)
     for stream in streams if len(carried) > 1 else streams[:1]:
         selectivity = Fraction(str(stream.selectivity))
         unit = math.lcm(selectivity.denominator, ahead.denominator)
-        ways.append(
-            Way(
+        specs.append(
+            OutputSpec(
                 output=stream.target if len(carried) > 1 else None,
                 gain=int(selectivity * unit),
                 unit=unit,
@@ -193,7 +193,7 @@ def _ways(application: Application, name: str) -> list[Way]:
             )
         )
         ahead += selectivity
-    return ways
+    return specs
 
 
 def _payload_size(stream: Stream) -> int:

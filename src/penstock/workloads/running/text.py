@@ -1,6 +1,6 @@
-"""Sentences made of made-up words, as often as the words of real text are: by Zipf's law.
+"""Sentences of artificial words whose frequencies follow Zipf's law.
 
-A sentence depends on its number and the seed alone, so that a source can go on anywhere.
+A sentence depends only on its number and the seed, so a source can continue at any number.
 """
 
 from functools import cache
@@ -16,16 +16,16 @@ ONSETS = ("t", "n", "s", "r", "l", "d", "m", "k", "p", "b", "f", "g", "v", "h", 
 VOWELS = ("e", "a", "o", "i", "u")
 SYLLABLES = tuple(onset + vowel for vowel in VOWELS for onset in ONSETS)
 
-VOCABULARY = 10_000  # words; a novel has about as many
-EXPONENT = 1.0  # of Zipf's law: the word of rank r comes with a probability proportional to 1 / r^EXPONENT
-BLOCK = 1024  # sentences that are drawn at once
+VOCABULARY = 10_000  # words; about as many as in a novel
+EXPONENT = 1.0  # of Zipf's law: the word of rank r has a probability proportional to 1 / r^EXPONENT
+BLOCK = 1024  # sentences drawn together
 
 
 def word(rank: int) -> str:
-    """Return the word of a rank from 0, different for each; frequent words are short."""
+    """Return the unique word of a rank, starting at 0; frequent words are short."""
     syllables = []
     rank += 1
-    while rank > 0:  # numbers of digits 1 to 75, without a zero, are unique
+    while rank > 0:  # numbers with digits 1 to 75, without zero, are unique
         rank, digit = divmod(rank - 1, len(SYLLABLES))
         syllables.append(SYLLABLES[digit])
     return "".join(reversed(syllables))
@@ -33,30 +33,30 @@ def word(rank: int) -> str:
 
 @cache
 def vocabulary(size: int = VOCABULARY) -> tuple[str, ...]:
-    """Return the words of the first ranks, most frequent first."""
+    """Return the most frequent words, in order of rank."""
     return tuple(word(rank) for rank in range(size))
 
 
 @cache
 def zipf_shares(size: int = VOCABULARY, exponent: float = EXPONENT) -> Floats:
-    """Return how large a share of all words each rank has. [size]"""
+    """Return the share of each rank in all words. [size]"""
     weights = 1.0 / np.arange(1, size + 1, dtype=np.float64) ** exponent
     shares: Floats = weights / weights.sum()
     return shares
 
 
 class Sentences:
-    """Makes the sentence of a number: 1 + Poisson words, drawn by Zipf's law.
+    """Generates the sentence of a number: 1 + Poisson words, distributed by Zipf's law.
 
-    words: mean number of words; as many as DSPBench's splitter emitted a sentence.
+    words: mean number of words; default: that of DSPBench's splitter.
     """
 
     def __init__(self, seed: int = 0, words: float = WORDS_A_SENTENCE) -> None:
         self.seed = seed
         self.words = words
-        self._drawn = -1  # the block that the two lists hold
+        self._drawn = -1  # the block in the two lists
         self._ranks: list[int] = []
-        self._edges: list[int] = []  # where in them sentences begin, and the last one ends
+        self._edges: list[int] = []  # the starts of sentences in them, and the end of the last
 
     def __call__(self, number: int) -> str:
         """Return the sentence."""
@@ -76,6 +76,6 @@ class Sentences:
 
 @cache
 def _zipf_edges() -> Floats:
-    """Return where, between 0 and 1, the share of each rank but the last ends. [size - 1]"""
+    """Return the cumulative shares of all ranks but the last, between 0 and 1. [size - 1]"""
     edges: Floats = np.cumsum(zipf_shares())[:-1]
     return edges

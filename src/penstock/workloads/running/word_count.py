@@ -1,4 +1,4 @@
-"""Word count: how often every word of a stream of sentences has come so far."""
+"""Word count: the number of occurrences of every word in a stream of sentences."""
 
 import re
 
@@ -22,7 +22,7 @@ def split(sentence: str) -> list[str]:
 
 
 class CountWords(RunningCounts[str]):
-    """How often each word has come."""
+    """The number of occurrences of each word."""
 
     def process(self, value: str) -> tuple[Count]:
         """Count a word."""
@@ -32,16 +32,18 @@ class CountWords(RunningCounts[str]):
 def word_count_flow(application: Application, feed: Feed, output: bool = True) -> Dataflow:
     """Return the dataflow of a word-count topology: source, split, count, database.
 
-    Sentences are generated, or lines of `feed.input`; with two sources only the second reads it, as its name says. The
-    database keeps the latest count of each word in `output/counts` of the run's folder.
+    Sentences are generated, or lines of `feed.input`; with two sources only the second one, the file source, reads it.
+    The database stores the latest count of each word in `output/counts` of the run's folder.
     """
     flow, model = Dataflow(application.name), Blueprint(application)
     sources = [
         flow.source(name, own.source(Sentences(own.seed), generated=name == QUEUE), gives=str, **model.costs(name))
         for name, own in feed.split(model.shares()).items()
     ]
-    words = flow.flat_map("split", split, *(model.way(source, "split") for source in sources), **model.costs("split"))
-    counts = flow.operator("count", CountWords, model.way(words, "count", Named("word")), **model.costs("count"))
+    words = flow.flat_map(
+        "split", split, *(model.outlet(source, "split") for source in sources), **model.costs("split")
+    )
+    counts = flow.operator("count", CountWords, model.outlet(words, "count", Named("word")), **model.costs("count"))
     database = LatestCounts() if output else Discard()
-    flow.sink("database", database, model.way(counts, "database"), **model.costs("database"))
+    flow.sink("database", database, model.outlet(counts, "database"), **model.costs("database"))
     return flow
