@@ -1,7 +1,7 @@
-"""Alerts: the mean of each sensor's readings, second by second, and a warning where it is too high.
+"""Alerts: the mean of each sensor's readings per second, and a warning if it is too high.
 
-Windows are of the time that a reading carries. A timer closes each, a while after its first reading, so that readings
-that come late still count; one that comes later still opens its window anew. The operator has two outputs.
+Windows use the time in the readings. A timer closes each window a while after its first reading, so that late readings
+are included; a reading that is even later opens its window again. The operator has two outputs.
 
     python alerts.py                                              in this process, on a manual clock
     penstock run alerts:flow --emulate hetero-small --duration 20 on Spark, over emulated machines
@@ -14,12 +14,12 @@ from penstock import testing
 
 SENSORS = ("attic", "cellar", "kitchen")
 WINDOW_S = 1.0
-LATE_S = 0.5  # that a reading may come after its window's end
+LATE_S = 0.5  # maximum delay of a reading after its window's end
 LIMIT = 24.0
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a sensor says."""
+    """The reading of a sensor."""
 
     sensor: str
     at: float  # s, on the sensor's clock
@@ -27,7 +27,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Mean(msgspec.Struct, frozen=True):
-    """A window that is closed."""
+    """The mean of a closed window."""
 
     sensor: str
     second: int
@@ -36,7 +36,7 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct):
-    """A window that is still open."""
+    """An open window."""
 
     sensor: str
     second: int
@@ -45,7 +45,7 @@ class Window(msgspec.Struct):
 
 
 def reading(number: int) -> Reading:
-    """Return what a sensor says, all of them in turn; the kitchen grows warm at the third second, for two."""
+    """Return a reading of the next sensor; the kitchen is warm for two seconds, from the third on."""
     sensor = SENSORS[number % len(SENSORS)]
     at = number / 30
     warm = 6.0 if sensor == "kitchen" and 3 <= at < 5 else 0.0
@@ -53,10 +53,10 @@ def reading(number: int) -> Reading:
 
 
 class Means(ps.Operator[Reading, tuple[str, Mean]]):
-    """Gives the mean of each window to `means`, and to `alerts` where it is above the limit."""
+    """Emits the mean of each window to `means`, and to `alerts` if it is above the limit."""
 
     def __init__(self) -> None:
-        self.windows: list[Window] = []  # in the order in which they were opened, which is that of their timers
+        self.windows: list[Window] = []  # in the order of opening, which is that of their timers
 
     def open(self, context: ps.TaskContext) -> None:
         """Keep the context, for its clock and timers."""
@@ -74,7 +74,7 @@ class Means(ps.Operator[Reading, tuple[str, Mean]]):
         window.total += value.celsius
 
     def on_timer(self, when: float) -> list[tuple[str, Mean]]:
-        """Close the window that was opened first."""
+        """Close the window opened first."""
         return self.close_first()
 
     def finish(self) -> list[tuple[str, Mean]]:
@@ -82,17 +82,17 @@ class Means(ps.Operator[Reading, tuple[str, Mean]]):
         return [given for _ in list(self.windows) for given in self.close_first()]
 
     def close_first(self) -> list[tuple[str, Mean]]:
-        """Close a window and give its mean."""
+        """Close a window and return its mean."""
         window = self.windows.pop(0)
         mean = Mean(window.sensor, window.second, window.readings, round(window.total / window.readings, 2))
         return [("means", mean), ("alerts", mean)] if mean.celsius > LIMIT else [("means", mean)]
 
     def snapshot(self) -> list[Window]:
-        """Return the open windows; timers move by themselves."""
+        """Return the open windows; timers move automatically."""
         return self.windows
 
     def restore(self, state: list[Window]) -> None:
-        """Go on with open windows."""
+        """Restore the open windows."""
         self.windows = state
 
 

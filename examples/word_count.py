@@ -1,4 +1,4 @@
-"""Word count: how often each word has come, over a text that is split by two tasks and counted by three.
+"""Word count: the number of occurrences of each word in a text, split by two tasks and counted by three.
 
 python word_count.py                                          in this process, without Spark
 penstock run word_count:flow --emulate hetero-small           on Spark, over emulated machines
@@ -21,7 +21,7 @@ def line(number: int) -> str:
 
 
 class Count(ps.Operator[str, tuple[str, int]]):
-    """Counts words and gives each new count; the counts move with the task."""
+    """Counts words and emits each new count; the counts move with the task."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -36,7 +36,7 @@ class Count(ps.Operator[str, tuple[str, int]]):
         return self.counts
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go on from counts."""
+        """Restore the counts."""
         self.counts = state
 
 

@@ -104,7 +104,7 @@ def test_an_element_named_twice_in_a_path_counts_once() -> None:
 
 
 def test_refuses_what_it_cannot_answer() -> None:
-    with pytest.raises(UnknownName, match=r"fails\.b: no failure probability"):
+    with pytest.raises(UnknownName, match=r"fails\.b: unknown failure probability"):
         any_works([["a", "b"]], {"a": 0.1})
     with pytest.raises(InvalidInput, match=r"fails\.a: expected a number from 0 to 1, got 1\.5"):
         any_works([["a"]], {"a": 1.5})

@@ -443,7 +443,7 @@ def test_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("rates", "message"),
     [
-        ([1.0], r"rates: expected one a task, 2, got an array of shape \(1,\)"),
+        ([1.0], r"rates: expected one per task, 2, got an array of shape \(1,\)"),
         ([1.0, -2.0], r"rates\[1\]: expected a finite number >= 0, got -2.0"),
         ([np.nan, 0.0], r"rates\[0\]: expected a finite number >= 0, got nan"),
     ],

@@ -125,7 +125,7 @@ def test_refuses_a_file_that_is_not_there_or_something_else(tmp_path: Path) -> N
     with pytest.raises(FileProblem, match="cannot be read"):
         load_models(tmp_path / "none.npz")
     (tmp_path / "plan.npz").write_text("tasks = 1")
-    with pytest.raises(FileProblem, match="no file of latency models"):
+    with pytest.raises(FileProblem, match="not a valid file of latency models"):
         load_models(tmp_path / "plan.npz")
 
 

@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_decoded_is_refused_in_one_line(tmp_path: Path, co
 def test_a_model_file_whose_header_is_hostile_is_refused(tmp_path: Path) -> None:
     for header in (b'{"format": "\xff"}', b"[" * DEEP):
         models_file(tmp_path / "models.npz", header)
-        with pytest.raises(PenstockError, match="no file of latency models"):
+        with pytest.raises(PenstockError, match="not a valid file of latency models"):
             load_models(tmp_path / "models.npz")
 
 

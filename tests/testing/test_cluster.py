@@ -125,7 +125,7 @@ def test_takes_a_plan_for_the_cluster_that_is_emulated() -> None:
     plan = to_plan(flow.application, cluster, placement, policy="by hand", objective="delay")
     result = run(flow, plan=plan, emulate=cluster)
     assert list(result.status.placement.values()) == ["m1/1", "m0/0", "m0/1"]
-    with pytest.raises(InvalidInput, match="expected the cluster that it was made for"):
+    with pytest.raises(InvalidInput, match="expected the plan's cluster as well"):
         run(flow, plan=plan)
 
 
@@ -146,7 +146,9 @@ def test_says_so_when_an_application_does_not_end() -> None:
     flow = Dataflow("silent")
     flow.sink("out", Captured([]), flow.source("numbers", Silent))
     cluster = TestCluster(flow).start()
-    with pytest.raises(RuntimeError, match=r"not ended after 2 s of its clock: numbers\[0\], out\[0\] go on"):
+    with pytest.raises(
+        RuntimeError, match=r"not ended after 2 s of its clock: numbers\[0\], out\[0\] are still running"
+    ):
         cluster.finish(2.0)
     assert cluster.drain()["out"] == []
 

@@ -42,7 +42,7 @@ def test_gives_a_file_its_name_once_and_never_that_of_another(disk: Disk, tmp_pa
     for _ in range(2):
         disk.publish(f"{tmp_path}/_a", f"{tmp_path}/a")
     disk.write(f"{tmp_path}/_b", [b"b"])
-    with pytest.raises(FileProblem, match="is there already and is another's"):
+    with pytest.raises(FileProblem, match="already exists and differs"):
         disk.publish(f"{tmp_path}/_b", f"{tmp_path}/a")
     with pytest.raises((FileNotFoundError, FileProblem), match="_c"):
         disk.publish(f"{tmp_path}/_c", f"{tmp_path}/c")

@@ -104,7 +104,7 @@ def test_a_replay_tells_what_happens() -> None:
     lines: list[str] = []
     with injected("publish-first"):
         cluster = FaultyCluster(draw(1), lines.append)
-        with pytest.raises(Violation, match="is published, and it has no manifest"):
+        with pytest.raises(Violation, match="is published without a manifest"):
             cluster.run()
     assert any("Checkpoint(epoch=1, number=1)" in line for line in lines)
     assert lines[-1].endswith("publish 1 done")

@@ -1,1 +1,1 @@
-"""What a placement would give, without running it."""
+"""The predicted performance of a placement, without running it."""

@@ -1,11 +1,11 @@
-"""How much of the time an application's paths work, and carry a rate, when elements fail independently (SPARCLE, (7)).
+"""The fraction of time in which an application's paths carry a rate, with independent failures (SPARCLE, (7)).
 
-A path works while all of its elements do, so paths that share elements do not fail independently. The probability of
-every set of failed paths is computed exactly: elements that the same paths use are as good as one, which works with
-the product of their probabilities; then these merged elements are taken one after another, each of which, when it
-fails, adds its paths to the set. All terms are sums and products of probabilities, so nothing cancels. That takes
-2^paths steps a merged element, which is why the number of paths is bounded; `estimate_carries` draws states instead
-and says between which bounds the answer is.
+A path works if all of its elements do, so paths that share elements do not fail independently. The probability of every
+set of failed paths is computed exactly: elements used by the same paths are merged into one that works with the product
+of their probabilities; then these merged elements are processed one after another, and each, if it fails, adds its
+paths to the set. All terms are sums and products of probabilities, so there is no cancellation. This takes 2^paths
+steps per merged element, which limits the number of paths; `estimate_carries` samples states instead and returns
+bounds.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,14 +17,14 @@ from penstock.model.errors import InvalidInput, UnknownName, choices
 from penstock.model.taskgraph import Bools, Floats
 
 MOST_PATHS = 16
-REACHED = 1e-9  # relative; a sum of rates that falls short of a rate by less has reached it
+REACHED = 1e-9  # relative; a sum of rates that falls short by less is sufficient
 
 
-DOUBT = 0.01  # that an estimate is not between its bounds
+DOUBT = 0.01  # probability that an estimate is outside its bounds
 
 
 class Estimate(NamedTuple):
-    """The share of draws, and bounds that have the probability between them in 99 of 100 estimates at least."""
+    """The fraction of samples, and bounds that contain the probability in at least 99 of 100 estimates."""
 
     value: float
     low: float
@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
 def any_works(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> float:
     """Return the probability that at least one path works: the availability of a best-effort application.
 
-    `paths` has the elements of each path, `fails` the probability that an element has failed.
+    `paths` has the elements of each path, `fails` the failure probability of each element.
     """
     return float(failed_sets(paths, fails)[:-1].sum()) if paths else 0.0
 
@@ -42,12 +42,12 @@ def any_works(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> f
 def carries(
     paths: Sequence[Collection[str]], rates: Sequence[float], wanted: float, fails: Mapping[str, float]
 ) -> float:
-    """Return the probability that the rates of the paths that work add up to `wanted` (7)."""
+    """Return the probability that the rates of the working paths add up to at least `wanted` (7)."""
     return carried(failed_sets(paths, fails), _checked(paths, rates), wanted)
 
 
 def carried(failed: Floats, rates: Sequence[float] | Floats, wanted: float) -> float:
-    """Return what `carries` does from what `failed_sets` gives, which is the same for all rates."""
+    """Return the result of `carries` from that of `failed_sets`, which does not depend on rates."""
     works = np.arange(len(failed))[:, None] >> np.arange(len(rates)) & 1 == 0
     return float(failed[_enough(works @ np.asarray(rates, dtype=np.float64), wanted)].sum())
 
@@ -60,9 +60,9 @@ def estimate_carries(
     draws: int,
     rng: np.random.Generator,
 ) -> Estimate:
-    """Estimate what `carries` computes from random states of all elements, for any number of paths.
+    """Estimate the result of `carries` from random states of all elements, for any number of paths.
 
-    The bounds are Clopper and Pearson's, which hold for any number of draws, all that agree included.
+    The bounds are those of Clopper and Pearson, which are valid for any number of samples, even if all agree.
     """
     from scipy.special import betaincinv
 
@@ -77,7 +77,7 @@ def estimate_carries(
 
 
 def failed_sets(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> Floats:
-    """Return the probability that exactly a set of paths has failed, by the set's bits: [2^paths]."""
+    """Return the probability that exactly a set of paths has failed, indexed by the set's bits: [2^paths]."""
     if len(paths) > MOST_PATHS:
         problem = f"expected at most {MOST_PATHS} for an exact answer, got {len(paths)}; use estimate_carries"
         raise InvalidInput("paths", problem)
@@ -91,7 +91,7 @@ def failed_sets(paths: Sequence[Collection[str]], fails: Mapping[str, float]) ->
 
 
 def _merged(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> dict[int, float]:
-    """Return for each set of paths, by its bits, the probability that all elements work that just these share."""
+    """Return for each set of paths, by its bits, the probability that all elements used by exactly this set work."""
     users: dict[str, int] = {}
     for number, path in enumerate(paths):
         for element in path:
@@ -99,7 +99,7 @@ def _merged(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> dic
     works: dict[int, float] = {}
     for element, mask in users.items():
         if element not in fails:
-            raise UnknownName(f"fails.{element}", f"no failure probability is given; there are {choices(fails)}")
+            raise UnknownName(f"fails.{element}", f"unknown failure probability; there are {choices(fails)}")
         if not 0.0 <= fails[element] <= 1.0:
             raise InvalidInput(f"fails.{element}", f"expected a number from 0 to 1, got {fails[element]}")
         works[mask] = works.get(mask, 1.0) * (1.0 - fails[element])

@@ -1,14 +1,14 @@
-"""The least communication cost that any routing can have: POTUS's Θ* (17), a linear program over mean rates.
+"""The minimum communication cost under any routing: POTUS's Θ* (17), a linear program over mean rates.
 
-Whatever a policy decides slot by slot, the means of a system whose queues stay bounded obey the rows below, so no
-such policy costs less in the long run; and splitting every stream in the program's shares comes as near as one likes.
-What the program leaves out is time: its cost says nothing of how long tuples wait.
+Whatever a policy decides slot by slot, the means of a system with bounded queues satisfy the rows below, so no such
+policy has a lower long-term cost; splitting every stream in the program's proportions comes arbitrarily close. The
+program ignores time: its cost does not include how long tuples wait.
 
-Decisions where the model leaves a choice: a `keyed` queue sends its lanes equal shares, since the keys decide and not
-the sender (the same reading as `System.onward`; where few keys make up most tuples, or a key has two lanes, the cost is
-an estimate and no bound). A `copies` queue sends every lane all of it, at the cost of every lane, and each tuple counts
-once against the limit of its task and the capacity of its machine, since it leaves the out-queue once. Machines'
-capacity holds for all that leaves out-queues, tuples that stay on the machine among them.
+Modelling choices: a `keyed` queue sends equal shares to its lanes, because the keys decide and not the sender (as in
+`System.onward`; if few keys make up most tuples, or a key has two lanes, the cost is an estimate and not a bound). A
+`copies` queue sends all tuples to every lane, at the cost of every lane, and each tuple counts once against the limit
+of its task and the capacity of its machine, because it leaves the out-queue once. A machine's capacity applies to all
+tuples that leave out-queues, including those that stay on the machine.
 """
 
 from collections.abc import Sequence
@@ -24,56 +24,56 @@ from penstock.model.errors import InvalidInput
 from penstock.model.slotted import UNLIMITED, Longs, System
 from penstock.model.taskgraph import Floats
 
-PRICED = 1e-9  # a price that is rounding, relative to the largest
-NAMED = 4  # elements that a reason lists before it only counts
+PRICED = 1e-9  # relative to the maximum price; smaller ones are rounding errors
+NAMED = 4  # number of elements listed in a reason
 
 INFEASIBLE, UNBOUNDED = 2, 3  # linprog's status
 
 
 class Capacity(StrEnum):
-    """What can be used up."""
+    """The kinds of capacity."""
 
     SERVICE = "service"  # μ of a task
     LIMIT = "limit"  # γ of a task
-    CARD = "card"  # tuples that may leave a machine
+    CARD = "card"  # maximum tuples that leave a machine
 
 
 class Bottleneck(NamedTuple):
-    """A capacity that is used up, so that more of it would cost less, or carry more."""
+    """An exhausted capacity: more of it would reduce the cost, or increase the load."""
 
     capacity: Capacity
-    number: int  # task; of a card: machine
+    number: int  # task; for a card: machine
 
 
 class CommunicationBound(NamedTuple):
-    """The least cost per slot, the split that has it, and what more of each capacity would save.
+    """The minimum cost per slot, the split that achieves it, and the value of more of each capacity.
 
-    Prices are the program's dual values: the cost saved by one more tuple per slot. Where they are not unique (as where
-    two capacities in a row are both just used up) these are one choice of several. `onward`
-    contains the target's own service price and all prices beyond: where a sender chooses, every lane that carries
-    tuples is the cheapest of its queue by `cost + onward`, so a router that goes by that need not know the loads.
+    Prices are the program's dual values: the cost saved by one more tuple per slot. If they are not unique (as when two
+    consecutive capacities are both just exhausted) these are one choice of several. `onward` includes the target's own
+    service price and all prices beyond: if a sender chooses, every lane that carries tuples is the cheapest of its
+    queue by `cost + onward`, so a router that minimises it need not know the loads.
     """
 
-    cost: float  # Θ*, a slot
+    cost: float  # Θ*, per slot
     flow: Floats  # [L] mean tuples per slot
     processed: Floats  # [T] mean tuples per slot
     price: Floats  # [T] of service
-    limit_price: Floats  # [T] of tuples that may leave a task
-    card_price: Floats  # [K] of tuples that may leave a machine
-    onward: Floats  # [L] least cost of all that follows from a tuple at the target, with the prices paid
-    binding: tuple[Bottleneck, ...]  # those with a price, the one that matters most first
+    limit_price: Floats  # [T] of the outflow limit
+    card_price: Floats  # [K] of the card
+    onward: Floats  # [L] minimum cost of all that follows from a tuple at the target, including prices
+    binding: tuple[Bottleneck, ...]  # those with a price, the most important first
 
 
 class Overload(NamedTuple):
-    """No split carries the rates, and why."""
+    """No split sustains the rates, and why."""
 
-    reason: str  # one line: what is used up, by how much, what would help
-    scale: float  # what the rates can be multiplied by at most; below 1
-    binding: tuple[Bottleneck, ...]  # what is used up then, the one that matters most first
+    reason: str  # one line: the exhausted capacities and a remedy
+    scale: float  # maximum factor for the rates; below 1
+    binding: tuple[Bottleneck, ...]  # exhausted at that scale, the most important first
 
 
 class _Program(NamedTuple):
-    """The rows and bounds; columns are the flow of every lane, what every task processes, the scale of the rates."""
+    """The rows and bounds; columns are the flow of each lane, the processing of each task, the scale of the rates."""
 
     equal: csr_array  # all of these are 0
     within: csr_array
@@ -90,9 +90,9 @@ class _Prices(NamedTuple):
 
 
 def communication_bound(system: System, rates: ArrayLike) -> CommunicationBound | Overload:
-    """Return the least mean cost at which a system can carry mean arrivals a slot of every task. [T]
+    """Return the minimum mean cost at which a system sustains the mean arrivals per slot of every task. [T]
 
-    Rates that exceed what any split carries give an `Overload`, which names what is used up.
+    Rates that no split sustains result in an `Overload`, which names the exhausted capacities.
     """
     arrivals = _checked(system, rates)
     unit = float(arrivals.max(initial=0.0)) or 1.0
@@ -116,15 +116,15 @@ def communication_bound(system: System, rates: ArrayLike) -> CommunicationBound 
 
 
 def largest_scale(system: System, rates: ArrayLike) -> float:
-    """Return the largest factor by which rates can be multiplied and still be carried; infinite without a limit.
+    """Return the maximum factor by which rates can be multiplied and still be sustained; infinite without a limit.
 
-    Rates times `share * largest_scale(system, rates)` are that share of what the best split carries.
+    Rates times `share * largest_scale(system, rates)` are that share of the maximum load.
     """
     return _largest(system, _checked(system, rates))[0]
 
 
 def _largest(system: System, arrivals: Floats) -> tuple[float, tuple[Bottleneck, ...]]:
-    """Return the largest factor, and what is used up then."""
+    """Return the maximum factor, and the capacities exhausted by it."""
     unit = float(arrivals.max(initial=0.0))
     if unit == 0.0:
         return np.inf, ()
@@ -154,7 +154,7 @@ def _overload(system: System, arrivals: Floats) -> Overload:
 def _checked(system: System, rates: ArrayLike) -> Floats:
     arrivals = np.asarray(rates, dtype=np.float64)
     if arrivals.shape != (system.tasks,):
-        raise InvalidInput("rates", f"expected one a task, {system.tasks}, got an array of shape {arrivals.shape}")
+        raise InvalidInput("rates", f"expected one per task, {system.tasks}, got an array of shape {arrivals.shape}")
     wrong = np.flatnonzero(~np.isfinite(arrivals) | (arrivals < 0))
     if len(wrong):
         raise InvalidInput(f"rates[{wrong[0]}]", f"expected a finite number >= 0, got {arrivals[wrong[0]]}")
@@ -162,7 +162,7 @@ def _checked(system: System, rates: ArrayLike) -> Floats:
 
 
 def _program(system: System, arrivals: Floats, unit: float) -> _Program:
-    """Write the rows, in units in which the largest rate is 1: HiGHS tolerates 1e-7, whatever the unit."""
+    """Write the rows, scaled so that the maximum rate is 1: HiGHS's tolerance is 1e-7 in any unit."""
     lanes, tasks = len(system.target), system.tasks
     sender = _sender(system)
     card = system.machine[sender]
@@ -183,17 +183,17 @@ def _program(system: System, arrivals: Floats, unit: float) -> _Program:
 
 
 def _balance(system: System, arrivals: Floats) -> csr_array:
-    """Write that what comes to a task is processed, and what it emits is sent."""
+    """Write the balance equations: arrivals of a task are processed, and its output is sent."""
     lanes, tasks = len(system.target), system.tasks
     width, sender = np.diff(system.lanes), _sender(system)
     queue = np.repeat(np.arange(len(width)), width)
-    decided = (system.copies | system.keyed)[queue]  # lanes in whose share nobody has a say
+    decided = (system.copies | system.keyed)[queue]  # lanes with fixed shares
     share = np.where(system.copies, 1.0, 1.0 / np.maximum(width, 1))
     first = tasks + np.concatenate([[0], np.cumsum(np.where(system.copies | system.keyed, width, 1))])
-    # One row a queue whose sender chooses; one a lane of the others.
+    # One row per queue whose sender chooses; one per lane of the others.
     row = first[queue] + np.where(decided, np.arange(lanes) - system.lanes[queue], 0)
     emitted = system.emits[queue] * np.where(decided, share[queue], 1.0)
-    counts = decided | (np.arange(lanes) == system.lanes[queue])  # the emitted tuples are named once a row
+    counts = decided | (np.arange(lanes) == system.lanes[queue])  # the emitted tuples occur once per row
     comes = (np.arange(tasks), lanes + np.arange(tasks), np.ones(tasks))
     heard = (system.target, np.arange(lanes), -np.ones(lanes))
     arrives = (np.arange(tasks), np.full(tasks, lanes + tasks), -arrivals)
@@ -221,7 +221,7 @@ def _solve(objective: Floats, program: _Program, scale: tuple[float, float]) -> 
 
 
 def _prices(system: System, program: _Program, found: Any) -> _Prices:
-    """Return what one more of each capacity takes off the objective; never negative."""
+    """Return the reduction of the objective per additional unit of each capacity; never negative."""
     service = -found.upper.marginals[len(system.target) : -1]
     limit, card = np.zeros(system.tasks), np.zeros(len(system.capacity))
     rows = -found.ineqlin.marginals
@@ -231,7 +231,7 @@ def _prices(system: System, program: _Program, found: Any) -> _Prices:
 
 
 def _binding(system: System, prices: _Prices) -> tuple[Bottleneck, ...]:
-    """Return what has a price, in descending order of what all of it is worth."""
+    """Return the capacities with a price, in descending order of their total value."""
     found: list[tuple[float, Bottleneck]] = []
     kinds: Sequence[tuple[Capacity, Floats, Floats | Longs]] = (
         (Capacity.SERVICE, prices.service, system.service),
@@ -245,9 +245,9 @@ def _binding(system: System, prices: _Prices) -> tuple[Bottleneck, ...]:
 
 
 def _onward(system: System, prices: _Prices) -> Floats:
-    """Return the least priced cost of all that follows from a tuple at each lane's target. [L]
+    """Return the minimum priced cost of all that follows from a tuple at each lane's target. [L]
 
-    Not read off the program's own dual values, which say little about tasks that the best split leaves idle.
+    Not taken from the program's dual values, which are uninformative for tasks that the optimal split leaves idle.
     """
     if not len(system.target):
         return np.zeros(0)
@@ -256,7 +256,7 @@ def _onward(system: System, prices: _Prices) -> Floats:
     task = np.repeat(np.arange(system.tasks), np.diff(system.queues))
     begin, width = system.lanes[:-1], np.diff(system.lanes)
     value = prices.service
-    for _ in range(system.tasks):  # ways are no longer than that
+    for _ in range(system.tasks):  # paths are not longer than that
         lane = paid + value[system.target]
         total = np.add.reduceat(lane, begin)
         free = np.where(system.keyed, total / width, np.minimum.reduceat(lane, begin))
@@ -268,12 +268,12 @@ def _onward(system: System, prices: _Prices) -> Floats:
 
 
 def _sender(system: System) -> Longs:
-    """Return the task that each lane leaves. [L]"""
+    """Return the task of each lane. [L]"""
     task = np.repeat(np.arange(system.tasks), np.diff(system.queues))
     return np.asarray(np.repeat(task, np.diff(system.lanes)), dtype=np.int64)
 
 
 def _leaves(system: System) -> Floats:
-    """Return how many tuples leave the out-queue for every one on a lane: all copies of one are one. [L]"""
+    """Return the number of tuples that leave the out-queue per tuple on a lane: all copies of one count as one. [L]"""
     width = np.diff(system.lanes)
     return np.asarray(np.repeat(np.where(system.copies, 1.0 / np.maximum(width, 1), 1.0), width), dtype=np.float64)

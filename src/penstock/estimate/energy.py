@@ -1,9 +1,9 @@
-"""The energy that a placement takes for a source tuple (SPARCLE, §V-B2): processors by use, radios by what passes them.
+"""The energy per source tuple of a placement (SPARCLE, §V-B2): processors by utilisation, radios by traffic.
 
-A processor draws power in proportion to its utilisation (Chen et al. 2015, the paper's [11]); a radio in proportion to
-the rates at which it sends and receives, each with a factor of its own (Huang et al. 2012, its [19]). All of it is
-proportional to the rate of source tuples, so the energy of one does not depend on it. A machine that only passes a
-stream on receives and sends it like any other; switches have no radio and are not counted. Nor is what is drawn idle.
+The power of a processor is proportional to its utilisation (Chen et al. 2015, the paper's [11]); that of a radio to its
+send and receive rates, with a factor for each (Huang et al. 2012, its [19]). Everything is proportional to the rate of
+source tuples, so the energy per tuple does not depend on it. A machine that relays a stream receives and sends it like
+any other; switches have no radio and are not counted. Idle power is not counted either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from penstock.model.taskgraph import Floats, Tasks, sum_by
 
 
 class Power(Entity, frozen=True):
-    """What the machines of a cluster draw.
+    """The power of the machines of a cluster.
 
-    The radio's defaults are those of Wi-Fi in Huang et al. 2012. The paper gives no power of its processors; the
-    default of 2 W, about that of a phone whose cores are all busy, is our choice.
+    The radio's defaults are those of Wi-Fi in Huang et al. 2012. The paper specifies no power of its processors; the
+    default of 2 W, about that of a phone with all cores busy, is our choice.
     """
 
-    cpu_watts: NonNegative = 2.0  # of a machine with all of its cores busy, beyond what it draws idle
+    cpu_watts: NonNegative = 2.0  # of a machine with all of its cores busy, above its idle power
     send_joules_a_megabit: NonNegative = 0.28317
     receive_joules_a_megabit: NonNegative = 0.13701
 
@@ -35,11 +35,11 @@ RADIOS: Mapping[str, Power] = {
     "wi-fi": Power(),
     "lte": Power(send_joules_a_megabit=0.43839, receive_joules_a_megabit=0.05197),
 }
-"""What machines draw by the radio that they have (Huang et al. 2012)."""
+"""The power of machines by their kind of radio (Huang et al. 2012)."""
 
 
 class Energy(NamedTuple):
-    """Joules that each machine takes for a source tuple; M machines."""
+    """Joules per source tuple on each machine; M machines."""
 
     processing: Floats  # [M]
     sending: Floats  # [M]
@@ -47,17 +47,17 @@ class Energy(NamedTuple):
 
     @property
     def joules(self) -> float:
-        """What all machines take for a source tuple."""
+        """Total joules per source tuple."""
         return float(sum(part.sum() for part in self))
 
     @property
     def tuples_a_joule(self) -> float:
-        """How many source tuples are processed with one joule: the paper's energy efficiency."""
+        """The number of source tuples processed per joule: the paper's energy efficiency."""
         return 1.0 / self.joules if self.joules > 0 else np.inf
 
 
 def energy(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement, power: Power | None = None) -> Energy:
-    """Return the energy a source tuple of a complete placement."""
+    """Return the energy per source tuple of a complete placement."""
     drawn = power or Power()
     placed = np.asarray(placement.slots, dtype=np.int32)
     load = sum_by(slots.machine[placed], tasks.cpu * tasks.gain, slots.machines)
@@ -70,20 +70,20 @@ def energy(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement, p
 
 
 def radio_bits(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement) -> tuple[Floats, Floats]:
-    """Return the bits per source tuple that every machine sends and receives, what it passes on included: [M] each."""
+    """Return the bits per source tuple that every machine sends and receives, including relayed ones: [M] each."""
     placed = np.asarray(placement.slots, dtype=np.int32)
     if not cluster.routed:
         return card_bits(tasks, slots, placed)
     sent, received = np.zeros(len(cluster.node_index)), np.zeros(len(cluster.node_index))
     for hop, bits in hop_bits(tasks, slots, placed).items():
         nodes = _nodes(cluster, hop.source, placement.routes[hop])
-        sent[nodes[:-1]] += bits  # no node comes twice on a way
+        sent[nodes[:-1]] += bits  # no node occurs twice on a path
         received[nodes[1:]] += bits
     return sent[: slots.machines], received[: slots.machines]
 
 
 def _nodes(cluster: Cluster, source: int, links: Sequence[int]) -> list[int]:
-    """Return the nodes that a route passes, its ends included."""
+    """Return the nodes of a route, including its ends."""
     nodes = [source]
     for number in links:
         link = cluster.links[number]

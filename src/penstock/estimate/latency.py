@@ -1,9 +1,9 @@
-"""The latency of a placement nobody has tried, predicted as in Li's chapter 2, eqs. (2.1)-(2.5).
+"""The latency of an untried placement, predicted as in Li's chapter 2, eqs. (2.1)-(2.5).
 
-Regressions say how long a task takes for a tuple, and how long a tuple takes from one task to another, from features of
-their machines. When tasks move, only features change: what cores and memory their machines have, how many tuples are
-processed and how many tasks run there, and which pairs of tasks share a machine. Means over tasks and pairs, by their
-shares of tuples, add up along a path; the longest path is the application's latency.
+Regressions predict how long a task processes a tuple, and how long a tuple takes from one task to another, from
+features of their machines. When tasks move, only features change: the cores and memory of their machines, the tuples
+processed and the tasks there, and which pairs of tasks share a machine. Means over tasks and pairs, weighted by their
+shares of the tuples, add up along a path; the longest path determines the application's latency.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,36 +30,36 @@ __all__ = ["LatencyModel", "LatencyModels", "Loads", "ModelSet", "Prediction", "
 WIDTH = max(len(TASK_FEATURES), len(EDGE_FEATURES))
 SAME = EDGE_FEATURES.index("same_machine")
 FULL = 0.9
-"""Share of its cpu or bandwidth from which on a machine, slot or link is taken to hold tuples up beyond prediction.
+"""Utilisation of a machine, slot or link above which it is assumed to delay tuples beyond the prediction.
 
-What tuples cost is known from windows, to some percent, and the regressions cannot see that a machine is nearly full:
-the dissertation's features say what it has and how many tuples it gets, not what these take.
+The cost of tuples is known from windows within some percent, and the regressions do not see that a machine is nearly
+full: the dissertation's features are capacities and rates of tuples, not their costs.
 """
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a placement is predicted to take, in seconds."""
+    """The predicted latency of a placement, in seconds."""
 
     total_s: float  # (2.5)
-    expected_s: float  # the same where there is room, longer where it is nearly full, infinite where it cannot keep up
+    expected_s: float  # the same with low utilisation, longer near saturation, infinite above it
     worst_path: tuple[str, ...]
-    processing: Mapping[str, float]  # by component (2.2); sources have none
+    processing: Mapping[str, float]  # by component (2.2); none for sources
     transfer: Mapping[str, float]  # by stream (2.3)
-    busiest: float  # share that the busiest machine, slot or link needs; from 1 on the load is not sustained
-    excess: float  # by how much a feature exceeds the largest that models were trained on, relative to it, at worst
+    busiest: float  # maximum utilisation of a machine, slot or link; from 1 on the load is not sustained
+    excess: float  # maximum amount by which a feature exceeds its training range, relative to it
     _graph: Graph
     _names: tuple[str, ...]
 
     @property
     def far(self) -> bool:
-        """Whether it is about something so different from the training that it should not be trusted."""
+        """Whether the placement differs so much from the training data that the prediction should not be trusted."""
         return self.excess > FAR
 
     def paths(self) -> dict[tuple[str, ...], float]:
-        """Return the time of each path (2.4), the slowest first, by the names of its components.
+        """Return the time of each path (2.4), in descending order, by the names of its components.
 
-        Refuse where they are too many.
+        Raise `InvalidInput` if there are too many.
         """
         times = [self.processing.get(name, 0.0) for name in self._names]
         ways = list(self.transfer.values())
@@ -70,7 +70,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class LatencyModel:
-    """Predicts what placements of an application on a cluster take, under a load."""
+    """Predicts the latency of placements of an application on a cluster, under a load."""
 
     instance: Instance
     models: LatencyModels
@@ -80,7 +80,7 @@ class LatencyModel:
         self.models.check(self.instance.topology)
 
     def predict(self, slots: ArrayLike) -> Prediction:
-        """Return what a placement [T] takes, and where."""
+        """Return the predicted latency of a placement [T]."""
         placed = np.asarray(slots, dtype=np.int32)
         instance, streams = self.instance, self.instance.topology.streams
         edges, names = instance.edges, self._names
@@ -127,12 +127,12 @@ class LatencyModel:
         )
 
     def scorer(self) -> Callable[[NDArray[np.int32]], Floats]:
-        """Return a function from placements [B, T] to scores [B]: minus the seconds that are expected.
+        """Return a function from placements [B, T] to scores [B]: minus the expected seconds.
 
-        A placement gets -inf that breaks a memory limit, lacks a resource or has a hop without a way. One whose
-        machines, slots or network cannot keep up with the load is worse than any other, the more so the more it lacks.
-        Where they are nearly full, a share u of what they have being used, the predicted seconds are stretched as a
-        queue's would grow from there on, by (1 - FULL) / (1 - u).
+        A placement gets -inf if it violates a memory limit, lacks a resource or has a hop without a path. One that
+        exceeds the capacity of a machine, slot or link is worse than any other, in proportion to the excess. At a
+        utilisation u near saturation, the predicted seconds are multiplied by (1 - FULL) / (1 - u), as a queue would
+        grow from there on.
         """
 
         def score(placed: NDArray[np.int32]) -> Floats:
@@ -160,7 +160,7 @@ class LatencyModel:
 
     @cached_property
     def net(self) -> LatencyNet:
-        """What the kernels read."""
+        """The input of the kernels."""
         instance, loads = self.instance, self.loads
         tasks, slots, edges = instance.tasks, instance.slots, instance.edges
         flows = tasks.flows
@@ -204,14 +204,14 @@ class LatencyModel:
 
     @cached_property
     def _graph(self) -> Graph:
-        """The components in topological order, and the streams that carry anything."""
+        """The components in topological order, and the streams that carry tuples."""
         flows = [flow for flow in self.instance.tasks.flows if self._used[flow.stream]]
         sources = np.unique(self.instance.tasks.component[self.instance.tasks.source])
         return Graph(len(self._names), tuple((flow.source, flow.target) for flow in flows), tuple(sources.tolist()))
 
     @cached_property
     def _used(self) -> NDArray[np.bool_]:
-        """Whether anything flows along each stream."""
+        """Whether each stream carries tuples."""
         edges, streams = self.instance.edges, len(self.instance.topology.streams)
         sent = sum_by(edges.stream, self.loads.task_tps[edges.source] * edges.share, streams)
         used: NDArray[np.bool_] = sent > 0
@@ -221,27 +221,27 @@ class LatencyModel:
         return self.models.streams[self.instance.topology.streams[number].label]
 
     def _alike(self) -> Ints:
-        """Number the tasks so that those with equal features wherever they are have one number."""
+        """Number the tasks so that those with equal features in every placement share a number."""
         rows = np.column_stack([self.instance.tasks.component, self.loads.task_tps])
         return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
 class _Judged(NamedTuple):
-    """Of placements [B]."""
+    """The results for placements [B]."""
 
     seconds: Floats  # (2.5)
-    busiest: Floats  # share of what it has that the fullest machine, slot or link needs
-    fits: Bools  # whether it may be at all
+    busiest: Floats  # utilisation of the fullest machine, slot or link
+    fits: Bools  # whether the placement is valid
 
     @property
     def keep_up(self) -> Bools:
-        """Whether they can process all that comes."""
+        """Whether they sustain the load."""
         able: Bools = self.busiest <= 1 - 1e-9
         return able
 
     @property
     def expected_s(self) -> Floats:
-        """Seconds, stretched where something is nearly full."""
+        """Seconds, increased near saturation."""
         stretch = (1.0 - FULL) / np.maximum(1.0 - self.busiest, 1e-9)
         stretched: Floats = self.seconds * np.maximum(1.0, stretch)
         return stretched
@@ -252,7 +252,7 @@ def _starts(sizes: ArrayLike) -> NDArray[np.int64]:
 
 
 def _fits(components: list[Regressor | None], streams: list[Regressor]) -> Fits:
-    """Put all regressors after one another; a source has none."""
+    """Concatenate all regressors; a source has none."""
     models = [*components, *streams]
     vectors = [_padded(model.vectors) if model is not None else np.zeros((0, WIDTH)) for model in models]
     own = [model.weights if model is not None else np.zeros(0) for model in models]
@@ -299,7 +299,7 @@ def _padded(rows: Floats) -> Floats:
 
 
 def _same_machine(model: Regressor) -> list[tuple[Floats, float]]:
-    """Return an edge's weights and bias with its feature `same_machine` settled: at 0, and at 1."""
+    """Return an edge's weights and bias with its feature `same_machine` fixed: at 0, and at 1."""
     scaling = model.scaling
     known = (np.clip([0.0, 1.0], scaling.least[SAME], scaling.most[SAME]) - scaling.centre[SAME]) / scaling.spread[SAME]
     own = model.vectors[:, SAME] if len(model.weights) else np.zeros(0)

@@ -1,15 +1,13 @@
 """The latency of many placements at once, compiled: features, regressions and the longest path of each.
 
-Three things make it fast, and none changes a digit of the result:
+Three optimisations, none of which changes a digit of the result:
 
-- A radial kernel over the features of two tasks is a product of one factor a task, so exponentials are taken a task and
-  vector, not a pair and vector.
-- Tasks of one component with equal loads on one machine have equal features: one of them stands for all.
-- Most placements that a search asks about differ from the last in a task or two. Only what touches a machine whose
-  tasks differ is computed again; the rest is read from the placement that the others are compared with.
+- A radial kernel over the features of two tasks is a product of one factor per task, so exponentials are computed per
+task and vector, not per pair and vector. - Tasks of one component with equal loads on one machine have equal features:
+one of them represents all. - Most placements in a search differ from the previous one in one or two tasks. Only the
+parts that involve machines with different tasks are recomputed; the rest is taken from a base placement.
 
-Everything that is computed again is computed in the same order as the first time, so that a placement has one score,
-whichever it was compared with.
+Recomputation uses the same order of operations, so a placement has one score, independent of its base.
 """
 
 from typing import NamedTuple
@@ -22,21 +20,21 @@ from penstock.model.kernel import kernel, lean
 from penstock.model.taskgraph import Bools, Floats, Ints
 
 FLAT, LINEAR, RADIAL = 0, 1, 2
-MACHINE = 4  # features of a task and its machine that an edge has of each end: cpu, memory, load, load of the machine
+MACHINE = 4  # features of a task and its machine at each end of an edge: cpu, memory, load, load of the machine
 NOBODY = -1
 
 
 class Fits(NamedTuple):
-    """All regressors, one after another: those of components, then those of streams; Q of them, V vectors in all.
+    """All regressors, one after another: those of components, then those of streams; Q of them, V vectors in total.
 
-    Few arrays, as each of them is handed from kernel to kernel, and takes its time to compile.
+    There are few arrays, because passing each of them between kernels takes compile time.
     """
 
     kind: Ints  # [Q] FLAT, LINEAR or RADIAL
     first: Ints  # [Q + 1] its first vector
     vectors: Floats  # [V, F] standardised; F is the larger number of features
     weights: Floats  # [3, V] PLAIN; APART and TOGETHER: times the factor of tasks on different machines, on one
-    biases: Floats  # [3, Q] PLAIN; APART and TOGETHER: with what a linear model adds for that
+    biases: Floats  # [3, Q] PLAIN; APART and TOGETHER: with a linear model's term for that
     ranges: Floats  # [5, Q, F] CENTRE, SPREAD, LEAST, MOST, LIMIT
     labels: Floats  # [6, Q] GAMMA, LABEL_CENTRE, LABEL_SPREAD, SHORTEST, LONGEST, LOGARITHM (1 or 0)
 
@@ -51,7 +49,7 @@ class LatencyNet(NamedTuple):
 
     fits: Fits
     component: Ints  # [T]
-    alike: Ints  # [T] tasks of one number have equal features on one machine
+    alike: Ints  # [T] tasks with the same number have equal features on one machine
     first: Ints  # [C + 1]
     source: Bools  # [C] its own processing does not count
     task_tps: Floats  # [T]
@@ -63,30 +61,30 @@ class LatencyNet(NamedTuple):
     machine_memory_mb: Floats  # [M]
     stream_source: Ints  # [L] component, ascending
     stream_target: Ints  # [L]
-    stream_used: Bools  # [L] whether anything flows along it
+    stream_used: Bools  # [L] whether it carries tuples
     stream_first: Ints  # [L + 1] its first edge
-    factor_first: NDArray[np.int64]  # [L + 1] where its factors begin, sender by sender, then receiver by receiver
-    pair_first: NDArray[np.int64]  # [L + 1] where its pairs begin, sender by sender
+    factor_first: NDArray[np.int64]  # [L + 1] start of its factors, by sender, then by receiver
+    pair_first: NDArray[np.int64]  # [L + 1] start of its pairs, by sender
     edge_source: Ints  # [E] task
     edge_target: Ints  # [E] task
     edge_share: Floats  # [E]
 
 
 class State(NamedTuple):
-    """What is known of a placement."""
+    """The computed values of a placement."""
 
     machine: Ints  # [T]
-    stands: Ints  # [T] the task that stands for it: the first of its kind on its machine
+    stands: Ints  # [T] the task that represents it: the first of its kind on its machine
     features: Floats  # [M, 2] load, tasks
     processing: Floats  # [T]
-    factor: Floats  # of each end of each stream, a vector
+    factor: Floats  # of each end of each stream, by vector
     end_excess: Floats  # [L, 2, T]
-    pair: Floats  # of each stream, sender by sender, a receiver
-    stamp: NDArray[np.int64]  # of each pair: the row it was computed for
+    pair: Floats  # of each stream, by sender and receiver
+    stamp: NDArray[np.int64]  # of each pair: the row for which it was computed
 
 
 class Times(NamedTuple):
-    """What a placement takes."""
+    """The predicted times of a placement."""
 
     processing: Floats  # [C] (2.2)
     transfer: Floats  # [L] (2.3)
@@ -94,7 +92,7 @@ class Times(NamedTuple):
 
 @kernel
 def total_latencies(net: LatencyNet, placed: NDArray[np.int32]) -> tuple[Floats, Floats]:
-    """Return for placements [B, T] the latency (2.5) and how busy the busiest machine or slot is: [B], [B]."""
+    """Return for placements [B, T] the latency (2.5) and the maximum utilisation of a machine or slot: [B], [B]."""
     rows, machines = len(placed), len(net.machine_cpu)
     seconds, busiest = np.zeros(rows), np.zeros(rows)
     base, other = new_state(net), new_state(net)
@@ -118,7 +116,7 @@ def total_latencies(net: LatencyNet, placed: NDArray[np.int32]) -> tuple[Floats,
 
 @kernel
 def new_state(net: LatencyNet) -> State:
-    """Return room for what is known of a placement."""
+    """Return empty tables for a placement."""
     tasks, machines, streams = len(net.component), len(net.machine_cpu), len(net.stream_source)
     pairs = net.pair_first[streams]
     return State(
@@ -135,7 +133,7 @@ def new_state(net: LatencyNet) -> State:
 
 @kernel
 def differing(net: LatencyNet, base: State, slots: NDArray[np.int32], affected: Bools) -> int:
-    """Mark the machines whose tasks are others than in the base; return how many there are."""
+    """Mark the machines whose tasks differ from the base; return their number."""
     affected[:] = False
     for task in range(len(slots)):
         machine = net.slot_machine[slots[task]]
@@ -156,7 +154,7 @@ def evaluate(
     times: Times,
     first_of: Ints,
 ) -> None:
-    """Compute what a placement takes: anew where it touches affected machines, else as in the base."""
+    """Compute the times of a placement: recompute what involves affected machines, take the rest from the base."""
     gather(net, slots, out, first_of)
     for component in range(len(net.first) - 1):
         if not net.source[component]:
@@ -170,7 +168,7 @@ def evaluate(
 
 @kernel
 def gather(net: LatencyNet, slots: NDArray[np.int32], out: State, first_of: Ints) -> None:
-    """Compute what tasks make of machines, and which task stands for which."""
+    """Compute the loads of machines, and the representative of each task."""
     out.features[:] = 0.0
     for task in range(len(slots)):
         machine, alike = net.slot_machine[slots[task]], net.alike[task]
@@ -186,7 +184,7 @@ def gather(net: LatencyNet, slots: NDArray[np.int32], out: State, first_of: Ints
 
 @kernel
 def processing_time(net: LatencyNet, component: int, affected: Bools, base: State, out: State) -> float:
-    """Return t_i^Proc (2.2): the mean over a component's tasks, by their shares."""
+    """Return t_i^Proc (2.2): the mean over a component's tasks, weighted by their shares."""
     total = 0.0
     features = np.empty(5)
     for task in range(net.first[component], net.first[component + 1]):
@@ -228,21 +226,21 @@ def predict(fits: Fits, model: int, features: Floats) -> float:
 
 @lean
 def held(fits: Fits, model: int, f: int, value: float) -> float:
-    """Return a feature within the training range, standardised."""
+    """Return a feature clamped to the training range, standardised."""
     inside = min(max(value, fits.ranges[LEAST, model, f]), fits.ranges[MOST, model, f])
     return float((inside - fits.ranges[CENTRE, model, f]) / fits.ranges[SPREAD, model, f])
 
 
 @lean
 def over(fits: Fits, model: int, f: int, value: float) -> float:
-    """Return by how much a feature exceeds its limit, relative to it."""
+    """Return the amount by which a feature exceeds its limit, relative to the limit."""
     limit = fits.ranges[LIMIT, model, f]
     return max(value / limit - 1.0, 0.0) if limit > 0.0 else 0.0
 
 
 @lean
 def label(fits: Fits, model: int, fitted: float) -> float:
-    """Return the label that a fitted value stands for, within its bounds."""
+    """Return the label of a fitted value, within its bounds."""
     longest = fits.labels[LONGEST, model] * SLACK
     value = fits.labels[LABEL_CENTRE, model] + fits.labels[LABEL_SPREAD, model] * fitted
     if fits.labels[LOGARITHM, model] > 0.0:
@@ -286,7 +284,7 @@ def fill_factors(net: LatencyNet, stream: int, end: int, affected: Bools, out: S
 
 @kernel
 def transfer_time(net: LatencyNet, stream: int, row: int, affected: Bools, base: State, out: State) -> float:
-    """Return t_i^Tran (2.3): the mean over the pairs of tasks of a stream, by their shares."""
+    """Return t_i^Tran (2.3): the mean over the pairs of tasks of a stream, weighted by their shares."""
     total = 0.0
     source, target = net.stream_source[stream], net.stream_target[stream]
     receivers = net.first[target + 1] - net.first[target]
@@ -329,7 +327,7 @@ def pair_time(net: LatencyNet, stream: int, here: int, there: int, affected: Boo
 
 @lean
 def product(sender: Floats, sent: int, receiver: Floats, got: int, weights: Floats, first: int, vectors: int) -> float:
-    """Add up the products of two tasks' factors, four sums at a time: one alone would wait for each addition."""
+    """Sum the products of two tasks' factors in four independent sums; one sum would wait for each addition."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = vectors - vectors % 4
     for v in range(0, whole, 4):
@@ -344,7 +342,7 @@ def product(sender: Floats, sent: int, receiver: Floats, got: int, weights: Floa
 
 @kernel
 def fullest(net: LatencyNet, slots: NDArray[np.int32], state: State, slot_cpu: Floats) -> float:
-    """Return how busy the busiest machine or slot would be, 1 being all that it has."""
+    """Return the maximum utilisation of a machine or slot; 1 is its capacity."""
     slot_cpu[:] = 0.0
     machine_cpu = np.zeros(len(net.machine_cpu))
     worst = 0.0
@@ -359,11 +357,11 @@ def fullest(net: LatencyNet, slots: NDArray[np.int32], state: State, slot_cpu: F
 
 @kernel
 def longest(net: LatencyNet, times: Times, done: Floats) -> float:
-    """Return t_G (2.5): the longest way from a source to an end, by dynamic programming over streams."""
+    """Return t_G (2.5): the longest path from a source to an end, by dynamic programming over streams."""
     worst = 0.0
     for component in range(len(done)):
         done[component] = 0.0 if net.source[component] else -np.inf
-    for stream in range(len(net.stream_source)):  # by ascending source: all that lead to it have been seen
+    for stream in range(len(net.stream_source)):  # by ascending source: all streams that lead to it precede it
         if net.stream_used[stream]:
             target = net.stream_target[stream]
             arrived = done[net.stream_source[stream]] + times.transfer[stream]

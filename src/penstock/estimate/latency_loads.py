@@ -1,8 +1,7 @@
-"""Loads: how many tuples tasks process and exchange, and what that takes, wherever the tasks are placed.
+"""Loads: the tuples that tasks process and exchange, and their costs, independent of the placement.
 
-They are what stays the same when tasks move, so that the features of a placement nobody has tried can be computed from
-them. They come from what the application declares, from what tasks of a run were seen to process, or from what the
-pipeline's windows of a run show.
+Loads stay the same when tasks move, so the features of an untried placement can be computed from them. They come from
+the declarations of the application, from the observed rates of a run's tasks, or from the pipeline's windows of a run.
 """
 
 from collections import Counter
@@ -22,24 +21,24 @@ from penstock.model.topology import Application
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RECENT_S = 600.0  # over which shares are observed, as in the paper
-BELIEF = 1e-3  # weight of what is declared against what is observed, a share of the observations' own
+RECENT_S = 600.0  # period over which shares are observed, as in the paper
+BELIEF = 1e-3  # weight of declared costs relative to observed ones
 
 
 @dataclass(frozen=True, eq=False)
 class Loads:
-    """What tasks do, wherever they are; T tasks, E edges in the order of `Instance.edges`, M machines."""
+    """The loads of tasks; T tasks, E edges in the order of `Instance.edges`, M machines."""
 
-    task_tps: Floats  # [T] tuples per second that each processes, a source's included
-    cpu: Floats  # [T] core-seconds per second of speed 1 that each takes
-    task_share: Floats  # [T] w(i, j): of its component's tuples
-    edge_share: Floats  # [E] w(i, j, k): of its stream's tuples
+    task_tps: Floats  # [T] tuples per second processed by each task, or emitted by a source
+    cpu: Floats  # [T] core-seconds per second at speed 1
+    task_share: Floats  # [T] w(i, j): fraction of its component's tuples
+    edge_share: Floats  # [E] w(i, j, k): fraction of its stream's tuples
 
     @classmethod
     def declared(cls, instance: Instance, rates: Mapping[str, float] | None = None) -> "Loads":
-        """Return the loads that declared costs and rates by source component give, streams being split evenly.
+        """Return the loads from declared costs and rates by source component, with evenly split streams.
 
-        Without `rates`, the application's own `rate_tps`.
+        Default for `rates`: the application's own `rate_tps`.
         """
         tasks, edges = instance.tasks, instance.edges
         offered = _offered(instance, rates)
@@ -57,9 +56,9 @@ class Loads:
 
     @classmethod
     def of_tasks(cls, instance: Instance, task_tps: Floats) -> "Loads":
-        """Return the loads that tasks of these tuples per second [T] have, each tuple taking what is declared.
+        """Return the loads of tasks with these tuples per second [T] and declared costs per tuple.
 
-        Who exchanges them with whom is not known: a pair's share of its stream follows from what its ends process.
+        The traffic between pairs of tasks is unknown: a pair's share of its stream follows from the rates of its ends.
         """
         tasks, edges = instance.tasks, instance.edges
         return cls(
@@ -79,11 +78,11 @@ class Loads:
         seconds: float = RECENT_S,
         window_s: float = WINDOW_S,
     ) -> "Loads":
-        """Return the loads that the last windows of one run show (`features`, `shares` of the pipeline).
+        """Return the loads in the last windows of one run (`features`, `shares` of the pipeline).
 
-        Shares are those of tuples seen in the last `seconds`: of a component's, by the tasks' own counts of all tuples;
-        of a stream's, by all hops that were sampled. Cpu a tuple is fitted to what the machines were seen to use, near
-        what is declared where that leaves a choice.
+        Shares are those of tuples in the last `seconds`: of a component's tuples, by the tasks' own counters; of a
+        stream's, by all sampled hops. Cpu per tuple is fitted to the observed utilisation of the machines, and close to
+        the declared cost if that leaves a choice.
         """
         seen = _Seen(instance, features, shares, max(1, round(seconds / window_s)))
         tps = seen.task_tps()
@@ -96,7 +95,7 @@ class Loads:
         )
 
     def scaled(self, factor: float) -> "Loads":
-        """Return the loads at another rate: so many times the tuples."""
+        """Return the loads with all rates multiplied by a factor."""
         return Loads(self.task_tps * factor, self.cpu * factor, self.task_share, self.edge_share)
 
 
@@ -108,22 +107,22 @@ def _offered(instance: Instance, rates: Mapping[str, float] | None) -> dict[str,
         if name not in sources:
             raise UnknownName(f"rate_tps.{name}", f"no source is named {name!r}; {nearest(name, sources)}")
     if missing := [name for name in sources if name not in given]:
-        problem = f"a latency depends on the load, and source {missing[0]!r} has no rate; give rate_tps.{missing[0]}"
+        problem = f"latency depends on the load, and source {missing[0]!r} has no rate; set rate_tps.{missing[0]}"
         raise InvalidInput("rate_tps", problem)
     return msgspec.convert(given, dict[str, float], strict=False)
 
 
 def _shares(amount: Floats, group: Ints, groups: int) -> Floats:
-    """Return each amount's share of its group's; even shares where a group has none."""
+    """Return each amount's fraction of its group's total; equal fractions if the total is 0."""
     total, size = sum_by(group, amount, groups)[group], np.bincount(group, minlength=groups)[group]
     shares: Floats = np.divide(amount, total, out=1.0 / np.maximum(size, 1), where=total > 0)
     return shares
 
 
 def _exchanged(instance: Instance, tps: Floats) -> Floats:
-    """Return the tuples per second over each edge that tasks of these rates would exchange. [E]
+    """Return the tuples per second that tasks with these rates would exchange over each edge. [E]
 
-    A sender splits its tuples as declared, but a task gets as much more or less of them as it was seen to process.
+    A sender splits its tuples as declared, adjusted in proportion to the observed rate of each receiver.
     """
     edges = instance.edges
     sent = tps[edges.source] * edges.share
@@ -135,19 +134,19 @@ def _exchanged(instance: Instance, tps: Floats) -> Floats:
 class _Reading(NamedTuple):
     """A task in a window."""
 
-    machine: int | None  # None: it was on several
+    machine: int | None  # None: several
     tps: float
 
 
 class _Use(NamedTuple):
     """A machine in a window."""
 
-    cpu: float  # share of its cores
-    tasks: int  # that were there, for some of the window at least
+    cpu: float  # fraction of its cores
+    tasks: int  # number of tasks on it during at least a part of the window
 
 
 class _Seen:
-    """What the last windows of a run show, by number of task and machine."""
+    """The observations in the last windows of a run, by number of task and machine."""
 
     def __init__(self, instance: Instance, features: "pa.Table", shares: "pa.Table", windows: int) -> None:
         self._instance = instance
@@ -174,9 +173,9 @@ class _Seen:
                 self._pairs[pair] = self._pairs.get(pair, 0.0) + tuples
 
     def task_tps(self) -> Floats:
-        """Return the tuples per second of each task, in the windows that tell of it.
+        """Return the tuples per second of each task, in the windows that contain it.
 
-        One that no window tells of has the mean of its component's others.
+        A task that no window contains gets the mean of its component's other tasks.
         """
         tasks = self._instance.tasks
         found: list[list[float]] = [[] for _ in range(tasks.number)]
@@ -189,7 +188,7 @@ class _Seen:
         return np.where(known, tps, means[tasks.component])
 
     def edge_shares(self, tps: Floats) -> Floats:
-        """Return the observed share of each edge in its stream; that of its ends where the stream was not seen."""
+        """Return the observed share of each edge in its stream; if unobserved, the share derived from its ends."""
         edges, streams = self._instance.edges, self._instance.topology.streams
         labels = [streams[number].label for number in edges.stream]
         ends = zip(labels, edges.source.tolist(), edges.target.tolist(), strict=True)
@@ -198,12 +197,12 @@ class _Seen:
         return _shares(np.where(known, seen, _exchanged(self._instance, tps)), edges.stream, len(streams))
 
     def costs(self) -> Floats:
-        """Return the core-seconds that each component takes a tuple.
+        """Return the core-seconds per tuple of each component.
 
-        Least squares without negative costs, drawn a little towards what is declared. All that machines use counts as
-        their tuples': where every machine has much the same mix, a share of its own for each would take from the tuples
-        what belongs to them, and a placement that packs them would look less full than it is. A machine to which or
-        from which a task moved in a window says nothing there: which of the task's tuples were its own is not known.
+        Least squares without negative costs, weakly regularised towards the declared ones. The entire utilisation of a
+        machine counts as its tuples': if every machine has a similar mix, a constant term per machine would take a part
+        of their cost, and a placement that packs tasks would appear less full than it is. A machine to which or from
+        which a task moved in a window is ignored there, because the location of the task's tuples is unknown.
         """
         from scipy.optimize import nnls
 
@@ -227,7 +226,7 @@ class _Seen:
 
 def _number(known: Mapping[str, int], name: str, noun: str, owner: str) -> int:
     if name not in known:
-        problem = f"they tell of a {noun} {name!r}, which {owner!r} does not have"
+        problem = f"they contain a {noun} {name!r}, which {owner!r} does not have"
         raise UnknownName("tables", f"{problem}; choose tables of its runs")
     return known[name]
 

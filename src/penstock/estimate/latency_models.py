@@ -1,8 +1,8 @@
-"""Trained models of one application's latencies, and the file that keeps them.
+"""Trained models of one application's latencies, and their file format.
 
-A file is one `.npz`: the arrays of all regressors, and a header in JSON with the features they were fitted on, the
-application's shape, the version and a checksum over everything. There is no code in it. What is corrupt, was made for
-other features or for another application is refused in one line.
+A file is one `.npz`: the arrays of all regressors, and a JSON header with the features, the application's shape, the
+version and a checksum of everything. It contains no code. A file that is corrupt, or was created for other features or
+another application, is rejected in one line.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ VERSION = 3
 FORMAT = "penstock latency models"
 HEADER = "header"
 AGAIN = "train again"
-SHOWN = 3  # machines, and kinds of them, that a caution names
-ALIKE = 0.01  # by which a machine's cpu and memory may differ from what was trained on
+SHOWN = 3  # number of machines, and of kinds of machines, that a warning lists
+ALIKE = 0.01  # relative tolerance for a machine's cpu and memory to equal those of the training
 
 
 @dataclass(frozen=True, eq=False)
 class ModelSet:
-    """A regressor for every component that processes, and for every stream."""
+    """A regressor for every component that processes tuples, and for every stream."""
 
     components: Mapping[str, Regressor]
     streams: Mapping[str, Regressor]  # by label, `source->target`
@@ -43,27 +43,27 @@ class ModelSet:
 
 @dataclass(frozen=True, eq=False)
 class LatencyModels(ModelSet):
-    """The models to predict with, and simpler ones fitted on the same rows, to be compared with."""
+    """The models used for prediction, and simpler ones trained on the same rows for comparison."""
 
     application: str = ""
-    parallelism: Mapping[str, int] = field(default_factory=dict)  # tasks seen of each component, to be told
-    beside: Mapping[str, ModelSet] = field(default_factory=dict)  # by kind: mean, linear
+    parallelism: Mapping[str, int] = field(default_factory=dict)  # tasks of each component in the training, for display
+    beside: Mapping[str, ModelSet] = field(default_factory=dict)  # simpler models by kind: mean, linear
     window_s: float = WINDOW_S
-    notes: Mapping[str, Any] = field(default_factory=dict)  # what a person may want to know of the training
-    checksum: str = ""  # of the file that they were read from
-    machines: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # trained on: cpu and memory (MB) of each
-    runs: Mapping[str, str] = field(default_factory=dict)  # trained on: by name, a digest of what they measured
+    notes: Mapping[str, Any] = field(default_factory=dict)  # information on the training, for display
+    checksum: str = ""  # of the file
+    machines: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # trained on: cpu and memory (MB)
+    runs: Mapping[str, str] = field(default_factory=dict)  # trained on: name -> digest of the measurements
 
     def foreign(self, cluster: Cluster) -> str:
-        """Return a caution about machines that the models were not trained on; empty if there are none.
+        """Return a warning about machines on which the models were not trained; empty if there are none.
 
-        Models that are not from tables know no machines.
+        Models without training tables have no machines.
         """
         here = {one.name: (one.cpu, one.memory_mb) for one in cluster.machines if not self._knows(one)}
         if not here or not self.machines:
             return ""
         where = f"the model was trained on {_listed(self.machines)}, not on {_listed(here)} of {cluster.name!r}"
-        return f"{where}; its predictions may be wrong: {AGAIN} on runs of this cluster"
+        return f"{where}; its predictions may be inaccurate: {AGAIN} on runs of this cluster"
 
     def _knows(self, machine: Machine) -> bool:
         seen = self.machines.get(machine.name)
@@ -71,39 +71,39 @@ class LatencyModels(ModelSet):
         return seen is not None and all(abs(a - b) <= ALIKE * b for a, b in zip(own, seen, strict=True))
 
     def check(self, topology: Topology) -> None:
-        """Refuse an application that has components or streams which the models do not know, or lacks some."""
+        """Raise for an application with components or streams that the models lack, or without some that they have."""
         own = [component.name for component in topology.components if component.kind is not Kind.SOURCE]
         for noun, known, wanted in (
             ("component", self.components, own),
             ("stream", self.streams, [stream.label for stream in topology.streams]),
         ):
-            told = f"was trained for {self.application!r}, which has"
+            trained = f"was trained for {self.application!r}, which has"
             for name in wanted:
                 if name not in known:
-                    problem = f"it {told} no {noun} {name!r}, as {topology.name!r} has; {AGAIN} on its tables"
+                    problem = f"it {trained} no {noun} {name!r}, as {topology.name!r} has; {AGAIN} on its tables"
                     raise InvalidInput("model", problem)
             for name in known:
                 if name not in wanted:
-                    problem = f"it {told} a {noun} {name!r}, which {topology.name!r} lacks; {AGAIN} on its tables"
+                    problem = f"it {trained} a {noun} {name!r}, which {topology.name!r} lacks; {AGAIN} on its tables"
                     raise InvalidInput("model", problem)
 
 
 def _listed(machines: Mapping[str, tuple[float, float]]) -> str:
-    """Name machines by what they have, the most frequent kinds first."""
+    """Describe machines by their capacity, the most frequent kinds first."""
     kinds: dict[tuple[float, float], list[str]] = {}
     for name, kind in machines.items():
         kinds.setdefault(kind, []).append(name)
-    told = []
+    groups = []
     for (cpu, memory), names in sorted(kinds.items(), key=lambda one: -len(one[1])):
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        told.append(f"{', '.join(names[:SHOWN])}{more} (cpu {cpu:g}, {memory:g} MB)")
-    return ", ".join(told[:SHOWN]) + (f" and {len(told) - SHOWN} other kinds" if len(told) > SHOWN else "")
+        groups.append(f"{', '.join(names[:SHOWN])}{more} (cpu {cpu:g}, {memory:g} MB)")
+    return ", ".join(groups[:SHOWN]) + (f" and {len(groups) - SHOWN} other kinds" if len(groups) > SHOWN else "")
 
 
 class _Entry(msgspec.Struct):
-    """A regressor's numbers; its arrays are named by its place in the list."""
+    """A regressor's numbers; its arrays are named by its position in the list."""
 
-    set: str  # "" for the models themselves, else the kind beside them
+    set: str  # "" for the models themselves, else the kind of simpler models
     of: str  # component or stream
     name: str
     kind: str
@@ -132,7 +132,7 @@ class _Header(msgspec.Struct):
 
 
 def save_models(models: LatencyModels, path: str | Path) -> None:
-    """Write models to a file, as a whole or not at all."""
+    """Write models to a file, atomically."""
     entries: list[_Entry] = []
     arrays: dict[str, Floats] = {}
     sets = {"": models, **models.beside}
@@ -163,7 +163,7 @@ def save_models(models: LatencyModels, path: str | Path) -> None:
 
 
 def load_models(path: str | Path) -> LatencyModels:
-    """Read models from a file; refuse one that is corrupt or was made for other features."""
+    """Read models from a file; reject one that is corrupt or was created for other features."""
     header, arrays = _read(Path(path))
     for noun, found, wanted in (
         ("tasks", header.task_features, TASK_FEATURES),
@@ -203,19 +203,19 @@ def _read(path: Path) -> tuple[_Header, dict[str, Floats]]:
         header: _Header = decode_json(arrays.pop(HEADER).tobytes(), _Header)
     except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, RuntimeError) as error:
         why = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        if "allow_pickle" in why:  # numpy's advice on a file that is none of its own
+        if "allow_pickle" in why:  # numpy's advice on an unknown file
             why = "it is not in numpy's format"
-        raise FileProblem(f"{path}: is no file of latency models or is damaged, {why}; {AGAIN}") from None
+        raise FileProblem(f"{path}: is not a valid file of latency models, {why}; {AGAIN}") from None
     if header.format != FORMAT or header.version != VERSION:
         found = f"{header.format!r}, version {header.version}"
         raise FileProblem(f"{path}: expected {FORMAT!r}, version {VERSION}, got {found}; {AGAIN}")
     if _checksum(header, arrays) != header.checksum:
-        raise FileProblem(f"{path}: is damaged, its checksum is another; {AGAIN}")
+        raise FileProblem(f"{path}: is damaged, its checksum differs; {AGAIN}")
     return header, arrays
 
 
 def _checksum(header: _Header, arrays: Mapping[str, Floats]) -> str:
-    """Return the digest of all that a file says: every array with its name and shape, the header without this."""
+    """Return the digest of the content: every array with its name and shape, and the header without the digest."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -257,7 +257,7 @@ def _regressor(path: Path, entry: _Entry, number: int, arrays: Mapping[str, Floa
     ranges, vectors, weights = parts
     known = entry.kind in KINDS and entry.of in ("component", "stream")
     if ranges is None or vectors is None or weights is None or not known:
-        raise FileProblem(f"{path}: the model of {entry.of} {entry.name!r} is not whole or of no known kind; {AGAIN}")
+        raise FileProblem(f"{path}: the model of {entry.of} {entry.name!r} is incomplete or of unknown kind; {AGAIN}")
     if ranges.shape != (5, width) or vectors.shape != (len(weights), width):
         raise FileProblem(f"{path}: the model of {entry.of} {entry.name!r} has another shape; {AGAIN}")
     centre, spread, least, most, limit = ranges
@@ -277,7 +277,7 @@ def _regressor(path: Path, entry: _Entry, number: int, arrays: Mapping[str, Floa
 
 
 def pack_regressor(regressor: Regressor) -> bytes:
-    """Return a regressor as bytes, to be carried from where it was fitted."""
+    """Serialise a regressor, for sending it from where it was trained."""
     packed = BytesIO()
     text = np.frombuffer(msgspec.json.encode(_entry("", "component", "", regressor)), dtype=np.uint8)
     np.savez(packed, **{HEADER: text, **_arrays(0, regressor)})  # type: ignore[arg-type]
@@ -285,7 +285,7 @@ def pack_regressor(regressor: Regressor) -> bytes:
 
 
 def unpack_regressor(data: bytes) -> Regressor:
-    """Return the regressor that `pack_regressor` made bytes of."""
+    """Deserialise a regressor."""
     with np.load(BytesIO(data), allow_pickle=False) as held:
         arrays = {name: held[name] for name in held.files}
     entry = decode_json(arrays.pop(HEADER).tobytes(), _Entry)

@@ -1,12 +1,12 @@
-"""The offline optimum of Hone's problem (eqs. (1)–(4)), exact: what the sending of a link is measured against.
+"""The offline optimum of Hone's problem (eqs. (1)–(4)), exact: the reference for sending policies on one link.
 
-In a slot tuples arrive, then one is sent, of those that have just arrived too; a backlog is what is left at the end of
-the slot, B_i(t+1) = max{B_i(t) + a_i(t) - x_i(t), 0} (1), and the maximum is taken over the ends of all slots, the
-last among them. A sending rule is measured at the same moment when it is compared with this.
+In a slot tuples arrive, then one is sent, possibly one that has just arrived; a backlog is the number left at the end
+of the slot, B_i(t+1) = max{B_i(t) + a_i(t) - x_i(t), 0} (1), and the maximum is taken over the ends of all slots,
+including the last. For comparison, a sending policy is measured at the same times.
 
-Whether the backlogs can stay within b is a matter of deadlines: the j-th tuple of a queue must be gone by the end of
-the slot in which its (j + b)-th arrives, and cannot go before it has arrived. Such jobs of one slot each fit if they
-fit with the earliest deadline first, and b is found by bisection.
+Whether the backlogs can stay within b is a scheduling problem with deadlines: the j-th tuple of a queue must be sent by
+the end of the slot in which its (j + b)-th arrives, and not before it has arrived. Such jobs of one slot each are
+feasible if earliest deadline first is; b is found by bisection.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ Longs = NDArray[np.int64]
 
 
 def offline_optimum(arrivals: NDArray[np.integer]) -> int:
-    """Return the least possible largest backlog when one tuple is sent a slot and all arrivals are known.
+    """Return the minimum possible maximum backlog if one tuple is sent per slot and all arrivals are known.
 
-    arrivals: tuples that come to each queue in each slot. [slots, N]
+    arrivals: tuples that arrive at each queue in each slot. [slots, N]
     """
     counts = np.asarray(arrivals)
     if counts.ndim != 2 or counts.dtype.kind not in "iu":
@@ -33,12 +33,12 @@ def offline_optimum(arrivals: NDArray[np.integer]) -> int:
 
 @kernel
 def least_backlog(arrived: Longs) -> int:
-    """Return the least threshold within which backlogs can stay, given how many have arrived by each slot."""
+    """Return the minimum threshold that backlogs can satisfy, given the cumulative arrivals by slot."""
     low, high = 0, 0
     for queue in range(arrived.shape[1]):
         for slot in range(arrived.shape[0]):
             high = max(high, arrived[slot, queue])
-    for _ in range(64):  # a halving each
+    for _ in range(64):  # one halving each
         if low < high:
             middle = (low + high) // 2
             if stays_within(arrived, middle):
@@ -50,10 +50,10 @@ def least_backlog(arrived: Longs) -> int:
 
 @kernel
 def stays_within(arrived: Longs, threshold: int) -> bool:
-    """Tell whether the earliest deadline first keeps every backlog within a threshold; then, and only then, can any."""
+    """Return whether earliest deadline first, and therefore any schedule, keeps every backlog within a threshold."""
     slots, queues = arrived.shape
     sent = np.zeros(queues, dtype=np.int64)
-    due = np.zeros(queues, dtype=np.int64)  # the slot by whose end the next tuple must have gone; none: `slots`
+    due = np.zeros(queues, dtype=np.int64)  # the slot by whose end the next tuple must be sent; none: `slots`
     for slot in range(slots):
         first = -1
         for queue in range(queues):

@@ -1,7 +1,7 @@
-"""Ways through an application from its sources to its sinks, and the longest of them.
+"""Paths through an application from its sources to its sinks, and the longest of them.
 
-Two answers to one question: all paths one by one, as Li's chapter 2 has it, which a person can read but which may be
-very many; and the longest by dynamic programming, which takes a step a stream.
+There are two methods: enumeration of all paths, as in Li's chapter 2, which is readable but may be very long; and the
+longest path by dynamic programming, with one step per stream.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from penstock.model.errors import InvalidInput
 MOST_PATHS = 10_000
 
 Path = tuple[int, ...]
-"""Components on a way, source first."""
+"""Components on a path, source first."""
 
 
 class Graph(NamedTuple):
@@ -32,14 +32,14 @@ class Longest(NamedTuple):
 
 
 def enumerate_paths(graph: Graph, most: int = MOST_PATHS) -> list[Path]:
-    """Return all paths from a source to a component that sends nothing; refuse where there are more than `most`."""
+    """Return all paths from a source to a component without output; raise if there are more than `most`."""
     onward: dict[int, list[int]] = {}
     for source, target in graph.streams:
         onward.setdefault(source, []).append(target)
     found: list[Path] = []
     for path in _walk(onward, [(source,) for source in graph.sources]):
         if len(found) == most:
-            problem = f"expected at most {most:,} paths from sources to sinks, there are more; ask for the longest only"
+            problem = f"expected at most {most:,} paths from sources to sinks, there are more; request only the longest"
             raise InvalidInput("streams", problem)
         found.append(path)
     return found
@@ -56,13 +56,13 @@ def _walk(onward: dict[int, list[int]], begun: list[Path]) -> Iterator[Path]:
 
 
 def path_time(graph: Graph, path: Path, processing: Sequence[float], transfer: Sequence[float]) -> float:
-    """Return t_p (2.4): along a path, the way to each component (2.1) and its processing; not the source's own."""
+    """Return t_p (2.4): along a path, the transfer to each component (2.1) and its processing; not the source's."""
     way = dict(zip(graph.streams, transfer, strict=True))
     return sum(way[here, there] + processing[there] for here, there in pairwise(path))
 
 
 def longest_path(graph: Graph, processing: Sequence[float], transfer: Sequence[float]) -> Longest:
-    """Return max over paths (2.5) without listing them; of equals the first found stays."""
+    """Return the maximum over paths (2.5) without enumerating them; the first of equal ones is kept."""
     done = [0.0 if component in graph.sources else float("-inf") for component in range(graph.components)]
     before = [-1] * graph.components
     sends = set()

@@ -1,13 +1,13 @@
-"""Regression as it is used, apart from how it was fitted: numpy alone, so that whoever plans needs no library for it.
+"""Evaluation of regressions, separate from training: it needs only numpy, so planning depends on no library for it.
 
 One form covers all kinds: a bias, and a sum over vectors. A support vector machine with a radial kernel has many
-vectors, a linear one its normal alone, a mean none. Features are standardised; the label is too, or its logarithm is.
+vectors, a linear one only its normal, a mean none. Features are standardised, and so is the label or its logarithm.
 
-What lies outside of the training range is not known. A radial kernel falls back to its bias there, which makes an
-overload look like an average day, and a search finds that out. So features are held at the edge of the range that was
-seen, and above it the time grows in proportion to the worst excess: half as much load again as was ever seen, half as
-long again as at the most that was seen. Only of what is no load, such as a machine's cores, more costs nothing. Results
-are held between half the least and twice the largest label seen.
+Values outside of the training range are unknown. A radial kernel falls back to its bias there, which makes an overload
+look like an average day, and a search exploits that. Therefore features are clamped to the training range, and above it
+the time grows in proportion to the maximum excess: with a load 50 % above the training maximum, the time is 50 % above
+that at the maximum. Only capacities, such as a machine's cores, may exceed it at no cost. Results are limited to
+between half the minimum and twice the maximum label.
 """
 
 from dataclasses import dataclass
@@ -17,33 +17,33 @@ import numpy as np
 from penstock.model.taskgraph import Floats
 
 KINDS = ("mean", "linear", "svr-linear", "svr-rbf")
-FAR = 0.5  # relative excess over the training range from which on a prediction is worth a warning
-ROWS = 2048  # rows that are compared with all vectors at a time
-SLACK = 2.0  # times the largest label, or a part of the least
+FAR = 0.5  # relative excess over the training range that causes a warning
+ROWS = 2048  # rows compared with all vectors at a time
+SLACK = 2.0  # factor of the maximum label, or divisor of the minimum
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """What turns features and labels into the numbers that were fitted, F features."""
+    """Converts features and labels to the fitted units, F features."""
 
     centre: Floats  # [F]
     spread: Floats  # [F] > 0
-    least: Floats  # [F] seen in training
+    least: Floats  # [F] in training
     most: Floats  # [F]
-    limit: Floats  # [F] above which times grow: the most that was seen, or infinite
+    limit: Floats  # [F] above which times grow: the training maximum, or infinite
     label_centre: float
     label_spread: float
-    shortest: float  # label seen in training
+    shortest: float  # label in training
     longest: float
     logarithm: bool  # whether the label's logarithm was fitted
 
     def held(self, features: Floats) -> Floats:
-        """Return features within the training range, standardised."""
+        """Return features clamped to the training range, standardised."""
         inside: Floats = (np.clip(features, self.least, self.most) - self.centre) / self.spread
         return inside
 
     def excess(self, features: Floats) -> Floats:
-        """Return by how much each row exceeds the limit, relative to it, in its worst feature: [n]."""
+        """Return the amount by which each row exceeds the limit in its worst feature, relative to the limit: [n]."""
         known = self.limit > 0
         if not known.any():
             return np.zeros(len(features))
@@ -52,7 +52,7 @@ class Scaling:
         return worst
 
     def label(self, fitted: Floats) -> Floats:
-        """Return the label that a fitted value stands for, within its bounds."""
+        """Return the label of a fitted value, within its bounds."""
         value = self.label_centre + self.label_spread * fitted
         if self.logarithm:
             value = np.exp(np.minimum(value, np.log(self.longest * SLACK)))
@@ -73,7 +73,7 @@ class Regressor:
 
     @property
     def radial(self) -> bool:
-        """Whether vectors are compared by distance."""
+        """Whether it uses distances to vectors."""
         return self.kind == "svr-rbf"
 
     def predict(self, features: Floats) -> Floats:
@@ -85,7 +85,7 @@ class Regressor:
         return found
 
     def fitted(self, standard: Floats) -> Floats:
-        """Return the value of standardised features in the units that were fitted: [n]."""
+        """Return the value of standardised features in fitted units: [n]."""
         if not len(self.weights):
             return np.full(len(standard), self.bias)
         alike = standard @ self.vectors.T

@@ -1,12 +1,12 @@
-"""A whole cluster in one process, on a clock that a test turns by hand: for testing applications without Spark.
+"""A whole cluster in one process, on a manual clock: for testing applications without Spark.
 
     def test_counts_words():
         result = testing.run(flow)
         assert Counter(result["print"]) == ...
 
 The controller and the workers are the real ones; only sockets, processes and the clock are replaced. Every tuple
-between two workers is encoded and decoded, so that a value which cannot travel shows itself here. The order in which
-frames arrive and workers get their turn is random, by a seed: an application must give right results for every one.
+between two workers is encoded and decoded, so a value that cannot be encoded causes an error. The order in which frames
+arrive and workers take turns is random, by seed: an application must give correct results in every order.
 
 `penstock.testing.schedules` runs the same in virtual time with faults of every kind, to test the runtime itself.
 """

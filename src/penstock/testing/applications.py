@@ -1,7 +1,7 @@
-"""Small applications whose output is known for every number of tuples that their sources have given.
+"""Small applications whose output is known for every number of tuples that their sources have emitted.
 
-What must come out is worked out here without any runtime, from how far each source task has come; tuples of one group
-must come out in that order.
+The expected output is computed here without any runtime, from the positions of the source tasks; tuples of one group
+must appear in the computed order.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,24 +16,24 @@ from penstock.testing.parts import OUTPUT, Count, CountOnly, Delay, Meet, Number
 
 Row = tuple[Any, ...]
 Rows = dict[Any, list[Row]]  # by group
-Given = Mapping[str, int]  # source task -> tuples that it has given
+Given = Mapping[str, int]  # source task -> tuples that it has emitted
 Expected = Callable[[Given, bool], Rows]  # bool: whether all tasks have ended
 
 
 class Known(NamedTuple):
-    """An application and what must come out of it."""
+    """An application and its expected output."""
 
     name: str
     layout: Layout
     place: Place
-    sources: dict[str, int]  # source task -> tuples that it gives in all
+    sources: dict[str, int]  # source task -> total number of tuples that it emits
     expected: Expected
-    group: Callable[[Row], Any]  # rows of a group come in order
-    prompt: bool = True  # nothing that was taken waits to be given later, but to the end
+    group: Callable[[Row], Any]  # rows of a group are in order
+    prompt: bool = True  # whether tuples are emitted immediately, except those emitted at the end
 
 
 def published(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
-    """Return the rows that are visible, by group, in the order of each sink task's parts."""
+    """Return the visible rows, by group, in the order of each sink task's parts."""
     rows: Rows = {}
     path = f"{folder}/{OUTPUT}"
     for name in disk.listed(path):
@@ -44,12 +44,12 @@ def published(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
 
 
 def shared_keys(task: int, number: int) -> tuple[str, int]:
-    """Return pairs whose keys come from every task."""
+    """Return pairs whose keys are used by every task."""
     return f"k{(number * number + 3 * task + number) % 7}", number
 
 
 def own_keys(task: int, number: int) -> tuple[str, int]:
-    """Return pairs whose keys come from one task each, so that their order is known."""
+    """Return pairs whose keys are used by one task each, so that their order is known."""
     return f"s{task}-{number * 5 % 3}", number
 
 
@@ -59,17 +59,17 @@ def plus_one(value: tuple[str, int]) -> tuple[str, int]:
 
 
 def is_even(value: tuple[str, int]) -> bool:
-    """Say whether a number is even."""
+    """Return whether a number is even."""
     return value[1] % 2 == 0
 
 
 def left(value: tuple[str, int]) -> Any:
-    """Name the side that a tuple came by."""
+    """Return the name of the side of a tuple."""
     return "left", value[0]
 
 
 def right(value: tuple[str, int]) -> Any:
-    """Name the side that a tuple came by."""
+    """Return the name of the side of a tuple."""
     return "right", value[0]
 
 
@@ -78,7 +78,7 @@ def _key(row: Row) -> Any:
 
 
 def _pairs(make: Callable[[int, int], tuple[str, int]], given: Given) -> list[tuple[str, int]]:
-    """Return what the source tasks have given, those of one task in order."""
+    """Return the pairs that the source tasks have emitted, those of one task in order."""
     return [make(task, number) for task, count in enumerate(given.values()) for number in range(count)]
 
 
@@ -174,7 +174,7 @@ NAMES = tuple(_MADE)
 
 @cache
 def known(name: str, count: int) -> Known:
-    """Return an application whose source tasks give so many tuples each; made once and used again."""
+    """Return an application whose source tasks emit `count` tuples each; created once and reused."""
     rest, make = _MADE[name]
     flow, place = Dataflow(name), Place()
     numbers = flow.source("numbers", lambda: Numbers(make, count, place), parallelism=2, gives=tuple[str, int])

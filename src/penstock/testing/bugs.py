@@ -1,7 +1,7 @@
-"""Bugs that break the protocol, at least one for each of its rules whose violation is visible from outside.
+"""Bugs that break the protocol, at least one for each of its rules with externally visible effects.
 
-Each replaces a small piece of the runtime by one without the rule. Schedules must find every one of them: a rule whose
-bug they do not find is not tested.
+Each replaces a small piece of the runtime by one without the rule. Schedules must find every one of them; otherwise the
+rule is not tested.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +24,11 @@ from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.task_factory import TaskFactory
 
 Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
-Entries = dict[int, tuple[worker_messages.TaskEntry, str]]  # what tasks have saved, and in which file
+Entries = dict[int, tuple[worker_messages.TaskEntry, str]]  # saved states of tasks, with their files
 
 
 def _nothing(*_: object) -> None:
-    """Replace a function by nothing."""
+    """Do nothing."""
 
 
 def _stale_frames() -> Replacement:
@@ -90,7 +90,7 @@ def _credits_by_worker() -> Replacement:
 
 
 def _barriers_by(send: Callable[[OutQueue, MarkerBody], None]) -> Replacement:
-    """Send barriers by another function, and all other markers as usual."""
+    """Send barriers with another function, and all other markers as usual."""
     put_marker = OutQueue.put_marker
 
     def put(self: OutQueue, marker: MarkerBody) -> None:
@@ -110,7 +110,7 @@ def _barriers_overtake() -> Replacement:
 
 
 def _unbound_stay() -> Replacement:
-    """Send a barrier on every lane while tuples are left that are not bound to a lane."""
+    """Send a barrier on every lane while some tuples are not bound to a lane."""
 
     def send(queue: OutQueue, marker: MarkerBody) -> None:
         for lane in queue.lanes:
@@ -121,7 +121,7 @@ def _unbound_stay() -> Replacement:
 
 
 def _policies_hold_barriers() -> Replacement:
-    """Let a barrier wait until a sending policy has released all that is before it."""
+    """Hold a barrier until a sending policy has released everything before it."""
     pump_lane = OutQueue._pump_lane
 
     def pump(self: OutQueue, lane: Lane) -> None:
@@ -135,7 +135,7 @@ def _policies_hold_barriers() -> Replacement:
 
 
 def _two_at_once() -> Replacement:
-    """Begin a checkpoint whatever else is in progress, and let anything begin meanwhile."""
+    """Start a checkpoint during other operations, and let others start meanwhile."""
 
     def request(self: Operations, now: float) -> None:
         self._changes.begin_checkpoint(now)
@@ -144,7 +144,7 @@ def _two_at_once() -> Replacement:
 
 
 def _any_order() -> Replacement:
-    """Accept what comes for a task that has moved, before what was sent to its old worker has come."""
+    """Accept tuples for a task that has moved before the earlier ones forwarded by its old worker."""
     enqueue = Inbox._enqueue
 
     def accept(self: Inbox, channel: InChannel, _: int, item: Delivery | MarkerBody) -> Sequence[MarkerBody]:
@@ -159,7 +159,7 @@ def _lost_connections() -> Replacement:
 
 
 def _publish_first() -> Replacement:
-    """Treat a checkpoint as complete, and publish, before its manifest is on disk."""
+    """Treat a checkpoint as complete, and publish it, before its manifest is on disk."""
     write = CheckpointCoordinator._write_manifest
 
     def early(self: CheckpointCoordinator, entries: Entries, now: float) -> None:
@@ -178,7 +178,7 @@ def _unpublished() -> Replacement:
 
 
 def _ended_sources() -> Replacement:
-    """Let sources that have ended leave barriers unanswered."""
+    """Let sources that have ended ignore barriers."""
     save = Checkpointer.save
 
     def saved(self: Checkpointer, task: Task) -> None:
@@ -189,7 +189,7 @@ def _ended_sources() -> Replacement:
 
 
 def _as_they_are() -> Replacement:
-    """Hand tuples over within a process unchanged, though another process would get them as decoded."""
+    """Pass tuples within a process unchanged, even if another process would get them decoded differently."""
 
     def hand_over(_: Codec, values: list[Any]) -> list[Any]:
         return values
@@ -216,7 +216,7 @@ BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each
 
 @contextmanager
 def injected(name: str) -> Iterator[None]:
-    """Plant a bug in the runtime for a while; an empty name plants none."""
+    """Inject a bug into the runtime for the duration of the block; an empty name injects none."""
     if not name:
         yield
         return

@@ -38,13 +38,13 @@ from penstock.runtime.storage.disk import Disk, Job, Posix
 from penstock.runtime.worker.state_machine import Worker
 from penstock.testing.disk import MemoryDisk
 
-START = 1000.0  # no time is zero, so that a time that was never set shows
+START = 1000.0  # not zero, so that a time that was never set is noticed
 CONTROLLER = -1
-EARLY_CHECKPOINTS = (0, 5, 10, 20, 50, 100, 500)  # steps before each of the first ones
+EARLY_CHECKPOINTS = (0, 5, 10, 20, 50, 100, 500)  # number of steps before each of the first checkpoints
 
 
 class ManualClock:
-    """A clock that stands until it is told to go on."""
+    """A clock that advances only on request."""
 
     def __init__(self, now: float = START) -> None:
         self.now = now
@@ -54,26 +54,26 @@ class ManualClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Go on."""
+        """Advance the time."""
         self.now += seconds
 
 
 class Captured(Sink[Any]):
-    """A sink that adds what it takes to a list of the test's."""
+    """A sink that appends its tuples to a list of the test."""
 
     def __init__(self, values: list[Any]) -> None:
         self._values = values
 
     def write(self, values: Sequence[Any]) -> None:
-        """Keep the tuples."""
+        """Append the tuples."""
         self._values.extend(values)
 
     def snapshot(self) -> None:
-        """Return nothing: the list stays where it is."""
+        """Return nothing: the list is not part of the state."""
 
 
 def tiny_cluster(machines: int = 2, slots: int = 1) -> Cluster:
-    """Return machines that differ in speed, for tests."""
+    """Return machines with different speeds, for tests."""
     from penstock.model.cluster import Machine
 
     return Cluster(
@@ -84,13 +84,13 @@ def tiny_cluster(machines: int = 2, slots: int = 1) -> Cluster:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended, and what its sinks took."""
+    """The outcome of a run, and the tuples of its sinks."""
 
-    outputs: Mapping[str, list[Any]]  # by sink, in the order in which its tasks took them
+    outputs: Mapping[str, list[Any]]  # by sink, in the order in which its tasks received them
     status: Status
     records: Sequence[Record]
     log: Sequence[LogLine]
-    letters: Mapping[str, list[DeadLetter]]  # by component: tuples that it raised on and skipped
+    letters: Mapping[str, list[DeadLetter]]  # by component: tuples that raised and were skipped
 
     def __getitem__(self, sink: str) -> list[Any]:
         return self.outputs[sink]
@@ -99,8 +99,8 @@ class Result:
 class TestCluster:
     """A controller and its workers.
 
-    Make one, `start` it, `advance` the time, `move` tasks, `drain`. Workers are named `w0`, `w1`, … with a slot each,
-    or are the machines of the cluster that is emulated. `placement` is the slot of each task, in the plan's order.
+    Create one, `start` it, `advance` the time, `move` tasks, `drain`. Workers are named `w0`, `w1`, … with one slot
+    each, or are the machines of the emulated cluster. `placement` is the slot of each task, in the plan's order.
     """
 
     __test__ = False
@@ -155,14 +155,14 @@ class TestCluster:
         self.controller = Controller(self.layout, spec, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
         self.disk: Disk = MemoryDisk() if capture else Posix()
-        self._jobs: dict[int, deque[Job]] = {}  # for the disk, in order, by who wants them done
+        self._jobs: dict[int, deque[Job]] = {}  # for the disk, in order, by owner
         self._sites = sites
-        self._wires: dict[tuple[int, int], deque[bytes]] = {}  # what is on its way, by sender and receiver
-        self._awake = dict.fromkeys(range(len(sites)))  # workers that have something to do
-        self._due = [math.inf] * len(sites)  # when each has, if nothing comes before
+        self._wires: dict[tuple[int, int], deque[bytes]] = {}  # messages in transit, by sender and receiver
+        self._awake = dict.fromkeys(range(len(sites)))  # workers with pending work
+        self._due = [math.inf] * len(sites)  # when each has work without further messages
 
     def start(self) -> "TestCluster":
-        """Let every worker register and open its tasks."""
+        """Register every worker and open its tasks."""
         for number, site in enumerate(self._sites):
             self.controller.register(worker_messages.Register(site.name, "test", 1, number), self.clock())
         self.settle(lambda: self.controller.phase != "starting")
@@ -170,7 +170,7 @@ class TestCluster:
         return self
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, doing what is due at each moment; an operator may take time by advancing the clock itself."""
+        """Advance the time, and handle what becomes due; an operator may spend time by advancing the clock itself."""
         end = self.clock() + seconds
         while True:
             before = self.clock()
@@ -184,7 +184,7 @@ class TestCluster:
                 return
 
     def _pass_time(self, end: float, settled: bool = True) -> bool:
-        """Do what is due; if all has settled, first turn the clock to then, or to `end`; return whether anything is."""
+        """Handle due work, setting the clock to the next work or `end` if settled; return whether there was any."""
         if settled:
             due = min(self.controller.wakeup(), *self._due)
             if due > end:
@@ -197,20 +197,20 @@ class TestCluster:
         return True
 
     def settle(self, until: Callable[[], bool] = lambda: False, steps: int = 10_000_000) -> None:
-        """Do everything that can be done without time passing, in a random order."""
+        """Do everything possible without time passing, in a random order."""
         for _ in range(steps):
             if until() or not self.step():
                 return
         raise RuntimeError(f"not settled after {steps} steps")
 
     def proceed(self, steps: int, end: float) -> None:
-        """Take some steps, letting time pass, but not beyond `end`, whenever nothing else can be done."""
+        """Take some steps, advancing the time, at most to `end`, whenever nothing else can be done."""
         for _ in range(steps):
             if self.controller.phase in ("stopped", "failed") or not (self.step() or self._pass_time(end)):
                 return
 
     def checkpoint(self) -> None:
-        """Have every worker begin a checkpoint, unless one is in progress, and go on."""
+        """Start a checkpoint at every worker, unless one is in progress, without waiting."""
         if self.controller.phase == "running":
             self.controller.checkpointing.request(self.clock())
             self.controller.tick(self.clock())
@@ -222,7 +222,7 @@ class TestCluster:
                 self._collect(receiver)
 
     def move(self, task: str, slot: str) -> Outcome:
-        """Move a task, and return when it runs there."""
+        """Move a task, and return when it runs in the new slot."""
         done = self.apply([(task, slot)])
         return done[0] if done else Outcome(task, slot, slot, 0.0)
 
@@ -253,33 +253,33 @@ class TestCluster:
         routes: tuple[controller_messages.Route, ...] | None = None,
         tuples: TuplePolicies | None = None,
     ) -> None:
-        """Ask for moves, and go on."""
+        """Request moves, without waiting."""
         self.controller.operate(moves, "move", then, self.clock(), routes=routes, tuples=tuples)
 
     def limit(self, limits: Limits) -> dict[str, float]:
-        """Let sources give so many tuples per second from now on."""
+        """Set the maximum number of tuples per second of sources."""
         return self.controller.limit(limits, self.clock())
 
     def drain(self, seconds: float = 3600.0) -> Result:
-        """Tell the sources to end, and let all that is in flight be processed."""
+        """End the sources, and let all tuples in flight be processed."""
         self.controller.drain(self.clock())
         return self.finish(seconds)
 
     def finish(self, seconds: float = 600.0) -> Result:
-        """Go on until the sources have no more to give; those that always have are for `drain`."""
+        """Continue until the sources have ended; use `drain` for sources that never end."""
         end = self.clock() + seconds
         while self.controller.phase not in ("stopped", "failed") and self.clock() < end:
             self.advance(min(1.0, end - self.clock()))
         self._raise()
         if self.controller.phase != "stopped":
             going = [task.name for worker in self.workers for task in worker.tasks.values() if not task.ended]
-            problem = f"not ended after {seconds:g} s of its clock: {', '.join(going)} go on"
-            raise RuntimeError(f"{problem}; sources that never end are told to by drain()")
+            problem = f"not ended after {seconds:g} s of its clock: {', '.join(going)} are still running"
+            raise RuntimeError(f"{problem}; use drain() for sources that never end")
         self.settle()
         return self.result()
 
     def result(self) -> Result:
-        """Return what has come out so far."""
+        """Return the output so far."""
         self.records += self.controller.take_records()
         status, lines = self.controller.status(self.clock()), self.controller.outbox.lines
         return Result(self.outputs, status, self.records, lines, self.letters)
@@ -299,7 +299,7 @@ class TestCluster:
         return Dataflow(flow.name, parts)
 
     def _scratch(self) -> str:
-        """Make a folder for checkpoints that goes with the cluster."""
+        """Create a temporary folder for checkpoints, deleted with the cluster."""
         made = tempfile.mkdtemp(prefix="penstock-")
         weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
         return made
@@ -311,15 +311,15 @@ class TestCluster:
             return placement
         if plan is not None:
             if emulate is None:
-                raise InvalidInput("plan", "expected the cluster that it was made for, too; give emulate")
+                raise InvalidInput("plan", "expected the plan's cluster as well; pass emulate")
             return [emulate.slot_names[slot] for slot in to_placement(plan, self.layout.application, emulate).slots]
         slots = [slot for site in sites for slot in site.slots]
         return [slots[task % len(slots)] for task in range(len(self.layout.components))]
 
     def step(self) -> bool:
-        """Do one thing, chosen at random among those that can be done; return whether there was any.
+        """Take one random step among those possible; return whether there was any.
 
-        A frame or a command arrives, or a worker gets its turn.
+        A frame or a command arrives, or a worker takes a turn.
         """
         self._take_commands()
         choices: list[tuple[int, int] | int | str] = [*self._wires, *self._awake, *(["disk"] if self._jobs else [])]
@@ -341,7 +341,7 @@ class TestCluster:
         return True
 
     def _deliver(self, sender: int, receiver: int) -> bool:
-        """Let the first of what is on its way between two arrive; its receiver has something to do then."""
+        """Deliver the first message in transit between two parties, and mark the receiver as having work."""
         way = self._wires[sender, receiver]
         arrived = way.popleft()
         if not way:
@@ -353,7 +353,7 @@ class TestCluster:
         return True
 
     def _store(self) -> None:
-        """Let the disk do one thing."""
+        """Perform one disk operation."""
         owner = self.rng.choice(list(self._jobs))
         jobs = self._jobs[owner]
         job = jobs.popleft()
@@ -374,7 +374,7 @@ class TestCluster:
             self._put(CONTROLLER, number, encode(command))
 
     def _collect(self, number: int) -> None:
-        """Put what a worker wants sent on its way."""
+        """Send the messages in a worker's outbox."""
         worker, outbox = self.workers[number], self.workers[number].outbox
         for target, frames in outbox.take_frames().items():
             for frame in frames:
@@ -396,14 +396,14 @@ class TestCluster:
 
 
 class ApplicationFailed(PenstockError):
-    """An operator raised, or a rule of the runtime was broken; the text ends with the traceback."""
+    """An operator raised, or a rule of the runtime was violated; the text ends with the traceback."""
 
 
 def run(flow: Dataflow, *, seconds: float = 3600.0, checkpoint_s: float = 5.0, **options: Any) -> Result:
-    """Run an application to its end: until its sources have none left, or for so many seconds of its clock.
+    """Run an application until its sources have ended, or for a number of seconds of its clock.
 
-    Checkpoints are made as in production, every `checkpoint_s` of its clock, and some among the first tuples and at the
-    end, so that a short test saves every operator too; 0: none. Other options are those of `TestCluster`.
+    Checkpoints are taken as in production, every `checkpoint_s` of its clock, and additionally among the first tuples
+    and at the end, so that a short test saves every operator; 0: none. Other options are those of `TestCluster`.
     """
     cluster = TestCluster(flow, checkpoint_s=checkpoint_s, **options).start()
     end = cluster.clock() + seconds
@@ -416,7 +416,7 @@ def run(flow: Dataflow, *, seconds: float = 3600.0, checkpoint_s: float = 5.0, *
 
 
 def _saved_at_end(make: Callable[[], Any]) -> Any:
-    """Make an operator that is saved once more before it finishes: few tuples may be over before any checkpoint."""
+    """Return a factory of operators that are saved again before they finish: a short run may have had no checkpoint."""
     made = make()
     if isinstance(made, Operator) and type(made).snapshot is not Operator.snapshot:
         finish = made.finish
@@ -425,7 +425,7 @@ def _saved_at_end(make: Callable[[], Any]) -> Any:
             msgspec.msgpack.encode(made.snapshot())
             return finish()
 
-        with suppress(AttributeError):  # a class with slots has no room for it
+        with suppress(AttributeError):  # a class with slots does not allow it
             made.finish = finish_saved  # type: ignore[method-assign]
     return made
 

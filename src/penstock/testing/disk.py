@@ -1,7 +1,7 @@
-"""A disk in memory, which can be full, and on which what is being written can be torn.
+"""A disk in memory, which can be full, and on which an interrupted write leaves an incomplete file.
 
-What it promises is what a POSIX file system promises that syncs: a file that was written is there, one that was being
-written when its writer died is there up to some byte, and a name is given as a whole or not at all.
+Its guarantees are those of a POSIX file system with syncs: a written file exists; a file whose writer died is complete
+up to some byte; renaming is atomic.
 """
 
 import errno
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from penstock.model.errors import FileProblem
 
-THERE = 0.7  # share from which on a file that was to replace another does, though that is not known
+THERE = 0.7  # share written above which an interrupted replacement has taken effect, unknown to the writer
 
 
 class Torn(Exception):
-    """The process that was writing is no more."""
+    """The writing process has died."""
 
 
 class _File:
-    """The bytes of a file, which may have two names for a moment."""
+    """The bytes of a file, which may temporarily have two names."""
 
     __slots__ = ("data",)
 
@@ -28,14 +28,14 @@ class _File:
 class MemoryDisk:
     """A `Disk`: files by their paths.
 
-    full: the folder on which nothing more can be written, with all below it; empty: none.
-    torn_after: how many more changes come to their end before one is cut off in the middle; below 0: all do.
+    full: the folder below which nothing can be written; empty: none.
+    torn_after: how many more changes succeed before one is interrupted in the middle; negative: all.
     """
 
     def __init__(self) -> None:
         self.full = ""
         self.torn_after = -1
-        self.torn_share = 0.5  # of the file that is cut off: how much of it is there
+        self.torn_share = 0.5  # the fraction of the interrupted write that is on disk
         self._folders: dict[str, dict[str, _File]] = {}
 
     @property
@@ -55,7 +55,7 @@ class MemoryDisk:
         self._put(path, data)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file so that it is there as a whole, or as it was before; it may be there where this fails, too."""
+        """Replace a file atomically; the new one may exist even if this fails."""
         torn = self._is_torn()
         if torn or self._is_full(path):
             if self.torn_share > THERE:
@@ -69,7 +69,7 @@ class MemoryDisk:
         return data[offset:] if size < 0 else data[offset : offset + size]
 
     def publish(self, temporary: str, final: str) -> None:
-        """Give a file its name; one that has it already keeps it. Cut off, it has both."""
+        """Rename a file; an existing file of that name is kept. If interrupted, it has both names."""
         torn = self._is_torn()
         there = self._find(final)
         file = self._find(temporary)
@@ -80,13 +80,13 @@ class MemoryDisk:
         if there is None:
             self._set(final, file)
         elif there is not file:
-            raise FileProblem(f"{final}: is there already and is another's; have two runs write to two folders")
+            raise FileProblem(f"{final}: already exists and differs; use separate folders for two runs")
         if torn:
             raise Torn
         self._drop(temporary)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it; cut off, half of a folder."""
+        """Remove a file, or a folder with its content; if interrupted, half of a folder."""
         torn = self._is_torn()
         self._drop(path)
         for folder in [name for name in self._folders if name == path or name.startswith(path + "/")]:
@@ -107,7 +107,7 @@ class MemoryDisk:
         return sorted(names)
 
     def damage(self, path: str, data: bytes) -> None:
-        """Change a file as nobody asked for."""
+        """Corrupt a file."""
         self._put(path, data)
 
     def _is_torn(self) -> bool:

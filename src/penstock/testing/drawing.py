@@ -1,4 +1,4 @@
-"""Draws a schedule from a seed: the application, the cluster, how fast everything is, and what goes wrong when."""
+"""Random schedules by seed: the application, the cluster, all delays, and the faults with their times."""
 
 import math
 import random
@@ -34,32 +34,32 @@ LABELS = (
     "begin state", "begin journal", "end journal",
 )  # fmt: skip
 
-# Messages between workers that follow from a tuple, up to which its source task gives so many.
+# Messages between workers that follow from a tuple; their number limits how many tuples a source task emits.
 TUPLES = ((0.6, 30), (1.2, 18), (1.8, 12), (2.4, 10), (math.inf, 8))
 CHECKPOINTS = "/run/checkpoints"
-LEAST = 200  # events of a schedule: before, no source ends
-LONELY = 0.6  # messages a tuple, below which
-RULED = 0.5  # of schedules begin with tuple policies
+LEAST = 200  # minimum number of events of a schedule, before which no source ends
+LONELY = 0.6  # messages per tuple, below which
+RULED = 0.5  # fraction of schedules that start with tuple policies
 
 
 @dataclass
 class Fault:
-    """Something that goes wrong, or that somebody asks for: after so many events, or when something is said or done."""
+    """A fault or a user's request: after a number of events, or when a message or action occurs."""
 
     kind: str
     event: int = 0
     label: str = ""
-    countdown: int = 1  # how often the label is still to be reached
-    near: bool = True  # it befalls who the label is about, where it can
+    countdown: int = 1  # occurrences of the label before it happens
+    near: bool = True  # whether it affects the process of the label, if possible
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """All that a seed decides before anything runs; the rest is drawn as it goes on."""
+    """Everything that a seed determines before the run; the rest is random during the run."""
 
     seed: int
     application: str
-    tuples: int  # a source task
+    tuples: int  # per source task
     sites: tuple[tuple[int, int], ...]  # number and slots
     placement: tuple[str, ...]
     window: int
@@ -102,7 +102,7 @@ def draw(seed: int) -> Schedule:
 
 
 def drawn_policies(rng: random.Random, application: Topology) -> TuplePolicies:
-    """Return any tuple policies that an application can have: none for routing where no stream takes what was drawn."""
+    """Return random tuple policies for an application; without routing if no stream supports the drawn one."""
     slot_ms = rng.choice((0.5, 1.0, 4.0, 20.0))
     drawn = TuplePolicies(routing=rng.choice(ROUTINGS), sending=rng.choice(SENDINGS), slot_ms=slot_ms)
     try:
@@ -113,7 +113,7 @@ def drawn_policies(rng: random.Random, application: Topology) -> TuplePolicies:
 
 
 def _switches(rng: random.Random) -> list[Fault]:
-    """Return changes of policies while the application runs, in some schedules, and what goes wrong meanwhile."""
+    """Return changes of policies while the application runs, in some schedules, and faults during them."""
     switches = [_fault(rng, "switch") for _ in range(rng.choice((0, 0, 1, 2)))]
     if switches and rng.random() < 0.3:
         switches.append(Fault(rng.choice(FAULTS), label="SwitchPolicies", countdown=rng.choice((1, 2, 3, 4))))
@@ -121,7 +121,7 @@ def _switches(rng: random.Random) -> list[Fault]:
 
 
 def _busy(layout: Layout, placement: tuple[str, ...], window: int) -> float:
-    """Return about how many messages between workers follow from a tuple of a source."""
+    """Return the approximate number of messages between workers per source tuple."""
     hosts = [slot.partition("/")[0] for slot in placement]
     messages = 0.0
     for stream in layout.streams:

@@ -17,7 +17,7 @@ TICK_S = 0.1
 
 
 class DriverProcess(Process):
-    """A controller in its shell. `workers` has the process of each worker that is connected."""
+    """A controller in its shell. `workers` has the process of each connected worker."""
 
     def __init__(self, cluster: "FaultyCluster", controller: Controller) -> None:
         super().__init__(cluster, f"driver {cluster.drivers}")
@@ -26,7 +26,7 @@ class DriverProcess(Process):
         self.tick_at = math.inf
 
     def hear(self, process: WorkerProcess, message: worker_messages.WorkerMessage) -> None:
-        """Take what a worker tells."""
+        """Handle a worker's message."""
         controller, now = self.controller, self.cluster.now
         self.cluster.reached(type(message).__name__, process)
         if not self.alive:
@@ -44,13 +44,13 @@ class DriverProcess(Process):
         self.serve()
 
     def hear_beat(self, process: WorkerProcess, beat: worker_messages.Heartbeat) -> None:
-        """Take a sign of life, and answer it while its worker counts."""
+        """Handle a heartbeat, and renew the lease of a worker that is a member."""
         if self.workers.get(process.number) is process:
             self.controller.receive(process.number, beat, self.cluster.now)
             self.cluster.send(process.pulses, controller_messages.RenewLease(beat.at))
 
     def lose(self, process: WorkerProcess) -> None:
-        """Learn that the connection to a worker broke."""
+        """Handle a broken connection to a worker."""
         if not self.alive:
             return
         if self.paused:
@@ -64,7 +64,7 @@ class DriverProcess(Process):
             self.serve()
 
     def lose_heart(self, process: WorkerProcess) -> None:
-        """Learn that a worker's heart has hung up: where the other connection is lost, too, its process has ended."""
+        """Handle the end of a heartbeat connection: if the other connection is lost as well, the process has ended."""
         if not self.alive:
             return
         if self.paused:
@@ -78,7 +78,7 @@ class DriverProcess(Process):
         self.serve()
 
     def conclude(self, job: Job, result: Any, problem: str) -> None:
-        """Tell the controller what came of a job."""
+        """Report the result of a job to the controller."""
         job.then(result, problem, self.cluster.now)
         self.serve()
 
@@ -94,7 +94,7 @@ class DriverProcess(Process):
         self.serve()
 
     def serve(self) -> None:
-        """Let the controller go on, and carry away what it leaves."""
+        """Run the controller, and send the messages in its outbox."""
         controller, cluster = self.controller, self.cluster
         controller.tick(cluster.now)
         for number in reversed(controller.outbox.take_closing()):
@@ -120,7 +120,7 @@ class DriverProcess(Process):
 
 
 def _copied(command: controller_messages.Command) -> controller_messages.Command:
-    """Return a command as the network would hand it over, where it holds what the controller goes on to change."""
+    """Return a command as the network would deliver it, if it contains objects that the controller modifies later."""
     if isinstance(command, controller_messages.Assign | controller_messages.Peers):
         copied: controller_messages.Command = controller_messages.decode_command(encode(command))
         return copied

@@ -1,9 +1,9 @@
-"""A whole cluster in one process, in virtual time, in which anything may fail, by a schedule that a seed decides.
+"""A whole cluster in one process, in virtual time, in which anything may fail, by a random schedule.
 
-The controller and the workers are the real ones. Connections delay what they carry, each in its own way, and are cut,
-at both ends or at one; disks are slow, full, and torn where a process dies; clocks differ; processes stand still, die
-and come back, soon, late or never; the driver dies and another takes its run over. When the schedule has no more
-faults, the application must come to its end, and what it has published must be what it would have been without any.
+The controller and the workers are the real ones. Connections have individual delays, and are cut at both ends or at
+one; disks are slow, full, and have incomplete files after a crash; clocks differ; processes are suspended, crash and
+recover, soon, late or never; the driver crashes and another resumes its run. When the schedule has no more faults, the
+application must end, and its published output must equal that of a run without faults.
 """
 
 import heapq
@@ -35,10 +35,10 @@ from penstock.testing.workers import WorkerProcess
 START = 100.0
 FOLDER = "/run"
 QUIET_S = 6.0  # after which there are no more faults
-CHECKPOINT_S = 5.0  # for a checkpoint, which is plenty
-RESTART_S = 0.005  # everything is quick there
-MANY = 10_000  # recoveries: faults are made on purpose
-PATIENCE_S = 60.0  # within which all must have come to its end then
+CHECKPOINT_S = 5.0  # sufficient for a checkpoint
+RESTART_S = 0.005  # short, because everything is fast
+MANY = 10_000  # recoveries: faults are intentional
+PATIENCE_S = 60.0  # within which the run must end after that
 
 
 class FaultyCluster:
@@ -60,12 +60,12 @@ class FaultyCluster:
         self.over = False
         self.drained = False
         self.stopping = False  # to be resumed
-        self.damaged = False  # a checkpoint was, which is bound to be the only one
+        self.damaged = False  # a checkpoint was, possibly the only one
         self.quiet_after = self.now + QUIET_S
         self._ports = 0
         self._heap: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self._sequence = 0
-        self._slow_until = 0.0  # the disk
+        self._slow_until = 0.0  # of the disk
         self._last_fault = 0.0
         self.promises = Promises(self.known, self.disk, FOLDER, CHECKPOINTS)
         self._sites = tuple(Site(f"w{n}", tuple(f"w{n}/{k}" for k in range(slots))) for n, slots in schedule.sites)
@@ -77,24 +77,24 @@ class FaultyCluster:
         self._at_event.append((LEAST, Fault("may end")))
         self._at_event.sort(key=itemgetter(0))
         self._next_fault: float = self._at_event[0][0]
-        self.processes: dict[str, WorkerProcess] = {}  # the latest of each site
+        self.processes: dict[str, WorkerProcess] = {}  # the latest at each site
         self.driver: DriverProcess
         self.start_driver(None)
 
     # Time
 
     def at(self, when: float, step: Callable[[Any], None], argument: Any) -> None:
-        """Have something done at a time."""
+        """Schedule a call at a time."""
         self._sequence += 1
         heapq.heappush(self._heap, (when, self._sequence, step, argument))
 
     def after(self, seconds: float, step: Callable[[Any], None], argument: Any) -> None:
-        """Have something done after a while."""
+        """Schedule a call after a delay."""
         self._sequence += 1
         heapq.heappush(self._heap, (self.now + seconds, self._sequence, step, argument))
 
     def run(self) -> None:
-        """Run to the end; raise `Violation` where it does not come, or is not what it should be."""
+        """Run to the end; raise `Violation` if it does not end, or its output is wrong."""
         heap, pop = self._heap, heapq.heappop
         limit = self.quiet_after + PATIENCE_S
         while not self.over:
@@ -121,16 +121,16 @@ class FaultyCluster:
     # Network and disk
 
     def delay(self) -> float:
-        """Return how long a message takes on an ordinary line: mostly about as long as others, at times far longer."""
+        """Return a random delay of a message on an ordinary line; a few are much longer."""
         share = self.rng.random()
         return self.schedule.delay_s * (0.2 + 0.35 * share / (1.02 - share))
 
     def slowness(self) -> float:
-        """Return how slow a new line is."""
+        """Return the slowness of a new line."""
         return self.rng.choice((0.3, 1.0, 1.0, 3.0, 10.0))
 
     def disk_delay(self) -> float:
-        """Return how long a job takes."""
+        """Return the duration of a job."""
         slow = 60.0 if self.now < self._slow_until else 1.0
         return slow * self.schedule.disk_s * (0.2 + self.rng.expovariate(1.0))
 
@@ -162,7 +162,7 @@ class FaultyCluster:
         line.take(message)
 
     def tell_sender(self, line: Line) -> None:
-        """Let who sends learn, after a while, that a line is broken by which something was lost."""
+        """Notify the sender, after a while, of a broken line on which something was lost."""
         sender, receiver = line.sender, line.receiver
         delay = 5 * self.delay()
         if isinstance(sender, DriverProcess):
@@ -185,7 +185,7 @@ class FaultyCluster:
     # Processes
 
     def start_driver(self, _: object) -> None:
-        """Start a driver, which goes on from what is on disk, as soon as that has room."""
+        """Start a driver, which resumes from the disk, as soon as that is not full."""
         if self.disk.full:
             self.after(0.2, self.start_driver, None)
             return
@@ -221,7 +221,7 @@ class FaultyCluster:
             self.after(5 * self.delay(), self.start_worker, (self.driver, site))
 
     def start_worker(self, what: tuple[DriverProcess, Site]) -> None:
-        """Start a process at a site, for the driver that asked for it."""
+        """Start a process at a site, for the driver that requested it."""
         driver, site = what
         if driver is not self.driver or not driver.alive or driver.controller.ended:
             return
@@ -232,14 +232,14 @@ class FaultyCluster:
         self.count(f"{process.name} starts")
 
     def crash(self, process: WorkerProcess, back: str, noisy: bool) -> None:
-        """Let a worker die; where it does so silently, nobody is told."""
+        """Crash a worker; if it is not noisy, nobody is notified."""
         process.alive = False
         process.tear()
         self._end_lines(process, noisy, whole=self.rng.random() < 0.5)
         self._come_back(process, back)
 
     def ended(self, process: WorkerProcess) -> None:
-        """Let a worker that has ended by itself be replaced."""
+        """Replace a worker that has ended by itself."""
         process.alive = False
         if process.jobs and self.rng.random() < 0.5:
             process.jobs[0].run(self.disk)
@@ -249,7 +249,7 @@ class FaultyCluster:
         self._come_back(process, "soon")
 
     def _end_lines(self, process: WorkerProcess, noisy: bool, whole: bool) -> None:
-        """Let those at the other ends learn that a process is no more."""
+        """Notify the other ends of a process's lines that it has ended."""
         for peer in self.by_port.values():
             if not peer.alive:
                 continue
@@ -284,7 +284,7 @@ class FaultyCluster:
         self.after(wait, self._replace, (self.driver, process))
 
     def _replace(self, what: tuple[DriverProcess, WorkerProcess]) -> None:
-        """Start a process in the place of another, as Spark does: once, and as long as the run wants it."""
+        """Start a replacement of a process, as Spark does: once, and while the run needs it."""
         driver, process = what
         if self.processes.get(process.site.name) is process:
             if driver.alive and not driver.controller.wants_worker(process.site.name, self.now):
@@ -293,7 +293,7 @@ class FaultyCluster:
             self.start_worker((driver, process.site))
 
     def hang_up(self, process: WorkerProcess) -> None:
-        """Close the connections to a worker that the controller has given up; it may never hear of that."""
+        """Close the connections to a worker that the controller has removed, possibly without notifying it."""
         self.count(f"driver hangs up on {process.name}")
         for line in (process.up, process.down, process.beats, process.pulses):
             line.cut()
@@ -303,11 +303,11 @@ class FaultyCluster:
             self.take_for_lost(process)
 
     def take_for_lost(self, process: WorkerProcess) -> None:
-        """Have a process replaced that lives on, as Spark does where it has lost the executor."""
+        """Replace a process that is still running, as Spark does when it has lost the executor."""
         self._come_back(process, "soon")
 
     def fill_disk(self, seconds: float) -> None:
-        """Let nothing more be written for a while."""
+        """Make the disk full for a while."""
         self.disk.full, self.disk.torn_share = FOLDER, self.rng.random()
         self.after(seconds, self._empty_disk, None)
 
@@ -315,27 +315,27 @@ class FaultyCluster:
         self.disk.full = ""
 
     def slow_disk(self, seconds: float) -> None:
-        """Let jobs take long for a while."""
+        """Make the disk slow for a while."""
         self._slow_until = self.now + seconds
 
     def pause(self, process: Process, seconds: float) -> None:
-        """Let a process stand still."""
+        """Suspend a process."""
         if process.alive and not process.paused:
             process.paused = True
-            self.note(f"{process.name} stands still for {seconds:.3f} s")
+            self.note(f"{process.name} is suspended for {seconds:.3f} s")
             self.after(seconds, self._go_on, process)
 
     def _go_on(self, process: Process) -> None:
         if not process.alive:
             return
         process.paused = False
-        self.count(f"{process.name} goes on")
+        self.count(f"{process.name} resumes")
         held, process.held = process.held, []
         for step, argument in held:
             self.at(self.now, step, argument)
 
     def crash_driver(self, noisy: bool) -> None:
-        """Let the driver die, and another take the run over after a while."""
+        """Crash the driver, and let another one resume the run after a while."""
         driver = self.driver
         driver.alive = False
         driver.tear()
@@ -345,7 +345,7 @@ class FaultyCluster:
                 self.after(5 * self.delay() if noisy else self.rng.uniform(0.5, 2.0), process.lose_driver, None)
         self.after(self.rng.uniform(0.02, 0.6), self.start_driver, None)
 
-    # What comes of it
+    # Effects
 
     def turned(self, process: WorkerProcess) -> None:
         """Count a turn."""
@@ -354,7 +354,7 @@ class FaultyCluster:
             self.promises.turned(process)
 
     def done(self, process: Process, job: Job, problem: str) -> None:
-        """Count a job, and see what has come of it."""
+        """Count a job, and check its effect."""
         self.count(f"{process.name}: {job.about} {problem or 'done'}")
         if process is self.driver:
             self.promises.check_output()
@@ -362,24 +362,24 @@ class FaultyCluster:
         self.reached("end " + job.about.partition(" ")[0], process)
 
     def aborted(self) -> None:
-        """Take note that a checkpoint was given up."""
+        """Record that a checkpoint was aborted."""
         self.counts["aborts"] += 1
         problem = self.driver.controller.checkpointing.problem
         if "saved in" in problem and self.now - self._last_fault > CHECKPOINT_S + 3.0:
-            raise Violation(f"a checkpoint was given up though nothing had gone wrong: {problem}")
+            raise Violation(f"a checkpoint was aborted without a fault: {problem}")
 
     def moved(self, count: int, error: object) -> None:
-        """Take note that moves have ended."""
+        """Record that moves have ended."""
         self.counts["moves"] += count
         self.note(f"{count} moves are done, {error}")
 
     def switched(self, tuples: TuplePolicies, error: object) -> None:
-        """Take note that other tuple policies are in force."""
+        """Record that other tuple policies are in force."""
         self.counts["switches"] += error is None
         self.note(f"switched to {tuples}, {error}")
 
     def rested(self, driver: DriverProcess) -> None:
-        """Take note that the controller is at rest: at the end, or stopped to be resumed."""
+        """Handle a controller at rest: at the end, or stopped for a resume."""
         controller = driver.controller
         if not driver.alive:
             return
@@ -397,7 +397,7 @@ class FaultyCluster:
     # Faults
 
     def reached(self, label: str, process: Process) -> None:
-        """Let faults happen that wait for something to be said or done."""
+        """Trigger the faults that wait for a message or an action."""
         waiting = self._at_label.get(label)
         if waiting:
             fault = waiting[0]
@@ -416,7 +416,7 @@ class FaultyCluster:
         self._next_fault = self._at_event[0][0] if self._at_event else math.inf
 
     def postpone(self, fault: Fault, event: int) -> None:
-        """Have a fault happen later."""
+        """Schedule a fault for later."""
         self._at_event.append((event, fault))
         self._at_event.sort(key=itemgetter(0))
         self._next_fault = self._at_event[0][0]

@@ -1,4 +1,4 @@
-"""What can go wrong in a simulated cluster, and what its user may ask for meanwhile."""
+"""The faults of a simulated cluster, and the requests of its user."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def happen(cluster: "FaultyCluster", fault: Fault, near: Process | None) -> None:
-    """Let a fault befall a process, the one that is near or any; it counts where there was something to befall."""
+    """Apply a fault to a process, the one near the trigger or any; count it if it had a target."""
     cluster.count(f"* {fault.kind}" + (f" at {fault.label}" if fault.label else ""))
     change = _CHANGES.get(fault.kind)
     if change is not None:
@@ -38,7 +38,7 @@ def _vanish(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
 
 
 def _or_never(cluster: "FaultyCluster") -> str:
-    """Return that a process never comes back, unless too few would be left."""
+    """Return that a process never recovers, unless too few would remain."""
     there = sum(process.alive for process in cluster.processes.values())
     return "never" if there > 2 else "late"
 
@@ -67,7 +67,7 @@ def _half_cut(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
 
 
 def _cut_line(cluster: "FaultyCluster", process: WorkerProcess, at_both_ends: bool) -> bool:
-    """Cut a connection between workers that live on; who sends learns of it at the latest when something is lost."""
+    """Cut a connection between running workers; the sender notices at the latest when something is lost."""
     rng = cluster.rng
     lines = [line for line in process.called.values() if not line.broken and line.receiver.alive]
     if not lines:
@@ -91,7 +91,7 @@ def _cut_control(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
     process.down.cut()
     ends = rng.choice(("both", "driver", "worker"))
     process.half_open = ends == "worker"
-    soon, late = 5 * cluster.delay(), rng.uniform(0.5, 2.0)  # by when the system has found out by itself
+    soon, late = 5 * cluster.delay(), rng.uniform(0.5, 2.0)  # by when the system has detected it by itself
     cluster.after(late if ends == "worker" else soon, driver.lose, process)
     cluster.after(late if ends == "driver" else soon, process.lose_driver, None)
     if ends == "driver" and rng.random() < 0.5:
@@ -100,7 +100,7 @@ def _cut_control(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
 
 
 def _damage(cluster: "FaultyCluster", process: WorkerProcess) -> bool:
-    """Damage the latest checkpoint, so that the one before has to do, and have it read."""
+    """Corrupt the latest checkpoint, so that the previous one is needed, and force a recovery."""
     numbers = checkpoints.numbers(cluster.disk, CHECKPOINTS)
     if cluster.damaged:
         return False
@@ -187,7 +187,7 @@ def _request(cluster: "FaultyCluster", count: int) -> bool:
     slots = sorted(controller.members.slots)
     tasks = rng.sample(controller.layout.names, count)
     moves = [(task, rng.choice(slots)) for task in tasks]
-    cluster.note(f"asks for {moves}")
+    cluster.note(f"requests {moves}")
     controller.operate(moves, "move", lambda done: cluster.moved(len(done.done), done.error), cluster.now)
     driver.serve()
     return True
@@ -201,7 +201,7 @@ def _switch(cluster: "FaultyCluster") -> bool:
     controller = driver.controller
     tuples = drawn_policies(rng, controller.layout.application)
     moves = [(rng.choice(controller.layout.names), rng.choice(sorted(controller.members.slots)))] * rng.randrange(2)
-    cluster.note(f"asks for {tuples} and {moves}")
+    cluster.note(f"requests {tuples} and {moves}")
     done = cluster.switched
     controller.operate(moves, "switch", lambda each: done(tuples, each.error), cluster.now, tuples=tuples)
     driver.serve()
@@ -232,7 +232,7 @@ def _drain(cluster: "FaultyCluster") -> bool:
 
 
 def _stop(cluster: "FaultyCluster") -> bool:
-    """Have the run stopped at once; somebody resumes it after a while."""
+    """Stop the run at once; it is resumed after a while."""
     if not _listens(cluster.driver) or cluster.driver.controller.phase == "starting":
         return False
     cluster.stopping = True

@@ -1,7 +1,7 @@
-"""One way of a connection: messages arrive in order, each after a while, until it is cut.
+"""One direction of a connection: messages arrive in order, each after a delay, until it is cut.
 
-Between two connections there is no order. What is lost is lost from some message on to the end, as TCP would have it,
-and whoever sends on a connection that has lost something learns of it sooner or later.
+Messages of different connections have no order. A loss affects all messages from some point on, as in TCP, and the
+sender notices it sooner or later.
 """
 
 from collections import deque
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Line:
-    """One way of a connection.
+    """One direction of a connection.
 
-    `clear_at` is when the last message arrives that is on its way; `slowness` how many times longer messages take than
-    on others. Nothing arrives any more on one that is `broken`; what happens then at either end is up to its owner.
+    `clear_at` is the arrival of the last message in transit; `slowness` is a factor on delays. Nothing arrives on a
+    `broken` line; the owner decides how the ends react.
     """
 
     __slots__ = ("broken", "clear_at", "flight", "lossy", "receiver", "sender", "slowness", "take")
@@ -28,11 +28,11 @@ class Line:
         self.slowness = slowness
         self.clear_at = 0.0
         self.broken = False
-        self.lossy = False  # broken, and something was lost by it: its sender is bound to hear of that
+        self.lossy = False  # broken with a loss, of which the sender must be notified
         self.flight: deque[Any] = deque()
 
     def cut(self) -> None:
-        """Lose what is on its way, and all that comes after."""
+        """Discard messages in transit, and all later ones."""
         self.broken = True
         self.lossy = bool(self.flight)
         self.flight.clear()

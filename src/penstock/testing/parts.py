@@ -1,7 +1,7 @@
-"""What the small applications of a simulated cluster are made of: a source that rewinds, operators, a sink of parts.
+"""The components of the small applications in simulated clusters: a source that rewinds, operators, a sink of parts.
 
-The source gives a few tuples at a time and rests in between. The sink writes parts to a disk in memory, under names of
-its own until a checkpoint publishes them.
+The source emits a few tuples at a time and pauses in between. The sink writes parts to a disk in memory, under private
+names until a checkpoint publishes them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,21 +12,21 @@ import msgspec
 from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.runtime.storage.disk import Disk
 
-REST_S = 0.012  # between the tuples that a source gives at once
-MOST = 4  # at once
+REST_S = 0.012  # between the tuples that a source emits together
+MOST = 4  # emitted together
 DELAY_S = 0.02
 OUTPUT = "output"
 
 
 class Place:
-    """Where an application runs at the moment: the disk that its sinks write to, and whether its sources may end."""
+    """The current environment of an application: the disk of its sinks, and whether its sources may end."""
 
     disk: Disk
     may_end: bool = True
 
 
 class Numbers(Source[tuple[str, int]]):
-    """Pairs of a key and a number, `count` from each task; `make` says which. The last waits until it may end."""
+    """Pairs of a key and a number from `make`, `count` per task. The last one waits until the source may end."""
 
     rewinds = True
 
@@ -36,13 +36,13 @@ class Numbers(Source[tuple[str, int]]):
         self._place = place
 
     def open(self, context: TaskContext) -> None:
-        """Begin at the first."""
+        """Start at the first."""
         self._task = context.task
         self._at = 0
         self._rests_until = 0.0
 
     def poll(self, now: float, limit: int) -> list[tuple[str, int]] | None:
-        """Give a few, or nothing while it rests."""
+        """Emit a few, or none during a pause."""
         if self._at >= self.count:
             return None
         if now < self._rests_until:
@@ -55,20 +55,20 @@ class Numbers(Source[tuple[str, int]]):
         return given
 
     def next_due(self, now: float) -> float:
-        """Say when it has rested."""
+        """Return the end of the pause."""
         return self._rests_until
 
     def position(self) -> int:
-        """Return how many it has given."""
+        """Return the number of emitted tuples."""
         return self._at
 
     def seek(self, position: int) -> None:
-        """Go on after so many."""
+        """Continue after a number of tuples."""
         self._at = position
 
 
 class Parts(Sink[Any]):
-    """Writes what it gets between two checkpoints as a file, which the checkpoint publishes."""
+    """Writes the tuples between two checkpoints to a file, which the checkpoint publishes."""
 
     exactly_once = True
 
@@ -76,7 +76,7 @@ class Parts(Sink[Any]):
         self._place = place
 
     def open(self, context: TaskContext) -> None:
-        """Begin with the first part."""
+        """Start the first part."""
         self._path = f"{context.folder}/{OUTPUT}/"
         self._name = f"part-{context.component}-{context.task}"
         self._epoch = context.epoch
@@ -84,7 +84,7 @@ class Parts(Sink[Any]):
         self._rows: list[Any] = []
 
     def write(self, values: Sequence[Any]) -> None:
-        """Keep the rows for the part."""
+        """Collect the rows of the part."""
         self._rows.extend(values)
 
     def prepare(self) -> Sequence[tuple[str, str]]:
@@ -103,15 +103,15 @@ class Parts(Sink[Any]):
         return self._number
 
     def restore(self, state: int) -> None:
-        """Go on with a part of that number."""
+        """Continue with the part of a number."""
         self._number = state
 
 
 class Count(Operator[tuple[str, int], tuple[str, int, int]]):
-    """How often each key has come so far, with the number that came."""
+    """The number of occurrences of each key so far, with the number that came."""
 
     def open(self, context: TaskContext) -> None:
-        """Begin with none."""
+        """Start with no counts."""
         self.counts: dict[str, int] = {}
 
     def process(self, value: tuple[str, int]) -> Iterable[tuple[str, int, int]]:
@@ -125,12 +125,12 @@ class Count(Operator[tuple[str, int], tuple[str, int, int]]):
         return self.counts
 
     def restore(self, state: dict[str, int]) -> None:
-        """Take the counts."""
+        """Restore the counts."""
         self.counts = state
 
 
 class CountOnly(Count):
-    """How often each key has come so far; the number is left out, as it depends on who was first."""
+    """The number of occurrences of each key so far, without the number, which depends on the order."""
 
     def process(self, value: tuple[str, int]) -> Iterable[tuple[str, int, int]]:
         """Count a key."""
@@ -139,10 +139,10 @@ class CountOnly(Count):
 
 
 class Total(Operator[tuple[str, int], tuple[str, int, int]]):
-    """The sum of the numbers of each key, once there are no more."""
+    """The sum of the numbers of each key, at the end of the input."""
 
     def open(self, context: TaskContext) -> None:
-        """Begin with nothing."""
+        """Start with no sums."""
         self.totals: dict[str, list[int]] = {}
 
     def process(self, value: tuple[str, int]) -> None:
@@ -152,7 +152,7 @@ class Total(Operator[tuple[str, int], tuple[str, int, int]]):
         total[1] += value[1]
 
     def finish(self) -> Iterable[tuple[str, int, int]]:
-        """Give the sums."""
+        """Emit the sums."""
         return [(key, count, total) for key, (count, total) in sorted(self.totals.items())]
 
     def snapshot(self) -> dict[str, list[int]]:
@@ -160,15 +160,15 @@ class Total(Operator[tuple[str, int], tuple[str, int, int]]):
         return self.totals
 
     def restore(self, state: dict[str, list[int]]) -> None:
-        """Take the sums so far."""
+        """Restore the sums."""
         self.totals = state
 
 
 class Meet(Operator[Any, tuple[str, int, int]]):
-    """Counts the tuples of each key and side, and says what kind of value a tuple has become on its way."""
+    """Counts the tuples of each key and side, and emits the type of the received value."""
 
     def open(self, context: TaskContext) -> None:
-        """Begin with none."""
+        """Start with no counts."""
         self.counts: dict[str, int] = {}
 
     def process(self, value: Any) -> Iterable[tuple[str, int, int]]:
@@ -182,12 +182,12 @@ class Meet(Operator[Any, tuple[str, int, int]]):
         return self.counts
 
     def restore(self, state: dict[str, int]) -> None:
-        """Take the counts."""
+        """Restore the counts."""
         self.counts = state
 
 
 class Tally(Operator[tuple[str, int], tuple[str, int, int]]):
-    """Gives every tuple with the number of the task that it came to."""
+    """Emits every tuple with the number of its task."""
 
     def open(self, context: TaskContext) -> None:
         """Note the task."""
@@ -195,24 +195,24 @@ class Tally(Operator[tuple[str, int], tuple[str, int, int]]):
         self._seen = 0
 
     def process(self, value: tuple[str, int]) -> Iterable[tuple[str, int, int]]:
-        """Pass a tuple on."""
+        """Emit the tuple."""
         self._seen += 1
         return ((f"{value[0]}@{self._task}", value[1], self._task),)
 
     def snapshot(self) -> int:
-        """Return how many it has seen."""
+        """Return the number of processed tuples."""
         return self._seen
 
     def restore(self, state: int) -> None:
-        """Take how many it has seen."""
+        """Restore the number of processed tuples."""
         self._seen = state
 
 
 class Delay(Operator[tuple[str, int], tuple[str, int]]):
-    """Gives tuples some time after they came, in the same order."""
+    """Emits tuples some time after their arrival, in the same order."""
 
     def open(self, context: TaskContext) -> None:
-        """Begin with none."""
+        """Start with no tuples."""
         self._context = context
         self._waiting: list[tuple[str, int]] = []
 
@@ -223,18 +223,18 @@ class Delay(Operator[tuple[str, int], tuple[str, int]]):
         self._waiting.append(value)
 
     def on_timer(self, when: float) -> Iterable[tuple[str, int]]:
-        """Give all that wait."""
+        """Emit all waiting tuples."""
         return self.finish()
 
     def finish(self) -> Iterable[tuple[str, int]]:
-        """Give all that wait."""
+        """Emit all waiting tuples."""
         given, self._waiting = self._waiting, []
         return given
 
     def snapshot(self) -> list[tuple[str, int]]:
-        """Return what waits."""
+        """Return the waiting tuples."""
         return self._waiting
 
     def restore(self, state: list[tuple[str, int]]) -> None:
-        """Take what waits."""
+        """Restore the waiting tuples."""
         self._waiting = state

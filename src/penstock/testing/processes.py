@@ -1,4 +1,4 @@
-"""A process of a simulated cluster: it lives, stands still for a while, dies, and has a disk that takes its time."""
+"""A process of a simulated cluster: it runs, may be suspended, crashes, and has a disk with delays."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """A process: it lives, may stand still for a while, and has a disk that takes its time.
+    """A process: it runs, may be suspended, and has a disk with delays.
 
-    `held` is what has come while it stood still, to be done in order when it goes on.
+    `held` contains the actions that arrived during a suspension, to be executed in order afterwards.
     """
 
     def __init__(self, cluster: "FaultyCluster", name: str) -> None:
@@ -26,7 +26,7 @@ class Process:
         self.jobs: deque[Job] = deque()
 
     def store(self, jobs: list[Job]) -> None:
-        """Have jobs done, after those before."""
+        """Queue jobs after earlier ones."""
         begin = not self.jobs
         self.jobs.extend(jobs)
         if begin:
@@ -40,7 +40,7 @@ class Process:
                 cluster.after(cluster.disk_delay(), self.end_job, self.jobs[0])
 
     def end_job(self, job: Job) -> None:
-        """Do a job, and tell what came of it."""
+        """Perform a job, and report its result."""
         cluster = self.cluster
         if not self.alive or not self.jobs or self.jobs[0] is not job:
             return
@@ -50,17 +50,17 @@ class Process:
         result, problem = job.run(cluster.disk)
         cluster.done(self, job, problem)
         if not self.alive:
-            return  # what it did is on disk, and nobody is told
+            return  # its effect is on disk, but the result is lost
         self.jobs.popleft()
         self.conclude(job, result, problem)
         self._begin_job()
 
     def conclude(self, job: Job, result: Any, problem: str) -> None:
-        """Tell what came of a job."""
+        """Report the result of a job."""
         raise NotImplementedError
 
     def tear(self) -> None:
-        """Leave the job that was under way as the death of its process leaves it: undone, torn, or done."""
+        """Leave the current job as a crash of its process leaves it: undone, incomplete, or done."""
         disk, rng = self.cluster.disk, self.cluster.rng
         if self.jobs and rng.random() < 0.8:
             disk.torn_after, disk.torn_share = rng.randrange(4), rng.random()

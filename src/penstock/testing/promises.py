@@ -1,10 +1,9 @@
-"""What a run promises, whatever goes wrong, and how a simulated cluster sees that it is kept.
+"""The guarantees of a run under all faults, and their verification in a simulated cluster.
 
-- What is visible is at any time what the latest checkpoint that was published has taken in: no tuple more, none less,
-  and those of a key in order. At the end it is what a run without faults gives.
-- No worker acts once an epoch has begun without it.
-- A checkpoint is given up only where something has gone wrong.
-- No worker finds a rule of the protocol broken: numbers are complete and in order, whatever fails.
+- The visible output always equals the input covered by the latest published checkpoint: no tuple more or less, and
+those of a key in order. At the end it equals the output of a run without faults. - No worker acts after an epoch has
+started without it. - A checkpoint is aborted only after a fault. - No worker detects a violation of the protocol:
+numbers are complete and in order, whatever fails.
 """
 
 from collections import Counter
@@ -22,39 +21,39 @@ if TYPE_CHECKING:
 
 
 class Violation(AssertionError):
-    """A promise of the runtime that was broken."""
+    """A guarantee of the runtime that was violated."""
 
 
 class Promises:
-    """The promises of one run, kept on a disk."""
+    """The guarantees of one run, checked on a disk."""
 
     def __init__(self, known: Known, disk: MemoryDisk, folder: str, checkpoints: str) -> None:
         self._known = known
         self._disk = disk
         self._folder = folder
         self._checkpoints = checkpoints
-        self._epoch = 0  # the latest in which a worker of this driver has acted
+        self._epoch = 0  # the latest epoch in which a worker of this driver has acted
         self._published: tuple[str, ...] = ()
 
     def begin(self) -> None:
-        """Begin anew with another driver: workers of the one before are none of its own."""
+        """Reset for another driver, which has other workers."""
         self._epoch = 0
 
     def turned(self, process: "WorkerProcess") -> None:
-        """See that a worker which acts is of the latest epoch."""
+        """Check that a worker that acts is in the latest epoch."""
         epoch = process.worker.epoch
         if epoch > self._epoch:
             self._epoch = epoch
         elif epoch < self._epoch:
-            raise Violation(f"{process.name} acts in epoch {epoch} after epoch {self._epoch} has begun")
+            raise Violation(f"{process.name} acts in epoch {epoch} after epoch {self._epoch} has started")
 
     def told(self, process: "WorkerProcess", message: worker_messages.WorkerMessage) -> None:
-        """See that no worker reports frames that violate the protocol."""
+        """Check that no worker reports frames that violate the protocol."""
         if isinstance(message, worker_messages.Failure) and message.error.startswith(BrokenProtocol.__name__):
             raise Violation(f"{process.name} reports {message.error}")
 
     def check_output(self) -> None:
-        """See that what is visible belongs to the latest checkpoint that was published, where that is a new one."""
+        """Check that the visible output belongs to the latest published checkpoint, if that is a new one."""
         marks = tuple(
             number
             for number in self._disk.listed(self._checkpoints)
@@ -67,17 +66,17 @@ class Promises:
         try:
             manifest = checkpoints.read_manifest(self._disk, self._checkpoints, number)
         except FileNotFoundError:
-            raise Violation(f"checkpoint {number} is published, and it has no manifest") from None
+            raise Violation(f"checkpoint {number} is published without a manifest") from None
         self._compare(manifest, f"after checkpoint {number}")
 
     def check_end(self, drained: bool) -> None:
-        """See that the output is whole."""
+        """Check that the output is complete."""
         manifest, _ = checkpoints.find_latest(self._disk, self._checkpoints)
         if manifest is None or not manifest.last:
             raise Violation("stopped without a last checkpoint")
         given, all_of_them = self._given(manifest), self._known.sources
         if not drained and given != all_of_them:
-            raise Violation(f"stopped when the sources had given {given} of {all_of_them}")
+            raise Violation(f"stopped when the sources had emitted {given} of {all_of_them}")
         if checkpoints.PUBLISHED not in self._disk.listed(checkpoints.folder_of(self._checkpoints, manifest.number)):
             raise Violation("stopped before its last checkpoint was published")
         self._compare(manifest, "at the end")
@@ -88,7 +87,7 @@ class Promises:
     def _compare(self, manifest: checkpoints.Manifest, when: str) -> None:
         expected = self._known.expected(self._given(manifest), manifest.last)
         found = published(self._disk, self._folder, self._known.group)
-        if not self._known.prompt and not manifest.last:  # some of it waits to be given
+        if not self._known.prompt and not manifest.last:  # some tuples are emitted later
             cut = {key: rows[: len(found.get(key, ()))] for key, rows in expected.items()}
             expected = {key: rows for key, rows in cut.items() if rows}
         if found != expected:
@@ -96,7 +95,7 @@ class Promises:
 
 
 def difference(found: Rows, expected: Rows) -> str:
-    """Say how rows differ."""
+    """Describe the difference between rows."""
     for key in sorted({*found, *expected}, key=str):
         have, want = found.get(key, []), expected.get(key, [])
         if have != want:
@@ -108,7 +107,7 @@ def difference(found: Rows, expected: Rows) -> str:
 
 
 def situation(cluster: "FaultyCluster") -> str:
-    """Say how it stands, for a schedule that does not come to its end."""
+    """Describe the state of a schedule that does not end."""
     controller = cluster.driver.controller
     parts = [f"controller {controller.phase} {controller.recovery.stage} in epoch {controller.epoch}"]
     parts += [f"operation {controller.operations.current}"] if controller.operations.current else []

@@ -1,7 +1,7 @@
 """Runs schedules of faults by the thousand: `python -m penstock.testing.schedules --schedules 10000 --seed 1`.
 
-Every schedule follows from its seed alone, which is the first one's and its number added. One that fails is named at
-the end with its seed; `--replay SEED` runs it again and writes down all that happens.
+Every schedule is determined by its seed, the first seed plus its number. Failed ones are listed at the end with their
+seeds; `--replay SEED` repeats one and prints all events.
 """
 
 import gc
@@ -23,24 +23,24 @@ from penstock.testing.drawing import FAULTS, draw
 from penstock.testing.faults import FaultyCluster
 from penstock.testing.promises import Violation
 
-BATCH = 50  # schedules that a process runs before it says how it goes
-COLLECT = 10  # clusters, before what they have left is collected
+BATCH = 50  # schedules per process between two progress reports
+COLLECT = 10  # clusters between two garbage collections
 SHOWN = 5  # failures
 PROGRESS_S = 5.0
 
 
 @dataclass
 class Totals:
-    """What came of schedules."""
+    """The results of schedules."""
 
     schedules: int = 0
     events: int = 0
-    fewest: int = sys.maxsize  # events of a schedule
+    fewest: int = sys.maxsize  # minimum number of events of a schedule
     counts: Counter[str] = field(default_factory=Counter)
-    failures: list[tuple[int, str]] = field(default_factory=list)  # seed, and what was wrong
+    failures: list[tuple[int, str]] = field(default_factory=list)  # seed, and the problem
 
     def add(self, other: "Totals") -> None:
-        """Take in what came of others."""
+        """Add the results of others."""
         self.schedules += other.schedules
         self.events += other.events
         self.fewest = min(self.fewest, other.fewest)
@@ -48,7 +48,7 @@ class Totals:
         self.failures += other.failures
 
     def line(self) -> str:
-        """Return all of it in one line."""
+        """Return a summary in one line."""
         faults = ", ".join(f"{kind} {self.counts[kind]}" for kind in sorted({*FAULTS}) if self.counts[kind])
         mean = self.events / max(1, self.schedules)
         return (
@@ -60,14 +60,14 @@ class Totals:
 
 
 def run_schedule(seed: int, totals: Totals) -> str:
-    """Run the schedule of a seed; return what was wrong, or nothing."""
+    """Run the schedule of a seed; return the problem, or an empty text."""
     problem = ""
     cluster = FaultyCluster(draw(seed))
     try:
         cluster.run()
     except Violation as violation:
         problem = str(violation)
-    except Exception:  # a defect, of the runtime or of the simulation
+    except Exception:  # a defect of the runtime or of the simulation
         problem = traceback.format_exc()
     totals.schedules += 1
     totals.events += cluster.events
@@ -80,9 +80,9 @@ def run_schedule(seed: int, totals: Totals) -> str:
 
 
 def run_batch(seeds: range, bug: str = "") -> Totals:
-    """Run schedules one after another, with a bug where one is named."""
+    """Run schedules one after another, with a bug if one is named."""
     totals = Totals()
-    gc.disable()  # clusters are full of cycles: collected all at once they cost a tenth less
+    gc.disable()  # clusters contain many cycles: collecting them together saves a tenth
     try:
         with injected(bug):
             for number, seed in enumerate(seeds):
@@ -95,7 +95,7 @@ def run_batch(seeds: range, bug: str = "") -> Totals:
 
 
 def first_failure(seeds: range, bug: str) -> int | None:
-    """Return how many schedules it takes to find a bug; None: more than there are."""
+    """Return the number of schedules needed to find a bug; None: more than there are."""
     with injected(bug):
         for number, seed in enumerate(seeds):
             if run_schedule(seed, Totals()):
@@ -104,7 +104,7 @@ def first_failure(seeds: range, bug: str) -> int | None:
 
 
 def run_all(seeds: range, processes: int, bug: str = "", seconds: float = 0.0) -> Iterator[Totals]:
-    """Run schedules in several processes, and give what came of all so far after every batch."""
+    """Run schedules in several processes, and yield the results so far after every batch."""
     end = time.monotonic() + seconds if seconds else None
     batches = iter([seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)])
     totals = Totals()
@@ -125,7 +125,7 @@ def run_all(seeds: range, processes: int, bug: str = "", seconds: float = 0.0) -
 
 
 def replay(seed: int, bug: str) -> int:
-    """Run the schedule of a seed, and write down all that happens; return the exit status."""
+    """Run the schedule of a seed, and print all events; return the exit status."""
     schedule = draw(seed)
     print(schedule)
     cluster = FaultyCluster(schedule, print)
@@ -135,19 +135,19 @@ def replay(seed: int, bug: str) -> int:
         except Violation as violation:
             print(f"seed {seed}: {violation}")
             return 1
-    print(f"seed {seed}: right after {cluster.events} events")
+    print(f"seed {seed}: correct after {cluster.events} events")
     return 0
 
 
 def main(
-    schedules: Annotated[int, typer.Option(help="How many schedules to run.", min=1)] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of the first; the others count on from it.")] = 1,
+    schedules: Annotated[int, typer.Option(help="Number of schedules.", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of the first schedule; the others follow consecutively.")] = 1,
     bug: Annotated[str, typer.Option(help=f"Break a rule of the protocol: {', '.join(BUGS)}.")] = "",
-    processes: Annotated[int, typer.Option(help="At once; 0: one a core.", min=0)] = 0,
-    seconds: Annotated[float, typer.Option(help="Begin no more after so long; 0: go on to the last.")] = 0.0,
-    replayed: Annotated[int | None, typer.Option("--replay", help="Run one seed, and write down what happens.")] = None,
+    processes: Annotated[int, typer.Option(help="Number of processes. Default: one per core.", min=0)] = 0,
+    seconds: Annotated[float, typer.Option(help="Time limit for starting schedules. Default: none.")] = 0.0,
+    replayed: Annotated[int | None, typer.Option("--replay", help="Run one seed and print all events.")] = None,
 ) -> None:
-    """Run an application on a simulated cluster under faults, again and again, and see that its output is right."""
+    """Run applications on simulated clusters under faults, and check that their output is correct."""
     if bug and bug not in BUGS:
         raise typer.BadParameter(f"no bug is named {bug!r}; there are {', '.join(BUGS)}")
     if replayed is not None:
@@ -160,7 +160,7 @@ def main(
             told = now
             rate = totals.schedules / (now - began)
             print(
-                f"{totals.schedules} of {schedules}, {rate:.0f} a second, failures {len(totals.failures)}", flush=True
+                f"{totals.schedules} of {schedules}, {rate:.0f} per second, failures {len(totals.failures)}", flush=True
             )
     for failed, problem in sorted(totals.failures)[:SHOWN]:
         named = f" --bug {bug}" if bug else ""

@@ -1,7 +1,7 @@
 """A simulated worker process: a shell around the real worker, without any I/O.
 
-It does what the real shell does: it carries frames and messages over connections, sends heartbeats, gives jobs to the
-disk, and ends when it must. Time, messages, pauses and crashes come from the cluster that it belongs to.
+It does what the real shell does: it transfers frames and messages over connections, sends heartbeats, passes jobs to
+the disk, and ends when it must. Time, messages, suspensions and crashes come from its cluster.
 """
 
 import math
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from penstock.testing.faults import FaultyCluster
 
 BEAT_S = 0.1
-TURN_S = 0.001  # within which a process handles what has come
+TURN_S = 0.001  # within which a process handles its messages
 
 
 class WorkerProcess(Process):
     """A worker in its shell.
 
     `up` and `down` are its connection to the driver, `beats` and `pulses` that of its heartbeats, `called` the lines to
-    other workers by their numbers; those that were lost in this epoch are in `lost`.
+    other workers by their numbers; those lost in this epoch are in `lost`.
     """
 
     def __init__(self, cluster: "FaultyCluster", site: Site, port: int, offset: float, rate: float) -> None:
@@ -41,11 +41,11 @@ class WorkerProcess(Process):
         self.lost: set[int] = set()
         self.peers: tuple[controller_messages.Peer, ...] = ()
         self.stalled_until = -math.inf
-        self.stops_in_turn = 0.0  # for how long it pauses after its next turn, before the results are sent
+        self.stops_in_turn = 0.0  # length of the suspension after its next turn, before the results are sent
         self.turn_at = math.inf
         self.lease_s = 0.0
-        self.half_open = False  # the driver does not know yet that its connection is cut
-        self.heart_has_ended = False  # as the driver knows
+        self.half_open = False  # the driver has not yet noticed that its connection is cut
+        self.heart_has_ended = False  # as known to the driver
         driver = cluster.driver
         self.driver = driver
         self.up = Line(self, driver, self._tell_driver, cluster.slowness())
@@ -55,11 +55,11 @@ class WorkerProcess(Process):
         cluster.send(self.up, worker_messages.Register(site.name, "simulated", port, port))
 
     def clock(self) -> float:
-        """Return the time that this process believes it is."""
+        """Return the time on this process's clock."""
         return self.offset + self.cluster.now * self.rate
 
     def _real(self, local: float) -> float:
-        """Return when its clock shows a time."""
+        """Return the real time at which its clock shows `local`."""
         return (local - self.offset) / self.rate
 
     def _tell_driver(self, message: worker_messages.WorkerMessage) -> None:
@@ -83,7 +83,7 @@ class WorkerProcess(Process):
             self.wake(cluster.now + cluster.rng.random() * TURN_S)
 
     def turn(self, due: float) -> None:
-        """Take a turn, and send what the worker leaves."""
+        """Take a turn, and send the messages in the worker's outbox."""
         if not self.alive or due != self.turn_at:
             return
         now = self.cluster.now
@@ -130,7 +130,7 @@ class WorkerProcess(Process):
             self.store(jobs)
 
     def conclude(self, job: Job, result: Any, problem: str) -> None:
-        """Give the worker the result of a job."""
+        """Pass the result of a job to the worker."""
         job.then(result, problem, self.clock())
         self.wake_soon()
 
@@ -160,7 +160,7 @@ class WorkerProcess(Process):
         return line
 
     def lose_peer(self, which: tuple[int, Line | None]) -> None:
-        """Detect that the line to another worker is broken, or that the worker is gone."""
+        """Detect that the line to another worker is broken, or that the worker has failed."""
         number, line = which
         if not self.alive:
             return
@@ -192,14 +192,14 @@ class WorkerProcess(Process):
             self.wake_soon()
 
     def frame(self, frame: bytes) -> None:
-        """Take a frame from another worker."""
+        """Handle a frame from another worker."""
         self.worker.frame(frame)
         self.wake_soon()
 
     # The driver
 
     def command(self, command: controller_messages.Command) -> None:
-        """Take a command."""
+        """Handle a command."""
         self.cluster.reached(type(command).__name__, self)
         if not self.alive:
             return
@@ -219,7 +219,7 @@ class WorkerProcess(Process):
             self.cluster.after(0.0, self.beat, None)
 
     def _meet(self, peers: tuple[controller_messages.Peer, ...]) -> None:
-        """Close the lines to those that are not among the peers any more."""
+        """Close the lines to workers that are no longer peers."""
         before, self.peers = self.peers, peers
         self.lost = {n for n in self.lost if n < len(before) and before[n] == peers[n]}
         for number, line in list(self.called.items()):
@@ -239,7 +239,7 @@ class WorkerProcess(Process):
         self.cluster.after(BEAT_S / self.rate, self.beat, None)
 
     def cut_heart(self) -> None:
-        """Cut the connection of the heartbeats; the worker makes another after a while."""
+        """Cut the heartbeat connection; the worker opens another after a while."""
         cluster = self.cluster
         self.beats.cut()
         self.pulses.cut()
@@ -251,7 +251,7 @@ class WorkerProcess(Process):
         self.worker.command(pulse)
 
     def lose_driver(self, _: object) -> None:
-        """Detect that the driver is gone: the end."""
+        """Detect that the driver has failed, and end."""
         if not self.alive:
             return
         if self.paused:
@@ -260,6 +260,6 @@ class WorkerProcess(Process):
         self.end()
 
     def end(self) -> None:
-        """End in an orderly way: what was sent arrives."""
+        """End in an orderly way: sent messages arrive."""
         self.worker.command(controller_messages.Stop())
         self.cluster.ended(self)

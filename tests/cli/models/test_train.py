@@ -165,7 +165,7 @@ def test_warns_of_models_that_were_trained_on_other_machines(
     other = dict.fromkeys(list(own)[:1], (8.0, 512.0))
     save_models(dataclasses.replace(known, machines=other), models)
     told = f"the model was trained on {next(iter(own))} (cpu 8, 512 MB), not on "
-    remedy = "of 'li-10'; its predictions may be wrong: train again on runs of this cluster"
+    remedy = "of 'li-10'; its predictions may be inaccurate: train again on runs of this cluster"
     for text in (penstock(*asked).out, piloting_caution(models)):
         assert told in text
         assert remedy in text

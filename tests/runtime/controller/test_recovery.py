@@ -239,5 +239,5 @@ def test_a_resume_whose_output_cannot_be_published_fails_and_names_it(tmp_path: 
     controllers.register(one, "w0")
     controllers.register(one, "w1")
     assert one.phase == "failed"
-    assert one.error.startswith(f"the run cannot be resumed, {final}: is there already")
+    assert one.error.startswith(f"the run cannot be resumed, {final}: already exists")
     assert final.read_text() == "part"

@@ -136,7 +136,7 @@ def _rename(temporary: str, final: str) -> None:
 
 
 def _taken(final: str) -> FileProblem:
-    return FileProblem(f"{final}: is there already and is another's; have two runs write to two folders")
+    return FileProblem(f"{final}: already exists and differs; use separate folders for two runs")
 
 
 def _sync_folder(folder: str) -> None:
