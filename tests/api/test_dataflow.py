@@ -14,7 +14,7 @@ from penstock.model.topology import Application, Component, Distribution, Groupi
 from tests.api.flows import Kept, Numbers, Total, flow_with
 
 
-def test_gives_the_topology_that_one_would_write_by_hand() -> None:
+def test_the_topology_equals_one_written_by_hand() -> None:
     flow = Dataflow("sums")
     numbers = flow.source("numbers", Numbers(rate=50), parallelism=2, cpu=0.001)
     even = flow.filter("even", lambda n: n % 2 == 0, numbers.local_or_shuffle().costing(tuple_bytes=9), parallelism=3)
@@ -77,7 +77,7 @@ def test_every_grouping_of_the_model_can_be_chosen(
     assert (stream.grouping, stream.keys) == (grouping, keys)
 
 
-def test_rates_are_given_only_where_every_source_has_one() -> None:
+def test_rates_are_known_only_if_every_source_has_one() -> None:
     flow = Dataflow("two")
     flow.sink("sink", Kept, flow.source("a", Numbers(rate=5)), flow.source("b", Numbers()))
     assert flow.application.rate_tps == {}

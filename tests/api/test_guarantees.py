@@ -34,13 +34,13 @@ def test_says_what_each_source_and_sink_promises() -> None:
 
 
 @pytest.mark.parametrize("source", [Lines("book.txt"), Generated(str), Landed("landing")])
-def test_accepts_exactly_once_where_all_is(source: object) -> None:
+def test_accepts_exactly_once_if_every_component_supports_it(source: object) -> None:
     flow = flow_of(source, JsonLines("output"), Parquet("table"), Discard())
     require_guarantee(flow, "exactly-once")
     assert all(found.exactly_once for found in guarantees(flow))
 
 
-def test_refuses_exactly_once_where_a_source_cannot_rewind() -> None:
+def test_rejects_exactly_once_if_a_source_cannot_rewind() -> None:
     flow = flow_of(TcpLines("localhost", 9999), Discard())
     with pytest.raises(InvalidInput) as raised:
         require_guarantee(flow, "exactly-once")
@@ -49,7 +49,7 @@ def test_refuses_exactly_once_where_a_source_cannot_rewind() -> None:
     require_guarantee(flow, "any")
 
 
-def test_refuses_exactly_once_where_a_sink_cannot_take_back() -> None:
+def test_rejects_exactly_once_if_a_sink_cannot_withdraw() -> None:
     flow = flow_of(Generated(str), Discard(), Console())
     with pytest.raises(InvalidInput) as raised:
         require_guarantee(flow, "exactly-once")

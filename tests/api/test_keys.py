@@ -143,7 +143,7 @@ def test_groups_are_the_ones_that_stored_state_was_cut_by() -> None:
 
 
 @pytest.mark.parametrize("key", [object(), 1j, "\ud800"])
-def test_refuses_what_has_no_stable_form(key: Hashable) -> None:
+def test_rejects_what_has_no_stable_form(key: Hashable) -> None:
     with pytest.raises(InvalidInput, match=r"^key: expected text, bytes, a number, .* got "):
         key_group(key)
 
@@ -215,7 +215,7 @@ def test_a_key_has_a_name_in_the_topology(key: Key, name: str) -> None:
 
 
 @pytest.mark.parametrize("key", [3.5, None, True, ["word"]])
-def test_refuses_what_is_no_key(key: Any) -> None:
+def test_rejects_what_is_no_key(key: Any) -> None:
     with pytest.raises(
         InvalidInput, match=r"^keys\[1\]: expected a field's name, a position in a tuple or a function, got"
     ):

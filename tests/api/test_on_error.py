@@ -41,7 +41,7 @@ def test_a_component_that_fails_has_no_policy_so_that_it_costs_nothing() -> None
         (3, "got 3"),
     ],
 )
-def test_refuses_what_is_no_policy(errors: Any, problem: str) -> None:
+def test_rejects_what_is_no_policy(errors: Any, problem: str) -> None:
     flow = ps.Dataflow("wrong")
     with pytest.raises(InvalidInput, match=rf"wrong\.parse\.errors: .*{problem}"):
         flow.map("parse", str, numbers(flow), errors=errors)
@@ -63,7 +63,7 @@ def test_refuses_what_is_no_policy(errors: Any, problem: str) -> None:
         (lambda: Skip(folder=None), "folder"),  # type: ignore[arg-type]
     ],
 )
-def test_refuses_settings_that_make_no_sense(make: Any, field: str) -> None:
+def test_rejects_settings_that_make_no_sense(make: Any, field: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{field}: expected"):
         make()
 
@@ -73,7 +73,7 @@ def test_waits_grow_by_their_factor() -> None:
     assert [retry.delay(tries) for tries in range(3)] == [0.5, 1.5, 4.5]
 
 
-def test_knows_where_tuples_are_skipped_to() -> None:
+def test_knows_the_folders_of_skipped_tuples() -> None:
     assert letters_folder(Skip()) == "dead-letters"
     assert letters_folder(Retry(then=Skip("bad"))) == "bad"
     assert letters_folder(Retry()) is None

@@ -81,7 +81,7 @@ class Halving:
         (str.split, Any, Any),
     ],
 )
-def test_a_functions_annotation_says_what_it_gives(function: Callable[[Any], Any], mapped: Any, flat: Any) -> None:
+def test_a_functions_annotation_determines_its_type(function: Callable[[Any], Any], mapped: Any, flat: Any) -> None:
     flow, numbers = flow_with()
     if mapped is not None:
         assert flow.stream_type(flow.map("map", function, numbers)) == mapped
@@ -129,7 +129,7 @@ def make_total() -> Total:
         (Stating(bytes), bytes),
     ],
 )
-def test_a_class_says_by_its_base_what_it_gives(operator: Any, gives: Any) -> None:
+def test_the_base_of_a_class_determines_its_type(operator: Any, gives: Any) -> None:
     flow, numbers = flow_with()
     assert flow.stream_type(numbers) is int
     assert flow.stream_type(flow.operator("operator", operator, numbers)) == gives
@@ -140,7 +140,7 @@ def test_what_is_stated_comes_before_what_is_annotated() -> None:
     assert flow.stream_type(flow.map("map", returns_list, numbers, gives=list[bytes])) == list[bytes]
 
 
-def test_a_filter_gives_what_it_gets() -> None:
+def test_a_filter_emits_its_input_type() -> None:
     flow, numbers = flow_with()
     words = flow.map("words", lambda n: Word("a", n), numbers, gives=Word)
     both = flow.operator("both", Bare, numbers, outputs=["w", "n"], gives={"w": Word, "n": int})
@@ -150,7 +150,7 @@ def test_a_filter_gives_what_it_gets() -> None:
     assert flow.stream_type(flow.filter("mixed", bool, words, numbers)) is Any
 
 
-def test_where_a_task_or_output_is_named_the_type_is_that_of_what_is_sent() -> None:
+def test_with_a_named_task_or_output_the_type_is_that_of_the_value() -> None:
     class Sending(Operator[int, tuple[int, Word]]):
         pass
 
@@ -186,7 +186,7 @@ def test_takes_types_that_can_travel(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Ordinary, list[Ordinary], dict[str, Ordinary], Opaque, Ordinary | None])
-def test_refuses_types_that_cannot_travel(kind: Any) -> None:
+def test_rejects_types_that_cannot_travel(kind: Any) -> None:
     flow, numbers = flow_with()
     with pytest.raises(
         InvalidInput, match=r"^test\.map\.gives: objects of <class '.*Ordinary'> cannot be encoded; make it"
@@ -194,7 +194,7 @@ def test_refuses_types_that_cannot_travel(kind: Any) -> None:
         flow.map("map", lambda n: n, numbers, gives=kind)
 
 
-def test_refuses_a_type_that_nothing_can_be_read_as() -> None:
+def test_rejects_a_type_that_nothing_can_be_read_as() -> None:
     flow, numbers = flow_with()
     with pytest.raises(
         InvalidInput, match=r"^test\.map\.gives: expected a type that can be encoded, got .*more than one"

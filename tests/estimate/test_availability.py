@@ -103,7 +103,7 @@ def test_an_element_named_twice_in_a_path_counts_once() -> None:
     assert any_works([["a", "a"]], {"a": 0.25}) == 0.75
 
 
-def test_refuses_what_it_cannot_answer() -> None:
+def test_rejects_what_it_cannot_answer() -> None:
     with pytest.raises(UnknownName, match=r"fails\.b: unknown failure probability"):
         any_works([["a", "b"]], {"a": 0.1})
     with pytest.raises(InvalidInput, match=r"fails\.a: expected a number from 0 to 1, got 1\.5"):
@@ -114,7 +114,7 @@ def test_refuses_what_it_cannot_answer() -> None:
         any_works([["a"]] * (MOST_PATHS + 1), {"a": 0.1})
 
 
-def test_draws_answer_where_there_are_too_many_paths_to_be_exact() -> None:
+def test_samples_are_used_if_there_are_too_many_paths_to_be_exact() -> None:
     paths = [["hub", f"e{number}"] for number in range(MOST_PATHS + 4)]
     fails = {"hub": 0.25} | {f"e{number}": 0.0 for number in range(MOST_PATHS + 4)}
     found = estimate_carries(paths, [1.0] * len(paths), 3.0, fails, 2000, np.random.default_rng(3))
@@ -132,7 +132,7 @@ def test_draws_that_all_agree_leave_a_doubt() -> None:
     assert always.high == pytest.approx(1 - 0.005 ** (1 / 100))
 
 
-def test_what_is_carried_at_several_rates_is_told_from_one_computation() -> None:
+def test_several_rates_share_one_computation() -> None:
     paths, fails = [["a", "s"], ["b", "s"]], {"a": 0.1, "b": 0.2, "s": 0.3}
     failed = failed_sets(paths, fails)
     for rates, wanted in (([1.0, 1.0], 1.0), ([1.0, 1.0], 2.0), ([3.0, 1.0], 2.0)):

@@ -139,7 +139,7 @@ def test_compiled_equals_interpreted(seed: int, cluster: Cluster, monkeypatch: p
 
 
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
-def test_memory_fits_where_no_slot_or_machine_holds_more_than_it_has(
+def test_memory_fits_if_no_slot_or_machine_exceeds_its_capacity(
     application: Application, cluster: Cluster, seed: int
 ) -> None:
     evaluator = Evaluator(application, cluster)

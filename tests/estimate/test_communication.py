@@ -189,7 +189,7 @@ def test_equals_the_best_of_a_grid_of_splits(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_equals_the_cheapest_flow_where_the_system_is_a_plain_network(seed: int) -> None:
+def test_equals_the_cheapest_flow_if_the_system_is_a_plain_network(seed: int) -> None:
     rng = np.random.default_rng(seed)
     system = random_system(rng, hops=int(rng.integers(1, 5)), plain=True)
     rates = np.where(system.source, rng.integers(1, 5, system.tasks), 0)
@@ -414,7 +414,7 @@ def test_scale_is_infinite_without_a_limit() -> None:
 
 @settings(max_examples=40)
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
-def test_costs_the_cheapest_ways_where_there_is_room(application: Application, cluster: Cluster, seed: int) -> None:
+def test_costs_the_cheapest_paths_if_capacity_suffices(application: Application, cluster: Cluster, seed: int) -> None:
     """Nothing is full, so every tuple goes as `System.onward` says."""
     rng = np.random.default_rng(seed)
     placed = random_slots(rng, application, cluster)[0]
@@ -448,6 +448,6 @@ def test_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
         ([np.nan, 0.0], r"rates\[0\]: expected a finite number >= 0, got nan"),
     ],
 )
-def test_refuses_wrong_rates(rates: list[float], message: str) -> None:
+def test_rejects_wrong_rates(rates: list[float], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         communication_bound(one_hop([2.0], [1.0]), rates)

@@ -69,10 +69,10 @@ def test_tasks_on_one_machine_need_no_radio() -> None:
     assert found.joules == pytest.approx(10 * 5 / 5)
 
 
-def test_efficiency_is_endless_where_nothing_costs_anything() -> None:
+def test_efficiency_is_infinite_without_costs() -> None:
     assert Energy(np.zeros(2), np.zeros(2), np.zeros(2)).tuples_a_joule == np.inf
 
 
-def test_refuses_negative_power() -> None:
+def test_rejects_negative_power() -> None:
     with pytest.raises(InvalidInput, match="cpu_watts"):
         Power(cpu_watts=-1.0)

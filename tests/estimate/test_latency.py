@@ -163,7 +163,7 @@ def test_stretches_the_time_of_what_is_nearly_full_as_a_queue_would() -> None:
     assert together == pytest.approx(-2e-3 * 0.1 / 0.04)  # one that is 96 % busy
 
 
-def test_tells_the_time_that_it_is_scored_by_beside_that_of_the_longest_path() -> None:
+def test_predicts_the_score_and_the_longest_path() -> None:
     topology = chain(1, 2, cpu=0.01, memory_mb=60.0)
     instance = Instance(topology, equal_machines(2, cores=2, slots=2, memory_mb=1000.0))
     models = LatencyModels({"c1": line(5, 1e-3)}, {"c0->c1": line(9, 1e-3)})
@@ -310,7 +310,7 @@ def test_loads_are_the_same_though_tasks_move(tmp_path: Path, told: bool) -> Non
     assert found.cpu / found.task_tps == pytest.approx(true, abs=1e-4)
 
 
-def test_a_task_of_which_nothing_is_told_has_the_mean_of_its_components_others(tmp_path: Path) -> None:
+def test_an_unobserved_task_has_the_mean_of_its_components_others(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5, places=1)
     features, shares = shown(tmp_path)
     rows = [row for row in features.to_pylist() if row["task"] != "in[1]"]
@@ -318,7 +318,7 @@ def test_a_task_of_which_nothing_is_told_has_the_mean_of_its_components_others(t
     assert found.task_tps[:2] == pytest.approx([RATE / 2, RATE / 2])
 
 
-def test_pairs_share_a_stream_as_their_ends_do_where_no_hop_was_sampled(tmp_path: Path) -> None:
+def test_pairs_share_a_stream_by_their_ends_if_no_hop_was_sampled(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5, places=1)
     features, shares = shown(tmp_path)
     rows = features.to_pylist()
@@ -339,7 +339,7 @@ def test_loads_of_tasks_weigh_a_hot_one_by_what_it_processes() -> None:
     assert nothing.edge_share == pytest.approx(np.full(12, 1 / 6))
 
 
-def test_refuses_tables_of_another_application_or_of_two_runs(tmp_path: Path) -> None:
+def test_rejects_tables_of_another_application_or_of_two_runs(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5, places=1)
     features, shares = shown(tmp_path)
     with pytest.raises(UnknownName, match=r"task 'in\[0\]'"):

@@ -78,7 +78,7 @@ def _refusal(path: Path, models: LatencyModels) -> str:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
-def test_refuses_a_file_that_was_cut_short(tmp_path: Path, share: float) -> None:
+def test_rejects_a_file_that_was_cut_short(tmp_path: Path, share: float) -> None:
     path = tmp_path / "models.npz"
     save_models(some_models(), path)
     whole = path.read_bytes()
@@ -87,7 +87,7 @@ def test_refuses_a_file_that_was_cut_short(tmp_path: Path, share: float) -> None
         load_models(path)
 
 
-def test_refuses_numbers_that_were_changed_with_care(tmp_path: Path) -> None:
+def test_rejects_numbers_that_were_changed_with_care(tmp_path: Path) -> None:
     path = tmp_path / "models.npz"
     save_models(some_models(), path)
     with np.load(path) as held:
@@ -108,7 +108,7 @@ def test_refuses_numbers_that_were_changed_with_care(tmp_path: Path) -> None:
         ({"task_features": ["machine_cpu", "moon_phase"]}, "moon_phase"),
     ],
 )
-def test_refuses_another_version_or_other_features(tmp_path: Path, change: dict[str, object], told: str) -> None:
+def test_rejects_another_version_or_other_features(tmp_path: Path, change: dict[str, object], told: str) -> None:
     path = tmp_path / "models.npz"
     save_models(some_models(), path)
     with np.load(path) as held:
@@ -121,7 +121,7 @@ def test_refuses_another_version_or_other_features(tmp_path: Path, change: dict[
         load_models(path)
 
 
-def test_refuses_a_file_that_is_not_there_or_something_else(tmp_path: Path) -> None:
+def test_rejects_a_file_that_is_not_there_or_something_else(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="cannot be read"):
         load_models(tmp_path / "none.npz")
     (tmp_path / "plan.npz").write_text("tasks = 1")
@@ -144,7 +144,7 @@ def test_has_no_code_in_it(tmp_path: Path) -> None:
         (Topology(name="x", components=chain(1, 1, 1).components, streams=(*chain(1, 1, 1).streams,)), ""),
     ],
 )
-def test_refuses_an_application_that_it_was_not_trained_for(other: Topology, told: str) -> None:
+def test_rejects_an_application_that_it_was_not_trained_for(other: Topology, told: str) -> None:
     if not told:
         some_models().check(other)
         return

@@ -92,7 +92,7 @@ def test_knows_what_comes() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (5, 2)])
-def test_nothing_waits_where_nothing_comes(shape: tuple[int, int]) -> None:
+def test_nothing_waits_without_arrivals(shape: tuple[int, int]) -> None:
     assert offline_optimum(np.zeros(shape, dtype=np.int64)) == 0
 
 
@@ -104,6 +104,6 @@ def test_nothing_waits_where_nothing_comes(shape: tuple[int, int]) -> None:
         (np.array([[1, -2]]), "arrivals: expected numbers >= 0, got -2"),
     ],
 )
-def test_refuses_what_are_no_counts(arrivals: Counts, message: str) -> None:
+def test_rejects_what_are_no_counts(arrivals: Counts, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         offline_optimum(arrivals)

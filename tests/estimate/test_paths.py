@@ -42,7 +42,7 @@ def test_dynamic_programming_finds_the_longest_of_all_paths_on_500_random_graphs
         assert listed[found.path] == pytest.approx(found.seconds, rel=1e-12)
 
 
-def test_refuses_to_list_more_paths_than_allowed_and_still_finds_the_longest() -> None:
+def test_rejects_to_list_more_paths_than_allowed_and_still_finds_the_longest() -> None:
     layers = 20  # 2 ** 20 paths
     streams = [(0, 1), (0, 2)]
     streams += [(a, b) for i in range(layers) for a in (2 * i + 1, 2 * i + 2) for b in (2 * i + 3, 2 * i + 4)]

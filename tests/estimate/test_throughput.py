@@ -71,7 +71,7 @@ def test_local_or_shuffle_is_estimated_as_the_twin_carries_it() -> None:
     assert evaluator.scorer(Objective.THROUGHPUT)(np.array([slots], dtype=np.int32))[0] == found.throughput_tps
 
 
-def test_local_or_shuffle_spreads_where_no_receiver_is_near() -> None:
+def test_local_or_shuffle_spreads_if_no_receiver_is_near() -> None:
     application, cluster, _ = preferring()
     shuffled, _, _ = preferring(Grouping.SHUFFLE)
     apart = Placement((0, 0, 2, 3, 4))

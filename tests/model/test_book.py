@@ -22,19 +22,19 @@ def test_knows_the_failure_probability_of_every_machine_and_link() -> None:
     assert Book(cluster=PAIR).failure_probabilities == {"a": 0.1, "b": 0.0, "a--b": 0.2}
 
 
-def test_refuses_elements_that_the_cluster_does_not_have() -> None:
+def test_rejects_elements_that_the_cluster_does_not_have() -> None:
     with pytest.raises(UnknownName, match=r"failed\[0\]: 'pair' has no .* link 'c'; there are a, a--b, b"):
         Book(cluster=PAIR, failed=("c",))
     with pytest.raises(UnknownName, match=r"capacities\.c"):
         Book(cluster=PAIR, capacities={"c": 0.5})
 
 
-def test_refuses_a_factor_that_is_no_capacity() -> None:
+def test_rejects_a_factor_that_is_no_capacity() -> None:
     with pytest.raises(InvalidInput, match=r"capacities\.a: expected a number > 0, got 0"):
         Book(cluster=PAIR, capacities={"a": 0.0})
 
 
-def test_refuses_a_machine_that_is_named_like_a_link() -> None:
+def test_rejects_a_machine_that_is_named_like_a_link() -> None:
     machines = (*PAIR.machines, Machine(name="a--b"))
     with pytest.raises(InvalidInput, match="'a--b' is a machine and a link"):
         Book(cluster=Cluster(name="pair", machines=machines, links=PAIR.links))
@@ -45,6 +45,6 @@ def test_says_which_applications_there_are_when_one_is_not() -> None:
         Book(cluster=PAIR)["x"]
 
 
-def test_refuses_a_negative_rate_of_a_path() -> None:
+def test_rejects_a_negative_rate_of_a_path() -> None:
     with pytest.raises(InvalidInput, match="rate_tps: expected a number ≥ 0, got -1"):
         BookedPath(plan=NOWHERE, rate_tps=-1.0, load={})

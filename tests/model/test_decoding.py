@@ -164,7 +164,7 @@ def readers(place: Path) -> dict[Path, Callable[[], object]]:
 @pytest.mark.parametrize(
     "content", [b'{"run": "\xff"}', b"[" * DEEP, b'{"book": ' * DEEP, b"[" * 700 + b"]" * 700, b""]
 )
-def test_a_file_that_cannot_be_decoded_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_cannot_be_decoded_is_rejected_in_one_line(tmp_path: Path, content: bytes) -> None:
     for path, read in readers(tmp_path).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.parent.name == "000001":  # with its checksum
@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_decoded_is_refused_in_one_line(tmp_path: Path, co
         assert "\n" not in str(caught.value), path
 
 
-def test_a_model_file_whose_header_is_hostile_is_refused(tmp_path: Path) -> None:
+def test_a_model_file_whose_header_is_hostile_is_rejected(tmp_path: Path) -> None:
     for header in (b'{"format": "\xff"}', b"[" * DEEP):
         models_file(tmp_path / "models.npz", header)
         with pytest.raises(PenstockError, match="not a valid file of latency models"):

@@ -169,7 +169,7 @@ def test_there_are_at_least_fifty_malformed_files() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("change", "message"), WRONG_APPLICATIONS, ids=[m for _, m in WRONG_APPLICATIONS])
-def test_a_wrong_application_is_refused_in_one_line(
+def test_a_wrong_application_is_rejected_in_one_line(
     penstock: Callable[..., Ran], tmp_path: Path, change: Change, message: str
 ) -> None:
     path = wrong(APPLICATION, change, tmp_path)
@@ -178,7 +178,7 @@ def test_a_wrong_application_is_refused_in_one_line(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("change", "message"), WRONG_CLUSTERS, ids=[m for _, m in WRONG_CLUSTERS])
-def test_a_wrong_cluster_is_refused_in_one_line(
+def test_a_wrong_cluster_is_rejected_in_one_line(
     penstock: Callable[..., Ran], tmp_path: Path, change: Change, message: str
 ) -> None:
     path = wrong(CLUSTER, change, tmp_path)
@@ -186,7 +186,7 @@ def test_a_wrong_cluster_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize(("name", "text", "message"), BROKEN_TEXTS)
-def test_a_broken_text_is_refused_in_one_line(
+def test_a_broken_text_is_rejected_in_one_line(
     penstock: Callable[..., Ran], tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     path = tmp_path / name
@@ -210,7 +210,7 @@ def assert_refused(ran: Ran, path: Path, message: str) -> None:
     assert message in ran.err
 
 
-def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_not_text_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="no such file"):
         load_application(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")

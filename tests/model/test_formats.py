@@ -89,7 +89,7 @@ class TestTaskGraphs:
             (lambda g: g["edges"].clear(), "no stream leads on from 'v0'"),
         ],
     )
-    def test_refuses_a_malformed_graph(
+    def test_rejects_a_malformed_graph(
         self, tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
     ) -> None:
         graph = task_graph([1, 3, 1])
@@ -106,7 +106,7 @@ class TestTaskGraphs:
         with pytest.raises(InvalidInput, match="no split is named 'test'; there are train, valid"):
             read_task_graphs(path, "test")
 
-    def test_refuses_what_is_not_json(self, tmp_path: Path) -> None:
+    def test_rejects_what_is_not_json(self, tmp_path: Path) -> None:
         with pytest.raises(FileProblem, match=r"graphs\.json: not valid JSON"):
             read_task_graphs(write(tmp_path / "graphs.json", '{"train": [}'))
         with pytest.raises(FileProblem, match="cannot be read, no such file"):
@@ -136,7 +136,7 @@ class TestSlotGraphs:
             ([], "[0]: expected at least one slot, got none"),
         ],
     )
-    def test_refuses_a_malformed_graph(self, tmp_path: Path, graph: list[Any], message: str) -> None:
+    def test_rejects_a_malformed_graph(self, tmp_path: Path, graph: list[Any], message: str) -> None:
         path = write(tmp_path / "slots.json", [graph])
         with pytest.raises(InvalidInput) as refused:
             read_slot_graphs(path)
@@ -221,7 +221,7 @@ class TestNetworks:
             (GRAPH, "", "expected a line 'NODES n' and one of column names, got the end of the file"),
         ],
     )
-    def test_refuses_a_malformed_file(self, tmp_path: Path, old: str, new: str, message: str) -> None:
+    def test_rejects_a_malformed_file(self, tmp_path: Path, old: str, new: str, message: str) -> None:
         path = write(tmp_path / "net.graph", GRAPH.replace(old, new, 1))
         with pytest.raises(FileProblem) as refused:
             read_network(path)
@@ -283,19 +283,19 @@ class TestDspBench:
             (",2.0,1.0,0.5,20", "", "line 3: expected 8 fields, got fewer"),
         ],
     )
-    def test_refuses_a_malformed_table(self, tmp_path: Path, old: str, new: str, message: str) -> None:
+    def test_rejects_a_malformed_table(self, tmp_path: Path, old: str, new: str, message: str) -> None:
         with pytest.raises(FileProblem) as refused:
             self.read(tmp_path, TABLE.replace(old, new, 1))
         assert str(refused.value).startswith(f"{tmp_path / 'operators.csv'}: {message}")
 
-    def test_names_both_lists_where_operators_do_not_match(self, tmp_path: Path) -> None:
+    def test_names_both_lists_if_operators_do_not_match(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidInput) as refused:
             self.read(tmp_path, TABLE.replace("split", "splitter"))
         assert "wordcount: its streams name source, split, sink and the table has sink, source, splitter" in str(
             refused.value
         )
 
-    def test_refuses_an_unknown_grouping(self, tmp_path: Path) -> None:
+    def test_rejects_an_unknown_grouping(self, tmp_path: Path) -> None:
         edges = {"wordcount": [{"src": "source", "dst": "sink", "grouping": "any"}]}
         with pytest.raises(InvalidInput, match=r"wordcount\[0\].grouping: expected one of shuffle, fields"):
             self.read(tmp_path, edges=edges)
@@ -333,7 +333,7 @@ def spoil(text: str, at: int, length: int, junk: str) -> str:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(at=st.integers(0, 5000), length=st.integers(0, 40), junk=st.text(max_size=12), which=st.integers(0, 4))
-def test_a_spoilt_file_is_read_or_refused_in_one_line(
+def test_a_spoilt_file_is_read_or_rejected_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, at: int, length: int, junk: str, which: int
 ) -> None:
     folder = tmp_path_factory.mktemp("spoilt")

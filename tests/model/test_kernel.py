@@ -11,7 +11,7 @@ def double(value: float) -> float:
     return 2 * value
 
 
-def test_the_time_that_kernels_take_to_be_ready_is_told_apart() -> None:
+def test_the_time_to_prepare_kernels_is_measured_separately() -> None:
     compiled = kernel(double)
     with preparing() as first:
         assert compiled(1.5) == interpreted(compiled)(1.5) == 3.0
@@ -39,7 +39,7 @@ double(1.5), triple(1.5)
 
 
 @pytest.mark.slow
-def test_it_is_told_once_that_something_is_compiled_and_not_when_it_has_been(tmp_path: Path) -> None:
+def test_compilation_is_logged_once_and_not_afterwards(tmp_path: Path) -> None:
     script = tmp_path / "two.py"
     script.write_text(TWO, encoding="utf-8")
     first, second = (

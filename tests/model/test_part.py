@@ -48,7 +48,7 @@ def test_keeps_machines_with_tasks_and_makes_switches_of_those_that_only_pass_on
     assert smaller.machines[1] == line().machines[2], "as it was"
 
 
-def test_keeps_the_way_back_where_links_lead_one_way() -> None:
+def test_keeps_the_return_path_if_links_are_directed() -> None:
     smaller = part(line(directed=True), planned(pipe(), line(directed=True)))
     assert {link.label for link in smaller.links} == {"a->s", "s->b", "b->c", "s->a", "b->s", "c->b"}
 
@@ -63,7 +63,7 @@ def test_tasks_on_one_machine_need_no_network() -> None:
 
 @pytest.mark.parametrize("spec", ["fat-tree", "line-8", "field-and-cloud", "star-8", "li-10", "hetero-medium"])
 @pytest.mark.parametrize("policy", ["round-robin", "r-storm", "vne"])
-def test_a_plan_gives_the_same_on_the_part_as_on_the_whole(spec: str, policy: str) -> None:
+def test_a_plan_performs_the_same_on_the_part_as_on_the_whole(spec: str, policy: str) -> None:
     application, cluster = built_in("log-processing"), described(spec)
     if policy == "vne" and not cluster.routed:
         policy = "t-storm"
@@ -82,7 +82,7 @@ def test_the_part_of_a_part_is_the_part() -> None:
     assert part_of(smaller, pipe(), plan) == (smaller, plan)
 
 
-def test_refuses_a_plan_for_another_cluster() -> None:
+def test_rejects_a_plan_for_another_cluster() -> None:
     plan = planned(pipe(), line())
     with pytest.raises(InvalidInput, match="has changed since the plan was made"):
         part_of(line(directed=True), pipe(), plan)

@@ -33,7 +33,7 @@ def planned(placement: Placement = PLACEMENT) -> Plan:
     )
 
 
-def test_a_plan_says_in_names_what_the_placement_says_in_numbers() -> None:
+def test_a_plan_contains_the_placement_by_name() -> None:
     plan = planned()
     assert plan.tasks == {"in": ("b/0",), "out": ("a/0", "b/0")}
     assert [(route.stream, route.source, route.target, route.links) for route in plan.routes] == [
@@ -48,7 +48,7 @@ def test_moves_lists_only_the_tasks_that_differ() -> None:
     assert moves(after, after) == []
 
 
-def test_a_file_has_tuple_policies_where_there_are_some_and_may_do_without(tmp_path: Path) -> None:
+def test_tuple_policies_in_a_file_are_optional(tmp_path: Path) -> None:
     tuples = TuplePolicies(routing="potus:v=2", streams={"in->out": "least-loaded"}, sending="random", slot_ms=2.5)
     for plan in (planned(), msgspec.structs.replace(planned(), tuples=tuples)):
         for file in (tmp_path / "plan.toml", tmp_path / "plan.json"):
@@ -58,7 +58,7 @@ def test_a_file_has_tuple_policies_where_there_are_some_and_may_do_without(tmp_p
             assert to_placement(load_plan(file), APPLICATION, CLUSTER) == PLACEMENT
 
 
-def test_refuses_a_plan_for_another_application_or_a_changed_cluster() -> None:
+def test_rejects_a_plan_for_another_application_or_a_changed_cluster() -> None:
     other = msgspec.structs.replace(APPLICATION, name="other")
     with pytest.raises(InvalidInput, match="the plan is for 'app', not for 'other'"):
         to_placement(planned(), other, CLUSTER)
@@ -75,7 +75,7 @@ def test_refuses_a_plan_for_another_application_or_a_changed_cluster() -> None:
         ({"tasks": {"in": ("b/0",), "out": ("a/0", "a/1"), "more": ()}}, UnknownName, "tasks.more"),
     ],
 )
-def test_refuses_a_plan_that_does_not_fit(changes: dict[str, object], error: type[InvalidInput], path: str) -> None:
+def test_rejects_a_plan_that_does_not_fit(changes: dict[str, object], error: type[InvalidInput], path: str) -> None:
     with pytest.raises(error) as refused:
         to_placement(msgspec.structs.replace(planned(), **changes), APPLICATION, CLUSTER)
     assert refused.value.path == path

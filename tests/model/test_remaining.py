@@ -34,7 +34,7 @@ def test_leaves_what_is_not_taken() -> None:
     assert remaining(ROUTED, taken, held_mb={"a": 30.0}).machines[0].memory_mb == 70.0
 
 
-def test_a_thread_keeps_its_speed_where_whole_cores_are_left() -> None:
+def test_a_thread_keeps_its_speed_if_whole_cores_are_free() -> None:
     half = remaining(ROUTED, {"a": {CPU: 4.0}}).machines[0]
     assert (half.cores, half.speed) == (2, 2.0)
     odd = remaining(ROUTED, {"a": {CPU: 3.0}}).machines[0]
@@ -82,7 +82,7 @@ def test_a_card_of_which_nothing_is_taken_is_as_it_was() -> None:
     assert remaining(slow, {"a": {SENDING: 6e6}}).machines[0].receive_mbps is None
 
 
-def test_refuses_a_cluster_without_machines() -> None:
+def test_rejects_a_cluster_without_machines() -> None:
     with pytest.raises(ValueError, match="no machine is left"):
         remaining(MESH, {}, failed=["a", "b"])
 

@@ -76,7 +76,7 @@ def test_a_fork_has_an_out_queue_a_stream_and_a_lane_a_downstream_task() -> None
         (Grouping.FORWARD, [3, 4, 5], False, False, False),
     ],
 )
-def test_a_grouping_says_which_lanes_there_are_and_who_chooses(
+def test_a_grouping_determines_the_lanes_and_who_chooses(
     grouping: Grouping, targets: list[int], copies: bool, keyed: bool, paired: bool
 ) -> None:
     system = build_system([Placed(two_steps(grouping, 3), [0] * 6)], mesh(1))
@@ -147,7 +147,7 @@ def test_applications_share_slots() -> None:
 
 
 @pytest.mark.parametrize("cluster", [fat_tree(), jellyfish(seed=1), jellyfish(seed=2), line(5)])
-def test_hops_are_the_links_of_a_shortest_way(cluster: Cluster) -> None:
+def test_hops_are_the_links_of_a_shortest_path(cluster: Cluster) -> None:
     graph = nx.Graph([(link.source, link.target) for link in cluster.links])
     names = [machine.name for machine in cluster.machines]
     expected = [[nx.shortest_path_length(graph, a, b) for b in names] for a in names]
@@ -159,7 +159,7 @@ def test_hops_on_a_fat_tree_are_two_four_or_six() -> None:
     assert [np.count_nonzero(found[0] == hops) for hops in (0, 2, 4, 6)] == [1, 1, 2, 12]
 
 
-def test_directed_links_are_taken_one_way() -> None:
+def test_directed_links_are_used_in_one_direction() -> None:
     names = ("a", "b", "c")
     links = tuple(Link(source=names[i], target=names[(i + 1) % 3], bandwidth_mbps=1.0, directed=True) for i in range(3))
     ring = Cluster(name="ring", machines=tuple(Machine(name=name) for name in names), links=links)

@@ -52,7 +52,7 @@ def test_calls_functions_too() -> None:
         ("size=1,speed=101", "thing.speed: expected ≤ 100, got 101.0"),
     ],
 )
-def test_refuses_a_setting_with_its_path(settings: str, message: str) -> None:
+def test_rejects_a_setting_with_its_path(settings: str, message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         build("thing", Thing, settings)
     assert str(refused.value) == message
@@ -63,7 +63,7 @@ def test_unknown_parameter_answers_with_the_choices() -> None:
         build("thing", Thing, "colour=red")
 
 
-def test_a_name_that_looks_like_one_is_asked_about() -> None:
+def test_a_similar_name_is_suggested() -> None:
     with pytest.raises(UnknownName, match=r"no parameter is named 'sise'; did you mean size\?"):
         build("thing", Thing, "sise=3")
     assert nearest("R-Strom", ["r-storm", "t-storm", "heft"]) == "did you mean r-storm or t-storm?"

@@ -16,7 +16,7 @@ SOURCE = Component(name="in", kind=Kind.SOURCE)
 SINK = Component(name="out", kind=Kind.SINK)
 
 
-def test_refuses_streams_that_lead_round_and_names_the_circle() -> None:
+def test_rejects_streams_that_lead_round_and_names_the_circle() -> None:
     with pytest.raises(CyclicTopology, match=r"a -> b -> a|b -> a -> b"):
         Topology(
             name="t",
@@ -30,7 +30,7 @@ def test_refuses_streams_that_lead_round_and_names_the_circle() -> None:
         )
 
 
-def test_refuses_a_component_that_no_stream_leads_to() -> None:
+def test_rejects_a_component_that_no_stream_leads_to() -> None:
     with pytest.raises(UnreachableComponent, match=r"^components\[1\]: no stream leads to 'lost'"):
         Topology(
             name="t",
@@ -39,7 +39,7 @@ def test_refuses_a_component_that_no_stream_leads_to() -> None:
         )
 
 
-def test_refuses_an_operator_that_leads_nowhere() -> None:
+def test_rejects_an_operator_that_leads_nowhere() -> None:
     with pytest.raises(UnreachableComponent, match=r"leads on from 'dead'.*make it a sink"):
         Topology(
             name="t",
@@ -48,7 +48,7 @@ def test_refuses_an_operator_that_leads_nowhere() -> None:
         )
 
 
-def test_refuses_forward_between_unequal_parallelisms() -> None:
+def test_rejects_forward_between_unequal_parallelisms() -> None:
     with pytest.raises(UnequalForward, match=r"^streams\[0\]\.grouping: .*'in' has 1 tasks and 'out' 2"):
         Topology(
             name="t",
@@ -57,7 +57,7 @@ def test_refuses_forward_between_unequal_parallelisms() -> None:
         )
 
 
-def test_refuses_a_pin_to_a_machine_that_is_not_there() -> None:
+def test_rejects_a_pin_to_a_machine_that_is_not_there() -> None:
     topology = Topology(
         name="t",
         components=(Component(name="in", kind=Kind.SOURCE, pinned="moon"), SINK),
@@ -81,7 +81,7 @@ def test_accepts_a_machine_for_each_task() -> None:
     assert SOURCE.pins == (None,)
 
 
-def test_refuses_more_or_fewer_pins_than_tasks() -> None:
+def test_rejects_more_or_fewer_pins_than_tasks() -> None:
     with pytest.raises(InvalidInput, match=r"^pinned: expected one machine per task, 1, got 2; set parallelism = 2"):
         Component(name="in", kind=Kind.SOURCE, pinned=("mars", "earth"))
 
@@ -92,27 +92,27 @@ def test_names_the_pin_that_is_wrong() -> None:
         check_pins(joined(cameras), EARTH)
 
 
-def test_refuses_a_label_that_no_machine_has() -> None:
+def test_rejects_a_label_that_no_machine_has() -> None:
     with pytest.raises(UnknownMachine, match=r"^components\[0\]\.on: .*label 'dry'; there are camera, wet"):
         check_pins(joined(Component(name="in", kind=Kind.SOURCE, on="dry")), EARTH)
 
 
-def test_refuses_a_pin_to_a_machine_without_the_label() -> None:
+def test_rejects_a_pin_to_a_machine_without_the_label() -> None:
     with pytest.raises(InvalidInput, match=r"^components\[0\]\.on: 'in' is pinned to 'mars', which lacks .*'wet'"):
         check_pins(joined(Component(name="in", kind=Kind.SOURCE, pinned="mars", on="wet")), EARTH)
 
 
-def test_refuses_anti_affinity_to_a_component_that_is_not_there() -> None:
+def test_rejects_anti_affinity_to_a_component_that_is_not_there() -> None:
     with pytest.raises(UnknownName, match=r"^components\[0\]\.anti_affinity\[0\]: .*'moon'; there are in, out"):
         joined(Component(name="in", kind=Kind.SOURCE, anti_affinity=("moon",)))
 
 
-def test_refuses_two_components_of_one_name() -> None:
+def test_rejects_two_components_of_one_name() -> None:
     with pytest.raises(DuplicateName, match=r"components\[1\]: 'in' is already at components\[0\]"):
         Topology(name="t", components=(SOURCE, SOURCE))
 
 
-def test_refuses_a_stream_to_nowhere() -> None:
+def test_rejects_a_stream_to_nowhere() -> None:
     with pytest.raises(UnknownName, match=r"streams\[0\]\.target: no component is named 'x'; there are in, out"):
         Topology(name="t", components=(SOURCE, SINK), streams=(Stream(source="in", target="x"),))
 

@@ -68,7 +68,7 @@ def _evaluation() -> ps.Evaluation:
 @pytest.mark.parametrize(
     ("name", "hint"), [("speed", r"throughput, traffic$"), ("trafic", r"traffic; did you mean traffic\?$")]
 )
-def test_another_name_is_refused_with_the_choices(entry: str, name: str, hint: str) -> None:
+def test_another_name_is_rejected_with_the_choices(entry: str, name: str, hint: str) -> None:
     with pytest.raises(UnknownName, match=rf"^objective: no objective is named '{name}'; there are balanced, .*{hint}"):
         REFUSING[entry](name)
 

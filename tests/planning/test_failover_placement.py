@@ -42,7 +42,7 @@ def dealt(application: Application, slots: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("objective", list(Objective))
-def test_moves_only_the_tasks_whose_slot_is_gone(objective: Objective) -> None:
+def test_moves_only_the_tasks_whose_slot_has_failed(objective: Objective) -> None:
     application, cluster = an_application(2, 6, 6, 2), machines(1.0, 2.0, 1.0, 1.5)
     wanted = dealt(application, cluster.slot_names)
     left = [slot for slot in cluster.slot_names if not slot.startswith("m1")]
@@ -53,7 +53,7 @@ def test_moves_only_the_tasks_whose_slot_is_gone(objective: Objective) -> None:
     assert set(found) <= set(left)
 
 
-def test_puts_lost_tasks_where_the_rate_is_best() -> None:
+def test_places_lost_tasks_for_the_best_rate() -> None:
     application, cluster = an_application(1, 2, 1), machines(1.0, 4.0, 1.0, slots=1)
     found = completion(application, cluster, Objective.THROUGHPUT)(["m0/0", "m0/0", "m2/0", "m2/0"], ["m0/0", "m1/0"])
     assert found == ["m0/0", "m0/0", "m1/0", "m1/0"]
@@ -65,7 +65,7 @@ def test_returns_the_plan_itself_once_everything_is_there_again() -> None:
     assert list(completion(application, cluster)(wanted, cluster.slot_names)) == wanted
 
 
-def test_goes_on_with_a_single_slot_that_is_too_small() -> None:
+def test_uses_a_single_slot_that_is_too_small() -> None:
     application, cluster = an_application(2, 6, 2, memory_mb=1000.0), machines(1.0, 1.0, 1.0)
     wanted = dealt(application, cluster.slot_names)
     assert set(completion(application, cluster)(wanted, ["m2/1"])) == {"m2/1"}
@@ -103,7 +103,7 @@ def test_takes_the_policy_that_it_is_given() -> None:
     assert rate(application, cluster, short) <= rate(application, cluster, long)
 
 
-def test_refuses_to_place_on_nothing() -> None:
+def test_rejects_to_place_on_nothing() -> None:
     application, cluster = an_application(1, 1), machines(1.0)
     with pytest.raises(ValueError, match="no slot is available"):
         completion(application, cluster)(["m0/0", "m0/0"], [])
@@ -122,17 +122,17 @@ def test_moves_some_tasks_to_a_machine_that_was_added(objective: Objective) -> N
     assert rate(application, cluster, placed) >= 1.1 * rate(application, cluster, current)
 
 
-def test_leaves_everything_where_it_is_for_little() -> None:
+def test_moves_nothing_for_a_small_gain() -> None:
     application, cluster = an_application(2, 8, 8, 2), machines(10.0, 10.0, 0.1)
     assert additions(application, cluster, dealt(application, cluster.slot_names[:4])) == []
 
 
-def test_leaves_everything_where_it_is_when_delay_counts() -> None:
+def test_moves_nothing_when_delay_counts() -> None:
     application, cluster = an_application(1, 2, 1), machines(1.0, 1.0)
     assert additions(application, cluster, ["m0/0"] * 4, Objective.DELAY) == []
 
 
-def test_leaves_everything_where_it_is_when_no_machine_is_idle() -> None:
+def test_moves_nothing_when_no_machine_is_idle() -> None:
     application, cluster = an_application(1, 6, 1), machines(1.0, 5.0)
     assert additions(application, cluster, ["m0/0"] * 7 + ["m1/0"]) == []
 

@@ -56,7 +56,7 @@ def test_the_reference_of_the_balanced_objective_is_the_mean_of_storm_and_flink(
     assert planner.reference.delay_ms == pytest.approx((storm.delay_ms + flink.delay_ms) / 2)
 
 
-def test_a_decision_becomes_a_plan_and_comes_back() -> None:
+def test_a_decision_survives_conversion_to_a_plan_and_back() -> None:
     planner = Planner(CHAIN, PAIR)
     decision = planner.decide("round-robin")
     plan = planner.plan(decision)
@@ -75,7 +75,7 @@ def test_what_cannot_be_placed_is_a_decision_with_a_reason() -> None:
     assert planner.score(decision) == -np.inf
 
 
-def test_mistakes_are_named() -> None:
+def test_errors_name_the_field() -> None:
     with pytest.raises(UnknownName, match="no policy is named 'fastest'"):
         Planner(CHAIN, PAIR).decide("fastest")
     tiny = Cluster(name="tiny", machines=(Machine(name="m", memory_mb=150.0),))
@@ -111,7 +111,7 @@ def test_advice_for_a_link_names_who_sends_over_it() -> None:
     assert all(relief.rate_tps > advice.bottleneck.rate_tps for relief in advice.reliefs)
 
 
-def test_advice_to_add_tasks_comes_where_one_task_fills_its_core() -> None:
+def test_advises_more_tasks_if_one_task_fills_its_core() -> None:
     single = Application(
         name="single",
         components=(
@@ -142,7 +142,7 @@ def test_with_latency_models_the_least_predicted_latency_is_the_best() -> None:
     assert Planner(model.instance.topology, model.instance.cluster).predict(best) is None
 
 
-def test_refuses_latency_models_of_another_application() -> None:
+def test_rejects_latency_models_of_another_application() -> None:
     with pytest.raises(InvalidInput, match="was trained for 'random'"):
         latency_model(random_model(3).models, CHAIN, PAIR)
 

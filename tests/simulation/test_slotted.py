@@ -158,7 +158,7 @@ def test_an_application_without_a_rate_gets_most_of_what_it_can_carry() -> None:
     assert own_arrivals(setting()).rate == pytest.approx(0.8 * 1500)
 
 
-def test_a_rate_is_asked_for_where_nothing_limits_it() -> None:
+def test_an_unlimited_application_needs_a_rate() -> None:
     free = Application(
         name="free",
         components=(Component(name="in", kind=Kind.SOURCE), Component(name="out", kind=Kind.SINK)),
@@ -186,7 +186,7 @@ def test_a_forecaster_that_expects_nothing_is_no_look_ahead() -> None:
     assert found.lead.tolist() == [4, 4, 4, 0, 0, 0, 0]
 
 
-def test_a_forecaster_is_told_of_each_source_apart() -> None:
+def test_a_forecaster_predicts_each_source_separately() -> None:
     found = arriving(setting(), Poisson(rate=1200.0), 300, LookAhead(1, "moving-average:window=1"), 0)
     assert found.predicted is not None
     assert np.array_equal(found.predicted[:3, 1:], found.counts[:3, :-1])
@@ -221,7 +221,7 @@ def test_a_machine_without_a_limit_is_not_held_up() -> None:
         ({"arrivals": Replay(path="/nowhere.csv")}, "/nowhere.csv: cannot be read"),
     ],
 )
-def test_mistakes_are_told_in_one_line(given: dict[str, object], message: str) -> None:
+def test_errors_are_one_line(given: dict[str, object], message: str) -> None:
     with pytest.raises(Exception, match=message.replace("(", r"\(")):
         simulate_application(setting(), ["shuffle"], **given)  # type: ignore[arg-type]
 
@@ -229,7 +229,7 @@ def test_mistakes_are_told_in_one_line(given: dict[str, object], message: str) -
 @pytest.mark.parametrize(
     ("slot_ms", "link", "field"), [(0.0, None, "slot_ms"), (float("nan"), None, "slot_ms"), (1.0, 0, "link")]
 )
-def test_a_setting_that_makes_no_sense_is_refused(slot_ms: float, link: int | None, field: str) -> None:
+def test_a_setting_that_makes_no_sense_is_rejected(slot_ms: float, link: int | None, field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         SlottedApplication(chain(), machines(1.0), Placement((0,) * 7), slot_ms, link)
 
@@ -250,7 +250,7 @@ def test_all_are_those_that_have_something_to_decide() -> None:
     assert "fields" in named
 
 
-def test_a_routing_is_refused_where_keys_decide_everything() -> None:
+def test_a_routing_is_rejected_if_keys_decide_everything() -> None:
     keyed = setting(chain(Grouping.FIELDS))
     with pytest.raises(InvalidInput, match=r"routing: potus has nothing to decide: every stream of 'chain' uses keys"):
         simulate_application(keyed, ["fields", "potus"], slots=50)
@@ -291,7 +291,7 @@ def test_built_in_applications_are_simulated_as_they_are_placed() -> None:
     assert not found.load.exceeded
 
 
-def test_arrivals_carry_nothing_ahead_where_nobody_looks() -> None:
+def test_arrivals_have_no_predictions_without_look_ahead() -> None:
     found = arriving(setting(), Poisson(rate=100.0), 50, LookAhead(), 0)
     assert isinstance(found, Arrivals)
     assert found.predicted is None

@@ -24,7 +24,7 @@ def silent() -> Application:
     return Application(name="silent", components=known.components, streams=known.streams)
 
 
-def test_the_load_is_the_own_one_or_a_usual_share_or_what_is_asked_for() -> None:
+def test_the_load_is_the_requested_the_own_or_a_default_one() -> None:
     own = simulate_events(line(100.0, EXPONENTIAL), CLUSTER, PLACEMENT, seconds=50.0)
     assert own.load.offered_tps == 100.0
     assert own.mean("offered") == pytest.approx(5_000, rel=0.1)
@@ -40,7 +40,7 @@ def test_the_load_is_the_own_one_or_a_usual_share_or_what_is_asked_for() -> None
         simulate_events(silent(), CLUSTER, PLACEMENT, rate=1.0, arrivals=OnOff(rate=1.0))
 
 
-def test_what_nobody_limits_needs_a_rate() -> None:
+def test_an_unlimited_application_needs_a_rate() -> None:
     known = line(1.0, ServiceTime(), cpu=0.0)
     free = Application(name="free", components=known.components, streams=known.streams)
     with pytest.raises(InvalidInput, match="rate: expected a rate, as 'free' has none and nothing limits it"):
@@ -64,7 +64,7 @@ def test_several_seeds_are_averaged() -> None:
     assert found.average("machine_cpu")[1] == pytest.approx(0.2, rel=0.1)
 
 
-def test_odd_durations_are_refused() -> None:
+def test_odd_durations_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="duration: expected a number of seconds > 0"):
         simulate_events(line(1.0, EXPONENTIAL), CLUSTER, PLACEMENT, seconds=0.0)
     with pytest.raises(InvalidInput, match="duration: expected at most"):

@@ -34,13 +34,13 @@ def test_an_endless_run_ends_with_its_sources() -> None:
 
 
 @pytest.mark.slow
-def test_runs_for_so_many_seconds_of_its_own_clock() -> None:
+def test_runs_for_a_number_of_seconds_of_its_own_clock() -> None:
     result = run(doubled(rate=100.0), seconds=60.0)
     assert len(result["out"]) == pytest.approx(6_000, abs=2)
     assert result.status.seconds == pytest.approx(60.0, abs=0.1)
 
 
-def test_the_same_seed_gives_the_same_run_and_another_gives_another() -> None:
+def test_equal_seeds_produce_equal_runs_and_others_differ() -> None:
     def order(seed: int) -> list[Any]:
         return run(flows.word_count(50), workers=4, seed=seed)["out"]
 
@@ -86,7 +86,7 @@ def test_checkpoints_do_not_carry_a_test_beyond_its_time() -> None:
     assert result.status.checkpoint is not None
 
 
-def test_time_passes_only_when_it_is_told_to() -> None:
+def test_time_passes_only_on_request() -> None:
     cluster = TestCluster(doubled(rate=10.0)).start()
     cluster.settle()
     assert cluster.clock() == START
@@ -96,7 +96,7 @@ def test_time_passes_only_when_it_is_told_to() -> None:
     assert len(cluster.drain()["out"]) == 11
 
 
-def test_a_manual_clock_stands_until_it_is_advanced() -> None:
+def test_a_manual_clock_advances_only_on_request() -> None:
     clock = ManualClock(5.0)
     assert (clock(), clock()) == (5.0, 5.0)
     clock.advance(2.5)
@@ -111,7 +111,7 @@ def test_a_value_that_cannot_travel_shows_itself() -> None:
         run(flow)
 
 
-def test_real_sinks_run_where_they_are_not_captured() -> None:
+def test_real_sinks_run_if_not_captured() -> None:
     taken: list[int] = []
     flow = Dataflow("kept")
     flow.sink("out", lambda: Captured(taken), flow.source("numbers", Generated(int, count=5)))
@@ -129,7 +129,7 @@ def test_takes_a_plan_for_the_cluster_that_is_emulated() -> None:
         run(flow, plan=plan)
 
 
-def test_refuses_a_slot_that_there_is_not() -> None:
+def test_rejects_a_slot_that_there_is_not() -> None:
     with pytest.raises(UnknownName, match="no worker has slot 'w5/0'"):
         run(doubled(count=5), placement=["w0/0", "w5/0", "w0/0"])
 
@@ -153,7 +153,7 @@ def test_says_so_when_an_application_does_not_end() -> None:
     assert cluster.drain()["out"] == []
 
 
-def test_the_status_says_how_it_goes() -> None:
+def test_the_status_has_rates_and_latency() -> None:
     cluster = TestCluster(doubled(rate=200.0)).start()
     cluster.advance(4.0)
     status = cluster.controller.status(cluster.clock())

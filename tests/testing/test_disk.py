@@ -22,7 +22,7 @@ def test_reads_what_was_written_and_a_part_of_it(disk: Disk, tmp_path: Path) -> 
         disk.read(f"{tmp_path}/a/other")
 
 
-def test_lists_files_and_folders_and_nothing_where_there_is_no_folder(disk: Disk, tmp_path: Path) -> None:
+def test_lists_files_and_folders_and_nothing_without_a_folder(disk: Disk, tmp_path: Path) -> None:
     disk.write(f"{tmp_path}/a/b/file", [b""])
     disk.write(f"{tmp_path}/a/file", [b""])
     assert disk.listed(f"{tmp_path}/a") == ["b", "file"]
@@ -37,7 +37,7 @@ def test_removes_a_file_or_a_folder_and_what_is_not_there(disk: Disk, tmp_path: 
     assert disk.listed(f"{tmp_path}/a") == []
 
 
-def test_gives_a_file_its_name_once_and_never_that_of_another(disk: Disk, tmp_path: Path) -> None:
+def test_publishes_a_file_once_and_never_over_another(disk: Disk, tmp_path: Path) -> None:
     disk.write(f"{tmp_path}/_a", [b"a"])
     for _ in range(2):
         disk.publish(f"{tmp_path}/_a", f"{tmp_path}/a")
@@ -62,7 +62,7 @@ def test_a_full_disk_leaves_a_part_of_a_file_and_the_whole_of_one_that_was_to_be
     disk.write("/other/file", [b"1234"])
 
 
-def test_a_change_is_torn_after_so_many() -> None:
+def test_a_change_is_interrupted_after_a_number_of_changes() -> None:
     disk = MemoryDisk()
     disk.torn_after, disk.torn_share = 1, 0.5
     disk.write("/a", [b"1234"])

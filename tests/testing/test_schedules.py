@@ -60,7 +60,7 @@ def test_without_faults_everything_comes_out_once_and_in_order(name: str) -> Non
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
+def test_equal_seeds_produce_equal_runs_in_any_process() -> None:
     def traced(hash_seed: str) -> str:
         command = [sys.executable, "-m", "penstock.testing.schedules", "--replay", "12"]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
     assert draw(12) != draw(13)
 
 
-def test_a_driver_that_dies_is_followed_by_one_that_goes_on() -> None:
+def test_a_crashed_driver_is_replaced_by_one_that_resumes() -> None:
     clusters = [ran(seed, faults=[Fault("driver", event=150)]) for seed in range(10)]
     assert [(cluster.drivers, cluster.counts["resumed"]) for cluster in clusters] == [(2, 1)] * 10
 
@@ -92,7 +92,7 @@ def test_a_failure_names_what_is_missing_and_what_is_too_much() -> None:
 
 
 @pytest.mark.slow
-def test_a_schedule_that_fails_is_told_with_its_seed_and_ends_in_an_error() -> None:
+def test_a_failed_schedule_is_reported_with_its_seed_and_ends_in_an_error() -> None:
     command = [sys.executable, "-m", "penstock.testing.schedules", "--schedules", "10", "--seed", "1", "--bug"]
     failed = subprocess.run([*command, "ended-sources"], capture_output=True, text=True, check=False)
     assert failed.returncode == 1
@@ -100,7 +100,7 @@ def test_a_schedule_that_fails_is_told_with_its_seed_and_ends_in_an_error() -> N
     assert failed.stdout.splitlines()[-1].endswith("failures 10")
 
 
-def test_a_replay_tells_what_happens() -> None:
+def test_a_replay_prints_all_events() -> None:
     lines: list[str] = []
     with injected("publish-first"):
         cluster = FaultyCluster(draw(1), lines.append)

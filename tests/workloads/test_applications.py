@@ -24,7 +24,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_every_name_gives_an_application_of_that_name(name: str) -> None:
+def test_every_name_creates_an_application_of_that_name(name: str) -> None:
     found = application(name)
     assert found.name == name
     assert found == application(name)
@@ -72,7 +72,7 @@ def test_each_communication_operator_doubles_its_tuples() -> None:
     ("name", "reported_tps"),
     [("throughput-test", 9_000), ("top-speed-windowing", 217_000), ("synthetic-communication", 33_000)],
 )
-def test_a_busy_tata_cluster_gives_the_reported_throughput(name: str, reported_tps: float) -> None:
+def test_a_busy_tata_cluster_reaches_the_reported_throughput(name: str, reported_tps: float) -> None:
     tasks = expand_tasks(application(name))
     busy = sum(min(machine.cores, machine.slots) * machine.speed for machine in cluster("tata-3").machines)
     assert busy / float(tasks.cpu @ tasks.gain) == pytest.approx(reported_tps)
@@ -104,6 +104,6 @@ def test_unknown_name_answers_with_the_choices() -> None:
         application("wordcount")
 
 
-def test_refuses_a_size_of_nothing() -> None:
+def test_rejects_a_size_of_nothing() -> None:
     with pytest.raises(InvalidInput, match=r"application\.word-count\.splitters: expected a whole number ≥ 1, got '0'"):
         application("word-count:splitters=0")

@@ -143,7 +143,7 @@ def test_replay_is_found_by_name(tmp_path: Path) -> None:
         ("on-off:rate=1,on=0", "arrivals.on-off.on: expected a number > 0, got '0'"),
     ],
 )
-def test_refuses_a_wrong_setting(spec: str, message: str) -> None:
+def test_rejects_a_wrong_setting(spec: str, message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         arrivals(spec)
     assert str(refused.value) == message

@@ -13,7 +13,7 @@ from penstock.workloads.clusters import CLUSTERS, cluster, draw_slots, hetero
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_every_name_gives_a_cluster_of_that_name(name: str) -> None:
+def test_every_name_creates_a_cluster_of_that_name(name: str) -> None:
     found = cluster(name)
     assert found.name == name
     assert found == cluster(name)
@@ -83,7 +83,7 @@ def test_networks_take_capacities() -> None:
         ("star-8:spread=2", "cluster.star-8.spread: expected a number ≤ 1, got '2'"),
     ],
 )
-def test_refuses_a_wrong_setting(spec: str, message: str) -> None:
+def test_rejects_a_wrong_setting(spec: str, message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         cluster(spec)
     assert str(refused.value) == message
@@ -112,7 +112,7 @@ def test_cloud_is_best_at_ten_megabits_only() -> None:
     assert gain[22] == pytest.approx(1.17, abs=0.01)
 
 
-def test_cloud_has_four_cores_where_it_is_not_pooled() -> None:
+def test_the_cloud_has_four_cores_if_not_pooled() -> None:
     pooled, apart = cluster("field-and-cloud").machines[-1], cluster("field-and-cloud:pooled=false").machines[-1]
     assert pooled.cpu == pytest.approx(apart.cpu) == pytest.approx(15.2)
     assert apart.slots == 4

@@ -30,7 +30,7 @@ def test_a_link_has_its_queues_on_one_machine_that_sends_one_tuple_a_slot(queues
     assert link.limit.max() < UNLIMITED
 
 
-def test_a_link_without_queues_is_refused() -> None:
+def test_a_link_without_queues_is_rejected() -> None:
     with pytest.raises(InvalidInput, match=r"queues: expected 1 or more, got 0"):
         hone_link(0)
 
@@ -73,7 +73,7 @@ def test_the_hot_queue_has_its_share_and_the_others_are_alike() -> None:
     assert totals[1:].max() < 1.3 * totals[1:].min()
 
 
-def test_zipf_queues_have_as_many_tuples_as_their_number_says() -> None:
+def test_the_load_of_zipf_queues_depends_on_their_number() -> None:
     totals = drawn("zipf").sum(axis=0)
     assert totals[0] / totals[3] == pytest.approx(4.0, rel=0.15)
     assert totals[0] / totals[7] == pytest.approx(8.0, rel=0.2)
@@ -107,9 +107,7 @@ def test_traces_keep_that_queues_differ_and_add_up_to_the_load() -> None:
     assert totals.max() > 1.1 * totals.min()
 
 
-def test_bursts_at_every_scale_are_made_up_where_there_is_no_trace(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_bursts_at_every_scale_are_generated_without_a_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with_traces = drawn("trace")
     monkeypatch.setattr("penstock.workloads.potus.FOLDER", tmp_path)  # a folder without the files
     made_up = drawn("trace")

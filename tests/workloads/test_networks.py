@@ -81,7 +81,7 @@ def test_random_regular_graphs_differ() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "degree"), [(5, 3), (4, 4), (4, 1)])
-def test_refuses_an_impossible_degree(nodes: int, degree: int) -> None:
+def test_rejects_an_impossible_degree(nodes: int, degree: int) -> None:
     with pytest.raises(InvalidInput, match="degree: expected 2 to"):
         random_regular_graph(nodes, degree, np.random.default_rng(0))
 
@@ -115,7 +115,7 @@ def test_spread_draws_capacities_around_their_value(seed: int) -> None:
     assert cluster == complete(20, capacities, seed)
 
 
-def test_refuses_cores_that_do_not_divide() -> None:
+def test_rejects_cores_that_do_not_divide() -> None:
     with pytest.raises(InvalidInput, match="cores: expected a multiple of the 2 aggregation switches"):
         fat_tree(cores=7)
     with pytest.raises(InvalidInput, match="machines: expected a whole number ≥ 1, got 0"):

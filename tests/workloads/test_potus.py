@@ -28,7 +28,7 @@ def loads(setting: PotusWorkload) -> list[Floats]:
 
 @pytest.mark.parametrize("fabric", ["jellyfish", "fat-tree"])
 @pytest.mark.parametrize("utilisation", [0.5, 0.8])
-def test_the_fullest_component_of_every_application_is_as_full_as_asked(fabric: str, utilisation: float) -> None:
+def test_the_fullest_component_of_every_application_has_the_given_utilisation(fabric: str, utilisation: float) -> None:
     setting = potus_workload(fabric, seed=3, utilisation=utilisation)  # type: ignore[arg-type]
     assert [load.max() for load in loads(setting)] == pytest.approx([utilisation] * 5)
     assert min(load.min() for load in loads(setting)) < utilisation
@@ -67,7 +67,7 @@ def test_tasks_of_a_component_are_equally_fast_and_a_seed_is_repeatable() -> Non
     assert one.tasks != other.tasks or not np.array_equal(one.machine, other.machine)
 
 
-def test_sources_have_as_many_tasks_as_asked() -> None:
+def test_sources_have_the_given_number_of_tasks() -> None:
     setting = potus_workload(seed=1, spouts=1)
     for placed in setting.applications:
         assert {source.parallelism for source in placed.topology.sources} == {1}
@@ -110,7 +110,7 @@ def test_arrivals_have_the_settings_rates_and_come_to_sources_only() -> None:
         assert counts.sum() / SLOTS == pytest.approx(setting.rates.sum(), rel=0.1)
 
 
-def test_longer_poisson_arrivals_begin_like_shorter_ones() -> None:
+def test_longer_poisson_arrivals_start_like_shorter_ones() -> None:
     setting = potus_workload(seed=2)
     long, short = (arrival_counts(setting, "poisson", n, np.random.default_rng(7)) for n in (500, 200))
     assert np.array_equal(long[:, :200], short)
@@ -140,7 +140,7 @@ def test_look_ahead_grows_with_its_mean_and_is_equal_within_an_application() -> 
         assert len(set(long[source & (application == number)])) == 1
 
 
-def test_mistakes_name_what_there_is(tmp_path: Path) -> None:
+def test_errors_list_the_choices(tmp_path: Path) -> None:
     setting = potus_workload(seed=0)
     rng = np.random.default_rng(0)
     with pytest.raises(UnknownName, match="no arrivals are named 'tides'; there are poisson"):

@@ -49,7 +49,7 @@ def test_every_task_processes_one_tuple_a_data_unit_and_streams_carry_their_bits
     assert max(megabits) <= 1.5
 
 
-def test_a_seed_gives_the_same_draws_whatever_is_scarce() -> None:
+def test_a_seed_produces_the_same_draws_whatever_is_scarce() -> None:
     bare, rich = draw("line", "linear", Scarcity(), 7), draw("line", "linear", Scarcity(2.0, 10.0, 3.0), 7)
     assert [m.speed * 2 for m in bare.cluster.machines] == pytest.approx([m.speed for m in rich.cluster.machines])
     assert [k.bandwidth_mbps * 10 for k in bare.cluster.links] == pytest.approx(
@@ -62,7 +62,7 @@ def test_a_seed_gives_the_same_draws_whatever_is_scarce() -> None:
     assert draw("line", "linear", Scarcity(), 8) != bare
 
 
-def test_full_duplex_links_have_all_bandwidth_each_way() -> None:
+def test_full_duplex_links_have_full_bandwidth_in_each_direction() -> None:
     shared = network("star", Scarcity(), np.random.default_rng(1))
     both = full_duplex(shared)
     assert len(both.links) == 2 * len(shared.links)

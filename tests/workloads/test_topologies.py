@@ -67,7 +67,7 @@ def test_equal_seeds_give_equal_applications(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_layers_are_as_many_as_asked_for(seed: int) -> None:
+def test_the_number_of_layers_is_as_specified(seed: int) -> None:
     found = layered(components=25, depth=6, join=3, seed=seed)
     level: dict[str, int] = {}
     for position in found.order:
@@ -98,12 +98,12 @@ def test_makes_ten_thousand_tasks() -> None:
     assert layered(components=100, parallelism=100, depth=10).task_count == 10_000
 
 
-def test_parallelism_varies_where_a_least_is_given() -> None:
+def test_parallelism_varies_if_a_minimum_is_set() -> None:
     widths = {c.parallelism for c in layered(components=60, parallelism=5, min_parallelism=3).components}
     assert widths == {3, 4, 5}
 
 
-def test_refuses_more_layers_than_components() -> None:
+def test_rejects_more_layers_than_components() -> None:
     with pytest.raises(InvalidInput, match="depth: expected ≤ the 4 components, got 5"):
         layered(components=4, depth=5)
     with pytest.raises(InvalidInput, match="min_parallelism: expected ≤ parallelism 2, got 3"):

@@ -55,7 +55,7 @@ def test_replays_slot_by_slot(tmp_path: Path) -> None:
     assert Replay(path=written(tmp_path, PACKETS)).counts(4, RNG).tolist() == [2, 1, 0, 1]
 
 
-def test_begins_anew_at_the_end(tmp_path: Path) -> None:
+def test_starts_again_at_the_end(tmp_path: Path) -> None:
     assert Replay(path=written(tmp_path, COUNTS)).counts(6, RNG).tolist() == [4, 0, 2, 6, 4, 0]
 
 
@@ -95,7 +95,7 @@ def test_scales_to_a_wanted_mean(tmp_path: Path, rate: float) -> None:
         ("1.0 5\n1.0 5\n", "expected times that differ, got 2 equal ones"),
     ],
 )
-def test_refuses_a_malformed_trace(tmp_path: Path, text: str, message: str) -> None:
+def test_rejects_a_malformed_trace(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(FileProblem) as refused:
         Replay(path=path).counts(1, RNG)
@@ -109,7 +109,7 @@ def test_refuses_a_malformed_trace(tmp_path: Path, text: str, message: str) -> N
     length=st.integers(0, 20),
     junk=st.text(max_size=8),
 )
-def test_a_spoilt_trace_is_read_or_refused_in_one_line(
+def test_a_spoilt_trace_is_read_or_rejected_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, text: str, at: int, length: int, junk: str
 ) -> None:
     path = tmp_path_factory.mktemp("spoilt") / "trace"

@@ -39,7 +39,7 @@ def test_shows_no_more_than_its_limit(caplog: pytest.LogCaptureFixture, moved: b
     assert sink.count == 6
 
 
-def test_refuses_a_limit_that_is_none() -> None:
+def test_rejects_a_limit_that_is_none() -> None:
     with pytest.raises(InvalidInput, match="limit: expected a whole number ≥ 0 or None, got -1"):
         Console(limit=-1)
 

@@ -64,7 +64,7 @@ def test_what_is_written_can_be_read_by_a_source_while_more_is_written(tmp_path:
     sink.close()
 
 
-def test_a_batch_that_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_batch_that_is_rejected_leaves_nothing_behind(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     for batch in ([1, 2], [3, object()], [4]):
         with contextlib.suppress(InvalidInput):
@@ -81,7 +81,7 @@ def test_names_the_value_that_json_cannot_hold(tmp_path: Path) -> None:
     sink.close()
 
 
-def test_refuses_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
+def test_rejects_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(FileProblem, match="file: expected a folder, this is a file; choose another path"):
@@ -94,6 +94,6 @@ def test_refuses_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"roll_rows": 0}, {"roll_rows": 1.5}, {"roll_rows": True}])
-def test_refuses_how_it_cannot_roll(how: dict[str, Any]) -> None:
+def test_rejects_how_it_cannot_roll(how: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=f"{next(iter(how))}: expected"):
         JsonLines("out", **how)

@@ -184,7 +184,7 @@ def test_names_the_field_and_value_that_do_not_fit(
     assert hidden(tmp_path / "out") == []
 
 
-def test_a_batch_that_is_refused_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_is_rejected_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "SEEN", 3)
     sink = opened(tmp_path)
     sink.write([1, 2])
@@ -199,6 +199,6 @@ def test_a_batch_that_is_refused_leaves_nothing_behind(tmp_path: Path, monkeypat
     assert pq.read_table(tmp_path / "out").to_pydict() == {"value": [1, 2, 7]}
 
 
-def test_refuses_what_is_no_schema() -> None:
+def test_rejects_what_is_no_schema() -> None:
     with pytest.raises(InvalidInput, match="schema: expected a msgspec Struct type, a pyarrow schema or None"):
         Parquet("out", schema="a: int")

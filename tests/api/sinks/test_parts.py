@@ -56,7 +56,7 @@ def test_nothing_shows_before_its_checkpoint_is_complete(make: Callable[[], Part
 
 
 @EACH
-def test_a_crash_gives_each_tuple_once(make: Callable[[], PartFiles], tmp_path: Path) -> None:
+def test_a_crash_leaves_each_tuple_once(make: Callable[[], PartFiles], tmp_path: Path) -> None:
     life = Life(make, tmp_path)
     life.feed(5)
     life.checkpoint()

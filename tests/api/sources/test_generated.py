@@ -62,7 +62,7 @@ def test_without_a_pace_no_times_are_made() -> None:
     at=st.integers(0, 19),
     arrivals=st.booleans(),
 )
-def test_a_moved_source_goes_on_exactly(steps: list[tuple[float, int]], at: int, arrivals: bool) -> None:
+def test_a_moved_source_continues_exactly(steps: list[tuple[float, int]], at: int, arrivals: bool) -> None:
     how: dict[str, Any] = {"arrivals": Poisson(rate=80.0)} if arrivals else {"rate": 64.0}
     clock = Clock(0.0)
     stays, moves = (Generated(square, count=100, **how) for _ in range(2))
@@ -99,7 +99,7 @@ def test_a_moved_source_goes_on_exactly(steps: list[tuple[float, int]], at: int,
         (lambda i: i, None),
     ],
 )
-def test_gives_what_the_function_is_annotated_with(make: Callable[[int], Any], kind: Any) -> None:
+def test_its_type_is_the_functions_annotation(make: Callable[[int], Any], kind: Any) -> None:
     assert Generated(make).gives is kind
 
 
@@ -110,7 +110,7 @@ def test_the_dataflow_takes_its_type_and_rate() -> None:
     assert flow.parts["squares"].logic().rate_tps == 12.0  # type: ignore[union-attr]
 
 
-def test_copies_go_their_own_ways() -> None:
+def test_copies_are_independent() -> None:
     first = Generated(square)
     second = copy.deepcopy(first)
     for source in (first, second):
@@ -118,7 +118,7 @@ def test_copies_go_their_own_ways() -> None:
     assert first.poll(0.0, 3) == second.poll(0.0, 3) == [0, 1, 4]
 
 
-def test_refuses_what_it_cannot_make() -> None:
+def test_rejects_what_it_cannot_make() -> None:
     with pytest.raises(InvalidInput, match="make: expected a function"):
         Generated(7)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="count: expected a whole number ≥ 0 or None, got -1"):

@@ -33,7 +33,7 @@ def opened(folder: Path, task: int = 0, tasks: int = 1, gives: type = dict) -> L
     return source
 
 
-def test_gives_rows_batch_after_batch_and_ends(tmp_path: Path) -> None:
+def test_emits_rows_batch_by_batch_and_ends(tmp_path: Path) -> None:
     for batch in (0, 1, 2, 11):
         land(tmp_path, batch, [{"batch": batch, "row": row} for row in range(batch + 1) if batch != 1])
     (tmp_path / END).touch()
@@ -41,7 +41,7 @@ def test_gives_rows_batch_after_batch_and_ends(tmp_path: Path) -> None:
     assert got.values == [{"batch": batch, "row": row} for batch in (0, 2, 11) for row in range(batch + 1)]
 
 
-def test_gives_structs(tmp_path: Path) -> None:
+def test_emits_structs(tmp_path: Path) -> None:
     land(tmp_path, 0, [{"sensor": "a", "value": 1, "unit": "K"}])
     source = opened(tmp_path, gives=Reading)
     assert source.poll(0.0, 10) == [Reading("a", 1.0)]
@@ -96,7 +96,7 @@ def test_waits_for_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     limits=st.lists(st.integers(1, 9), max_size=20),
     tasks=st.integers(1, 3),
 )
-def test_a_moved_source_goes_on_exactly(tmp_path: Path, sizes: list[int], limits: list[int], tasks: int) -> None:
+def test_a_moved_source_continues_exactly(tmp_path: Path, sizes: list[int], limits: list[int], tasks: int) -> None:
     for old in tmp_path.iterdir():
         old.unlink()
     for batch, size in enumerate(sizes):
@@ -130,7 +130,7 @@ def test_names_the_row_that_cannot_be_read(tmp_path: Path, row: str, told: str) 
     source.close()
 
 
-def test_refuses_what_is_no_folder_or_type(tmp_path: Path) -> None:
+def test_rejects_what_is_no_folder_or_type(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileProblem, match="expected a folder, this is a file"):
         Landed(tmp_path / "file").check()

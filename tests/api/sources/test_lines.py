@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_gives_the_lines_of_a_file_and_ends(tmp_path: Path) -> None:
+def test_emits_the_lines_of_a_file_and_ends(tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_bytes("one\r\ntwo\n\nd\u2028rei\nv\xefer".encode() + b"\xff\n last")
     assert read(file).values == ["one", "two", "", "d\u2028rei", "v\xefer\ufffd", " last"]
@@ -108,7 +108,7 @@ def test_the_rate_is_divided_among_the_tasks_that_have_lines(tmp_path: Path) -> 
     assert [one.dues for one in got] == [[50.0, 50.25, 50.5], [], [], []]
 
 
-def test_refuses_a_position_that_another_number_of_tasks_had(folder: Path) -> None:
+def test_rejects_a_position_that_another_number_of_tasks_had(folder: Path) -> None:
     source = Lines(folder)
     source.open(context(0, 2))
     position = source.position()
@@ -172,7 +172,7 @@ def test_is_paced_by_a_function(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 5])
-def test_recorded_times_go_on_from_the_last_when_repeated(tmp_path: Path, tasks: int) -> None:
+def test_recorded_times_continue_from_the_last_when_repeated(tmp_path: Path, tasks: int) -> None:
     for number, time in enumerate((10, 12, 15)):
         (tmp_path / f"{number}.log").write_text(f"{time}\n")
     everything = [5 * lap + due for lap in range(10) for due in (0, 2, 5)]
@@ -192,7 +192,7 @@ def test_recorded_times_go_on_from_the_last_when_repeated(tmp_path: Path, tasks:
     tasks=st.integers(1, 3),
     how=st.sampled_from(["free", "rate", "recorded", "repeated"]),
 )
-def test_a_moved_source_goes_on_exactly(
+def test_a_moved_source_continues_exactly(
     tmp_path: Path, lengths: list[int], limits: list[int], moves: set[int], tasks: int, how: str
 ) -> None:
     for old in tmp_path.iterdir():
@@ -260,14 +260,14 @@ def test_another_speed_holds_from_now_on(tmp_path: Path, speed: float) -> None:
     there.close()
 
 
-def test_refuses_a_path_that_is_not_there(tmp_path: Path) -> None:
+def test_rejects_a_path_that_is_not_there(tmp_path: Path) -> None:
     source = Lines(tmp_path / "nowhere")
     for refused in (source.check, lambda: source.open(context())):
         with pytest.raises(FileProblem, match="nowhere: does not exist; choose a file or folder"):
             refused()
 
 
-def test_refuses_a_folder_without_files(tmp_path: Path) -> None:
+def test_rejects_a_folder_without_files(tmp_path: Path) -> None:
     (tmp_path / "_SUCCESS").touch()
     with pytest.raises(FileProblem, match="expected files in this folder, found none"):
         Lines(tmp_path).check()
@@ -278,7 +278,7 @@ def test_accepts_what_can_be_read(folder: Path) -> None:
     assert Lines(folder, rate=3.0).rate_tps == 3.0
 
 
-def test_a_relative_path_is_kept_where_workers_run_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_resolved_before_workers_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     source = Lines("a.txt")
     monkeypatch.chdir("/")
@@ -287,7 +287,7 @@ def test_a_relative_path_is_kept_where_workers_run_elsewhere(folder: Path, monke
     source.close()
 
 
-def test_refuses_dates_that_are_not_there(folder: Path) -> None:
+def test_rejects_dates_that_are_not_there(folder: Path) -> None:
     with pytest.raises(
         InvalidInput, match="timestamps: expected the first line to start with a date like '%Y', got '1'"
     ):
@@ -304,6 +304,6 @@ def test_refuses_dates_that_are_not_there(folder: Path) -> None:
         ({"timestamps": "%Y", "speed": 0}, "speed: expected a number > 0"),
     ],
 )
-def test_refuses_what_does_not_go_together(how: dict[str, Any], told: str) -> None:
+def test_rejects_what_does_not_go_together(how: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         Lines("book.txt", **how)

@@ -73,7 +73,7 @@ def test_tasks_take_turns() -> None:
         assert _all(opened(task, 3, arrivals=process), START + 5) == everything[task::3]
 
 
-def test_counts_go_on_as_if_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_continue_as_if_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Diurnal(rate=20.0, slot=0.1, period=15.0)
     at_once = _all(opened(arrivals=process), START + 40)
     monkeypatch.setattr(pace_module, "DRAWN_FIRST", 7)
@@ -114,7 +114,7 @@ def test_late_polls_keep_dues(how: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("how", [{"rate": 0.3}, {"arrivals": OnOff(rate=5.0)}], ids=["rate", "arrivals"])
-def test_asking_when_told_to_is_enough(how: dict[str, Any]) -> None:
+def test_polling_at_next_due_is_sufficient(how: dict[str, Any]) -> None:
     pace, now, dues = opened(**how), START, []
     for _ in range(5000):
         taken = pace.take(now, 10)
@@ -276,7 +276,7 @@ def test_positions_of_an_earlier_version_and_of_other_processes_are_read(how: di
         ({"arrivals": "poisson:rate=3"}, "arrivals: expected an arrival process"),
     ],
 )
-def test_refuses_what_is_no_pace(how: dict[str, Any], told: str) -> None:
+def test_rejects_what_is_no_pace(how: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Pace(**how)
     assert told in str(raised.value)

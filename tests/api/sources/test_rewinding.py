@@ -174,9 +174,7 @@ def test_files_that_are_added_later_are_left_out(half_read: tuple[Path, str]) ->
         ("f", None, "expected the 2 remaining files, up to 'f', found 1 or others"),
     ],
 )
-def test_files_that_have_changed_are_not_gone_on_with(
-    half_read: tuple[Path, str], name: str, text: str | None, told: str
-) -> None:
+def test_changed_files_are_rejected(half_read: tuple[Path, str], name: str, text: str | None, told: str) -> None:
     folder, position = half_read
     if text is None:
         (folder / name).unlink()
@@ -201,7 +199,7 @@ def test_a_source_that_had_ended_stays_so_whatever_becomes_of_its_files(tmp_path
         (tmp_path / "a").write_text("1\n2\n")
 
 
-def test_a_single_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_single_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     source = opened(Lines, tmp_path / "a", 0, 1, Clock())
     source.poll(0.0, 1)
@@ -232,7 +230,7 @@ def test_a_position_in_a_large_folder_is_small(tmp_path: Path) -> None:
         (None, "cannot be read, no such file"),
     ],
 )
-def test_a_batch_that_has_changed_is_not_gone_on_with(tmp_path: Path, rows: list[int] | None, told: str) -> None:
+def test_a_changed_batch_is_rejected(tmp_path: Path, rows: list[int] | None, told: str) -> None:
     batch = tmp_path / batch_name(0)
     batch.write_text("".join(f'{{"row": {row}}}\n' for row in range(5)))
     source = opened(Landed, tmp_path, 0, 1, Clock())

@@ -32,7 +32,7 @@ def given(source: Source[Any], clock: Clock, limit: int = 10_000) -> list[Any] |
     return None if found is None else list(getattr(found, "values", found))
 
 
-def test_one_path_gives_everything_in_order(tmp_path: Path) -> None:
+def test_one_path_emits_everything_in_order(tmp_path: Path) -> None:
     clock = Clock(100.0)
     source = opened(clock, tmp_path, "a", numbers(rate=100.0))
     given(source, clock)
@@ -40,7 +40,7 @@ def test_one_path_gives_everything_in_order(tmp_path: Path) -> None:
     assert given(source, clock) == list(range(1, 301))
 
 
-def test_two_paths_share_tuples_in_proportion_to_their_weights_though_they_begin_apart(tmp_path: Path) -> None:
+def test_two_paths_share_tuples_by_weight_though_they_start_apart(tmp_path: Path) -> None:
     clock = Clock(100.0)
     a = opened(clock, tmp_path, "a", numbers(rate=100.0))
     SplitLog(tmp_path / "split.jsonl").weigh({"a": 3.0, "b": 1.0})
@@ -72,7 +72,7 @@ def test_a_path_that_cannot_keep_up_leaves_tuples_to_the_other(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_tuple_counts_once_whoever_fails_goes_on_or_is_given_up(tmp_path: Path, seed: int) -> None:
+def test_every_tuple_counts_once_whichever_path_fails_resumes_or_is_abandoned(tmp_path: Path, seed: int) -> None:
     """What was given since a path's last checkpoint counts for nothing when it fails."""
     rng = np.random.default_rng(seed)
     clock, total = Clock(100.0), 2000
@@ -135,7 +135,7 @@ class InThrees(Source[int]):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_source_that_gives_more_than_it_is_asked_for_is_split_all_the_same(tmp_path: Path, seed: int) -> None:
+def test_a_source_that_exceeds_the_requested_number_is_split_as_well(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     clock = Clock(100.0)
     paths = {name: opened(clock, tmp_path, name, lambda: InThrees(500)) for name in "ab"}
@@ -161,7 +161,7 @@ def test_a_source_that_gives_more_than_it_is_asked_for_is_split_all_the_same(tmp
     assert min(len(got["a"]), len(got["b"])) > 300
 
 
-def test_a_path_that_begins_late_does_not_read_all_that_went_before(tmp_path: Path) -> None:
+def test_a_path_that_starts_late_does_not_read_everything_before(tmp_path: Path) -> None:
     clock, made = Clock(100.0), []
 
     def make(number: int) -> int:
@@ -215,7 +215,7 @@ def test_a_torn_line_is_no_entry_and_what_follows_is_whole(tmp_path: Path) -> No
     assert list(log.blocks) == ["a/0"]
 
 
-def test_refuses_a_source_that_cannot_be_read_again_and_weights_that_make_no_sense(tmp_path: Path) -> None:
+def test_rejects_a_source_that_cannot_be_read_again_and_weights_that_make_no_sense(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="TcpLines cannot; store its input in files"):
         Split(lambda: TcpLines("localhost", 9), tmp_path / "split.jsonl", "a")
     with pytest.raises(InvalidInput, match=r"weights\.a: expected a number ≥ 0, got -1"):
@@ -223,7 +223,7 @@ def test_refuses_a_source_that_cannot_be_read_again_and_weights_that_make_no_sen
 
 
 @pytest.mark.slow
-def test_a_log_cut_off_anywhere_gives_back_all_or_nothing(tmp_path: Path) -> None:
+def test_a_truncated_log_returns_all_or_nothing(tmp_path: Path) -> None:
     clock = Clock(100.0)
     for task in range(2):
         given(opened(clock, tmp_path, "a", numbers(rate=200.0), task, 2), clock, 5)
@@ -261,7 +261,7 @@ def test_a_block_that_an_earlier_worker_took_meanwhile_is_not_lost(tmp_path: Pat
     assert rest == list(range(5, 30))
 
 
-def test_a_path_that_was_given_up_does_not_go_on_from_its_checkpoint(tmp_path: Path) -> None:
+def test_an_abandoned_path_does_not_resume_from_its_checkpoint(tmp_path: Path) -> None:
     clock = Clock(100.0)
     source = opened(clock, tmp_path, "a", numbers())
     given(source, clock, 10)

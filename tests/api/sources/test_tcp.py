@@ -60,7 +60,7 @@ def server() -> Iterator[socket.socket]:
         yield listening
 
 
-def test_gives_lines_as_they_come_and_ends_with_the_connection(server: socket.socket) -> None:
+def test_emits_lines_as_they_arrive_and_ends_with_the_connection(server: socket.socket) -> None:
     reading = Reading(server)
     assert reading.source.poll(0.0, 10) == []
     reading.peer.sendall(b"eins\nzw")
@@ -73,7 +73,7 @@ def test_gives_lines_as_they_come_and_ends_with_the_connection(server: socket.so
     reading.close()
 
 
-def test_gives_no_more_than_it_is_asked_for(server: socket.socket) -> None:
+def test_emits_at_most_the_requested_number(server: socket.socket) -> None:
     reading = Reading(server)
     reading.peer.sendall(b"a\n" * 100)
     first = reading.until(1, limit=7)
@@ -81,7 +81,7 @@ def test_gives_no_more_than_it_is_asked_for(server: socket.socket) -> None:
     reading.close()
 
 
-def test_stops_reading_while_nobody_takes_lines(server: socket.socket) -> None:
+def test_stops_reading_while_lines_are_not_taken(server: socket.socket) -> None:
     reading = Reading(server, ahead=100)
     sent = send_all_it_takes(reading, b"".join(b"%07d\n" % number for number in range(1 << 16)))
     kept = len(reading.source._lines)
@@ -110,7 +110,7 @@ def test_closes_while_it_waits_for_lines_or_for_room(server: socket.socket) -> N
         assert not reading.source._thread.is_alive()
 
 
-def test_tells_that_nobody_listens(server: socket.socket) -> None:
+def test_reports_a_refused_connection(server: socket.socket) -> None:
     port = server.getsockname()[1]
     server.close()
     woken = Event()
@@ -124,7 +124,7 @@ def test_tells_that_nobody_listens(server: socket.socket) -> None:
     source.close()
 
 
-def test_refuses_a_line_without_end(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_a_line_without_end(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp, "LONGEST", 1000)
     reading = Reading(server)
     reading.peer.sendall(b"x" * 2000)
@@ -133,7 +133,7 @@ def test_refuses_a_line_without_end(server: socket.socket, monkeypatch: pytest.M
     reading.close()
 
 
-def test_refuses_more_than_one_task() -> None:
+def test_rejects_more_than_one_task() -> None:
     with pytest.raises(InvalidInput, match=r"part\.parallelism: expected 1, because there is one connection, got 2"):
         TcpLines("localhost", 9999).open(context(0, 2))
 
@@ -141,7 +141,7 @@ def test_refuses_more_than_one_task() -> None:
 @pytest.mark.parametrize(
     ("host", "port", "field"), [("", 9999, "host"), ("localhost", 0, "port"), ("localhost", 70000, "port")]
 )
-def test_refuses_what_is_no_address(host: str, port: int, field: str) -> None:
+def test_rejects_what_is_no_address(host: str, port: int, field: str) -> None:
     with pytest.raises(InvalidInput, match=f"{field}: expected"):
         TcpLines(host, port)
 

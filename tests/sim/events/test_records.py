@@ -85,7 +85,7 @@ def test_hops_and_intervals_add_up_to_the_span(recorded: tuple[TwinRun, TwinSpan
     assert [row["capacity_mb"] for row in machines[-3:]] == [machine.memory_mb for machine in described]
 
 
-def test_as_many_source_tuples_are_followed_as_asked_for() -> None:
+def test_the_requested_number_of_source_tuples_is_traced() -> None:
     run = Twin(word_count(80.0), three_machines()).start([1] * 10, seed=1, records=10.0)
     run.advance(20.0)
     table = run.records()

@@ -122,7 +122,7 @@ def test_back_pressure_bounds_every_queue_and_reaches_the_source() -> None:
     assert spans[-1].throughput_tps == pytest.approx(1.0 / SERVICE, rel=0.02)
 
 
-def test_as_many_tuples_are_under_way_on_a_lane_as_there_are_credits() -> None:
+def test_tuples_in_flight_on_a_lane_are_limited_by_its_credits() -> None:
     distances = Distances(same_slot_ms=0.0, same_process_ms=0.0, same_host_ms=0.0, other_host_ms=100.0)
     application = line(1000.0, ServiceTime(), cpu=1e-6)
     spans = {}
@@ -152,7 +152,7 @@ def falls_behind(twin: Twin, slots: list[int], tps: float) -> bool:
 
 
 @pytest.mark.slow
-def test_network_cards_limit_throughput_as_the_bottleneck_says() -> None:
+def test_network_cards_limit_throughput_as_the_bottleneck_predicts() -> None:
     """By key, as a sender that may choose goes round what is slow."""
     cluster, shuffled = three_machines(network_mbps=1.0), word_count(1.0)
     keyed = tuple(replace(stream, grouping=Grouping.FIELDS, keys=("word",)) for stream in shuffled.streams)
@@ -170,7 +170,7 @@ def test_network_cards_limit_throughput_as_the_bottleneck_says() -> None:
     assert "network" in limits
 
 
-def test_serialisation_is_charged_to_both_ends_where_tuples_leave_their_process() -> None:
+def test_serialisation_is_charged_at_both_ends_between_processes() -> None:
     costs = Costs(hop_cpu=1e-5, send_cpu=2e-5, send_byte_cpu=1e-7, receive_cpu=4e-5, receive_byte_cpu=2e-7)
     application = line(50.0, ServiceTime(), ServiceTime(), cpu=1e-3, tuple_bytes=100.0, selectivity=3.0)
     cluster = machines((3, 3), (3, 3))
@@ -183,7 +183,7 @@ def test_serialisation_is_charged_to_both_ends_where_tuples_leave_their_process(
     assert together["out"] == pytest.approx(1e-3 + 1e-5)
 
 
-def test_a_task_that_moves_stands_still_and_its_queue_goes_with_it() -> None:
+def test_a_moving_task_is_suspended_and_keeps_its_queue() -> None:
     application = line(400.0, ServiceTime(), cpu=1e-3)
     cluster = machines((1, 1), (1, 1), (1, 1), distances=NOWHERE)
     arrivals = {"in": Constant(rate=400.0)}
@@ -237,7 +237,7 @@ def test_arrival_processes_follow_their_own_course() -> None:
     assert run.advance(10.0).offered == pytest.approx(4_000, rel=0.1)
 
 
-def test_what_is_on_a_machine_that_fails_is_lost_and_counted_and_it_goes_on_after_its_return() -> None:
+def test_tuples_on_a_failed_machine_are_lost_and_it_resumes_after_recovery() -> None:
     application = line(0.8 / SERVICE, EXPONENTIAL, EXPONENTIAL)
     run = Twin(application, machines((1, 1), (1, 1), (1, 1)), Costs(window=32)).start([0, 1, 2], seed=1)
     spans = [run.advance(10.0)]
@@ -264,7 +264,7 @@ def test_streams_that_leave_the_choice_go_round_a_machine_that_is_down() -> None
     assert span.processed[1] == 0
 
 
-def test_tasks_of_a_machine_that_is_down_go_on_elsewhere_when_they_are_moved() -> None:
+def test_tasks_of_a_failed_machine_resume_elsewhere_after_a_move() -> None:
     application = line(0.5 / SERVICE, EXPONENTIAL)
     run = Twin(application, machines((1, 1), (1, 1), (1, 1)), Costs(window=8, move_s=0.1)).start([0, 1], seed=1)
     run.advance(5.0)
@@ -285,7 +285,7 @@ def slow_task(window: int) -> TwinRun:
 
 
 @pytest.mark.parametrize("window", [1, 8])
-def test_a_tuple_lost_where_its_task_was_gives_its_credit_back(window: int) -> None:
+def test_a_tuple_lost_at_its_tasks_old_slot_returns_its_credit(window: int) -> None:
     run, spans, here, there = slow_task(window), [], 1, 2
     for _ in range(window):
         spans.append(run.advance(1.5))  # in the middle of a service
@@ -299,7 +299,7 @@ def test_a_tuple_lost_where_its_task_was_gives_its_credit_back(window: int) -> N
 
 
 @pytest.mark.parametrize("down_s", [0.1, 2.0])
-def test_a_tuple_in_service_elsewhere_gives_no_credit_to_channels_that_were_opened_anew(down_s: float) -> None:
+def test_a_tuple_in_service_elsewhere_returns_no_credit_to_new_channels(down_s: float) -> None:
     run = slow_task(window=1)
     run.advance(0.5)
     run.move({1: 2})
@@ -314,7 +314,7 @@ def test_a_tuple_in_service_elsewhere_gives_no_credit_to_channels_that_were_open
     assert sum(span.completed for span in spans) >= 14
 
 
-def test_a_source_that_comes_back_gives_what_fell_due_meanwhile() -> None:
+def test_a_recovered_source_emits_the_tuples_due_meanwhile() -> None:
     run = Twin(line(100.0, EXPONENTIAL), machines((1, 1), (1, 1))).start([0, 1], seed=1)
     spans = [run.advance(5.0)]
     run.fail("m0")
@@ -345,7 +345,7 @@ def test_two_sources_have_their_own_rates() -> None:
     assert alone.stream_tuples["a->out"] == 0
 
 
-def test_odd_arguments_are_refused_by_name() -> None:
+def test_odd_arguments_are_rejected_by_name() -> None:
     twin = Twin(line(100.0, EXPONENTIAL), machines((1, 1), (1, 1)))
     with pytest.raises(InvalidInput, match="slots: expected the slot of each of 2 tasks, got 1"):
         twin.start([0])

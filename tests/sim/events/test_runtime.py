@@ -77,7 +77,7 @@ def test_network_cards_and_few_credits_hold_tuples_up_as_in_the_runtime(slots: l
     assert found == pytest.approx(expected, abs=20e-6)
 
 
-def test_senders_begin_with_different_receivers_as_in_the_runtime() -> None:
+def test_senders_start_with_different_receivers_as_in_the_runtime() -> None:
     application, cluster = word_count(110.0), three_machines()
     names = cluster.slot_names
     ran = TestCluster(
@@ -110,7 +110,7 @@ def test_senders_begin_with_different_receivers_as_in_the_runtime() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", PLACEMENTS)
-def test_turns_among_near_tasks_begin_as_in_the_runtime(slots: list[int]) -> None:
+def test_turns_among_near_tasks_start_as_in_the_runtime(slots: list[int]) -> None:
     made, cluster = word_count(110.0), three_machines()
     near = [msgspec.structs.replace(one, grouping=Grouping.LOCAL_OR_SHUFFLE) for one in made.streams]
     application = msgspec.structs.replace(made, streams=tuple(near))
@@ -134,7 +134,7 @@ def test_routed_links_hold_tuples_up_as_in_the_runtime() -> None:
 
 
 @pytest.mark.slow
-def test_mean_latency_agrees_where_service_times_vary() -> None:
+def test_mean_latency_agrees_with_varying_service_times() -> None:
     services = (ServiceTime(distribution=Distribution.GAMMA, cv=0.5), EXPONENTIAL, EXPONENTIAL, EXPONENTIAL)
     application, cluster = word_count(60.0, services), three_machines()
     for slots in PLACEMENTS:

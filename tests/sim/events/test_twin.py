@@ -117,7 +117,7 @@ def test_frames_take_the_planned_route_or_the_widest_path() -> None:
     assert Twin(application, star()).maximum_tps([0, 1]) == pytest.approx(10e6 / 8000, rel=0.02)
 
 
-def test_a_network_without_a_way_is_refused() -> None:
+def test_a_network_without_a_way_is_rejected() -> None:
     bare = tuple(Machine(name=name) for name in ("m0", "m1", "m2"))
     cluster = Cluster(name="cut", machines=bare, links=(Link(source="m0", target="m1", bandwidth_mbps=1.0),))
     with pytest.raises(InvalidInput, match="no path from 'm0' to 'm2'; add a link"):

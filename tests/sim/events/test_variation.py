@@ -46,7 +46,7 @@ def check_moments(found: Floats, mean: float, deviation: float) -> None:
     assert found.std() == pytest.approx(deviation, rel=SURE * math.sqrt((fourth - 1.0) / (4.0 * size)))
 
 
-def test_delays_to_another_host_have_the_mean_and_the_deviation_asked_for() -> None:
+def test_delays_to_another_host_have_the_given_mean_and_deviation() -> None:
     cluster = machines((1, 1), (1, 1), distances=APART)
     found = delays(line(200.0, ServiceTime()), cluster, [0, 1], Costs(delay_variation=VARIATION))
     check_moments(found, DELAY, VARIATION * DELAY)
@@ -184,7 +184,7 @@ def test_frames_on_their_way_stay_in_line_when_others_between_them_are_lost() ->
 
 
 @pytest.mark.parametrize("value", ["-0.1", '"wide"', "inf"])
-def test_a_variation_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
+def test_a_variation_that_is_none_is_rejected(tmp_path: Path, value: str) -> None:
     path = tmp_path / "costs.toml"
     path.write_text(f"delay_variation = {value}\n")
     with pytest.raises(InvalidInput, match="delay_variation"):

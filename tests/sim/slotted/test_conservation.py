@@ -97,7 +97,7 @@ def test_a_broken_state_is_found_out(damage: Callable[[Inside], None], fault: in
         assert FAULTS[how(system, inside.state, inside.lanes)] == FAULTS[fault]
 
 
-def test_a_run_that_loses_a_tuple_is_stopped_where_it_is_checked() -> None:
+def test_a_checked_run_that_loses_a_tuple_stops() -> None:
     system = line(1, 1, service=0.5)
     arrivals = random_arrivals(system, 20, np.random.default_rng(0))
 

@@ -57,7 +57,7 @@ def test_a_tuple_that_is_served_before_it_arrives_counts_nothing() -> None:
     assert responses == {0: 3, 1: 2, 2: 1, 3: 0, 4: 0, 5: 0, 6: 0}
 
 
-def test_what_is_predicted_is_known_from_the_beginning_as_far_as_the_window_goes() -> None:
+def test_predictions_are_known_from_the_start_within_the_window() -> None:
     counts = np.zeros((2, 10), dtype=np.int64)
     counts[0] = 1
     inside = look_inside(line(1, 1, service=100), ahead(counts, 3), "shuffle")
@@ -98,7 +98,7 @@ def test_which_of_too_many_predicted_tuples_come_is_anybodys_guess() -> None:
     np.testing.assert_allclose(share, 1 / 3, atol=0.04)
 
 
-def test_tuples_that_nobody_foresaw_arrive_all_the_same() -> None:
+def test_unpredicted_tuples_arrive_as_well() -> None:
     system, counts = line(1, 3, 2), bursts(6, rate=1.0)
     nothing = simulate(system, ahead(counts, 5, np.zeros_like(counts)), routing_policy("round-robin"))
     without = simulate(system, Arrivals(counts), routing_policy("round-robin"))

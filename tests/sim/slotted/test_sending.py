@@ -118,7 +118,7 @@ def test_turns_that_skip_empty_queues_serve_all_others_equally() -> None:
     assert sent.tolist() == [100, 0, 100, 100]
 
 
-def test_idle_slots_take_nobodys_turn() -> None:
+def test_idle_slots_do_not_consume_a_turn() -> None:
     state, sent = np.zeros(STATE), np.zeros(2, dtype=np.int64)
     for slot in range(100):  # every other slot is idle: were its turn taken, only one queue would ever be first
         waiting = np.array([9, 9]) if slot % 2 == 0 else np.zeros(2, dtype=np.int64)

@@ -29,7 +29,7 @@ def test_each_name_is_counted_from_one() -> None:
     assert given_ == [("a", 1), ("b", 1), ("a", 2)]
 
 
-def test_counts_go_on_where_they_were_taken_to() -> None:
+def test_counts_move_with_the_task() -> None:
     there, here = CountWords(), CountWords()
     there.process("a")
     here.restore(there.snapshot())
@@ -76,7 +76,7 @@ def test_a_checkpoint_adds_what_has_changed_and_nothing_shows_before_it(tmp_path
     sink.close()
 
 
-def test_a_sink_that_moved_goes_on_with_the_next_file(tmp_path: Path) -> None:
+def test_a_moved_sink_continues_with_the_next_file(tmp_path: Path) -> None:
     there = opened(tmp_path)
     there.write([("a", 4)])
     publish(there)
@@ -90,7 +90,7 @@ def test_a_sink_that_moved_goes_on_with_the_next_file(tmp_path: Path) -> None:
     assert latest_counts(tmp_path / "output/counts") == {"a": 4, "b": 1}
 
 
-def test_says_where_nothing_can_be_written(tmp_path: Path) -> None:
+def test_names_the_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "output").write_text("a file")
     with pytest.raises(FileProblem, match=r"output/counts: cannot be written, .*; choose another path"):
         opened(tmp_path)

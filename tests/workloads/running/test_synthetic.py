@@ -45,7 +45,7 @@ def test_a_rate_is_shared_as_the_stated_rates_are() -> None:
 
 @given(applications(), st.integers(0, 60))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_every_stream_carries_what_its_selectivity_says(tmp_path: Path, model: Application, count: int) -> None:
+def test_every_stream_carries_tuples_by_its_selectivity(tmp_path: Path, model: Application, count: int) -> None:
     flow = any_dataflow(model, 1000.0, count=count)
     assert same_but_for_order(flow.application, model)
     ran = Executor(flow, tmp_path).run()
@@ -100,7 +100,7 @@ def test_streams_that_carry_the_same_need_no_outputs() -> None:
     assert any_dataflow(fork({}, {"grouping": Grouping.DIRECT})).parts["source"].outputs == ("a", "b")
 
 
-def test_a_source_sends_by_each_stream_what_its_selectivity_says(tmp_path: Path) -> None:
+def test_a_source_sends_tuples_by_the_selectivity_of_each_stream(tmp_path: Path) -> None:
     flow = any_dataflow(fork({"selectivity": 0.25}, {"selectivity": 2.5}), 1000.0, count=40)
     ran = Executor(flow, tmp_path).run()
     assert {label: len(values) for label, values in ran.sent.items()} == {"source->a": 10, "source->b": 100}
@@ -143,7 +143,7 @@ def test_tuples_are_about_as_long_as_stated(tmp_path: Path, size: int) -> None:
     assert all(abs(length - size) <= 3 for length in lengths)
 
 
-def test_a_source_that_moved_goes_on_as_it_would_have() -> None:
+def test_a_moved_source_continues_unchanged() -> None:
     flow = any_dataflow(fork({"selectivity": 0.3}, {"selectivity": 1.7}), 1.0, count=40)
     whole, there, here = (opened(flow) for _ in range(3))
     everything = taken(whole, range(60))
@@ -171,7 +171,7 @@ def taken(source: Source[Any], times: range) -> list[Any]:
     return given_
 
 
-def test_an_operator_that_moved_goes_on_as_it_would_have() -> None:
+def test_a_moved_operator_continues_unchanged() -> None:
     flow = any_dataflow(chain(0.4))
     samples = [Sample(number) for number in range(20)]
     whole, there, here = (flow.parts["work"].logic() for _ in range(3))

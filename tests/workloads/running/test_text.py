@@ -53,7 +53,7 @@ def sentences() -> list[list[str]]:
     return [split(make(number)) for number in range(20_000)]
 
 
-def test_sentences_have_as_many_words_as_the_model_says(sentences: list[list[str]]) -> None:
+def test_the_length_of_sentences_equals_the_models_selectivity(sentences: list[list[str]]) -> None:
     lengths = [len(sentence) for sentence in sentences]
     error = np.sqrt((WORDS_A_SENTENCE - 1) / len(lengths))  # standard error of the mean of 1 + Poisson
     assert abs(np.mean(lengths) - WORDS_A_SENTENCE) < 5 * error

@@ -13,12 +13,12 @@ from penstock.model.errors import InvalidInput, PenstockError, UnequalForward, U
 from tests.api.flows import Bare, Kept, Numbers, Ordinary, Pair, Stating, Word, flow_with
 
 
-def test_refuses_a_name_that_no_topology_can_have() -> None:
+def test_rejects_a_name_that_no_topology_can_have() -> None:
     with pytest.raises(InvalidInput, match=r"^name: expected a name without white space, .* got 'word count'"):
         Dataflow("word count")
 
 
-def test_refuses_a_name_that_is_taken() -> None:
+def test_rejects_a_name_that_is_taken() -> None:
     flow, _ = flow_with()
     with pytest.raises(InvalidInput, match=r"^test\.numbers: this name is already used"):
         flow.source("numbers", Numbers)
@@ -33,26 +33,26 @@ def test_refuses_a_name_that_is_taken() -> None:
         ({"kind": "sink"}, r"^test\.map\.kind: unknown keyword"),
     ],
 )
-def test_refuses_wrong_costs(costs: dict[str, Any], message: str) -> None:
+def test_rejects_wrong_costs(costs: dict[str, Any], message: str) -> None:
     flow, numbers = flow_with()
     with pytest.raises(InvalidInput, match=message):
         flow.map("map", str, numbers, **costs)
 
 
-def test_refuses_a_component_that_nothing_feeds() -> None:
+def test_rejects_a_component_that_nothing_feeds() -> None:
     flow, _ = flow_with()
     with pytest.raises(InvalidInput, match=r"^test\.map: expected at least one input, got none"):
         flow.map("map", str)
 
 
 @pytest.mark.parametrize("wrong", ["numbers", None, Numbers()])
-def test_refuses_inputs_that_are_no_outlets(wrong: Any) -> None:
+def test_rejects_inputs_that_are_no_outlets(wrong: Any) -> None:
     flow, numbers = flow_with()
     with pytest.raises(InvalidInput, match=r"^test\.keep\.inputs\[1\]: expected what source\(\), .* returned, got"):
         flow.filter("keep", bool, numbers, wrong)
 
 
-def test_refuses_an_outlet_of_another_dataflow() -> None:
+def test_rejects_an_outlet_of_another_dataflow() -> None:
     flow, _ = flow_with()
     other = Dataflow("other").source("elsewhere", Numbers)
     with pytest.raises(
@@ -61,13 +61,13 @@ def test_refuses_an_outlet_of_another_dataflow() -> None:
         flow.map("map", str, other)
 
 
-def test_refuses_the_same_input_twice() -> None:
+def test_rejects_the_same_input_twice() -> None:
     flow, numbers = flow_with()
     with pytest.raises(InvalidInput, match=r"^test\.map\.inputs\[1\]: 'numbers' is already an input"):
         flow.map("map", str, numbers, numbers.all())
 
 
-def test_refuses_wrong_costs_of_a_stream() -> None:
+def test_rejects_wrong_costs_of_a_stream() -> None:
     flow, numbers = flow_with()
     with pytest.raises(InvalidInput, match=r"^test\.map\.inputs\[0\]\.selectivity: expected a number ≥ 0, got -1"):
         flow.map("map", str, numbers.costing(selectivity=-1))
@@ -82,7 +82,7 @@ def test_refuses_wrong_costs_of_a_stream() -> None:
         (Stating, r"^operator: Stating cannot be called without arguments, missing a required argument: 'gives'"),
     ],
 )
-def test_refuses_what_makes_no_operator(given: Any, message: str) -> None:
+def test_rejects_what_makes_no_operator(given: Any, message: str) -> None:
     flow, numbers = flow_with()
     with pytest.raises(PenstockError, match=message):
         made_by(flow, given, numbers)
@@ -104,14 +104,14 @@ def test_says_what_to_do_with_an_object_that_cannot_be_copied() -> None:
         flow.parts["sink"].logic()
 
 
-def test_refuses_what_is_no_function() -> None:
+def test_rejects_what_is_no_function() -> None:
     flow, numbers = flow_with()
     for add in (flow.map, flow.flat_map, flow.filter):
         with pytest.raises(InvalidInput, match=r"^part: expected a function, got 'text'"):
             add("part", "text", numbers)  # type: ignore[arg-type]
 
 
-def test_refuses_an_outlet_of_another_dataflow_that_has_a_component_of_that_name() -> None:
+def test_rejects_an_outlet_of_another_dataflow_that_has_a_component_of_that_name() -> None:
     flow, _ = flow_with()
     _, foreign = flow_with()
     for outlet in (foreign, foreign.fields(), foreign.costing(selectivity=2)):
@@ -125,7 +125,7 @@ def test_a_copy_of_a_dataflow_takes_its_own_outlets() -> None:
     flow.map("map", str, numbers)
 
 
-def test_refuses_a_class_that_makes_no_operator_with_what_to_use_instead() -> None:
+def test_rejects_a_class_that_makes_no_operator_with_what_to_use_instead() -> None:
     flow, numbers = flow_with()
     problem = r"^a: expected a subclass of Operator or a function that creates one, got class 'dict'"
     with pytest.raises(InvalidInput, match=f"{problem}; for a function of a tuple use map, flat_map or filter"):
@@ -140,7 +140,7 @@ def test_refuses_a_class_that_makes_no_operator_with_what_to_use_instead() -> No
         flow.sink("b", list, numbers)  # type: ignore[arg-type]
 
 
-def test_refuses_an_output_that_is_not_there() -> None:
+def test_rejects_an_output_that_is_not_there() -> None:
     flow, numbers = flow_with()
     both = flow.operator("both", Bare, numbers, outputs=["x", "y"])
     with pytest.raises(UnknownName, match=r"^output: 'both' has no output 'z'; there are x, y"):
@@ -162,7 +162,7 @@ def test_refuses_an_output_that_is_not_there() -> None:
         (["x"], {"x": Ordinary}, r"^test\.both\.gives\.x: objects of .* cannot be encoded"),
     ],
 )
-def test_refuses_wrong_outputs(outputs: Sequence[str], gives: Any, message: str) -> None:
+def test_rejects_wrong_outputs(outputs: Sequence[str], gives: Any, message: str) -> None:
     flow, numbers = flow_with()
     with pytest.raises(InvalidInput, match=message):
         flow.operator("both", Bare, numbers, outputs=outputs, gives=gives)
@@ -183,7 +183,7 @@ def test_refuses_wrong_outputs(outputs: Sequence[str], gives: Any, message: str)
         ),
     ],
 )
-def test_refuses_keys_that_the_tuples_do_not_have(kind: Any, key: Any, message: str) -> None:
+def test_rejects_keys_that_the_tuples_do_not_have(kind: Any, key: Any, message: str) -> None:
     flow, numbers = flow_with()
     values = flow.map("values", lambda n: n, numbers, gives=kind)
     with pytest.raises(InvalidInput, match=message):
@@ -200,13 +200,13 @@ def test_takes_keys_that_the_tuples_may_have(kind: Any, key: Any) -> None:
     assert len(flow.application.streams[1].keys) == 1
 
 
-def test_refuses_more_tasks_than_there_are_groups_of_keys() -> None:
+def test_rejects_more_tasks_than_there_are_groups_of_keys() -> None:
     flow, numbers = flow_with()
     with pytest.raises(InvalidInput, match=r"keys can be distributed to at most 4096 tasks, 'sink' has 4097"):
         flow.sink("sink", Kept, numbers.fields(), parallelism=KEY_GROUPS + 1)
 
 
-def test_refuses_direct_beside_another_grouping_of_the_same_output() -> None:
+def test_rejects_direct_beside_another_grouping_of_the_same_output() -> None:
     flow, numbers = flow_with()
     flow.sink("one", Kept, numbers.direct())
     with pytest.raises(InvalidInput, match=r"'numbers' sends to 'one' by direct, .*define named outputs of 'numbers'"):
