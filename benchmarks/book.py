@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from penstock.admission.book import Admitted, admit, fail, shares
+from penstock.admission.book import Admitted, admit, compute_shares, fail
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster
 from penstock.model.formats.repetita import read_network
@@ -62,7 +62,7 @@ def timed(book: Book, rng: np.random.Generator) -> list[str]:
     best = min(booking.rate_tps for booking in book.bookings)
     fits, too_much = chain("fits", book.cluster, rng, best), chain("too-much", book.cluster, rng, MORE_THAN_ANY)
     calls = (
-        lambda: shares(book),
+        lambda: compute_shares(book),
         lambda: fail(book, link),
         lambda: admit(book, fits, policy=POLICY),
         lambda: admit(book, too_much, policy=POLICY, advise=False),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from penstock.model.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from penstock.admission.reconciler.operate import operate
+    from penstock.admission.reconciler.service import serve
     from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
     from penstock.api.dataflow import Dataflow
     from penstock.api.guarantees import Guarantee, guarantees, require_guarantee
@@ -59,7 +59,7 @@ else:
     __getattr__, __dir__ = lazy_imports(
         __name__,
         {
-            "penstock.admission.reconciler.operate": "operate",
+            "penstock.admission.reconciler.service": "serve",
             "penstock.api.contracts": "Operator, Sink, Source, TaskContext, Timed",
             "penstock.api.dataflow": "Dataflow",
             "penstock.api.guarantees": "Guarantee, guarantees, require_guarantee",
@@ -153,9 +153,9 @@ __all__ = [
     "load_cluster",
     "load_plan",
     "moves",
-    "operate",
     "require_guarantee",
     "run",
     "save",
+    "serve",
     "session",
 ]

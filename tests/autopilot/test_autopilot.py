@@ -35,7 +35,7 @@ def test_keeps_a_change_for_the_better_and_then_leaves_all_as_it_is() -> None:
     assert len(first.outcome.readings) == GUARD.readings
     assert first.outcome.realised_s == pytest.approx(0.1, rel=0.05)
     assert first.decision.before_s == pytest.approx(0.2, rel=0.05)
-    assert second.decision.reason == "all tasks are where they should be"
+    assert second.decision.reason == "all tasks are already in place"
     assert second.decision.at - first.outcome.at >= GUARD.cool_down_s
 
 
@@ -47,7 +47,7 @@ def test_takes_a_change_for_the_worse_back_to_exactly_the_placement_before() -> 
     assert plant.placed == START
     assert plant.policy == "as it was"
     assert len(plant.applied) == 2
-    assert "above the bound" in (found.outcome or pytest.fail("no outcome")).note
+    assert "exceeds the bound" in (found.outcome or pytest.fail("no outcome")).note
 
 
 def test_takes_a_change_for_the_worse_back_to_the_routes_before() -> None:
@@ -196,7 +196,7 @@ def test_moves_no_more_tasks_than_it_may() -> None:
     plant = FakePlant(misplaced)
     found = pilot(plant, guard=Guard(interval_s=1.0, max_moves=1)).step()
     assert found is not None
-    assert (found.verdict, found.decision.reason) == ("held", "2 moves are more than 1")
+    assert (found.verdict, found.decision.reason) == ("held", "2 moves exceed the maximum of 1")
     assert plant.applied == []
 
 
@@ -278,7 +278,7 @@ def test_a_change_that_cannot_be_taken_back_is_stuck_and_nothing_else_is_decided
     assert found is not None
     assert found.outcome is not None
     assert found.verdict == "stuck"
-    assert "not all tasks could be put back, tried on: move: no task would go" in found.outcome.note
+    assert "rollback incomplete, retrying: move: no task would go" in found.outcome.note
     assert any(": stuck, " in line for line in heard)
     assert plant.placed != START
     until = plant.now() + 2.0
@@ -347,7 +347,7 @@ def test_a_change_whose_driver_died_is_taken_back_by_the_next(tmp_path: Path) ->
     assert (after.decision.number, after.decision.inputs.placement) == (2, START)
     first = read(tmp_path / "l").episodes[0]
     assert first.outcome is not None
-    assert (first.verdict, first.outcome.note) == ("rolled back", "the driver ended before it was judged")
+    assert (first.verdict, first.outcome.note) == ("rolled back", "the driver ended before the change was judged")
     assert after.decision.inputs.placed_by == "as it was"
     assert after.decision.at - first.outcome.at >= 2 * GUARD.cool_down_s
 

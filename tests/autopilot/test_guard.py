@@ -42,15 +42,15 @@ def test_acts_only_above_the_threshold_and_within_the_moves() -> None:
     guard = Guard(threshold=0.05, max_moves=3)
     assert guard.refusal(0.2, 3, 0.1, 0.0) == ""
     assert "below the threshold of 5.0%" in guard.refusal(0.049, 1, 0.1, 0.0)
-    assert guard.refusal(0.2, 4, 0.1, 0.0) == "4 moves are more than 3"
-    assert guard.refusal(0.2, 0, 0.1, 0.0) == "all tasks are where they should be"
+    assert guard.refusal(0.2, 4, 0.1, 0.0) == "4 moves exceed the maximum of 3"
+    assert guard.refusal(0.2, 0, 0.1, 0.0) == "all tasks are already in place"
 
 
 def test_does_not_act_where_moves_cost_more_than_they_gain() -> None:
     guard = Guard(cool_down_s=30.0, interval_s=1.0)
     cost = guard.cost_s([1.0, 5.0, 0.5], held_s=2.0)  # of a tree's tuples at a task, all wait together
     assert cost == pytest.approx(2.5 * 2.0 / 30)
-    assert "moves cost 167 ms a tuple, more than the predicted 50 ms" in guard.refusal(0.5, 3, 0.1, cost)
+    assert "moves cost 167 ms per tuple, more than the predicted 50 ms" in guard.refusal(0.5, 3, 0.1, cost)
     assert guard.refusal(0.5, 3, 0.4, cost) == ""
 
 

@@ -48,9 +48,9 @@ def test_a_torn_last_line_is_told_of_and_skipped_and_what_follows_is_whole(tmp_p
     path.write_bytes(whole + torn)
 
     book = read(path)
-    assert [one.verdict for one in book.episodes] == ["under way"]
+    assert [one.verdict for one in book.episodes] == ["in progress"]
     assert len(book.problems) == 1
-    assert "line 3 is torn" in book.problems[0]
+    assert "line 3 is incomplete" in book.problems[0]
     after = Ledger(path)
     assert after.next_number == 2
     after.append(Outcome(number=1, at=9.0, verdict="rolled back"))
@@ -64,7 +64,7 @@ def test_a_decision_without_an_outcome_is_under_way_only_while_somebody_may_stil
     ledger = Ledger(path)
     for line in (episode.opening, episode.decision, replace(episode.decision, number=2)):
         ledger.append(line)
-    assert [one.verdict for one in read(path).episodes] == ["unfinished", "under way"]
+    assert [one.verdict for one in read(path).episodes] == ["unfinished", "in progress"]
     over = Book(read(path).lines, ended=True)
     assert [one.verdict for one in over.episodes] == ["unfinished", "unfinished"]
 
@@ -83,7 +83,7 @@ def test_a_change_that_is_in_force_without_having_been_found_good_is_left(
 
 
 def test_a_ledger_that_cannot_be_read_or_written_is_refused_in_a_line(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match="decisions are kept by penstock run --autopilot"):
+    with pytest.raises(FileProblem, match="penstock run --autopilot writes them"):
         read(tmp_path / "none")
     ledger = Ledger(tmp_path / "later")
     (tmp_path / "later").mkdir()

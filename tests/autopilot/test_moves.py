@@ -33,7 +33,7 @@ def test_a_decision_is_void_where_others_move_tasks_while_it_is_made_and_is_made
     assert first is not None
     assert first.outcome is not None
     assert (first.verdict, first.outcome.in_force_s) == ("void", 0.0)
-    assert first.outcome.note.startswith("tasks were moved while it was decided")
+    assert first.outcome.note.startswith("others or a recovery moved tasks during the decision")
     assert plant.applied == []
     second = loop.step()
     assert second is not None
@@ -83,7 +83,7 @@ def test_a_change_that_fails_is_not_taken_back_over_what_others_have_moved() -> 
     assert found is not None
     assert found.outcome is not None
     assert found.verdict == "void"
-    assert found.outcome.note == "move: no task would go; tasks have been moved elsewhere since, and stay there"
+    assert found.outcome.note == "move: no task would go; tasks were moved since, and stay there"
     assert plant.placed == {**START, "out[0]": "m1/1"}
 
 
@@ -98,5 +98,5 @@ def test_what_is_one_is_not_told_as_many() -> None:
     loop = pilot(Telling(misplaced), proposing({"work[1]": "m0/0"}))
     found = loop.step()
     assert found is not None
-    assert found.decision.reason == "a gain of 30.0% is predicted, for 1 move"
+    assert found.decision.reason == "predicted gain 30.0%, 1 move"
     assert states == ["moving 1 task"]

@@ -20,7 +20,7 @@ from tests.estimate.latency_cases import random_models
 from tests.fake_run import Served, flow
 
 SLOW = Guard(interval_s=600.0)  # it decides nothing as long as a test lasts
-CAUTION = "predictive has no latency models and decides by the estimate of network delay; name their file with --model"
+CAUTION = "predictive has no latency models and uses the estimate of network delay; add their file with --model"
 
 
 @pytest.fixture

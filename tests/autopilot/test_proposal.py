@@ -62,7 +62,7 @@ def test_a_policy_that_finds_no_placement_says_why() -> None:
         APPLICATION, components=(APPLICATION.components[0], heavy, APPLICATION.components[2])
     )
     found = by_policy(application, CLUSTER, inputs(policy="r-storm"))
-    assert found.problem.startswith("r-storm finds no placement: ")
+    assert found.problem.startswith("r-storm found no placement: ")
     assert found.moves == []
 
 
@@ -116,7 +116,7 @@ def test_another_policy_decides_on_the_same_inputs(ledger: Path) -> None:
     assert other.inputs == msgspec.structs.replace(first.decision.inputs, policy="round-robin")
     assert other.moves != first.decision.moves
     assert not other.acts
-    assert other.reason == "no move towards round-robin's placement gains any"
+    assert other.reason == "no move towards round-robin's placement has a gain"
     with pytest.raises(UnknownName, match="no policy is named 'wishful'"):
         replay(first, "wishful")
 

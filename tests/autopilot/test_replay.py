@@ -50,18 +50,18 @@ def test_a_decision_holds_the_checksum_of_its_models_and_tells_when_the_file_has
     assert len(made.inputs.checksum) == 64
     assert model_changed(made) == ""
     write_models(file, 2)
-    told = f"{file} has the checksum {load_models(file).checksum[:12]} now"
-    assert model_changed(made) == f"{told}; the decision was made by {made.inputs.checksum[:12]}"
+    told = f"{file} now has the checksum {load_models(file).checksum[:12]}"
+    assert model_changed(made) == f"{told}; the decision used {made.inputs.checksum[:12]}"
     assert likely_cause(made) == model_changed(made)
     file.unlink()
-    assert "is not there any more" in model_changed(made)
+    assert "no longer exists" in model_changed(made)
 
 
 @pytest.mark.parametrize(
     ("policy", "cause"),
     [
-        ("local-search:seconds=0.01", "local-search:seconds=0.01 searches for 0.01 s, and finds more or less"),
-        ("round-robin", "has the version of Penstock changed since?"),
+        ("local-search:seconds=0.01", "local-search:seconds=0.01 searches for 0.01 s, and its result depends"),
+        ("round-robin", "the decision may have been made by another version of Penstock"),
     ],
 )
 def test_a_policy_that_is_bounded_by_time_is_said_to_be(policy: str, cause: str) -> None:

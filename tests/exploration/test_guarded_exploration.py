@@ -127,7 +127,7 @@ def test_does_not_read_more_often_on_the_way_than_it_is_told_to() -> None:
     plant = FakePlant()
     plant.slow_from, plant.then = 4.5, None
     done = explore_live(plant, placements=1, hold_s=8.0, settle_s=8.0, limits=Limits(moves=2, reading_s=4.0))
-    assert done.stopped.endswith("nothing came to its end")
+    assert done.stopped.endswith("no tuple completed")
     assert plant.time == 12.0  # readings at 8 s and at 12 s
 
 
@@ -143,14 +143,14 @@ def test_takes_silence_for_a_latency_beyond_any_bound() -> None:
     plant = FakePlant()
     before, plant.slow_from, plant.then = plant.placement(), 3.0, None
     done = explore_live(plant, placements=9, hold_s=20.0, settle_s=0.0, limits=LIMITS)
-    assert done.stopped == "latency exceeded its bound of 50 ms: nothing came to its end"
+    assert done.stopped == "latency exceeded its bound of 50 ms: no tuple completed"
     assert plant.placement() == before
 
 
 def test_refuses_a_plant_in_which_nothing_comes_to_its_end() -> None:
     plant = FakePlant()
     plant.slow_from, plant.then = 0.0, None
-    with pytest.raises(InvalidInput, match="run: nothing came to its end"):
+    with pytest.raises(InvalidInput, match="run: no tuple completed"):
         explore_live(plant, placements=1, hold_s=2.0, settle_s=0.0, limits=LIMITS)
     assert plant.applied == []
 
@@ -159,7 +159,7 @@ def test_goes_back_on_ctrl_c() -> None:
     plant = FakePlant()
     before, plant.interrupted_at = plant.placement(), 9.0
     done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
-    assert done.stopped == "it was stopped"
+    assert done.stopped == "it was interrupted"
     assert plant.placement() == before
 
 
@@ -168,7 +168,7 @@ def test_leaves_a_run_alone_that_has_ended() -> None:
     plant.ends_at = 9.0
     done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert done.stopped == "the run has ended"
-    assert done.left == "its tasks were not put back: the run has ended"
+    assert done.left == "its placement was not restored: the run has ended"
 
 
 def test_keeps_what_was_gathered_and_goes_back_when_a_move_fails() -> None:
@@ -205,12 +205,12 @@ def test_says_what_could_not_be_put_back() -> None:
     done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     away = sum(slot != before[task] for task, slot in plant.placement().items())
     assert away > 0
-    assert done.left == f"{away} tasks are not back where they were: move: no task would go"
+    assert done.left == f"{away} tasks were not moved back: move: no task would go"
     assert plant.plans == 9 + RETURNS
 
 
 def test_refuses_a_bound_that_is_exceeded_already() -> None:
     plant = FakePlant()
-    with pytest.raises(InvalidInput, match="most_latency: latency is 10 ms already, above the bound of 5 ms"):
+    with pytest.raises(InvalidInput, match="most_latency: latency is 10 ms, already above the bound of 5 ms"):
         explore_live(plant, placements=1, hold_s=2.0, settle_s=0.0, limits=Limits(2, 0.005, reading_s=1.0))
     assert plant.applied == []

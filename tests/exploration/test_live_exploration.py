@@ -58,7 +58,7 @@ def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, told: int) -> Non
             limits=Limits(moves=6, reading_s=0.1), margin=0.1, flush_s=0.0,
         )  # fmt: skip
         assert (index.live, index.left, done.skipped) == (True, "", 0)
-        assert ("does not tell when explore-001 was applied" in index.stopped) == (told == 1)
+        assert ("no record of when explore-001 was applied" in index.stopped) == (told == 1)
         assert list(index.runs) == ["explore-000", "explore-001"][:told]
         assert served.handle.placement == PLACEMENT
     found = {path.stem: record_roots(path) for path in out.glob("*.parquet")}

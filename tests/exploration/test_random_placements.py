@@ -37,12 +37,12 @@ def test_leaves_out_what_does_not_carry_the_load_with_the_margin() -> None:
 
 
 def test_refuses_a_load_that_nothing_carries() -> None:
-    with pytest.raises(InvalidInput, match=r"rates: none of 200 random placements .* carries 1e\+06 tuples/s"):
+    with pytest.raises(InvalidInput, match=r"rates: none of 200 random placements .* sustains 1e\+06 tuples/s"):
         Drawing(application(1e6), CLUSTER, margin=0.0, seed=0).draw()
 
 
 def test_refuses_an_application_without_a_load() -> None:
-    with pytest.raises(InvalidInput, match="rate_tps: 'word-count' states no load"):
+    with pytest.raises(InvalidInput, match="rate_tps: 'word-count' declares no load"):
         Drawing(msgspec.structs.replace(application(), rate_tps={}), CLUSTER, margin=0.0, seed=0)
 
 

@@ -52,5 +52,5 @@ def test_finds_in_files_when_a_plan_was_applied_and_what_is_near(tmp_path: Path)
 
 
 def test_refuses_a_folder_without_telemetry(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match="holds no telemetry"):
+    with pytest.raises(FileProblem, match="contains no telemetry"):
         applied_at(tmp_path, "live")

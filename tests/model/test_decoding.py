@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from penstock.admission.book import BookFile
-from penstock.admission.reconciler.state import OperatorState, read_state, state_file
+from penstock.admission.reconciler.state import ReconcilerState, read_state, state_file
 from penstock.api.sources.split_log import SplitLog
 from penstock.autopilot import ledger
 from penstock.estimate.latency_models import load_models
@@ -50,7 +50,7 @@ JSON: dict[str, Callable[[bytes], Any]] = {
     "run": json_decoder(folder.RunInfo),
     "manifest": json_decoder(checkpoints.Manifest),
     "journal": json_decoder(checkpoints.Journal),
-    "operator": json_decoder(OperatorState),
+    "operator": json_decoder(ReconcilerState),
     "ledger": json_decoder(ledger.Line),
     "tables": json_decoder(TableManifest),
     "lines": json_lines_decoder(dict[str, int]),

@@ -13,34 +13,34 @@ if TYPE_CHECKING:
         Outdated,
         RateChange,
         Refused,
-        Remedy,
-        RemedyKind,
+        Suggestion,
+        SuggestionKind,
         Unmet,
         Usage,
         admit,
+        compare_rates,
+        compute_shares,
         fail,
-        rate_changes,
+        find_unmet,
+        measure_usage,
         release,
         replan,
         reprioritise,
         restore,
         set_capacity,
-        shares,
-        unmet,
-        usage,
     )
-    from penstock.admission.reconciler import OperatorState, PathState, operate, read_state
+    from penstock.admission.reconciler import PathState, ReconcilerState, read_state, serve
     from penstock.model.book import Book, BookedPath, Booking, Promise
 else:
     __getattr__, __dir__ = lazy_imports(
         __name__,
         {
             "penstock.admission.book": (
-                "Admitted, BookFile, BookShares, Changed, Outdated, RateChange, Refused, Remedy, RemedyKind, "
-                "Unmet, Usage, admit, fail, rate_changes, release, replan, reprioritise, restore, set_capacity, "
-                "shares, unmet, usage "
+                "Admitted, BookFile, BookShares, Changed, Outdated, RateChange, Refused, Suggestion, SuggestionKind, "
+                "Unmet, Usage, admit, fail, compare_rates, release, replan, reprioritise, restore, set_capacity, "
+                "compute_shares, find_unmet, measure_usage "
             ),
-            "penstock.admission.reconciler": "OperatorState, PathState, operate, read_state",
+            "penstock.admission.reconciler": "ReconcilerState, PathState, serve, read_state",
             "penstock.model.book": "Book, BookedPath, Booking, Promise",
         },
     )
@@ -53,27 +53,27 @@ __all__ = [
     "BookedPath",
     "Booking",
     "Changed",
-    "OperatorState",
     "Outdated",
     "PathState",
     "Promise",
     "RateChange",
+    "ReconcilerState",
     "Refused",
-    "Remedy",
-    "RemedyKind",
+    "Suggestion",
+    "SuggestionKind",
     "Unmet",
     "Usage",
     "admit",
+    "compare_rates",
+    "compute_shares",
     "fail",
-    "operate",
-    "rate_changes",
+    "find_unmet",
+    "measure_usage",
     "read_state",
     "release",
     "replan",
     "reprioritise",
     "restore",
+    "serve",
     "set_capacity",
-    "shares",
-    "unmet",
-    "usage",
 ]

@@ -1,11 +1,10 @@
 """The control loop: observe, decide, guard, apply the smallest change, wait, measure, record.
 
-It knows a running application only as a `Plant` (`plant`), which is a run (`live`), the twin (`twin`) or a test's own;
-what its tasks process is counted (`counts`).
-What is decided is a pure function of what was observed (`proposing`, `deciding`), so that any decision can be made
-again from the ledger (`ledger`, `replaying`), by the same policy or by another. What may be done is the guard's to say
-(`guard`), what became of it the measurement's (`measuring`). `autopilot` leads through the steps; `pilot` does so in a
-thread beside a run.
+It sees a running application only as a `ControlTarget` (`control_target`): a run (`live_target`), the twin
+(`twin_target`) or a fake of a test. `task_counts` measures what its tasks process.
+A decision is a pure function of what was observed (`proposal`, `decision`), so it can be repeated from the ledger
+(`ledger`, `replay`), with the same policy or another. `guard` limits what may be done, `measurement` judges the effect,
+`autopilot` performs the steps, and `pilot` does so in a thread beside a run.
 """
 
 from typing import TYPE_CHECKING

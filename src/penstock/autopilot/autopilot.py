@@ -1,10 +1,9 @@
-"""The autopilot: leads a plant through the steps of the control loop, one decision after another.
+"""The autopilot takes a target through the steps of the control loop, one decision after another.
 
-It waits, reads, decides, applies and writes down; what to do at each step is said by `deciding`, `guard` and
-`measuring`, which know neither a clock nor a file. The policy may be swapped, and shadow mode switched, at any time and
-from any thread: that counts from the next decision on. A decision that others have overtaken is not carried out. A
-change that is under way is judged in any case, and one that is to be taken back is tried to be until it is: nothing
-else is decided before.
+It waits, reads, decides, applies and records; `decision`, `guard` and `measurement` determine each step and use neither
+a clock nor files. The policy and shadow mode may be changed at any time, from any thread, and take effect with the next
+decision. A decision is not applied if the placement has changed in the meantime. A change in progress is always judged.
+If it has to be rolled back, the rollback is retried until it succeeds; no decision is made before that.
 """
 
 from collections import deque
@@ -40,24 +39,24 @@ from penstock.model.objective import Objective
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome as Moved
 
-RESTORES = 5  # times that a placement is tried to be restored before that is told; then once every interval
+RESTORES = 5  # attempts at a rollback before the failure is reported; then one per interval
 
 
 class AutopilotSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an autopilot decides."""
 
-    policy: str | None  # of the registry, with its parameters; None: off, it only reads
+    policy: str | None  # registered name with parameters; None: off, readings only
     objective: str = Objective.DELAY.value
     seed: int = 0
-    model: str = ""  # the file of latency models
-    shadow: bool = False  # decide and record, but do nothing
+    model: str = ""  # file of latency models
+    shadow: bool = False  # decide and record, but apply nothing
 
     def __post_init__(self) -> None:
         member("objective", Objective, self.objective)
 
 
 class Autopilot:
-    """The control loop of one plant."""
+    """The control loop of one target."""
 
     def __init__(
         self,
@@ -79,26 +78,26 @@ class Autopilot:
         self._propose = propose
         self._tell = tell
         self._run = run
-        self._lock = Lock()  # of the settings
+        self._lock = Lock()  # guards the settings
         self._opening: Opening | None = None
         self._recent: deque[Reading] = deque(maxlen=self.guard.readings)
-        self._empty = 0  # readings in a row without a latency
+        self._empty = 0  # consecutive readings without a latency
         self._rested_at = 0.0
-        self._setbacks = 0  # changes in a row that were taken back
+        self._setbacks = 0  # consecutive changes that were rolled back
         self._anchor: Anchor | None = None
-        self._owed: Owed | None = None  # what could not be taken back yet
-        self._left = self.ledger.left  # that an earlier driver has
-        self._upset_s: float | None = None  # latency to come back to after a change that was taken back
+        self._owed: Owed | None = None  # a rollback that has not succeeded yet
+        self._left = self.ledger.left  # unjudged change of an earlier driver
+        self._upset_s: float | None = None  # latency to return to after a rollback
         self._mover = Mover(plant, self.guard.move_s)
 
     @property
     def settings(self) -> AutopilotSettings:
-        """How it decides now."""
+        """The current settings."""
         with self._lock:
             return self._settings
 
     def swap(self, policy: str | None, shadow: bool | None = None, model: str | None = None) -> None:
-        """Decide by another policy from the next decision on, None: by none; what else is None stays as it is."""
+        """Change the settings from the next decision on. policy None: off; shadow or model None: unchanged."""
         told = {"shadow": shadow, "model": model}
         changes = {name: value for name, value in told.items() if value is not None}
         with self._lock:
@@ -106,7 +105,7 @@ class Autopilot:
         self.ledger.append(Swap(at=self._plant.now(), policy=now.policy, shadow=now.shadow, model=now.model))
 
     def run(self, seconds: float | None = None) -> None:
-        """Make decisions until the plant ends or, where given, so many seconds have passed at a decision's end."""
+        """Make decisions until the target ends or, if `seconds` is set, the decision after that time has ended."""
         until = None if seconds is None else self._plant.now() + seconds
         while until is None or self._plant.now() < until:
             try:
@@ -116,14 +115,14 @@ class Autopilot:
                 return
 
     def step(self, until: float | None = None) -> Episode | None:
-        """Make the next decision, and return it with what became of it; None where it is not due before `until`."""
+        """Make the next decision and return it with its outcome; None if none is due before `until`."""
         self._clear_up()
         settings = self._observe(until)
         if settings is None:
             return None
         self.state = "deciding"
         decision = self._decide(settings)
-        assert self._opening is not None, "a decision has one"
+        assert self._opening is not None, "written before the first decision"
         self.last = episode = Episode(self._opening, decision)
         acts = decision.acts and not decision.shadow
         overtaken = self._mover.overtaken(self._opening, decision) if acts else ""
@@ -139,11 +138,11 @@ class Autopilot:
 
     @property
     def acting(self) -> bool:
-        """Whether a change of its own is under way, or still to be taken back."""
+        """Whether a change of its own is in progress or still has to be rolled back."""
         return not self.state.startswith(("observing", "resting", "deciding"))
 
     def _clear_up(self) -> None:
-        """Take back what an earlier driver has left unjudged, unless others have moved tasks since."""
+        """Roll back a change that an earlier driver left unjudged, unless others have moved tasks since."""
         episode, self._left = self._left, None
         if episode is None:
             return
@@ -155,7 +154,7 @@ class Autopilot:
         self._tell(told(episode))
 
     def _observe(self, until: float | None) -> AutopilotSettings | None:
-        """Read until it may decide again and has as many readings as it takes, none of them disturbed."""
+        """Read until a decision may be made from enough undisturbed readings."""
         while True:
             if self._owed is not None:
                 self._take_back_again(self._owed)
@@ -163,7 +162,7 @@ class Autopilot:
             settings = self.settings
             if self._owed is None:
                 rest = self._rested_at - now
-                self.state = "observing" if rest <= 0 else f"resting for {rest:.0f} s more"
+                self.state = "observing" if rest <= 0 else f"cooling down for {rest:.0f} s"
                 if settings.policy is not None and rest <= 0 and self._is_ready(now):
                     return settings
             if until is not None and now >= until:
@@ -171,9 +170,9 @@ class Autopilot:
             self._keep(self._read(written=settings.policy is not None))
 
     def _is_ready(self, now: float) -> bool:
-        """Whether there are readings to decide from; of what a bad change left behind, for as long as that lasts, none.
+        """Return whether enough readings are available that are not affected by a change that was rolled back.
 
-        Where latency does not come back in a measuring interval beyond the rest, something else has changed.
+        If latency has not recovered one measuring interval after the cool-down, something else must have changed.
         """
         if len(self._recent) < self.guard.readings:
             return False
@@ -195,7 +194,7 @@ class Autopilot:
         if reading.mean_s is None:
             self._empty += 1
             if self._empty == self.guard.readings:
-                self._tell("no latency has been seen, so nothing is decided; are source tuples sampled?")
+                self._tell("no decision: no latency was measured; are source tuples sampled?")
             return
         self._empty = 0
         self._recent.append(reading)
@@ -222,7 +221,7 @@ class Autopilot:
         return decision
 
     def _inputs(self, settings: AutopilotSettings, application: Application) -> Inputs:
-        assert settings.policy is not None, "it is on"
+        assert settings.policy is not None, "the autopilot is on"
         readings = list(self._recent)
         return Inputs(
             policy=settings.policy,
@@ -241,7 +240,7 @@ class Autopilot:
         )
 
     def _act(self, decision: Decision) -> Outcome:
-        """Change the placement, measure, and take the change back unless it is good enough."""
+        """Change the placement, measure the effect, and roll the change back unless it is good enough."""
         began = self._plant.now()
         self.state = f"moving {counted(len(decision.moves), 'task')}"
         self._tell(f"decision {decision.number} by {decision.inputs.policy}: {decision.reason}")
@@ -251,7 +250,7 @@ class Autopilot:
         except Ended:
             self._leave(decision, began)
             raise
-        except BaseException as error:  # a defect, or Ctrl-C: the application must not suffer for that either
+        except BaseException as error:  # a defect or Ctrl-C must not leave the application with an unjudged change
             note = f"{type(error).__name__}: {' '.join(str(error).split())}"
             failed = Outcome(number=decision.number, at=began, verdict="failed", note=note)
             try:
@@ -265,7 +264,7 @@ class Autopilot:
         self.ledger.append(Outcome(number=decision.number, at=now, verdict=UNFINISHED, in_force_s=now - began))
 
     def _try(self, decision: Decision, began: float) -> tuple[Outcome, bool]:
-        """Move tasks and measure; return what comes of that, and whether tasks stay where they are."""
+        """Move tasks and measure; return the outcome, and whether tasks stay where they are."""
         moved: list[Moved] = []
         measurement, voided, problem = None, 0, ""
         try:
@@ -289,7 +288,7 @@ class Autopilot:
         return outcome, verdict == "kept" or (measurement is not None and measurement.stage is Stage.MEDDLED)
 
     def _measure(self, decision: Decision, wanted: Mapping[str, str]) -> tuple[Measurement, int]:
-        """Measure a change, again where the plant fails meanwhile; return the last, and how many came to nothing."""
+        """Measure a change, again if the target fails meanwhile; return the last measurement and the number voided."""
         epoch = decision.inputs.readings[-1].epoch
         deadline = self._plant.now() + self.guard.deadline_s
         for attempt in range(ATTEMPTS):
@@ -302,7 +301,7 @@ class Autopilot:
                     measurement.stage = Stage.VOID
             if measurement.stage is not Stage.VOID:
                 return measurement, attempt
-            self._tell(f"decision {decision.number}: the measurement is void, the run failed or recovered meanwhile")
+            self._tell(f"decision {decision.number}: measurement void, because the run failed or recovered")
             found = self._read_until_steady(deadline)
             if found is None:
                 return measurement, attempt + 1
@@ -310,7 +309,7 @@ class Autopilot:
         return measurement, ATTEMPTS
 
     def _read_until_steady(self, deadline: float) -> int | None:
-        """Wait for a plant to run again; return its epoch, None where it does not before the deadline."""
+        """Wait until the target runs again and return its epoch; None if it does not before the deadline."""
         while self._plant.now() < deadline:
             reading = self._read()
             if reading.steady:
@@ -318,9 +317,9 @@ class Autopilot:
         return None
 
     def _take_back(self, decision: Decision, outcome: Outcome, began: float) -> Outcome:
-        """Put every task and route back as it was, unless others have moved tasks; return the outcome as it is then.
+        """Restore the previous placement and routes, unless others have moved tasks; return the resulting outcome.
 
-        It is stuck where they could not be put back.
+        The outcome is `stuck` if they could not be restored.
         """
         problem = ""
         for _ in range(RESTORES):
@@ -331,19 +330,19 @@ class Autopilot:
             problem = self._mover.put_back(decision)
             if not problem:
                 break
-            self._tell(f"decision {decision.number}; not all tasks could be put back: {problem}")
+                self._tell(f"decision {decision.number}: not all tasks could be rolled back: {problem}")
             self._plant.wait(self.guard.interval_s)
         now = self._plant.now()
         outcome = msgspec.structs.replace(outcome, at=now, in_force_s=now - began)
         if not problem:
             return outcome
         self._owed = Owed(decision, outcome)
-        self.state = f"{STUCK}, not all tasks of decision {decision.number} are back"
-        note = "; ".join(filter(None, (outcome.note, f"not all tasks could be put back, tried on: {problem}")))
+        self.state = f"{STUCK}, not all tasks of decision {decision.number} are rolled back"
+        note = "; ".join(filter(None, (outcome.note, f"rollback incomplete, retrying: {problem}")))
         return msgspec.structs.replace(outcome, verdict=STUCK, note=note)
 
     def _take_back_again(self, owed: Owed) -> None:
-        """Try once more to take back what could not be, and write down when that is done."""
+        """Retry an incomplete rollback, and record it when it is done."""
         decision, outcome, now = owed.decision, owed.outcome, self._plant.now()
         in_force_s = outcome.in_force_s + now - outcome.at
         if not is_own(decision, self._plant.placement(), self._plant.cluster):
@@ -353,13 +352,13 @@ class Autopilot:
         self._owed = None
         outcome = msgspec.structs.replace(outcome, at=now, in_force_s=in_force_s)
         self._close(outcome, decision)
-        self._tell(f"decision {decision.number}: {outcome.verdict} after all; {outcome.note}")
+        self._tell(f"decision {decision.number}: finally {outcome.verdict}; {outcome.note}")
 
     def _close(self, outcome: Outcome, decision: Decision, rests: bool = True) -> None:
-        """Write an outcome down and say when the next decision may come; unless it rests, with the next readings."""
+        """Record an outcome and set the time of the next decision; without `rests`, at the next readings."""
         anchor = self._anchor or Anchor(decision.before_s, decision.bound_s)
         if outcome.verdict == "kept":
-            assert outcome.realised_s is not None, "a change is kept by what was measured"
+            assert outcome.realised_s is not None, "only a measured change is kept"
             self._upset_s, self._setbacks = None, 0
             if outcome.realised_s > decision.before_s:
                 self._anchor = anchor.tightened(decision.before_s, decision.bound_s)
@@ -370,7 +369,7 @@ class Autopilot:
             self._upset_s = max(decision.bound_s, decision.before_s)
             self._setbacks += 1
         if outcome.verdict not in ("held", "shadow"):
-            self._recent.clear()  # they were of another placement
+            self._recent.clear()  # they belong to another placement
             self._recent.extend(outcome.readings if outcome.verdict == "kept" else [])
         if rests:
             self._rested_at = self._plant.now() + self.guard.rest_s(self._setbacks)

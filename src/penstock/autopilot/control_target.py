@@ -1,6 +1,6 @@
-"""The plant: an application that runs, as far as the control loop sees it.
+"""The control target: a running application, as the control loop sees it.
 
-Time is the plant's own: seconds since it began, real ones of a run, virtual ones of the twin. Only `wait` lets it pass.
+Time is the target's own: seconds since its start, real for a run, virtual for the twin. Only `wait` advances it.
 """
 
 from collections.abc import Mapping
@@ -14,25 +14,25 @@ from penstock.model.status import Latency, Status
 from penstock.model.topology import Application, Kind
 from penstock.runtime.handle import Outcome
 
-GOING = ("running", "recovering")  # phases of a run in which something can still be changed
+GOING = ("running", "recovering")  # phases of a run in which changes are still possible
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was seen of a plant from one reading to the next."""
+    """Measurements of a target between two readings."""
 
-    at: float  # its end, on the plant's clock
-    seconds: float  # that it covers
-    count: int = 0  # source tuples whose latency was seen
-    mean_s: float | None = None  # their latency; None: there were none
+    at: float  # its end, on the target's clock
+    seconds: float  # covered
+    count: int = 0  # source tuples with a measured latency
+    mean_s: float | None = None  # their mean latency; None: there were none
     p99_s: float | None = None
-    rates: dict[str, float] = {}  # tuples a second that each component processed; sources: gave
-    tasks: dict[str, float] = {}  # the same of each task, over up to the last ten minutes; none: not known yet
-    cpu: dict[str, float] = {}  # share of each machine's cores in use
-    queue: int = 0  # tuples that wait, anywhere
-    blocked: float = 0.0  # share of the time in which the most blocked source task could not give what was due
-    epoch: int = 0  # changes when the plant has failed, recovered or lost a machine
-    steady: bool = True  # it ran all the time, and nobody moved anything
-    gone: tuple[str, ...] = ()  # machines that do not answer
+    rates: dict[str, float] = {}  # tuples per second that each component processed; of sources, emitted
+    tasks: dict[str, float] = {}  # the same by task, over up to the last ten minutes; empty: unknown yet
+    cpu: dict[str, float] = {}  # used share of each machine's cores
+    queue: int = 0  # waiting tuples, in all queues
+    blocked: float = 0.0  # maximum over source tasks of the share of time in which they were blocked
+    epoch: int = 0  # changes when the target has failed, recovered or lost a machine
+    steady: bool = True  # it ran all the time, and no task moved
+    gone: tuple[str, ...] = ()  # machines that do not respond
 
 
 def reading_of(
@@ -43,9 +43,9 @@ def reading_of(
     moved: bool,
     tasks: Mapping[str, float] | None = None,
 ) -> Reading:
-    """Return what a run's status says, with the latency of the tuples that ended in so many seconds before.
+    """Return a reading from a run's status, with the latency of the tuples that completed in the last `seconds`.
 
-    tasks: tuples a second of each, where that is known.
+    tasks: tuples per second of each, if known.
     """
     sources = [component for component in status.components if component.kind == Kind.SOURCE.value]
     return Reading(
@@ -66,33 +66,33 @@ def reading_of(
 
 
 class Ended(Exception):
-    """The plant has ended, or is about to: nothing can be changed any more."""
+    """The target has ended, or is about to: changes are no longer possible."""
 
 
 class ControlTarget(Protocol):
-    """An application that runs. Methods are called by one thread; a mistake raises `PenstockError`."""
+    """A running application. One thread calls its methods; invalid input raises `PenstockError`."""
 
     @property
     def application(self) -> Application:
-        """What runs."""
+        """The application."""
         ...
 
     @property
     def cluster(self) -> Cluster:
-        """What it runs on now."""
+        """The cluster that it runs on now."""
         ...
 
     @property
     def policy(self) -> str:
-        """What decided where its tasks are."""
+        """The policy that placed its tasks."""
         ...
 
     def now(self) -> float:
-        """Return the seconds since it began."""
+        """Return the seconds since its start."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Let time pass; raise `Ended` where the plant ends meanwhile."""
+        """Advance time; raises `Ended` if the target ends."""
         ...
 
     def placement(self) -> dict[str, str]:
@@ -100,13 +100,13 @@ class ControlTarget(Protocol):
         ...
 
     def routes(self) -> tuple[PlannedRoute, ...]:
-        """Return the routes in force; none where the network is not routed or nobody has planned any."""
+        """Return the routes in force; empty if the network is not routed or no routes were planned."""
         ...
 
     def reading(self) -> Reading:
-        """Return what was seen since the last reading."""
+        """Return the measurements since the last reading."""
         ...
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere, and return when they run there; raise `Ended` if it has ended."""
+        """Move the tasks whose slots differ in a plan, and return when they run there; raises `Ended` if it ended."""
         ...

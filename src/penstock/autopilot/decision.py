@@ -1,4 +1,4 @@
-"""The decision itself: what was observed and proposed in, whether it is done and why out. A pure function."""
+"""Make a decision from what was observed and proposed: a pure function."""
 
 from statistics import fmean
 
@@ -9,7 +9,7 @@ from penstock.autopilot.proposal import Proposal, Propose
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
 
-BLOCKED = 0.01  # share of the time from which on sources are known to give less than is offered
+BLOCKED = 0.01  # share of time from which on sources are assumed to emit less than is offered
 
 
 def decide(
@@ -23,16 +23,16 @@ def decide(
     time: str,
     shadow: bool = False,
 ) -> Decision:
-    """Return what to do, by what is proposed and by what the guard allows; nothing is done where proposing fails."""
+    """Return what to do according to proposal and guard; if proposing fails, do nothing."""
     try:
         proposal = propose(application, cluster, inputs)
-    except Exception as error:  # whatever is wrong with a policy, the application must not suffer
+    except Exception as error:  # whatever the policy's error, the application must not suffer
         proposal = Proposal(problem=f"{inputs.policy} failed, {type(error).__name__}: {' '.join(str(error).split())}")
     guard = inputs.guard
     before_s = fmean(latencies(inputs.readings))
     cost_s = guard.cost_s(proposal.weights, inputs.held_s)
     refused = proposal.problem or guard.refusal(proposal.gain, len(proposal.moves), before_s, cost_s)
-    allowed = f"a gain of {proposal.gain:.1%} is predicted, for {counted(len(proposal.moves), 'move')}"
+    allowed = f"predicted gain {proposal.gain:.1%}, {counted(len(proposal.moves), 'move')}"
     return Decision(
         number=number,
         at=at,
@@ -52,9 +52,9 @@ def decide(
 
 
 def offered(application: Application, readings: list[Reading]) -> dict[str, float]:
-    """Return what is offered to each source: what it gave, or what is declared where that is more and it was blocked.
+    """Return the rate offered to each source: emitted, or declared if the source was blocked and that is higher.
 
-    A source that is held back gives less than comes to it.
+    A blocked source emits less than arrives at it.
     """
     found = {}
     for source in application.sources:
@@ -65,5 +65,5 @@ def offered(application: Application, readings: list[Reading]) -> dict[str, floa
 
 
 def counted(count: int, noun: str) -> str:
-    """Write a count with its noun: `1 move`, `2 moves`."""
+    """Format a count with its noun: `1 move`, `2 moves`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,10 +1,10 @@
-"""The ledger: every decision of a control loop, with all that it was made from and what became of it.
+"""The ledger: every decision of a control loop, with its inputs and its outcome.
 
-A file of JSON lines in the run's folder. It is enough by itself to make each decision again: an `Opening` describes the
-application and the cluster, a `Decision` holds its inputs. Only latency models are too large: of them it has the file's
-name and checksum. A decision is written before anything is done, its `Outcome` when that is known, and another where a
-change could not be taken back at once. Lines are appended whole and synced. Where a writer died in the middle of a
-line, the line is left behind; readers say so and go on.
+It is a file of JSON lines in the run's folder and suffices to repeat each decision: an `Opening` describes application
+and cluster, a `Decision` its inputs. Only latency models are too large: the ledger has their file name and checksum. A
+decision is written before it is applied, its `Outcome` when that is known, and another outcome if a rollback did not
+succeed at once. Lines are appended whole and synced. If a writer died in the middle of a line, readers skip it and
+report that.
 """
 
 import os
@@ -27,17 +27,17 @@ LEDGER = "decisions.jsonl"  # in the run's folder
 STUCK, UNFINISHED = (
     "stuck",
     "unfinished",
-)  # verdicts on changes that are still in force, though nobody has found them good
+)  # verdicts on changes that are still in force without having been judged good
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record"):
-    """A line of the ledger."""
+    """One line of the ledger."""
 
-    at: float  # seconds on the plant's clock
+    at: float  # seconds on the target's clock
 
 
 class Opening(Record, frozen=True, tag="opening"):
-    """What the decisions below are about, until the next of these."""
+    """Subject of the decisions that follow, until the next opening."""
 
     run: str
     time: str  # of day, ISO 8601
@@ -52,15 +52,15 @@ class Seen(Record, frozen=True, tag="reading"):
 
 
 class Swap(Record, frozen=True, tag="swap"):
-    """Another policy, or whether it may act, or latency models; None: it is off."""
+    """Change of policy, shadow mode or latency models; policy None: off."""
 
     policy: str | None
     shadow: bool
-    model: str = ""  # the file of latency models
+    model: str = ""  # file of latency models
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A task that goes from one slot to another."""
+    """Move of a task from one slot to another."""
 
     task: str
     before: str
@@ -71,32 +71,32 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """A placement that was considered."""
 
     name: str
-    moves: int  # that lead to it
-    score: float | None  # by the objective, the higher the better; None: not allowed
+    moves: int  # needed to reach it
+    score: float | None  # by the objective, higher is better; None: not allowed
     gain: float  # relative to staying
     chosen: bool = False
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that a decision is made from, beside the application and the cluster, and what is needed to take it back."""
+    """All inputs of a decision beside application and cluster, and what a rollback needs."""
 
     policy: str
     objective: str
     seed: int
     placement: dict[str, str]
-    rates: dict[str, float]  # offered to each source, tuples a second
+    rates: dict[str, float]  # offered to each source, in tuples per second
     readings: list[Reading]
-    held_s: float  # that a move holds its task up
+    held_s: float  # duration of a move
     guard: Guard
-    model: str = ""  # the file of latency models; empty: none, the objective's estimator
+    model: str = ""  # file of latency models; empty: none, the objective's estimator decides
     checksum: str = ""  # of that file
-    anchor_s: float | None = None  # the bound of earlier changes that were kept though worse, or taken back
-    placed_by: str = ""  # the policy that tasks were placed by before
-    routes: tuple[PlannedRoute, ...] = ()  # that were in force before
+    anchor_s: float | None = None  # bound of earlier changes that were kept though worse, or rolled back
+    placed_by: str = ""  # policy of the placement before
+    routes: tuple[PlannedRoute, ...] = ()  # in force before
 
 
 class Decision(Record, frozen=True, tag="decision"):
-    """What was decided and why."""
+    """A decision and its reason."""
 
     number: int
     time: str  # of day, ISO 8601
@@ -104,33 +104,33 @@ class Decision(Record, frozen=True, tag="decision"):
     alternatives: list[Alternative]
     moves: list[Step]
     gain: float  # predicted, relative
-    acts: bool  # the guard lets it be done
+    acts: bool  # the guard allows it
     reason: str
-    before_s: float  # latency, the mean of the readings
-    bound_s: float  # latency above which the change is taken back
+    before_s: float  # latency, mean of the readings
+    bound_s: float  # latency above which the change is rolled back
     cost_s: float  # of the moves, as latency
     predicted_s: float | None = None  # latency; None: there is no latency model
-    shadow: bool = False  # it is only recorded
+    shadow: bool = False  # recorded only
 
 
 class Outcome(Record, frozen=True, tag="outcome"):
-    """What became of a decision."""
+    """Outcome of a decision."""
 
     number: int
     verdict: str  # kept, rolled back, held, shadow, void, failed, stuck or unfinished
     note: str = ""
-    realised_s: float | None = None  # latency, the mean of the readings
+    realised_s: float | None = None  # latency, mean of the readings
     readings: list[Reading] = []
-    voided: int = 0  # measurements that counted for nothing
+    voided: int = 0  # number of void measurements
     moved: list[Moved] = []
-    in_force_s: float = 0.0  # from the change until it was judged, or taken back
+    in_force_s: float = 0.0  # from the change until it was judged or rolled back
 
 
 Line = Opening | Seen | Swap | Decision | Outcome
 
 
 class Ledger:
-    """Writes the ledger of one run; without a path it is kept in memory, for experiments."""
+    """Writes the ledger of one run; without a path it stays in memory, for experiments."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -144,14 +144,14 @@ class Ledger:
 
     @property
     def left(self) -> "Episode | None":
-        """The last decision, where it was acted on and is still in force without having been found good."""
+        """The last decision if it was applied and is still in force without having been judged good."""
         last = self._last
         if last is None or not last.decision.acts or last.decision.shadow:
             return None
         return last if last.outcome is None or last.outcome.verdict in (STUCK, UNFINISHED) else None
 
     def append(self, line: Line) -> None:
-        """Add a line, and return when it is on the disk; raise `FileProblem` where it cannot be."""
+        """Append a line and sync the file; raises `FileProblem` if that fails."""
         self._note(line)
         if self.path is None:
             self.lines.append(line)
@@ -160,7 +160,7 @@ class Ledger:
             _append(self.path, msgspec.json.encode(line) + b"\n")
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{self.path}: cannot be written, {why}; make room or give it back") from None
+            raise FileProblem(f"{self.path}: cannot be written, {why}; check its permissions and free space") from None
 
     def _note(self, line: Line) -> None:
         if isinstance(line, Opening):
@@ -176,7 +176,7 @@ def _append(path: Path, line: bytes) -> None:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         size = os.fstat(file).st_size
-        if size and os.pread(file, 1, size - 1) != b"\n":  # a line that was left behind ends here
+        if size and os.pread(file, 1, size - 1) != b"\n":  # end an incomplete line of an earlier writer
             line = b"\n" + line
         while line:
             line = line[os.write(file, line) :]
@@ -187,15 +187,15 @@ def _append(path: Path, line: bytes) -> None:
 
 @dataclass(frozen=True)
 class Book:
-    """A ledger that was read."""
+    """The contents of a ledger."""
 
     lines: Sequence[Line]
-    problems: Sequence[str] = ()  # lines that could not be read, a sentence each
-    ended: bool = False  # nobody writes it any more
+    problems: Sequence[str] = ()  # lines that could not be read, one sentence each
+    ended: bool = False  # it is no longer written
 
     @property
     def episodes(self) -> "list[Episode]":
-        """The decisions in order, each with what it was about and what became of it."""
+        """The decisions in order, each with its opening and outcome."""
         found: dict[int, Episode] = {}
         opening = None
         for line in self.lines:
@@ -218,23 +218,23 @@ class Book:
 
 @dataclass
 class Episode:
-    """A decision from its inputs to its outcome; None: it is under way, or was when its driver ended."""
+    """A decision from its inputs to its outcome; None: in progress, or interrupted when its driver ended."""
 
     opening: Opening
     decision: Decision
     outcome: Outcome | None = field(default=None)
-    over: bool = False  # it is under way no longer, though nobody has said what became of it
+    over: bool = False  # no longer in progress, even if no outcome was written
 
     @property
     def verdict(self) -> str:
-        """What became of it."""
+        """Verdict of its outcome."""
         if self.outcome is None:
-            return UNFINISHED if self.over else "under way"
+            return UNFINISHED if self.over else "in progress"
         return self.outcome.verdict
 
 
 def told(episode: Episode) -> str:
-    """Say in a line what was decided and what became of it."""
+    """Describe a decision and its outcome in one line."""
     decision, outcome = episode.decision, episode.outcome
     text = f"decision {decision.number} by {decision.inputs.policy}: {episode.verdict}"
     if outcome is None or outcome.verdict in ("held", "shadow"):
@@ -247,15 +247,15 @@ def told(episode: Episode) -> str:
 
 
 def read(path: Path) -> Book:
-    """Read a ledger; lines that are torn are left out and told of."""
+    """Read a ledger; incomplete lines are skipped and reported."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        kept = "decisions are kept by penstock run --autopilot, from its first reading on"
-        raise FileProblem(f"{path}: there are none; {kept}") from None
+        kept = "penstock run --autopilot writes them after its first reading"
+        raise FileProblem(f"{path}: there are no decisions; {kept}") from None
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{path}: cannot be read, {why}; decisions are kept by penstock run --autopilot") from None
+        raise FileProblem(f"{path}: cannot be read, {why}; check the path") from None
     lines: list[Line] = []
     problems: list[str] = []
     decode = json_decoder(Line)
@@ -265,5 +265,5 @@ def read(path: Path) -> Book:
         try:
             lines.append(decode(text))
         except Undecodable as error:
-            problems.append(f"{path}: line {number} is torn or not a ledger's, left out: {error}")
+            problems.append(f"{path}: line {number} is incomplete or not a ledger record, skipped: {error}")
     return Book(lines, problems)

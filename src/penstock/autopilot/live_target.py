@@ -1,4 +1,4 @@
-"""A run on Spark as a plant. Nothing here blocks the runtime: the run is asked as anybody may ask it."""
+"""A run on Spark as a control target. Nothing here blocks the runtime: it uses the run's public operations."""
 
 from time import monotonic
 
@@ -13,7 +13,7 @@ from penstock.runtime.run import Run
 
 
 class LiveTarget:
-    """A run, read by its status."""
+    """A run, observed through its status."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -25,25 +25,25 @@ class LiveTarget:
 
     @property
     def application(self) -> Application:
-        """What runs."""
+        """The application."""
         return self._run.application
 
     @property
     def cluster(self) -> Cluster:
-        """What it runs on now."""
+        """The cluster that it runs on now."""
         return self._run.cluster
 
     @property
     def policy(self) -> str:
-        """What decided where its tasks are."""
+        """The policy that placed its tasks."""
         return self._run.status().policy
 
     def now(self) -> float:
-        """Return the seconds since it began."""
+        """Return the seconds since its start."""
         return monotonic() - self._began
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait."""
         self._run.wait(seconds)
         self._refuse_ended(self._run.status())
 
@@ -56,7 +56,7 @@ class LiveTarget:
         return self._run.routes
 
     def reading(self) -> Reading:
-        """Return what was seen since the last reading."""
+        """Return the measurements since the last reading."""
         now = self.now()
         seconds, self._read = now - self._read, now
         status, latency = self._run.status(), self._run.latency(seconds)
@@ -66,11 +66,11 @@ class LiveTarget:
         return reading_of(status, latency, now, seconds, moved, tasks)
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere."""
+        """Move the tasks whose slots differ in a plan."""
         self._refuse_ended(self._run.status())
         moved = self._run.apply(plan)
         self._placement = self.placement()
-        self._read = self.now()  # what finished while tasks moved is nobody's
+        self._read = self.now()  # tuples that completed during the moves belong to no reading
         return moved
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""A measurement: readings after a change, from the first on until it can be judged.
+"""A measurement: readings after a change, until it can be judged.
 
-It is a state machine: readings in, how far it is out. First the latency has to be stable, two readings in a row being
-near each other; then as many readings are taken as make a measurement. It ends before that when two readings in a row
-are beyond the bound, and counts for nothing when the plant failed meanwhile or somebody else moved tasks.
+It is a state machine that takes readings and returns its stage. First latency has to settle: two consecutive readings
+are close. Then it takes the readings of a measurement. It ends early if two consecutive readings exceed the bound, and
+is void if the target fails or somebody else moves tasks.
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from statistics import fmean
 from penstock.autopilot.control_target import Reading
 from penstock.autopilot.guard import Guard, latencies
 
-NEAR = 0.2  # relative difference of two readings up to which they are near each other
-BEYOND = 2  # readings in a row
+NEAR = 0.2  # maximum relative difference of two close readings
+BEYOND = 2  # consecutive readings
 
 
 class Stage(StrEnum):
-    """How far a measurement is."""
+    """Stage of a measurement."""
 
     SETTLING = "settling"
     MEASURING = "measuring"
     COMPLETE = "complete"
-    EXCEEDED = "exceeded"  # beyond the bound, twice in a row
-    VOID = "void"  # the plant failed or recovered meanwhile
+    EXCEEDED = "exceeded"  # two consecutive readings beyond the bound
+    VOID = "void"  # the target failed or recovered
     MEDDLED = "meddled"  # somebody else has moved tasks
 
 
@@ -38,16 +38,16 @@ class Measurement:
         self._epoch = epoch
         self._placement = placement
         self._passed: list[Reading] = []  # while it settled
-        self._beyond = 0  # readings in a row
+        self._beyond = 0  # consecutive readings
 
     @property
     def mean_s(self) -> float | None:
-        """The mean of the readings that count, of those that were let pass where it never came to others."""
+        """The mean of the readings that count; of those while it settled if there are no others."""
         means = latencies(self.readings) or latencies(self._passed[-BEYOND:])
         return fmean(means) if means else None
 
     def take(self, reading: Reading, placement: Mapping[str, str]) -> Stage:
-        """Take the next reading, and where tasks are at its end."""
+        """Take the next reading, with the placement at its end."""
         if reading.epoch != self._epoch or not reading.steady:
             self.stage = Stage.VOID
         elif placement != self._placement:
@@ -63,23 +63,23 @@ class Measurement:
         return self.stage
 
     def verdict(self) -> tuple[str, str]:
-        """Return what becomes of the change, and why."""
+        """Return the verdict on the change and its reason."""
         if self.stage is Stage.MEDDLED:
-            return "void", "tasks were moved meanwhile, by somebody else or by a recovery"
+            return "void", "tasks were moved during the measurement, by somebody else or by a recovery"
         if self.stage is Stage.VOID:
             return "void", f"the run failed or recovered in every measurement, or for {self._guard.deadline_s:g} s"
         realised, bound = self.mean_s, self._bound_s
         if realised is None:
-            return "rolled back", "nothing came to its end any more"
+            return "rolled back", "no tuple completed any more"
         if self.stage is Stage.EXCEEDED or realised > bound:
-            return "rolled back", f"{1e3 * realised:.3g} ms is above the bound of {1e3 * bound:.3g} ms"
+            return "rolled back", f"latency {1e3 * realised:.3g} ms exceeds the bound of {1e3 * bound:.3g} ms"
         return "kept", ""
 
     def _exceeds(self, reading: Reading) -> bool:
-        """Whether this reading and those before are beyond the bound; the first still has tuples from before in it."""
+        """Whether this and the previous readings exceed the bound; the first still contains earlier tuples."""
         if not self._passed:
             return False
-        beyond = reading.mean_s is None or reading.mean_s > self._bound_s  # none: nothing comes to its end any more
+        beyond = reading.mean_s is None or reading.mean_s > self._bound_s  # None: no tuple completes any more
         self._beyond = self._beyond + 1 if beyond else 0
         if self._beyond >= BEYOND:
             (self.readings if self.stage is Stage.MEASURING else self._passed).append(reading)

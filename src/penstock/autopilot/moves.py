@@ -1,7 +1,7 @@
-"""Moving the tasks of a plant as decided, moving them back, and seeing first whether a decision still holds.
+"""Move the tasks of a target as decided, restore them, and check first whether a decision still applies.
 
-A policy takes its time. What others move meanwhile, or a recovery does, is theirs: a decision is about the placement
-that it was made from, and carrying it out on another would undo their moves.
+A policy takes its time. Moves by others or by a recovery in the meantime have precedence: a decision refers to the
+placement it was made from, and applying it to another one would undo their moves.
 """
 
 from collections import deque
@@ -16,26 +16,26 @@ from penstock.model.errors import PenstockError
 from penstock.model.plan import PlannedRoute
 from penstock.runtime.handle import Outcome as Moved
 
-SEEN_MOVES = 50  # of which the mean time is taken
-MOVED = "tasks were moved while it was decided, by somebody else or by a recovery, and stay there"
-DISTURBED = "the run failed, recovered or ended while it was decided"
+SEEN_MOVES = 50  # whose mean duration is used
+MOVED = "others or a recovery moved tasks during the decision; they stay there"
+DISTURBED = "the run failed, recovered or ended during the decision"
 
 
 class Mover:
-    """Moves the tasks of one plant."""
+    """Moves the tasks of one target."""
 
     def __init__(self, plant: ControlTarget, move_s: float) -> None:
         self._plant = plant
-        self._move_s = move_s  # that a move takes, as long as none has been seen
-        self._held: deque[float] = deque(maxlen=SEEN_MOVES)  # s that moves took
+        self._move_s = move_s  # assumed duration of a move until one was measured
+        self._held: deque[float] = deque(maxlen=SEEN_MOVES)  # measured durations, in s
 
     @property
     def held_s(self) -> float:
-        """How long a move holds its task up, the mean of those seen last."""
+        """Duration of a move, mean of the last ones measured."""
         return fmean(self._held) if self._held else self._move_s
 
     def overtaken(self, opening: Opening, decision: Decision) -> str:
-        """Look at the plant again, and say why a decision is not about it any more; nothing where it is."""
+        """Check the target again and return why a decision no longer applies; empty if it does."""
         plant, inputs = self._plant, decision.inputs
         reading = plant.reading()
         if (plant.placement(), plant.routes()) != (inputs.placement, inputs.routes):
@@ -44,17 +44,17 @@ class Mover:
         return "" if same and reading.steady and reading.epoch == inputs.readings[-1].epoch else DISTURBED
 
     def carry_out(self, decision: Decision) -> list[Moved]:
-        """Move the tasks that a decision puts elsewhere."""
+        """Move the tasks as decided."""
         return self._move(changed(decision), decision, decision.inputs.policy)
 
     def put_back(self, decision: Decision) -> str:
-        """Put every task and route back as it was; return what is wrong where that fails."""
+        """Restore the placement and routes before a decision; return the problem if that fails."""
         inputs = decision.inputs
         try:
             self._move(inputs.placement, decision, inputs.placed_by, inputs.routes)
         except Ended:
             raise
-        except Exception as problem:  # whatever it is, the next try may succeed
+        except Exception as problem:  # whatever the error, the next attempt may succeed
             return str(problem) if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {problem}"
         return ""
 

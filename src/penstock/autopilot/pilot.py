@@ -1,6 +1,6 @@
-"""A pilot: the autopilot of a run, in a thread of its own in the driver, and how it is asked and steered.
+"""A pilot runs the autopilot of a run in a thread of the driver, and controls it.
 
-The thread starts when a policy is first named, and ends with the run. A run is never kept waiting by it.
+The thread starts when a policy is first set, and ends with the run. It never blocks the run.
 """
 
 from pathlib import Path
@@ -24,8 +24,8 @@ from penstock.policies.registry import placement_policy
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
-PREDICTIVE = ("predictive", "predictive-search")  # policies that are made for latency models
-LAST_S = 5.0  # that the thread is waited for at the end
+PREDICTIVE = ("predictive", "predictive-search")  # policies that need latency models
+LAST_S = 5.0  # maximum wait for the thread at the end
 
 
 class Pilot:
@@ -42,18 +42,18 @@ class Pilot:
         self._settings = settings or AutopilotSettings(policy=None)
         self._guard = guard or Guard()
         self._ledger = ledger
-        self._lock = Lock()  # of what follows
+        self._lock = Lock()  # guards what follows
         self._autopilot: Autopilot | None = None
         self._thread: Thread | None = None
         self._problem = ""
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
-        """Have another policy decide from now on, `off` for none, and return how it stands; None leaves it.
+        """Change the policy, `off` for none; return the new status. None leaves a setting unchanged.
 
         `model` is a file of latency models of the run's application.
         """
         if policy not in (None, "off"):
-            placement_policy(policy or "")  # refuses one that nobody knows
+            placement_policy(policy or "")  # raises for an unknown policy
         path = None if model is None else _checked(model, self._run)
         if (policy, shadow, path) != (None, None, None):
             with self._lock:
@@ -64,13 +64,13 @@ class Pilot:
         return found
 
     def status(self) -> PilotStatus:
-        """Return how it stands."""
+        """Return the status of the autopilot."""
         autopilot = self._autopilot
         if autopilot is None:
             was = self._settings
             return PilotStatus(policy=None, shadow=was.shadow, state=self._problem or "off", model=was.model)
         settings, last = autopilot.settings, autopilot.last
-        told = settings.policy is not None or autopilot.acting  # what is under way when it is put off is ended first
+        told = settings.policy is not None or autopilot.acting  # a change in progress is completed before it is off
         return PilotStatus(
             policy=None if self._problem else settings.policy,
             shadow=settings.shadow,
@@ -82,7 +82,7 @@ class Pilot:
         )
 
     def join(self) -> None:
-        """Wait for the thread, once the run has ended."""
+        """Wait for the thread after the run has ended."""
         thread = self._thread
         if thread is not None:
             thread.join(LAST_S)
@@ -119,19 +119,19 @@ class Pilot:
             autopilot.run()
         except PenstockError as problem:
             self._fail(str(problem))
-        except Exception as error:  # a defect of the loop is none of the run's
+        except Exception as error:  # a defect of the loop must not affect the run
             self._fail(f"a defect of Penstock, {type(error).__name__}: {error}")
 
     def _fail(self, problem: str) -> None:
         self._problem = f"stopped: {problem}"
-        self._run.say(f"the autopilot has stopped, {problem}", "warning")
+        self._run.say(f"the autopilot has stopped: {problem}", "warning")
 
 
 def attach(
     run: "Run", policy: str | None = None, *, shadow: bool = False, objective: str | None = None, seed: int = 0,
     model: str = "", guard: Guard | None = None,
 ) -> Pilot:  # fmt: skip
-    """Give a run a pilot, which is off until a policy is named, here or later by `penstock autopilot`.
+    """Attach a pilot to a run; it is off until a policy is set, here or later with `penstock autopilot`.
 
     run = ps.run(flow, emulate=cluster)
     pilot = attach(run, "local-search")
@@ -149,9 +149,9 @@ def attach(
 
 
 def caution(policy: str | None, model: str, objective: str | None = None, cluster: Cluster | None = None) -> str:
-    """Return why a policy's predictions may be wrong; empty if nothing speaks against them.
+    """Return why a policy's predictions may be wrong; empty if there is no reason.
 
-    A policy that is made for predictions may have no latency models, or they were trained on another cluster.
+    A policy that needs predictions may have no latency models, or models trained on another cluster.
     """
     if policy is None:
         return ""
@@ -161,19 +161,19 @@ def caution(policy: str | None, model: str, objective: str | None = None, cluste
         return ""
     goal = member("objective", Objective, objective or Objective.DELAY)
     estimate = "network delay" if goal is Objective.DELAY else goal.value
-    return f"{policy} has no latency models and decides by the estimate of {estimate}; name their file with --model"
+    return f"{policy} has no latency models and uses the estimate of {estimate}; add their file with --model"
 
 
 def _checked(model: str, run: "Run") -> str:
-    """Return where a file of latency models is, refusing one that is damaged or of another application."""
+    """Return the path of a file of latency models; raises if it is damaged or belongs to another application."""
     load_models(model).check(run.application)
     return str(Path(model).absolute())
 
 
 def _note_left(run: "Run") -> None:
-    """Write down that the last decision of an earlier driver is under way no longer.
+    """Record that the last decision of an earlier driver is no longer in progress.
 
-    Tasks stay where they are until an autopilot is on again, which takes it back.
+    Tasks stay in place until an autopilot is on again, which rolls the change back.
     """
     path = run.folder / LEDGER
     ledger = Ledger(path if path.exists() else None)

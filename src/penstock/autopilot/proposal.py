@@ -1,7 +1,7 @@
-"""What a policy would change: its answer for the load that was observed, cut down to the moves that are worth most.
+"""Propose changes: a policy's placement for the observed load, reduced to the most valuable moves.
 
-A proposal is a pure function of an application, a cluster and the inputs of a decision. Without latency models the
-planner's objective says what a placement gains; with them, the latency predicted for what tasks were seen to process.
+A proposal is a pure function of application, cluster and a decision's inputs. Without latency models, the planner's
+objective gives the gain of a placement; with them, the latency predicted for what tasks were observed to process.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,10 +28,10 @@ from penstock.planning.planner import Planner
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What could be changed, and what that is predicted to give."""
+    """A possible change and its predicted effect."""
 
     moves: list[Step] = []
-    weights: list[float] = []  # tuples that each of them processes for a source tuple
+    weights: list[float] = []  # tuples that each moved task processes per source tuple
     gain: float = 0.0  # relative
     predicted_s: float | None = None  # latency afterwards
     alternatives: list[Alternative] = []
@@ -40,23 +40,23 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Propose = Callable[[Application, Cluster, Inputs], Proposal]
-"""Anything that proposes; the loop takes it from a policy, a test may lie."""
+"""A function that proposes changes: normally a policy, in tests a fake."""
 
 
 class NoRoute(PenstockError):
-    """A placement whose streams have no way through the network."""
+    """A placement with streams that have no route through the network."""
 
 
 def by_policy(application: Application, cluster: Cluster, inputs: Inputs) -> Proposal:
-    """Ask the policy that the inputs name."""
+    """Propose with the policy named in the inputs."""
     planner = planner_for(application, cluster, inputs)
     decided = planner.decide(inputs.policy)
     if isinstance(decided.result, Infeasible):
-        return Proposal(problem=f"{inputs.policy} finds no placement: {decided.result.reason}")
+        return Proposal(problem=f"{inputs.policy} found no placement: {decided.result.reason}")
     now = slots_of(inputs.placement, cluster)
     asked = np.array(decided.result.slots, dtype=now.dtype)
     evaluate = planner.view.evaluate
-    assert evaluate is not None, "a planner's view has one"
+    assert evaluate is not None, "a planner's view always has one"
     uneven = planner.latency is not None and bool(_seen(inputs))
     wanted = _without_gone(asked, now, cluster, inputs)
     near = nearest(planner.view, evaluate, now, wanted, loss=1 - ENOUGH if uneven else 0.0)
@@ -79,13 +79,13 @@ def by_policy(application: Application, cluster: Cluster, inputs: Inputs) -> Pro
         gain=gain(planner, stops[0].score, chosen.score),
         predicted_s=-chosen.score if inputs.model and chosen.score > UNSUSTAINED / 2 else None,
         alternatives=alternatives,
-        problem="" if moves or np.array_equal(near, now) else f"no move towards {inputs.policy}'s placement gains any",
+        problem="" if moves or np.array_equal(near, now) else f"no move towards {inputs.policy}'s placement has a gain",
         caution=_untrained(planner, reached) if moves else "",
     )
 
 
 def planner_for(application: Application, cluster: Cluster, inputs: Inputs) -> Planner:
-    """Return a planner for the load that was observed."""
+    """Return a planner for the observed load."""
     offered = {name: rate for name, rate in inputs.rates.items() if rate > 0}
     known = len(offered) == len(application.sources)
     loaded = msgspec.structs.replace(application, rate_tps=offered if known else application.rate_tps)
@@ -97,9 +97,9 @@ def planner_for(application: Application, cluster: Cluster, inputs: Inputs) -> P
 
 
 def loads_of(instance: Instance, inputs: Inputs) -> Loads:
-    """Return what tasks were seen to process in the last minutes, at the rate that is offered now.
+    """Return what tasks processed in the last minutes, scaled to the rate that is offered now.
 
-    Components that nothing came to yet have what is declared, and so have all before the first readings.
+    Components without any tuples yet have their declared load, and so have all before the first readings.
     """
     declared, seen = Loads.declared(instance), _seen(inputs)
     tasks, names = instance.tasks, task_names(instance.topology)
@@ -114,12 +114,12 @@ def loads_of(instance: Instance, inputs: Inputs) -> Loads:
 
 
 def _seen(inputs: Inputs) -> Mapping[str, float]:
-    """Return tuples a second of each task, by the last reading; none where a ledger is older than that."""
+    """Return tuples per second of each task in the last reading; empty for ledgers that do not have them."""
     return inputs.readings[-1].tasks if inputs.readings else {}
 
 
 def _weights(planner: Planner) -> Floats:
-    """Return how many tuples each task processes for a source tuple. [T]"""
+    """Return how many tuples each task processes per source tuple. [T]"""
     tasks = planner.view.tasks
     tps = tasks.gain if planner.latency is None else planner.latency.loads.task_tps
     given = tps[tasks.source].sum()
@@ -129,12 +129,12 @@ def _weights(planner: Planner) -> Floats:
 
 @lru_cache(maxsize=4)
 def _models(path: str, _: int) -> LatencyModels:
-    """Read models, once as long as their file is the same."""
+    """Read models once, until their file changes."""
     return load_models(path)
 
 
 def foreign(path: str, cluster: Cluster) -> str:
-    """Return a caution if models were trained on another cluster; empty for a file that can no longer be read."""
+    """Return a caution if models were trained on another cluster; empty if the file can no longer be read."""
     try:
         return _models(path, _age(path)).foreign(cluster)
     except PenstockError:
@@ -142,7 +142,7 @@ def foreign(path: str, cluster: Cluster) -> str:
 
 
 def checksum(path: str) -> str:
-    """Return the checksum of a file of latency models; nothing where there is none that can be read."""
+    """Return the checksum of a file of latency models; empty if it cannot be read."""
     try:
         return _models(path, _age(path)).checksum if path else ""
     except PenstockError:
@@ -154,11 +154,11 @@ def _age(path: str) -> int:
 
 
 def gain(planner: Planner, now: float, then: float) -> float:
-    """Return by how much a score is better than another, relative to it; all, where it is not allowed now."""
+    """Return the relative improvement of a score; 1 if the current placement is not allowed."""
     if not np.isfinite(now) or not np.isfinite(then):
         return float(np.isfinite(then)) - float(np.isfinite(now))
     if planner.objective is Objective.BALANCED and planner.latency is None:
-        return then - now  # it is relative already (TATA, eq. (13))
+        return then - now  # already relative (TATA, eq. (13))
     return (then - now) / abs(now) if now else float(then > now)
 
 
@@ -178,7 +178,7 @@ def plan_of(
     seed: int,
     by: tuple[PlannedRoute, ...] = (),
 ) -> Plan:
-    """Return a placement in names as a plan; where the network is routed, with the routes `by`, or the widest."""
+    """Return a placement by names as a plan; if the network is routed, with the routes `by`, or the widest."""
     slots = slots_of(placement, cluster)
     routes: Mapping[Hop, tuple[int, ...]] = {}
     if cluster.routed and not by:
@@ -186,7 +186,7 @@ def plan_of(
         found = route(instance.tasks, instance.slots, instance.links, slots.tolist())
         if isinstance(found, Hop):
             stream = application.streams[found.stream].label
-            raise NoRoute(f"plan: stream {stream} has no way between two of its machines; choose another policy")
+            raise NoRoute(f"plan: stream {stream} has no route between two of its machines; choose another policy")
         routes = found
     decided = Placement(tuple(int(slot) for slot in slots), routes)
     plan = to_plan(application, cluster, decided, policy=policy, objective=objective, seed=seed)
@@ -194,14 +194,14 @@ def plan_of(
 
 
 def _untrained(planner: Planner, placed: Ints) -> str:
-    """Say so where latency models would have to predict what is too different from all that they were trained on."""
+    """Return a caution if latency models have to extrapolate far beyond their training data."""
     if planner.latency is None or not (predicted := planner.latency.predict(placed)).far:
         return ""
-    return f"though a feature is {predicted.excess:.0%} beyond what the models were trained on"
+    return f"though a feature is {predicted.excess:.0%} beyond the models' training data"
 
 
 def _without_gone(wanted: Ints, now: Ints, cluster: Cluster, inputs: Inputs) -> Ints:
-    """Leave tasks where they are that would go to machines which do not answer."""
+    """Leave tasks in place that would move to machines that do not respond."""
     gone = set(inputs.readings[-1].gone) if inputs.readings else set()
     lost = [machine_of(slot) in gone for slot in cluster.slot_names]
     return np.where(np.array(lost)[wanted], now, wanted)

@@ -1,7 +1,7 @@
-"""Making a decision again from the ledger: by the same policy, to see that it is the same, or by another.
+"""Repeat a decision from the ledger: with the same policy, to check that the result is the same, or with another.
 
-The ledger does not hold the latency models themselves, only where they were and their checksum; and a policy that
-searches for as long as it has time may find something else. Where a decision is another now, the likely cause is said.
+The ledger has only the path and checksum of latency models, and a time-limited search may find something else. If the
+decision differs, the likely cause is reported.
 """
 
 import msgspec
@@ -13,10 +13,10 @@ from penstock.policies.registry import placement_policy
 
 
 def replay(episode: Episode, policy: str | None = None, propose: Propose = by_policy) -> Decision:
-    """Return what a policy decides on an episode's inputs; None: the policy that decided then."""
+    """Return the decision of a policy on an episode's inputs; None: the original policy."""
     was = episode.decision
     if policy is not None:
-        placement_policy(policy)  # refuses one that nobody knows
+        placement_policy(policy)  # raises for an unknown policy
     inputs = was.inputs if policy is None else msgspec.structs.replace(was.inputs, policy=policy)
     opening = episode.opening
     return decide(
@@ -32,20 +32,20 @@ def replay(episode: Episode, policy: str | None = None, propose: Propose = by_po
 
 
 def model_changed(was: Decision) -> str:
-    """Say so where a decision's latency models are not those in their file now; nothing where they are."""
+    """Return a message if a decision's latency models are no longer those in their file; else empty."""
     inputs = was.inputs
     now = checksum(inputs.model)
     if not inputs.checksum or now == inputs.checksum:
         return ""
-    state = f"has the checksum {now[:12]} now" if now else "is not there any more, or is damaged"
-    return f"{inputs.model} {state}; the decision was made by {inputs.checksum[:12]}"
+    state = f"now has the checksum {now[:12]}" if now else "no longer exists or is damaged"
+    return f"{inputs.model} {state}; the decision used {inputs.checksum[:12]}"
 
 
 def likely_cause(was: Decision) -> str:
-    """Say why a decision that is made again is probably another."""
+    """Return the likely cause if a repeated decision differs."""
     seconds = getattr(placement_policy(was.inputs.policy), "seconds", None)
     if changed := model_changed(was):
         return changed
     if seconds is not None:
-        return f"{was.inputs.policy} searches for {seconds:g} s, and finds more or less in that time"
-    return "has the version of Penstock changed since?"
+        return f"{was.inputs.policy} searches for {seconds:g} s, and its result depends on the machine's speed"
+    return "the decision may have been made by another version of Penstock"

@@ -1,9 +1,9 @@
-"""The smallest change: of placements that are as good as each other, one near to where tasks are.
+"""The smallest change: of equally good placements, one close to the current placement.
 
-A policy places from nothing, so that its answer may differ from what is there in names only: two alike machines, two
-slots of a machine or two tasks of a component exchanged. Here names are exchanged back, as many as leave the score as
-it is, or nearly where tasks of a component were seen to differ a little, and then moves are put in the order in which
-they gain most.
+A policy places from scratch, so its result may differ from the current placement in names only: two identical machines,
+two slots of a machine or two tasks of a component are exchanged. Here such exchanges are reverted as long as the score
+stays the same, or nearly the same if the tasks of a component were observed to differ a little. Then the moves are
+ordered by their gain.
 """
 
 from typing import NamedTuple
@@ -16,20 +16,20 @@ from penstock.model.taskgraph import Ints
 from penstock.policies.api import Evaluate, PlacementView
 
 SAME = 1e-9  # relative difference of scores that are equal
-ENOUGH = 0.95  # of the best gain that is in reach, for which fewer moves are taken
+ENOUGH = 0.95  # of the maximum gain, which is accepted for fewer moves
 
 
 class Stop(NamedTuple):
-    """A placement on the way from one to another."""
+    """A placement between the current one and the wanted one."""
 
     tasks: tuple[int, ...]  # that have moved
     score: float
 
 
 def nearest(view: PlacementView, evaluate: Evaluate, now: Ints, wanted: Ints, loss: float = 0.0) -> Ints:
-    """Return a placement of the same score as `wanted`, with as few moves from `now` as exchanging names gives.
+    """Return a placement with the score of `wanted`, and as few moves from `now` as exchanging names allows.
 
-    loss: the share of what `wanted` gains that may be lost by that.
+    loss: share of the gain of `wanted` that may be lost by that.
     """
     best, least = wanted, _least(evaluate, now, wanted, loss)
     for renamed in (_exchange_machines, _exchange_slots, _exchange_tasks):
@@ -42,14 +42,14 @@ def nearest(view: PlacementView, evaluate: Evaluate, now: Ints, wanted: Ints, lo
 
 
 def _least(evaluate: Evaluate, now: Ints, wanted: Ints, loss: float) -> float:
-    """Return the score that a placement must have to pass for the one that is wanted."""
+    """Return the minimum score that is accepted instead of that of the wanted placement."""
     start, top = (float(score) for score in evaluate(np.stack([now, wanted]).astype(np.int32)))
-    gained = top - start if loss and UNSUSTAINED / 2 < start < top else 0.0  # what rescues must not be spoilt
+    gained = top - start if loss and UNSUSTAINED / 2 < start < top else 0.0  # no loss if the load becomes sustainable
     return top - max(SAME * abs(top), loss * gained)
 
 
 def way(evaluate: Evaluate, now: Ints, wanted: Ints, most: int) -> list[Stop]:
-    """Return the stops on the way to a placement, the first being `now`: each time the move that gains most."""
+    """Return the placements from `now` towards a wanted one, each time with the move that gains most."""
     left = [int(task) for task in np.flatnonzero(now != wanted)]
     here = now.copy()
     stops = [Stop((), float(evaluate(here[None].astype(np.int32))[0]))]
@@ -65,7 +65,7 @@ def way(evaluate: Evaluate, now: Ints, wanted: Ints, most: int) -> list[Stop]:
 
 
 def shortest(stops: list[Stop]) -> Stop:
-    """Return the first stop that has nearly all of what there is to gain on the way."""
+    """Return the first placement that has nearly the maximum gain."""
     start, best = stops[0].score, max(stop.score for stop in stops)
     if not best > start:
         return stops[0]
@@ -74,7 +74,7 @@ def shortest(stops: list[Stop]) -> Stop:
 
 
 def _exchange_machines(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
-    """Give machines that are alike each other's tasks, so that most tasks are where they were."""
+    """Exchange the tasks of identical machines, so that most tasks stay in place."""
     from scipy.optimize import linear_sum_assignment
 
     machine, first = view.slots.machine, view.slots.first
@@ -89,7 +89,7 @@ def _exchange_machines(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
 
 
 def _exchange_slots(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
-    """Exchange the slots of each machine likewise."""
+    """Exchange the slots of each machine in the same manner."""
     from scipy.optimize import linear_sum_assignment
 
     renamed = wanted.copy()
@@ -103,7 +103,7 @@ def _exchange_slots(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
 
 
 def _exchange_tasks(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
-    """Exchange the tasks of each component, so that those stay whose slot gets one of them."""
+    """Exchange the tasks of each component, so that tasks stay if their slot is to have one of them."""
     renamed = wanted.copy()
     for component in range(int(view.tasks.component.max()) + 1):
         tasks = np.flatnonzero(view.tasks.component == component)
@@ -120,7 +120,7 @@ def _exchange_tasks(view: PlacementView, now: Ints, wanted: Ints) -> Ints:
 
 
 def _common(view: PlacementView, now: Ints, wanted: Ints, places: int) -> Ints:
-    """Return how many tasks a wanted place and one of now have in common, those of a component being alike. [P, P]"""
+    """Return how many tasks a wanted place and a current one share; tasks of a component are equivalent. [P, P]"""
     counts = np.zeros((2, places, int(view.tasks.component.max()) + 1), dtype=np.int64)
     np.add.at(counts[0], (wanted, view.tasks.component), 1)
     np.add.at(counts[1], (now, view.tasks.component), 1)
@@ -129,6 +129,6 @@ def _common(view: PlacementView, now: Ints, wanted: Ints, places: int) -> Ints:
 
 
 def _allowed(view: PlacementView, placed: Ints) -> bool:
-    """Whether pinned tasks are where they are pinned; the score looks after all else."""
+    """Whether pinned tasks are in place; the score covers all other constraints."""
     machine = view.slots.machine[placed]
     return bool(((view.pins < 0) | (view.pins == machine)).all())

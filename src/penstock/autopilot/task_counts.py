@@ -1,7 +1,7 @@
-"""Counts: what every task has processed so far, and how fast that was in the last minutes.
+"""Counts of what every task has processed, and its rate over the last minutes.
 
-Tasks of a component do not all get as much: keys may be skewed. What each gets is the same wherever it is, so that
-counts go on while tasks move. The last ten minutes are looked at, as Li does for the weights of eqs. (2.2) and (2.3).
+Tasks of a component do not all process the same number, because keys may be skewed. A task's share does not depend on
+its slot, so counts continue across moves. The last ten minutes count, as in Li's weights of eqs. (2.2) and (2.3).
 """
 
 from collections import deque
@@ -13,8 +13,8 @@ from penstock.model.status import Status
 
 
 class _Count(NamedTuple):
-    at: float  # on the plant's clock
-    processed: dict[str, float]  # by task, since it began
+    at: float  # on the target's clock
+    processed: dict[str, float]  # by task, since its start
 
 
 class Counts:
@@ -24,9 +24,9 @@ class Counts:
         self._taken: deque[_Count] = deque()
 
     def take(self, at: float, processed: Mapping[str, float]) -> dict[str, float]:
-        """Note what tasks have processed so far; return tuples a second of each, over up to the last ten minutes.
+        """Record what tasks have processed; return tuples per second of each, over up to the last ten minutes.
 
-        None where there is nothing to compare with yet. Time in which the plant stood still counts, for all of them.
+        Returns nothing if there is no earlier count. Time in which the target stood still counts for all tasks.
         """
         if self._taken and not self._goes_on(processed):
             self._taken.clear()
@@ -40,16 +40,16 @@ class Counts:
         return {task: _rounded((count - first.processed[task]) / seconds) for task, count in processed.items()}
 
     def _goes_on(self, processed: Mapping[str, float]) -> bool:
-        """Whether these are counts of the same tasks, none of them begun anew."""
+        """Whether these are counts of the same tasks, none of them reset."""
         last = self._taken[-1].processed
         return last.keys() == processed.keys() and all(processed[task] >= count for task, count in last.items())
 
 
 def processed_by(status: Status) -> dict[str, float]:
-    """Return what each task of a run has processed so far, by name; nothing where its status does not tell."""
+    """Return what each task of a run has processed, by name; empty if its status does not contain that."""
     return {f"{one.name}[{task}]": count for one in status.components for task, count in enumerate(one.processed)}
 
 
 def _rounded(rate: float) -> float:
-    """Return a rate as precise as it can matter: every reading goes to the ledger, with all of them."""
+    """Round a rate to a useful precision, because the ledger has all rates of every reading."""
     return float(f"{rate:.4g}")

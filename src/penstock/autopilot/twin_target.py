@@ -1,4 +1,4 @@
-"""A run of the twin as a plant: the same control loop in virtual time."""
+"""A run of the twin as a control target: the same control loop in virtual time."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from penstock.sim.events import Twin, TwinRun, TwinSpan
 
 
 class TwinTarget:
-    """A run of the twin, read by its spans."""
+    """A run of the twin, observed through its spans."""
 
     def __init__(self, twin: Twin, run: TwinRun, policy: str = "") -> None:
         self.application = twin.application
         self.cluster = twin.cluster
         self.policy = policy
-        self.spans: list[TwinSpan] = []  # all of them, for who wants to look
+        self.spans: list[TwinSpan] = []  # all of them, for inspection
         self._run = run
         self._names = task_names(twin.application)
         self._move_s = twin.costs.move_s
@@ -36,7 +36,7 @@ class TwinTarget:
         return self._run.now
 
     def wait(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Advance virtual time."""
         span = self._run.advance(seconds)
         self.spans.append(span)
         self._unread.append(span)
@@ -47,11 +47,11 @@ class TwinTarget:
         return {task: names[slot] for task, slot in zip(self._names, self._run.slots, strict=True)}
 
     def routes(self) -> tuple[PlannedRoute, ...]:
-        """Return none: the twin finds the widest for itself."""
+        """Return no routes: the twin uses the widest."""
         return ()
 
     def reading(self) -> Reading:
-        """Return what was seen since the last reading."""
+        """Return the measurements since the last reading."""
         spans, self._unread = self._unread, []
         steady, self._disturbed = not self._disturbed, False
         gone = tuple(sorted(self._gone))
@@ -78,7 +78,7 @@ class TwinTarget:
         )
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere; each stands still as long as the twin's costs say."""
+        """Move the tasks whose slots differ in a plan; each is suspended for the time in the twin's costs."""
         wanted = to_placement(plan, self.application, self.cluster).slots
         before = self._run.slots
         moves = {task: slot for task, slot in enumerate(wanted) if slot != before[task]}
@@ -88,26 +88,26 @@ class TwinTarget:
         return [Outcome(self._names[t], names[before[t]], names[slot], self._move_s) for t, slot in moves.items()]
 
     def fail(self, machine: str) -> None:
-        """Have a machine fail."""
+        """Fail a machine."""
         self._run.fail(machine)
         self._gone.add(machine)
         self._epoch, self._disturbed = self._epoch + 1, True
 
     def restore(self, machine: str) -> None:
-        """Have a machine come back."""
+        """Restore a machine."""
         self._run.restore(machine)
         self._gone.discard(machine)
         self._epoch, self._disturbed = self._epoch + 1, True
 
     def scale(self, factor: float) -> None:
-        """Have all sources get so many times as much."""
+        """Scale the rates of all sources."""
         self._run.scale(factor)
 
     def _so_far(self) -> dict[str, float]:
         return dict(zip(self._names, self._processed.tolist(), strict=True))
 
     def _rates(self, spans: list[TwinSpan], seconds: float) -> dict[str, float]:
-        """Return what each component processed a second; of a source what it gave."""
+        """Return what each component processed per second; of sources, emitted."""
         processed = np.sum([span.processed for span in spans], axis=0)
         rates = dict.fromkeys((component.name for component in self.application.components), 0.0)
         for name, count in zip(self._names, processed, strict=True):

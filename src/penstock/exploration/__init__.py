@@ -1,6 +1,7 @@
-"""Exploration: training data by random placements, on the twin or on an application that runs.
+"""Exploration: training data from random placements, on the twin or on a running application.
 
-`drawing` draws placements that cover crowded and spread-out ones and sustain the load; `twin` tries them in virtual
-time, `live` on a run, bounded and with the way back (`asked`: on a run of another process); `spans` cuts telemetry so
-that every placement is a run of its own; `index` says which run had which placement.
+`random_placements` draws placements, crowded and spread-out, that sustain the load. `twin_exploration` tries them in
+virtual time, `guarded_exploration` on a running application, with limits and a final restore, and `live_exploration` on
+a run of another process. `spans` cuts telemetry so that every placement becomes a run of its own; `index` records which
+run had which placement.
 """

@@ -1,9 +1,9 @@
-"""Explores on an application that runs: bounded, watched, and with the way back.
+"""Explore placements of a running application within limits, and restore its placement afterwards.
 
-Tasks move a few at a time, and every placement on the way must sustain the load too, by the estimator. Latency is read
-all the time, also on the way; beyond the bound twice in a row, exploration ends. However it ends, also by Ctrl-C or a
-move that fails, tasks go back to where they were, and what was gathered is kept. Where they cannot be put back, that is
-said.
+Tasks move a few at a time, and every intermediate placement has to sustain the load according to the estimator. Latency
+is read continuously, also between moves; exploration ends when two consecutive readings exceed the bound. However it
+ends, also by Ctrl-C or a failed move, tasks are moved back and the collected data is kept. If tasks cannot be moved
+back, the result says so.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,34 +22,34 @@ from penstock.model.plan import to_plan
 from penstock.model.routes import route
 from penstock.model.topology import Application
 
-ORDERS = 20  # in which moves are tried to be made, before a placement is given up
-BEYOND = 2  # readings in a row
+ORDERS = 20  # random orders of moves that are tried before a placement is skipped
+BEYOND = 2  # consecutive readings
 PAUSE_S = 1.0  # between two batches of moves
-RETURNS = 5  # times that tasks are tried to be put back
-NOT_BACK = "its tasks were not put back: the run has ended"
+RETURNS = 5  # attempts to restore the placement
+NOT_BACK = "its placement was not restored: the run has ended"
 
 
 class Limits(NamedTuple):
-    """What an exploration must not exceed."""
+    """Limits of an exploration."""
 
-    moves: int  # tasks at a time
-    latency_s: float | None = None  # mean of source tuples; None: `times` that of the beginning
+    moves: int  # tasks moved at a time
+    latency_s: float | None = None  # mean of source tuples; None: `times` the initial latency
     times: float = 5.0
-    reading_s: float = 5.0  # between two looks at the latency
+    reading_s: float = 5.0  # between two readings of the latency
 
 
 class Exceeded(PenstockError):
-    """Latency went beyond its bound."""
+    """Latency exceeded its bound."""
 
 
 @dataclass
 class Exploration:
-    """What became of it so far."""
+    """The result so far."""
 
-    runs: dict[str, Explored] = field(default_factory=dict)  # those that were held to the end
-    skipped: int = 0  # placements that could not be reached by steps that sustain the load
+    runs: dict[str, Explored] = field(default_factory=dict)  # placements that were held to the end
+    skipped: int = 0  # placements that no sequence of sustainable steps reached
     stopped: str = ""  # why it ended before all were tried
-    left: str = ""  # what is not where it was, and why
+    left: str = ""  # which tasks were not moved back, and why
 
 
 def explore_live(
@@ -64,9 +64,9 @@ def explore_live(
     application: Application | None = None,
     tried: Callable[[str, Explored], None] = lambda *_: None,
 ) -> Exploration:
-    """Try random placements on a plant, and put its tasks back.
+    """Try random placements on a control target, and restore its placement.
 
-    application: what runs, with measured costs where its own are not known; the load is taken from the plant.
+    application: with measured costs, if the target's own are unknown; the load is taken from the target.
     """
     first = _first_reading(plant, limits)
     measured = _loaded(application or plant.application, first)
@@ -94,7 +94,7 @@ def explore_live(
     except PenstockError as problem:
         done.stopped = str(problem)
     except KeyboardInterrupt:
-        done.stopped = "it was stopped"
+        done.stopped = "it was interrupted"
     finally:
         done.left = done.left or walk.return_to(home, policy)
     return done
@@ -105,8 +105,8 @@ def _first_reading(plant: ControlTarget, limits: Limits) -> Reading:
     plant.wait(limits.reading_s)
     found = plant.reading()
     if found.mean_s is None:
-        problem = f"nothing came to its end in {limits.reading_s:g} s, so that nothing could be watched"
-        raise InvalidInput("run", f"{problem}; run it at a higher rate or with --sample")
+        problem = f"no tuple completed in {limits.reading_s:g} s, so latency cannot be monitored"
+        raise InvalidInput("run", f"{problem}; use a higher rate or --sample")
     return found
 
 
@@ -114,7 +114,7 @@ def _bound(limits: Limits, first: Reading) -> float:
     if limits.latency_s is not None:
         if first.mean_s is not None and first.mean_s > limits.latency_s:
             problem = (
-                f"latency is {1e3 * first.mean_s:.4g} ms already, above the bound of {1e3 * limits.latency_s:g} ms"
+                f"latency is {1e3 * first.mean_s:.4g} ms, already above the bound of {1e3 * limits.latency_s:g} ms"
             )
             raise InvalidInput("most_latency", f"{problem}; choose another --most-latency")
         return limits.latency_s
@@ -122,34 +122,34 @@ def _bound(limits: Limits, first: Reading) -> float:
 
 
 def _loaded(application: Application, reading: Reading) -> Application:
-    """Return an application with the load that was seen."""
+    """Return an application with the observed load."""
     rates = {source.name: reading.rates.get(source.name, 0.0) for source in application.sources}
     missing = [name for name, rate in rates.items() if rate <= 0]
     if missing:
-        raise InvalidInput("run", f"source {missing[0]!r} gives nothing, so that no load is known; let it run first")
+        raise InvalidInput("run", f"source {missing[0]!r} emits nothing, so the load is unknown; wait until it emits")
     return msgspec.structs.replace(application, rate_tps=rates)
 
 
 class Passing(NamedTuple):
-    """The latency of several readings together."""
+    """The latency of several readings combined."""
 
     seconds: float = 0.0
     total_s: float = 0.0
     ended: int = 0  # tuples
 
     def and_then(self, reading: Reading) -> "Passing":
-        """Return it with one more."""
+        """Return this with one more reading."""
         total = self.total_s + (reading.mean_s or 0.0) * reading.count
         return Passing(self.seconds + reading.seconds, total, self.ended + reading.count)
 
     @property
     def mean_s(self) -> float | None:
-        """Their mean; None: there was none."""
+        """Their mean; None if no tuple completed."""
         return self.total_s / self.ended if self.ended else None
 
 
 class _Walk:
-    """The way from placement to placement."""
+    """Moves the target from placement to placement."""
 
     def __init__(self, plant: ControlTarget, drawing: Drawing, limits: Limits, bound_s: float, seed: int) -> None:
         self._plant = plant
@@ -157,31 +157,31 @@ class _Walk:
         self._limits = limits
         self._bound_s = bound_s
         self._rng = np.random.default_rng([seed, 1])
-        self._beyond = 0  # readings in a row
-        self._passing = Passing()  # between moves, since it was last judged
+        self._beyond = 0  # consecutive readings
+        self._passing = Passing()  # between moves, since the last check
 
     def here(self) -> Placement:
-        """Return where tasks are."""
+        """Return the current placement."""
         number = {name: slot for slot, name in enumerate(self._plant.cluster.slot_names)}
         return self._routed([number[slot] for slot in self._plant.placement().values()])
 
     def go(self, target: Placement, name: str) -> bool:
-        """Move to a placement, some tasks at a time, and look at the latency in between.
+        """Move to a placement, some tasks at a time, and check the latency in between.
 
-        Return whether there was a way that sustains the load.
+        Return whether there were intermediate placements that sustain the load.
         """
         steps = self._steps(self.here(), target)
         if steps is None:
             return False
         for number, step in enumerate(steps):
-            self._apply(step, name if number + 1 == len(steps) else f"{name} on its way")
+            self._apply(step, name if number + 1 == len(steps) else f"{name} (intermediate)")
             if number + 1 < len(steps):
                 self._plant.wait(PAUSE_S)
                 self._glance()
         return True
 
     def watch(self, seconds: float) -> float | None:
-        """Let time pass, looking at the latency; return its mean over that time."""
+        """Wait, checking the latency; return its mean over that time."""
         until = self._plant.now() + seconds
         whole, self._passing = Passing(), Passing()
         self._plant.reading()
@@ -193,9 +193,9 @@ class _Walk:
         return whole.mean_s
 
     def _glance(self) -> None:
-        """Read the latency between two moves; what is seen in so short a time is judged once it is a reading's worth.
+        """Read the latency between two moves; check it when a full reading has been collected.
 
-        Sooner, few tuples or none have come to their end.
+        In less time few tuples, or none, complete.
         """
         self._passing = self._passing.and_then(self._plant.reading())
         if self._passing.seconds >= self._limits.reading_s:
@@ -203,15 +203,15 @@ class _Walk:
             self._judge(mean)
 
     def _judge(self, mean_s: float | None) -> None:
-        """End the exploration where latency is beyond its bound again."""
+        """End the exploration if latency exceeds its bound in consecutive readings."""
         slow = mean_s is None or mean_s > self._bound_s
         self._beyond = self._beyond + 1 if slow else 0
         if self._beyond >= BEYOND:
-            seen = "nothing came to its end" if mean_s is None else f"{1e3 * mean_s:.4g} ms"
+            seen = "no tuple completed" if mean_s is None else f"{1e3 * mean_s:.4g} ms"
             raise Exceeded(f"latency exceeded its bound of {1e3 * self._bound_s:.4g} ms: {seen}")
 
     def return_to(self, home: Placement, policy: str) -> str:
-        """Put tasks back, trying again where that fails; return what is not back in the end, and why."""
+        """Restore the placement, with several attempts; return the problem if some tasks were not moved back."""
         try:
             for _ in range(RETURNS):
                 try:
@@ -224,10 +224,10 @@ class _Walk:
             away = len(_away(self.here(), home))
         except Ended:
             return NOT_BACK
-        return f"{away} tasks are not back where they were: {problem}"
+        return f"{away} tasks were not moved back: {problem}"
 
     def _return_once(self, home: Placement, policy: str) -> None:
-        """Put tasks back, some at a time, whatever the estimator says of the placements on the way."""
+        """Move tasks back, some at a time, even if the estimator rejects intermediate placements."""
         here = self.here()
         moving = _away(here, home)
         slots = list(here.slots)
@@ -242,7 +242,7 @@ class _Walk:
         plant.apply(plan)
 
     def _steps(self, here: Placement, target: Placement) -> list[Placement] | None:
-        """Return the placements on the way to one, the target last; None where some would not sustain the load."""
+        """Return the intermediate placements and the target; None if some would not sustain the load."""
         moving = _away(here, target)
         for _ in range(ORDERS):
             slots, steps = list(here.slots), []
@@ -255,7 +255,7 @@ class _Walk:
         return None
 
     def _routed(self, slots: Sequence[int]) -> Placement:
-        """Return a placement with its routes, where the network is routed."""
+        """Return a placement with routes if the network is routed."""
         if not self._plant.cluster.routed:
             return Placement(tuple(slots))
         view = self._drawing.instance
@@ -264,7 +264,7 @@ class _Walk:
 
 
 def _away(here: Placement, target: Placement) -> list[int]:
-    """Return the tasks that are not where they are in another placement."""
+    """Return the tasks whose slots differ between two placements."""
     return [task for task, (a, b) in enumerate(zip(here.slots, target.slots, strict=True)) if a != b]
 
 

@@ -1,4 +1,4 @@
-"""A run of another process as a plant, asked over its control socket; and the exploration of one."""
+"""A run of another process as a control target over its control socket, and the exploration of one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +21,12 @@ from penstock.runtime.storage.run_folder import NoRun, RunInfo
 from penstock.startup.executor_discovery import discover
 from penstock.startup.resume import emulated_cluster
 
-APPLY_S = 120.0  # that a plan's moves may take
+APPLY_S = 120.0  # maximum time for a plan's moves
 FLUSH_S = 4.0  # after which workers have written their records
 
 
 class AskedPlant:
-    """A run of another process. Its latency is that of the last five seconds, so readings should not be closer."""
+    """A run of another process. Its latency covers the last five seconds, so readings should not be closer."""
 
     def __init__(self, info: RunInfo, application: Application, cluster: Cluster) -> None:
         self._info = info
@@ -37,27 +37,27 @@ class AskedPlant:
 
     @property
     def policy(self) -> str:
-        """What decided where its tasks are."""
+        """The policy that placed its tasks."""
         return self._status().policy
 
     def now(self) -> float:
-        """Return the time, from some beginning."""
+        """Return the time since an arbitrary origin."""
         return monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait."""
         sleep(seconds)
         self._status()
 
     def refuse_piloted(self) -> None:
-        """Refuse a run that moves its tasks by itself meanwhile; an autopilot that has stopped does not."""
+        """Raise if an autopilot would move tasks of the run; one that has stopped does not."""
         piloted = self._status().autopilot
         if piloted and not piloted.startswith("stopped"):
-            problem = f"the autopilot of run {self._info.run} is on ({piloted}), and would move tasks meanwhile"
+            problem = f"the autopilot of run {self._info.run} is on ({piloted}) and would move tasks"
             raise InvalidInput("run", f"{problem}; penstock autopilot off --run {self._info.called}")
 
     def routes(self) -> tuple[PlannedRoute, ...]:
-        """Return none: a run's status does not tell them."""
+        """Return no routes: a run's status does not contain them."""
         return ()
 
     def placement(self) -> dict[str, str]:
@@ -65,12 +65,12 @@ class AskedPlant:
         found = self._status().placement
         names = task_names(self.application)
         if set(found) != set(names):
-            problem = f"run {self._info.run} has other tasks than {self.application.name!r}; name its own application"
+            problem = f"run {self._info.run} has other tasks than {self.application.name!r}; use its own application"
             raise InvalidInput("application", problem)
         return {name: found[name] for name in names}
 
     def reading(self) -> Reading:
-        """Return what was seen lately."""
+        """Return the latest measurements."""
         status, now = self._status(), self.now()
         seconds, self._read = now - self._read, now
         moved = status.placement != self._placement
@@ -78,7 +78,7 @@ class AskedPlant:
         return reading_of(status, status.latency, now, seconds, moved)
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere."""
+        """Move the tasks whose slots differ in a plan."""
         self._status()
         return ask(self._info, ApplyPlan(plan), APPLY_S)
 
@@ -108,10 +108,10 @@ def explore_run(
     tried: Callable[[str, Explored], None] = lambda *_: None,
     flush_s: float = FLUSH_S,
 ) -> tuple[Index, Exploration]:
-    """Try random placements on a run; write a file of its telemetry for each that was held to the end, and the index.
+    """Try random placements on a run; write its telemetry for each that was held to the end, and the index.
 
-    What was gathered is written however it ended, but for placements of which the telemetry does not tell.
-    application: with measured costs, where the run's own are not known.
+    Data is written however the exploration ends, except for placements that are missing in the telemetry.
+    application: with measured costs, if the run's own are unknown.
     """
     plant.refuse_piloted()
     done = explore_live(
@@ -143,11 +143,11 @@ def explore_run(
 
 
 def _write_spans(info: RunInfo, output: Path, done: Exploration, settle_s: float, hold_s: float) -> None:
-    """Cut the run's telemetry where plans were applied; the policy that a plan names is the name of its span."""
+    """Cut the run's telemetry at the times when plans were applied; a plan's policy name is the name of its span."""
     applied = applied_at(info.telemetry_path, info.run)
     for name in list(done.runs):
         if name not in applied:
-            problem = f"{info.telemetry_path}: does not tell when {name} was applied; does it lose records?"
+            problem = f"{info.telemetry_path}: no record of when {name} was applied; does it lose records?"
             done.stopped = "; ".join(filter(None, (done.stopped, problem)))
             del done.runs[name]
             continue
@@ -157,11 +157,11 @@ def _write_spans(info: RunInfo, output: Path, done: Exploration, settle_s: float
 
 
 def machines_of(info: RunInfo) -> Cluster:
-    """Return the cluster that a run is on, as its driver has it; refuse one that only the driver knows."""
+    """Return the cluster that a run is on; raises if only its driver knows it."""
     emulated = emulated_cluster(info)
     if emulated is not None:
         return emulated
     if info.master != "embedded":
         problem = f"run {info.run} is on Spark's executors, which only its driver knows"
-        raise InvalidInput("run", f"{problem}; explore one that emulates machines or is embedded, or the twin")
+        raise InvalidInput("run", f"{problem}; explore a run with emulated machines, an embedded one, or the twin")
     return discover((), True, None if info.setup is None else info.setup.slots)

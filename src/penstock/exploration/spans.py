@@ -1,8 +1,8 @@
-"""Cuts telemetry by time, so that each placement of an exploration is a run of its own.
+"""Cut telemetry by time, so that each placement of an exploration becomes a run of its own.
 
-A tuple belongs to the span in which it was due, with all that followed from it, whenever that ended; tasks' and
-machines' records belong to the span that their whole interval is in. Spans are on the controller's clock; every
-worker's own is corrected by its clock records. So windows, which count from a run's first tuple, hold one placement.
+A tuple belongs to the span in which it was due, with all its descendants, whenever they end. A record of a task or a
+machine belongs to the span that contains its whole interval. Spans use the controller's clock; worker clocks are
+corrected by their clock records. So windows, which count from a run's first tuple, contain one placement.
 """
 
 from pathlib import Path
@@ -18,12 +18,12 @@ from penstock.model.taskgraph import Floats
 from penstock.model.telemetry import RecordKind, arrow_schema
 
 TREES = (RecordKind.ROOT.value, RecordKind.HOP.value, RecordKind.DONE.value)
-AFTERMATH_S = 60.0  # after a span, in which its last trees may end
-TICK_S = 1e-6  # that intervals may reach beyond a span by rounding
+AFTERMATH_S = 60.0  # after a span, for its last trees to complete
+TICK_S = 1e-6  # by which intervals may exceed a span because of rounding
 
 
 class Span(NamedTuple):
-    """From when to when a placement was held, on the controller's clock."""
+    """The interval in which a placement was held, on the controller's clock."""
 
     run: str
     start: float
@@ -31,7 +31,7 @@ class Span(NamedTuple):
 
 
 def cut(records: pa.Table, span: Span) -> pa.Table:
-    """Return the records of a span, as those of a run of its name."""
+    """Return the records of a span, as records of a run with the span's name."""
     kind = np.asarray(records["kind"].to_pylist(), dtype=object)
     ahead = _ahead(records, kind)
     due = _numbers(records, "due") - ahead
@@ -49,7 +49,7 @@ def cut(records: pa.Table, span: Span) -> pa.Table:
 
 
 def _ahead(records: pa.Table, kind: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> Floats:
-    """Return how far the clock of each record's worker is ahead of the controller's; DONE records are on that."""
+    """Return the offset of each record's worker clock to the controller's, which DONE records use."""
     worker = np.asarray(records["worker"].to_pylist(), dtype=object)
     incarnation = _numbers(records, "incarnation")
     offset = _numbers(records, "offset")
@@ -66,14 +66,14 @@ def _numbers(records: pa.Table, column: str) -> Floats:
 
 
 def applied_at(telemetry: Path, run: str) -> dict[str, float]:
-    """Return when each plan was applied in a run, by the name of its policy, on the controller's clock."""
+    """Return when each plan was applied in a run, by its policy's name, on the controller's clock."""
     wanted = (ds.field("kind") == RecordKind.EVENT.value) & (ds.field("event") == "apply") & (ds.field("run") == run)
     found = _telemetry(telemetry).to_table(columns=["at", "detail"], filter=wanted)
     return {row["detail"]: row["at"] for row in sorted(found.to_pylist(), key=lambda row: float(row["at"]))}
 
 
 def records_of(telemetry: Path, run: str, span: Span) -> pa.Table:
-    """Return the records of a run among which those of a span are: a little more, to be `cut`."""
+    """Return the records of a run that may belong to a span, to be reduced with `cut`."""
     data = _telemetry(telemetry)
     of_run = ds.field("run") == run
     clocks = data.to_table(filter=of_run & (ds.field("kind") == RecordKind.CLOCK.value))
@@ -85,8 +85,8 @@ def records_of(telemetry: Path, run: str, span: Span) -> pa.Table:
 
 
 def _telemetry(folder: Path) -> ds.Dataset:
-    """Return the whole files of a folder; those whose names begin with `_` or `.` are still being written."""
+    """Return the complete files of a folder; names starting with `_` or `.` are still being written."""
     files = sorted(str(path) for path in folder.glob("*.parquet") if path.name[0] not in "_.")
     if not files:
-        raise FileProblem(f"{folder}: holds no telemetry (*.parquet); does the run keep any?")
+        raise FileProblem(f"{folder}: contains no telemetry (*.parquet); does the run write any?")
     return ds.dataset(files, schema=arrow_schema())

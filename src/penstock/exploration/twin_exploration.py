@@ -1,4 +1,4 @@
-"""Explores on the twin: thousands of seconds of placements, in virtual time."""
+"""Explore placements on the twin: thousands of seconds, in virtual time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +15,11 @@ from penstock.model.telemetry import write_records
 from penstock.model.topology import Application
 from penstock.sim.events import Twin
 
-TAIL_S = 5.0  # of virtual time beyond a span, in which its last trees may end
+TAIL_S = 5.0  # of virtual time after a span, for its last trees to complete
 
 
 class _Held(NamedTuple):
-    """A placement to be tried."""
+    """A placement to try."""
 
     name: str
     placement: Placement
@@ -43,11 +43,11 @@ def explore_twin(
     seed: int = 0,
     tried: Callable[[str, Explored], None] = lambda *_: None,
 ) -> Index:
-    """Try random placements, each from empty queues; write a file of telemetry for each, and return the index.
+    """Try random placements, each from empty queues; write telemetry for each, and return the index.
 
-    factors: between which the load of each placement is drawn, as multiples of the application's. tried: called after
-    each. Equal arguments write equal records. The folder is made when there is something to write; what was written
-    before Ctrl-C or a load that nothing carries is in the index, which says why it is not all.
+    factors: range of the load of each placement, relative to the application's. tried: called after each placement.
+    Equal arguments write equal records. The folder is created with the first file. After Ctrl-C or a load that no
+    placement sustains, the index has what was written before, and the reason.
     """
     costs = costs or Costs()
     measured = costs.applied(application)
@@ -71,7 +71,7 @@ def explore_twin(
     except (KeyboardInterrupt, PenstockError) as problem:
         if not runs:
             raise
-        stopped = str(problem) or "it was stopped"
+        stopped = str(problem) or "it was interrupted"
     return Index(
         application=application.name,
         cluster=cluster.name,
@@ -85,7 +85,7 @@ def explore_twin(
 
 
 def _hold(twin: Twin, held: _Held, output: Path, settle_s: float, hold_s: float, sample_tps: float) -> float | None:
-    """Run a placement, write its telemetry and return its mean latency; None: nothing came to its end."""
+    """Run a placement, write its telemetry and return its mean latency; None if no tuple completed."""
     routes, rates = held.placement.routes, held.rates
     run = twin.start(
         held.placement.slots, rates=rates, seed=held.seed, records=sample_tps, routes=routes, name=held.name

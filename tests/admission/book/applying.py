@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, Remedy, RemedyKind, admit, release, restore
+from penstock.admission.book import Admitted, Refused, Suggestion, SuggestionKind, admit, release, restore
 from penstock.model.book import Book
 from penstock.model.cluster import Link, Machine
 from penstock.model.topology import Application
@@ -25,27 +25,27 @@ class Asked(NamedTuple):
         assert isinstance(found, Refused), found
         return found
 
-    def after(self, remedy: Remedy) -> "Asked":
+    def after(self, remedy: Suggestion) -> "Asked":
         """Return the same with all that a remedy names, in the digits that are printed."""
         asked = self
         for change in (remedy, *remedy.also):
             asked = asked._after_one(change)
         return asked
 
-    def lets_in(self, remedy: Remedy) -> bool:
+    def lets_in(self, remedy: Suggestion) -> bool:
         return isinstance(self.after(remedy).answer(advise=False), Admitted)
 
-    def _after_one(self, change: Remedy) -> "Asked":
+    def _after_one(self, change: Suggestion) -> "Asked":
         amount, name = float(f"{change.after:.4g}"), change.element
-        if change.kind is RemedyKind.RATE:
+        if change.kind is SuggestionKind.RATE:
             return self._replace(application=replace(self.application, guaranteed_tps=amount))
-        if change.kind is RemedyKind.AVAILABILITY:
+        if change.kind is SuggestionKind.AVAILABILITY:
             return self._replace(application=replace(self.application, availability=amount))
-        if change.kind is RemedyKind.PATHS:
+        if change.kind is SuggestionKind.PATHS:
             return self._replace(paths=int(amount))
-        if change.kind is RemedyKind.RELEASE:
+        if change.kind is SuggestionKind.RELEASE:
             return self._replace(book=release(self.book, name))
-        if change.kind is RemedyKind.RESTORE:
+        if change.kind is SuggestionKind.RESTORE:
             return self._replace(book=restore(self.book, name).book)
         cluster = self.book.cluster
         machines = tuple(_machine(one, change, amount) if one.name == name else one for one in cluster.machines)
@@ -53,12 +53,12 @@ class Asked(NamedTuple):
         return self._replace(book=replace(self.book, cluster=replace(cluster, machines=machines, links=links)))
 
 
-def _machine(machine: Machine, change: Remedy, amount: float) -> Machine:
-    if change.kind is RemedyKind.CPU:
+def _machine(machine: Machine, change: Suggestion, amount: float) -> Machine:
+    if change.kind is SuggestionKind.CPU:
         return replace(machine, speed=amount / machine.cores)
-    if change.kind is RemedyKind.MEMORY:
+    if change.kind is SuggestionKind.MEMORY:
         return replace(machine, memory_mb=amount)
-    if change.kind is RemedyKind.RESOURCE:
+    if change.kind is SuggestionKind.RESOURCE:
         return replace(machine, resources={**machine.resources, change.resource: amount})
     sends, receives = machine.card_mbps or (0.0, 0.0)
     if "out" in change.resource:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, admit, fail, release, replan, set_capacity, usage
-from penstock.admission.book.free_capacity import room_of
+from penstock.admission.book import Admitted, Refused, admit, fail, measure_usage, release, replan, set_capacity
+from penstock.admission.book.free_capacity import find_free_capacity
 from penstock.admission.book.paths import Request, paths_in_turn
 from penstock.estimate.availability import carries
 from penstock.model.book import Book
@@ -38,7 +38,7 @@ def refused(book: Book, wanted: Application, **options: Any) -> Refused:
 
 
 def overfull(book: Book) -> list[str]:
-    return [use.element for use in usage(book) if use.guaranteed + use.best_effort > use.capacity * (1 + 1e-6)]
+    return [use.element for use in measure_usage(book) if use.guaranteed + use.best_effort > use.capacity * (1 + 1e-6)]
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def overfull(book: Book) -> list[str]:
 )
 def test_paths_in_turn_have_the_reference_rates(instance: dict[str, Any]) -> None:
     wanted, cluster = build(instance)
-    paths = paths_in_turn(Request(wanted, CANONICAL), room_of(Book(cluster=cluster)), cluster)
+    paths = paths_in_turn(Request(wanted, CANONICAL), find_free_capacity(Book(cluster=cluster)), cluster)
     rates = [path.rate_tps for path in islice(paths, 3)]
     np.testing.assert_allclose(rates, instance["residual_path_rates"], rtol=1e-9)
 
@@ -244,7 +244,7 @@ def test_planning_anew_in_vain_leaves_the_booking_as_it_is() -> None:
     broken = fail(admitted(book(), application("gr", rate=9.0)).book, "b").book
     found = replan(broken, "gr")
     assert isinstance(found, Refused)
-    assert found.remedies
+    assert found.suggestions
     assert broken["gr"].paths[0].reserved_tps == 9.0
 
 
@@ -265,8 +265,8 @@ def test_refuses_a_second_admission() -> None:
 def test_more_paths_than_an_exact_availability_has_are_for_those_who_accept_an_estimate() -> None:
     wide, wanted = fan(24, 0.7), application(availability=0.998)  # 17.4 independent paths would do
     exact = refused(wide, wanted, paths=16, advise=False)
-    assert f"{1 - 0.7**16:.6g} of the time with 16 paths" in exact.reason
-    with pytest.raises(InvalidInput, match="paths: expected at most 16, of which the availability is exact, got 24"):
+    assert f"{1 - 0.7**16:.6g} with 16 paths" in exact.reason
+    with pytest.raises(InvalidInput, match="paths: expected at most 16 for an exact availability, got 24"):
         admit(wide, wanted, paths=24)
     found = admitted(wide, wanted, paths=24, estimate=True, seed=3)
     number = len(found.booking.paths)
@@ -306,7 +306,7 @@ def test_refuses_an_application_that_costs_nothing() -> None:
         components=(Component(name="s", kind=Kind.SOURCE), Component(name="t", kind=Kind.SINK)),
         streams=(Stream(source="s", target="t", tuple_bytes=0.0),),
     )
-    with pytest.raises(InvalidInput, match="nothing that 'free' does costs anything"):
+    with pytest.raises(InvalidInput, match="'free' uses no capacity at all"):
         admit(book(), free)
 
 
@@ -319,7 +319,7 @@ def test_refuses_a_resource_by_a_name_of_its_own() -> None:
         ),
         streams=(Stream(source="s", target="t"),),
     )
-    with pytest.raises(InvalidInput, match=r"components\[0\].resources.machine: the book uses this name"):
+    with pytest.raises(InvalidInput, match=r"components\[0\].resources.machine: this name is reserved"):
         admit(book(), odd)
 
 
@@ -350,8 +350,8 @@ def test_a_link_without_bandwidth_on_the_only_route_is_named() -> None:
     cut = Book(cluster=Cluster(name="cut", machines=whole.machines, links=(whole.links[0], dry)))
     found = refused(cut, application(rate=1.0))
     assert found.binding == "b--d"
-    assert found.remedies[0].element == "b--d"
-    assert 1.0 <= found.remedies[0].after <= 1.02
+    assert found.suggestions[0].element == "b--d"
+    assert 1.0 <= found.suggestions[0].after <= 1.02
     assert refused(cut, application()).binding == "b--d"
 
 
@@ -364,11 +364,11 @@ def test_everything_failed_is_a_refusal() -> None:
         components=(Component(name="s", kind=Kind.SOURCE, cpu=1.0), Component(name="t", kind=Kind.SINK)),
         streams=(Stream(source="s", target="t"),),
     )
-    assert refused(dark, free).reason == "every machine has failed; restoring a would let it in"
+    assert refused(dark, free).reason == "every machine has failed; restoring a would admit it"
 
 
 def test_release_returns_everything_that_a_guarantee_had() -> None:
     before = admitted(book(), application("one", rate=4.0)).book
     after = release(admitted(before, application("two", rate=5.0)).book, "two")
     assert after.bookings == before.bookings
-    assert room_of(after) == room_of(before)
+    assert find_free_capacity(after) == find_free_capacity(before)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, admit, usage
+from penstock.admission.book import Admitted, Refused, admit, measure_usage
 from penstock.estimate.evaluator import Evaluator
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Machine
@@ -40,7 +40,7 @@ def test_what_goes_one_way_leaves_the_other_free(rate: float) -> None:
     assert isinstance(first, Admitted)
     back = admit(first.book, one_way("b", "a", rate), paths=1)
     assert isinstance(back, Admitted)
-    cards = {(use.element, use.kind): use.guaranteed for use in usage(back.book) if "network" in use.kind}
+    cards = {(use.element, use.kind): use.guaranteed for use in measure_usage(back.book) if "network" in use.kind}
     assert list(cards.values()) == [pytest.approx(8e3 * rate)] * 4
     again = admit(back.book, replace(one_way("b", "a", 10.0), name="again"), advise=False)
     assert isinstance(again, Refused)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.admission.book import Admitted, admit
-from penstock.admission.book.sharing import shares
+from penstock.admission.book.sharing import compute_shares
 from penstock.model.book import Book, BookedPath
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.files import save
@@ -98,7 +98,7 @@ def test_the_paths_of_one_application_share_its_demand() -> None:
     book = booked(Book(cluster=cluster(2)), application("one", 30.0))
     path = book["one"].paths[0]
     twice = replace(book, bookings=(replace(book["one"], paths=(path, path)),))
-    assert sum(shares(twice).rates["one"]) == pytest.approx(30.0)
+    assert sum(compute_shares(twice).rates["one"]) == pytest.approx(30.0)
 
 
 def test_the_commands_print_what_is_offered(

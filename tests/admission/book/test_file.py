@@ -39,15 +39,16 @@ def test_refuses_to_overwrite_what_somebody_else_has_written(tmp_path: Path) -> 
     kept.save(whole, None)
     kept.save(fail(whole, "a").book, whole.version)
     before = kept.path.read_bytes()
-    with pytest.raises(FileProblem, match=rf"book.json: expected version {whole.version}, somebody else has written"):
+    problem = rf"book.json: expected version {whole.version}, but another process has saved"
+    with pytest.raises(FileProblem, match=problem):
         kept.save(fail(whole, "d").book, whole.version)
-    with pytest.raises(FileProblem, match="there is a book of version"):
+    with pytest.raises(FileProblem, match="a book of version"):
         kept.save(book(), None)
     assert kept.path.read_bytes() == before
 
 
 def test_refuses_to_save_where_the_book_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match="expected version 3, the file is gone"):
+    with pytest.raises(FileProblem, match="expected version 3, but the file no longer exists"):
         BookFile(tmp_path / "book.json").save(book(), 3)
     assert not (tmp_path / "book.json").exists()
 
@@ -83,11 +84,11 @@ def damaged(text: str) -> list[tuple[str, str]]:
     return [
         (text[: len(text) // 2], "not a book, "),
         ("", "not a book, "),
-        ("[1, 2]", "has no format and book at the top"),
-        ('{"machines": []}', "has no format and book at the top"),
-        (json.dumps(other_number), "its checksum does not fit"),
-        (json.dumps(without_field), "its checksum does not fit"),
-        (json.dumps(other_format), "a book of format 2, expected 1"),
+        ("[1, 2]", "no format and book at the top level"),
+        ('{"machines": []}', "no format and book at the top level"),
+        (json.dumps(other_number), "wrong checksum"),
+        (json.dumps(without_field), "wrong checksum"),
+        (json.dumps(other_format), "unsupported book format 2, expected 1"),
     ]
 
 
@@ -131,7 +132,7 @@ def test_a_book_that_somebody_else_keeps_locked_is_left_as_it_is(tmp_path: Path)
     before = kept.path.read_bytes()
     with (tmp_path / ".book.json.lock").open("w") as theirs:
         fcntl.flock(theirs, fcntl.LOCK_EX)
-        with pytest.raises(FileProblem, match=r"another process has had .*\.book\.json\.lock locked for 0\.05 s"):
+        with pytest.raises(FileProblem, match=r"another process has held .*\.book\.json\.lock locked for 0\.05 s"):
             kept.save(replace(book(), version=1), 0)
         assert kept.load() == book()
     assert kept.path.read_bytes() == before

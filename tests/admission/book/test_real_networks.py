@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from penstock.admission.book import Admitted, admit, fail, release, restore, set_capacity, usage
-from penstock.admission.book.free_capacity import room_of
+from penstock.admission.book import Admitted, admit, fail, measure_usage, release, restore, set_capacity
+from penstock.admission.book.free_capacity import find_free_capacity
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster
 from penstock.model.formats.repetita import read_network
@@ -44,13 +44,13 @@ def chain(name: str, cluster: Cluster, rng: np.random.Generator) -> Application:
 
 
 def check(book: Book) -> None:
-    for use in usage(book):
+    for use in measure_usage(book):
         assert use.guaranteed + use.best_effort <= use.capacity * (1 + 1e-6), use
     for booking in book.bookings:
         assert booking.rate_tps == pytest.approx(sum(path.rate_tps for path in booking.paths))
         if booking.wanted_tps is not None and not book.failed and not book.capacities:
             assert booking.rate_tps >= booking.wanted_tps * (1 - 1e-9)
-    taken = {(use.element, use.kind): use.guaranteed + use.best_effort for use in usage(book)}
+    taken = {(use.element, use.kind): use.guaranteed + use.best_effort for use in measure_usage(book)}
     for key, amount in taken.items():
         expected = sum(
             path.rate_tps * path.load.get(key[0], {}).get(key[1], 0.0) for b in book.bookings for path in b.paths
@@ -83,8 +83,8 @@ def test_ten_applications_share_abilene() -> None:
         empty = release(empty, booking.name)
         check(empty)
     assert empty.bookings == ()
-    untouched = room_of(Book(cluster=book.cluster))
-    assert room_of(empty) == untouched
+    untouched = find_free_capacity(Book(cluster=book.cluster))
+    assert find_free_capacity(empty) == untouched
 
 
 @needs_shared

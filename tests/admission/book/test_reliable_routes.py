@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.admission.book import Admitted, admit
-from penstock.admission.book.reliable_routes import surest
+from penstock.admission.book.reliable_routes import improve_routes
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.objective import Objective
@@ -168,7 +168,7 @@ def test_a_path_never_fails_more_often_than_by_its_policys_routes_nor_loses_rate
         cluster = drawn_network(rng)
         planner = Planner(drawn_application(rng, cluster), cluster, Objective.THROUGHPUT)
         before = planner.decide("sparcle")
-        after = surest(planner, before)
+        after = improve_routes(planner, before)
         assert isinstance(before.result, Placement)
         assert isinstance(after.result, Placement)
         assert not violations(planner.view, after.result)
@@ -188,7 +188,7 @@ def test_never_changes_the_rate_and_takes_no_more_links_where_nothing_fails(seed
     setting = draw("complete" if seed % 2 else "star", "diamond", Scarcity(), seed)
     planner = Planner(setting.application, setting.cluster, Objective.THROUGHPUT)
     before = planner.decide("sparcle")
-    after = surest(planner, before)
+    after = improve_routes(planner, before)
     assert isinstance(after.result, Placement)
     assert not violations(planner.view, after.result)
     assert before.evaluation is not None

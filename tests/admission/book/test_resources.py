@@ -1,9 +1,11 @@
 """Refusals for want of a resource beside cpu and bandwidth, of memory, or of a network card."""
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, Remedy, RemedyKind, admit, fail
+from penstock.admission.book import Admitted, Refused, Suggestion, SuggestionKind, admit, fail
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput
@@ -48,40 +50,40 @@ def with_booked(book: Book, *applications: Application) -> Book:
     return book
 
 
-def of_kind(found: Refused, kind: RemedyKind) -> list[Remedy]:
-    return [remedy for remedy in found.remedies if remedy.kind is kind]
+def of_kind(found: Refused, kind: SuggestionKind) -> list[Suggestion]:
+    return [remedy for remedy in found.suggestions if remedy.kind is kind]
 
 
 def test_a_resource_that_others_have_is_named_with_who_has_it_and_how_much_more_would_do() -> None:
     asked = Asked(with_booked(two(), wanting("p", 3.0, gpu=1.0)), wanting("next", 1.0, gpu=1.0))
     found = asked.refusal()
     assert found.reason.startswith(
-        "task w[0] needs gpu, of which nothing is left: machine a is fully booked (p has 2 of 2 gpu), "
+        "task w[0] needs gpu, but none is left:  machine a is fully booked (p has 2 of 2 gpu), "
         "machine b is fully booked (p has 1 of 1 gpu); machine a would need 3 gpu instead of 2"
     )
     assert found.binding == "a"
-    more = of_kind(found, RemedyKind.RESOURCE)
+    more = of_kind(found, SuggestionKind.RESOURCE)
     assert [(one.element, one.resource, one.before, one.after) for one in more] == [
         ("a", "gpu", 2.0, 3.0),
         ("b", "gpu", 1.0, 2.0),
     ]
-    assert all(asked.lets_in(remedy) for remedy in found.remedies)
-    assert [one.element for one in of_kind(found, RemedyKind.RELEASE)] == ["p"]
+    assert all(asked.lets_in(remedy) for remedy in found.suggestions)
+    assert [one.element for one in of_kind(found, SuggestionKind.RELEASE)] == ["p"]
 
 
 def test_a_rate_that_a_resource_limits_says_which_and_how_much_more_would_do() -> None:
     asked = Asked(two(), wanting("p", 5.0, gpu=1.0))
     found = asked.refusal()
     assert "2 paths carry 3/s of 5/s, limited by the gpu of a; machine a would need 4 gpu instead of 2" in found.reason
-    assert all(asked.lets_in(remedy) for remedy in found.remedies)
-    assert of_kind(found, RemedyKind.RATE)[0].after == 3.0
+    assert all(asked.lets_in(remedy) for remedy in found.suggestions)
+    assert of_kind(found, SuggestionKind.RATE)[0].after == 3.0
 
 
 def test_best_effort_is_told_that_any_more_of_a_resource_would_do() -> None:
     asked = Asked(with_booked(two(), wanting("p", 3.0, gpu=1.0)), wanting("next", gpu=1.0))
     found = asked.refusal()
-    assert "any more gpu of machine a would let it in" in found.reason
-    assert all(asked.lets_in(remedy) for remedy in found.remedies)
+    assert "any more gpu of machine a would admit it" in found.reason
+    assert all(asked.lets_in(remedy) for remedy in found.suggestions)
 
 
 def test_a_resource_that_no_machine_ever_had_is_to_be_added() -> None:
@@ -95,7 +97,7 @@ def test_a_pin_to_a_machine_without_the_resource_says_how_much_it_would_need() -
     found = asked.refusal()
     assert found.reason.endswith("machine b would need 1.5 gpu instead of 0")
     assert found.binding == "b"
-    assert all(asked.lets_in(remedy) for remedy in found.remedies)
+    assert all(asked.lets_in(remedy) for remedy in found.suggestions)
 
 
 def test_a_machine_that_has_the_resource_and_has_failed_is_to_be_restored() -> None:
@@ -103,9 +105,9 @@ def test_a_machine_that_has_the_resource_and_has_failed_is_to_be_restored() -> N
     linked = replace(book.cluster, links=(*book.cluster.links, Link(source="c", target="a", bandwidth_mbps=5.0)))
     asked = Asked(fail(replace(book, cluster=linked), "c").book, replace_sink(wanting("p", 0.5, gpu=1.0)))
     found = asked.refusal()
-    assert "needs gpu, of which nothing is left: machine b has failed, machine c has failed" in found.reason
-    assert of_kind(found, RemedyKind.RESTORE)
-    assert all(asked.lets_in(remedy) for remedy in found.remedies)
+    assert "needs gpu, but none is left:  machine b has failed, machine c has failed" in found.reason
+    assert of_kind(found, SuggestionKind.RESTORE)
+    assert all(asked.lets_in(remedy) for remedy in found.suggestions)
 
 
 def replace_sink(application: Application) -> Application:
@@ -122,7 +124,7 @@ def test_of_many_machines_without_the_resource_a_few_are_named_and_all_are_count
     full = with_booked(book, wanting("p", 4.5, gpu=1.0))
     found = admit(full, wanting("next", 1.0, gpu=1.0), advise=False)
     assert isinstance(found, Refused)
-    assert "of which nothing is left on any of the 5 machines that have it: machine a is" in found.reason
+    assert "but none is left on any of the 5 machines that have it: machine a is" in found.reason
     assert found.reason.count("is fully booked") == 3
 
 
@@ -138,11 +140,11 @@ def test_memory_that_others_hold_is_named_with_who_holds_it_and_how_much_more_wo
         "machine a would need 1100 MB of memory instead of 1000"
     ) in found.reason
     assert found.binding == "a"
-    more = of_kind(found, RemedyKind.MEMORY)
+    more = of_kind(found, SuggestionKind.MEMORY)
     assert [(one.element, one.before, one.after) for one in more] == [("a", 1000.0, 1100.0), ("b", 500.0, 700.0)]
-    assert {one.element for one in of_kind(found, RemedyKind.RELEASE)} <= {"p", "q"}
-    assert of_kind(found, RemedyKind.RELEASE)
-    assert all(asked.lets_in(remedy) for remedy in found.remedies)
+    assert {one.element for one in of_kind(found, SuggestionKind.RELEASE)} <= {"p", "q"}
+    assert of_kind(found, SuggestionKind.RELEASE)
+    assert all(asked.lets_in(remedy) for remedy in found.suggestions)
 
 
 def test_memory_of_a_pin_is_that_of_its_machine() -> None:
@@ -150,7 +152,7 @@ def test_memory_of_a_pin_is_that_of_its_machine() -> None:
     found = asked.refusal()
     assert found.binding == "b"
     assert found.reason.endswith("machine b has 500 MB; machine b would need 600 MB of memory instead of 500")
-    assert all(asked.lets_in(remedy) for remedy in found.remedies)
+    assert all(asked.lets_in(remedy) for remedy in found.suggestions)
 
 
 def test_a_network_card_that_is_too_slow_is_named_with_its_way_and_what_it_would_need() -> None:
@@ -159,15 +161,15 @@ def test_a_network_card_that_is_too_slow_is_named_with_its_way_and_what_it_would
     away = replace(pinned, components=tuple(replace(one, cpu=0.0001) for one in pinned.components))
     asked = Asked(Book(cluster=Cluster(name="cards", machines=machines)), away)
     found = asked.refusal()
-    assert "limited by what a can send" in found.reason or "limited by what a can receive" in found.reason
-    more = of_kind(found, RemedyKind.BANDWIDTH)
+    assert re.search("limited by the (sending|receiving) bandwidth of a", found.reason)
+    more = of_kind(found, SuggestionKind.BANDWIDTH)
     assert more
     assert {one.resource for one in (more[0], *more[0].also)} == {"network (out)", "network (in)"}
-    assert all(asked.lets_in(remedy) for remedy in found.remedies)
+    assert all(asked.lets_in(remedy) for remedy in found.suggestions)
 
 
 def test_a_resource_may_not_have_the_name_that_the_book_gives_to_memory() -> None:
     wanted = wanting("p", 1.0)
     named = replace(wanted.components[1], resources={"memory (MB)": 1.0})
-    with pytest.raises(InvalidInput, match="the book uses this name for something else"):
+    with pytest.raises(InvalidInput, match="this name is reserved by the book"):
         admit(two(), replace(wanted, components=(wanted.components[0], named, wanted.components[2])))

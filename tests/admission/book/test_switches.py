@@ -2,7 +2,17 @@
 
 import pytest
 
-from penstock.admission.book import Admitted, Refused, RemedyKind, admit, fail, replan, restore, set_capacity, usage
+from penstock.admission.book import (
+    Admitted,
+    Refused,
+    SuggestionKind,
+    admit,
+    fail,
+    measure_usage,
+    replan,
+    restore,
+    set_capacity,
+)
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link
 from penstock.model.errors import InvalidInput, UnknownName
@@ -27,7 +37,7 @@ def test_paths_over_a_failed_switch_rest_and_go_on_when_it_returns() -> None:
 
 
 def test_links_of_a_failed_switch_have_nothing_to_give_and_others_do() -> None:
-    found = {one.element: one for one in usage(fail(both_ways(), "east").book)}
+    found = {one.element: one for one in measure_usage(fail(both_ways(), "east").book)}
     assert [found[name].capacity for name in ("a--east", "east--b")] == [0.0, 0.0]
     assert (found["b--d"].capacity, found["a--west"].capacity) == (10e6, 4e6)
     assert found["a--west"].utilisation == pytest.approx(0.5)
@@ -59,8 +69,8 @@ def test_planning_again_goes_round_a_failed_switch_or_names_it() -> None:
     assert again.booking.rate_tps == pytest.approx(3.0)
     more = admit(broken, application("more", rate=6.0))
     assert isinstance(more, Refused)
-    assert more.remedies[0].kind is RemedyKind.RESTORE
-    assert more.remedies[0].element == "east"
+    assert more.suggestions[0].kind is SuggestionKind.RESTORE
+    assert more.suggestions[0].element == "east"
     assert isinstance(admit(restore(broken, "east").book, application("more", rate=6.0)), Admitted)
 
 
@@ -72,7 +82,7 @@ def test_where_some_of_a_rate_is_carried_what_has_failed_is_said_to_limit_it() -
     found = admit(fail(round_about, "a--d").book, application(rate=6.0, work=0.01))
     assert isinstance(found, Refused)
     assert found.binding == "a--d"
-    assert "carries 4/s of 6/s, limited by a--d (it has failed); restoring a--d would let it in" in found.reason
+    assert "carries 4/s of 6/s, limited by a--d (it has failed); restoring a--d would admit it" in found.reason
 
 
 def test_a_network_without_its_switches_is_refused_with_what_has_failed() -> None:
@@ -81,7 +91,7 @@ def test_a_network_without_its_switches_is_refused_with_what_has_failed() -> Non
         found = admit(dark, asked)
         assert isinstance(found, Refused)
         assert found.binding in ("east", "west")
-        assert f"switch {found.binding} has failed; restoring {found.binding} would let it in" in found.reason
+        assert f"switch {found.binding} has failed; restoring {found.binding} would admit it" in found.reason
 
 
 def test_a_link_that_failed_by_itself_stays_failed_when_its_switch_returns() -> None:
@@ -107,7 +117,7 @@ def test_refuses_what_makes_no_sense_for_a_switch() -> None:
     book = both_ways()
     with pytest.raises(InvalidInput, match="'east' is a switch and has no capacity of its own; name one of its links"):
         set_capacity(book, "east", 0.5)
-    with pytest.raises(InvalidInput, match="'east' has failed already"):
+    with pytest.raises(InvalidInput, match="'east' has already failed"):
         fail(fail(book, "east").book, "east")
     with pytest.raises(InvalidInput, match="'east--b' has not failed itself, but east has; restore that"):
         restore(fail(book, "east").book, "east--b")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, RemedyKind, fail
-from penstock.admission.book.attempts import attempt
-from penstock.admission.book.free_capacity import Need, Room
-from penstock.admission.book.increases import more
+from penstock.admission.book import Admitted, SuggestionKind, fail
+from penstock.admission.book.capacity_increases import suggest_increases
+from penstock.admission.book.free_capacity import FreeCapacity, Need
+from penstock.admission.book.path_selection import select_paths
 from penstock.admission.book.paths import Request, Shortage
 from penstock.admission.book.trials import Trials, rounded_down, rounded_up
 from penstock.model.book import CPU, Book
@@ -84,7 +84,7 @@ def unsteady() -> Asked:
 def test_an_amount_that_is_offered_was_tried_as_it_is_printed_though_more_is_not_always_better() -> None:
     asked = unsteady()
     found = asked.refusal()
-    more = [remedy for remedy in found.remedies if remedy.kind is RemedyKind.CPU]
+    more = [remedy for remedy in found.suggestions if remedy.kind is SuggestionKind.CPU]
     assert more
     for remedy in more:
         assert f"would need {remedy.after:.4g} " in remedy.text
@@ -98,7 +98,7 @@ class Banded(Trials):
         super().__init__(book, request)
         self.need, self.bands, self.tried = need, bands, set[float]()
 
-    def met(self, room: Room, request: Request | None = None) -> bool:
+    def met(self, room: FreeCapacity, request: Request | None = None) -> bool:
         amount = room.whole(self.need)
         self.tried.add(amount)
         return any(low <= amount <= high for low, high in self.bands)
@@ -107,10 +107,10 @@ class Banded(Trials):
 @pytest.mark.parametrize("narrow", [(2.42151, 2.42199), (1.5, 1.6), (3.0, 3.0)])
 def test_of_amounts_that_are_enough_only_one_that_can_be_printed_is_offered(narrow: tuple[float, float]) -> None:
     request = Request(application(rate=20.0), "sparcle")
-    refused = attempt(book(), request)
+    refused = select_paths(book(), request)
     need = refused.paths[0].limit._replace(element="a", kind=CPU)
     trials = Banded(book(), request, need, narrow, (4.00017, math.inf))
-    (offered,) = more(trials, refused._replace(paths=(), rates=(), shortage=Shortage("none", (need,))))
+    (offered,) = suggest_increases(trials, refused._replace(paths=(), rates=(), shortage=Shortage("none", (need,))))
     assert offered.after in trials.tried
     assert any(low <= offered.after <= high for low, high in trials.bands)
     assert offered.after == float(f"{offered.after:.4g}")
@@ -129,8 +129,8 @@ def test_all_that_is_offered_to_a_drawn_application_lets_it_in(seed: int) -> Non
     often = float(rng.choice([0.8, 0.9, 0.99]))
     asked = Asked(held, application(rate=float(rng.uniform(8, 20)), availability=often), int(rng.choice([1, 3, 8])))
     found = asked.refusal()
-    assert found.remedies
-    for remedy in found.remedies:
+    assert found.suggestions
+    for remedy in found.suggestions:
         assert asked.lets_in(remedy), remedy.text
 
 
@@ -145,17 +145,17 @@ def test_where_neither_rate_nor_availability_can_be_had_both_are_lowered() -> No
     asked = pinned_to_what_fails(20.0, 0.99)
     found = asked.refusal()
     assert found.reason.endswith(
-        "limited by a--b; no rate was found that is there for 0.99 of the time, but 10/s for 0.9 of it can be had"
+        "limited by a--b; no rate with availability 0.99 was found, but 10/s with availability 0.9 is achievable"
     )
-    (both,) = found.remedies
-    assert (both.kind, both.before, both.after) == (RemedyKind.RATE, 20.0, 10.0)
-    assert [(one.kind, one.before, one.after) for one in both.also] == [(RemedyKind.AVAILABILITY, 0.99, 0.9)]
+    (both,) = found.suggestions
+    assert (both.kind, both.before, both.after) == (SuggestionKind.RATE, 20.0, 10.0)
+    assert [(one.kind, one.before, one.after) for one in both.also] == [(SuggestionKind.AVAILABILITY, 0.99, 0.9)]
     assert asked.lets_in(both)
 
 
 def test_the_rate_alone_is_lowered_where_the_availability_can_be_had() -> None:
     found = pinned_to_what_fails(20.0, 0.85).refusal()
-    rate = next(remedy for remedy in found.remedies if remedy.kind is RemedyKind.RATE)
+    rate = next(remedy for remedy in found.suggestions if remedy.kind is SuggestionKind.RATE)
     assert (rate.after, rate.also) == (10.0, ())
 
 
@@ -170,9 +170,9 @@ def test_where_a_link_has_nothing_and_its_ends_fail_more_of_it_goes_with_a_lower
     )
     asked = asked._replace(book=replace(asked.book, cluster=replace(asked.book.cluster, links=links)))
     found = asked.refusal()
-    (remedy,) = found.remedies
+    (remedy,) = found.suggestions
     assert remedy.text.endswith(", with an availability of 0.9 instead of 0.99")
-    assert remedy.also[-1].kind is RemedyKind.AVAILABILITY
+    assert remedy.also[-1].kind is SuggestionKind.AVAILABILITY
     assert asked.lets_in(remedy)
 
 
@@ -180,9 +180,9 @@ def test_where_restoring_alone_is_not_enough_it_is_said_what_would_be_then() -> 
     asked = pinned_to_what_fails(20.0, 0.99)
     book = fail(fail(asked.book, "a--b").book, "a--c").book
     found = asked._replace(book=book).refusal()
-    (remedy,) = found.remedies
-    assert remedy.kind is RemedyKind.RESTORE
-    assert "restored, no rate was found that is there for 0.99 of the time, but" in remedy.text
+    (remedy,) = found.suggestions
+    assert remedy.kind is SuggestionKind.RESTORE
+    assert "restored, no rate with availability 0.99 was found, but" in remedy.text
     assert asked._replace(book=book).lets_in(remedy)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.admission.book import Admitted, BookFile, admit
 from penstock.admission.reconciler.launch import Flows, Launch
-from penstock.admission.reconciler.reconciler import Operator
+from penstock.admission.reconciler.reconciler import BookReconciler
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.discard import Discard
 from penstock.api.sources.generated import Generated
@@ -64,7 +64,7 @@ class FakeRun:
         self.info = create(launch.flow.name, runs, setup=Setup())
         self.launch = launch
         self.folder = self.info.path
-        launch.noted(self.folder)
+        launch.note_folder(self.folder)
         self.limits = dict(launch.limits)
         self.limited: list[dict[str, float]] = []
         self.calls: list[str] = []
@@ -139,15 +139,15 @@ class Bench:
         self.refusal = ""  # of the next starts
         self.broken: Callable[[FakeRun], None] = lambda _: None  # done to a run that has its folder; what that raises
         self.capacities: dict[str, float] = {}  # what runs were told of
-        self.operator = self.new_operator()
+        self.reconciler = self.new_reconciler()
 
-    def new_operator(self, book: Path | None = None, flows: Flows | None = None) -> Operator:
+    def new_reconciler(self, book: Path | None = None, flows: Flows | None = None) -> BookReconciler:
         """Return an operator that knows nothing but what is on disk."""
-        return Operator(
+        return BookReconciler(
             book or self.book,
             flows or self.flows,
             self._start,
-            tell=self.told.append,
+            report=self.told.append,
             clock=self.clock,
             spawn=self.work.append,
             scale=self._scale,
@@ -163,7 +163,7 @@ class Bench:
     def settle(self) -> None:
         """Let the operator do all that it can, and what it has begun come to its end."""
         for _ in range(20):
-            self.operator.step()
+            self.reconciler.step()
             if not self.work:
                 return
             work = list(self.work)
@@ -174,7 +174,7 @@ class Bench:
 
     def phases(self) -> dict[str, str]:
         """Return what every path is about."""
-        return {f"{path.application}/{path.path or path.number}": path.phase for path in self.operator.state().paths}
+        return {f"{path.application}/{path.path or path.number}": path.phase for path in self.reconciler.state().paths}
 
     def log(self, application: str) -> SplitLog:
         """Return the split log of an application's source."""

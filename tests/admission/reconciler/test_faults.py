@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.admission.book import BookFile, fail, release, set_capacity
-from penstock.admission.reconciler.operate import _scaler
+from penstock.admission.reconciler.service import _scaler
 from penstock.admission.reconciler.state import Phase, read_state, state_file
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.discard import Discard
@@ -55,23 +55,23 @@ def test_what_a_damaged_checkpoint_covers_is_not_given_back_by_the_next_operator
     bench.clock.advance(6.0)
     bench.settle()
     assert bench.phases() == {"alpha/p0.2": "running"}
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
-    assert any("path p0 of the operator before gives nothing back" in text for text in bench.told)
+    assert any("path p0 of the previous reconciler returns no tuples" in text for text in bench.told)
     assert spans(bench) == []
     manifest(bench.runs[0]).write_bytes(whole)
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert spans(bench) == [[(40, 100)]]
 
 
 def test_what_a_run_has_published_that_the_operator_never_heard_of_is_not_given_back(bench: Bench) -> None:
     bench.save(one_path())
-    bench.operator.step()
+    bench.reconciler.step()
     bench.work.pop()()
     bench.log("alpha").take("p0/0", 100, 0)
     checkpointed(bench.runs[0], 40, HALF)
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert spans(bench) == [[(40, 100)]]
     assert bench.phases() == {"alpha/p0.2": "running"}
@@ -79,9 +79,9 @@ def test_what_a_run_has_published_that_the_operator_never_heard_of_is_not_given_
 
 def test_a_path_that_was_begun_and_took_nothing_is_given_up_all_the_same(bench: Bench) -> None:
     bench.save(one_path())
-    bench.operator.step()
+    bench.reconciler.step()
     bench.work.pop()()
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert bench.log("alpha").given_up == {"p0"}
     with pytest.raises(InvalidInput, match="given up"):
@@ -111,7 +111,7 @@ def test_what_a_start_that_fails_had_taken_is_given_back(bench: Bench) -> None:
     bench.save(one_path())
     bench.settle()
     assert spans(bench) == [[(40, 100)]]
-    assert any("given back: 60 tuples" in text for text in bench.told)
+    assert any("returned 60 tuples" in text for text in bench.told)
     bench.broken = lambda _: None
     bench.clock.advance(6.0)
     bench.settle()
@@ -130,10 +130,10 @@ def test_nothing_is_given_back_of_a_start_that_fails_while_its_run_goes_on(bench
     bench.save(one_path())
     bench.settle()
     assert spans(bench) == []
-    assert any("gives nothing back" in text and "is being run by" in text for text in bench.told)
+    assert any("returns no tuples" in text and "is being run by" in text for text in bench.told)
     held[0].release()
     bench.broken = lambda _: None
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert spans(bench) == [[(0, 100)]]
 
@@ -155,10 +155,10 @@ def test_the_sources_of_an_application_that_cannot_be_run_now_are_not_begun_anew
     bench.save(one_path())
     bench.settle()
     bench.log("alpha").take("p0/0", 100, 0)
-    bench.operator = bench.new_operator(flows={"beta": BETA})
+    bench.reconciler = bench.new_reconciler(flows={"beta": BETA})
     bench.settle()
     assert any("alpha: cannot be run" in text for text in bench.told)
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert bench.phases() == {"alpha/p0.2": "running"}
     assert bench.log("alpha").next == 100
@@ -167,7 +167,7 @@ def test_the_sources_of_an_application_that_cannot_be_run_now_are_not_begun_anew
 def test_an_application_that_was_released_while_it_could_not_be_run_begins_anew(bench: Bench) -> None:
     book = bench.save(one_path())
     bench.settle()
-    bench.operator = bench.new_operator(flows={"beta": BETA})
+    bench.reconciler = bench.new_reconciler(flows={"beta": BETA})
     bench.settle()
     bench.save(release(book, "alpha"))
     bench.settle()
@@ -182,11 +182,11 @@ def test_two_books_in_a_folder_have_each_their_own_sources(bench: Bench) -> None
     bench.log("alpha").take("p0/0", 100, 0)
     other = bench.folder / "other.json"
     BookFile(other).save(one_path(of=BETA), None)
-    first, bench.operator = bench.operator, bench.new_operator(other)
+    first, bench.reconciler = bench.reconciler, bench.new_reconciler(other)
     bench.settle()
     assert bench.phases() == {"beta/p0": "running"}
     assert (bench.folder / "other.operator" / "beta-1" / "in.jsonl").exists()
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert bench.phases() == {"alpha/p0.2": "running"}
     assert bench.log("alpha").next == 100
@@ -195,8 +195,8 @@ def test_two_books_in_a_folder_have_each_their_own_sources(bench: Bench) -> None
 
 def test_says_what_it_would_mean_to_remove_a_damaged_state(bench: Bench) -> None:
     state_file(bench.book).write_text("{")
-    with pytest.raises(FileProblem, match=r"book\.operator\.json: .* restore a copy of it: without it all sources"):
-        bench.new_operator()
+    with pytest.raises(FileProblem, match=r"book\.operator\.json: .* restore a backup: without it all sources"):
+        bench.new_reconciler()
 
 
 # Runs that others end, and runs that do not end
@@ -208,8 +208,8 @@ def test_a_run_that_was_ended_from_outside_is_started_again_while_there_is_more_
     bench.log("alpha").take("p0/0", 100, 0)
     bench.runs[0].end()
     bench.settle()
-    assert bench.phases() == {"alpha/p0": "resting"}
-    assert any("was ended from outside" in text and "100 tuples" in text for text in bench.told)
+    assert bench.phases() == {"alpha/p0": "backoff"}
+    assert any("was ended by another process" in text and "100 tuples" in text for text in bench.told)
     bench.clock.advance(6.0)
     bench.settle()
     assert bench.phases() == {"alpha/p0.2": "running"}
@@ -225,7 +225,7 @@ def test_a_path_has_not_come_to_its_end_while_what_others_gave_back_waits(bench:
     bench.runs[0].end("it failed")
     bench.runs[1].end()
     bench.settle()
-    assert bench.phases() == {"alpha/p0": "resting", "alpha/p1": "resting"}
+    assert bench.phases() == {"alpha/p0": "backoff", "alpha/p1": "resting"}
 
 
 def test_a_run_that_does_not_end_is_kept_hold_of_and_stopped_again(bench: Bench) -> None:
@@ -260,10 +260,10 @@ def test_a_run_that_refuses_to_be_drained_and_stopped_is_stuck(bench: Bench) -> 
     bench.save(release(book, "alpha"))
     bench.settle()
     assert bench.phases() == {"alpha/p0": "stuck"}
-    assert bench.operator.state().paths[0].note == "its socket is gone"
+    assert bench.reconciler.state().paths[0].note == "its socket is gone"
     run.end()
     bench.settle()
-    assert bench.operator.idle
+    assert bench.reconciler.idle
 
 
 def test_a_status_that_cannot_be_had_does_not_hold_back_what_a_run_that_has_ended_took(bench: Bench) -> None:
@@ -278,33 +278,33 @@ def test_a_status_that_cannot_be_had_does_not_hold_back_what_a_run_that_has_ende
     bench.runs[0].end()
     bench.settle()
     assert spans(bench) == [[(0, 100)]]
-    assert bench.operator.state().paths[0].note.endswith("its driver is gone")
+    assert bench.reconciler.state().paths[0].note.endswith("its driver is gone")
 
 
 def test_all_comes_to_an_end_with_a_run_that_does_not(bench: Bench) -> None:
     bench.save(one_path())
     bench.settle()
     bench.runs[0].may_end.clear()
-    bench.operator.end(now=True)
+    bench.reconciler.end(now=True)
     bench.settle()
-    assert bench.operator.idle
-    assert any("left to itself" in text for text in bench.told)
+    assert bench.reconciler.idle
+    assert any("abandoned" in text for text in bench.told)
     bench.runs[0].may_end.set()
 
 
 def test_all_comes_to_an_end_with_a_start_that_does_not(bench: Bench) -> None:
     bench.save(one_path())
-    bench.operator.step()
-    bench.operator.end()
-    bench.operator.step()
-    bench.operator.end(now=True)
-    bench.operator.step()
-    assert not bench.operator.idle
+    bench.reconciler.step()
+    bench.reconciler.end()
+    bench.reconciler.step()
+    bench.reconciler.end(now=True)
+    bench.reconciler.step()
+    assert not bench.reconciler.idle
     bench.clock.advance(1.0)
-    bench.operator.step()
-    assert bench.operator.idle
+    bench.reconciler.step()
+    assert bench.reconciler.idle
     bench.settle()
-    assert any("path p0 has not ended and is left to itself" in text for text in bench.told)
+    assert any("path p0 has not ended and is abandoned" in text for text in bench.told)
     state = read_state(bench.book)
     assert state is not None
     assert [each.application for each in state.sources] == ["alpha"]
@@ -317,11 +317,11 @@ def test_an_application_whose_dataflow_cannot_be_made_is_left_and_others_run(ben
     def find(booking: Booking) -> Dataflow:
         return {"beta": BETA}[booking.name]
 
-    bench.operator = bench.new_operator(flows=find)
+    bench.reconciler = bench.new_reconciler(flows=find)
     bench.save(one_path(one_path(), BETA))
     bench.settle()
     assert bench.phases() == {"beta/p0": "running"}
-    assert "warning: alpha: cannot be run and is left: KeyError: 'alpha'" in bench.told
+    assert "warning: alpha: cannot be run and is skipped:  KeyError: 'alpha'" in bench.told
 
 
 def test_a_source_that_cannot_be_made_rests_its_path_alone(bench: Bench) -> None:
@@ -343,8 +343,8 @@ def test_a_source_that_cannot_be_made_rests_its_path_alone(bench: Bench) -> None
     bench.settle()
     bench.clock.advance(6.0)
     bench.settle()
-    assert bench.phases() == {"alpha/p0": "running", "gamma/p0.2": "resting"}
-    assert any("path p0.2 does not start" in text and "KeyError: 'no such topic'" in text for text in bench.told)
+    assert bench.phases() == {"alpha/p0": "running", "gamma/p0.2": "backoff"}
+    assert any("path p0.2 cannot be started" in text and "KeyError: 'no such topic'" in text for text in bench.told)
     broken.clear()
     bench.clock.advance(20.0)
     bench.settle()
@@ -361,7 +361,7 @@ def test_a_split_log_that_cannot_be_read_rests_its_path_alone(bench: Bench) -> N
     log.mkdir()
     bench.clock.advance(6.0)
     bench.settle()
-    assert bench.operator.state().paths[0].phase is Phase.RESTING
+    assert bench.reconciler.state().paths[0].phase is Phase.BACKOFF
     assert bench.phases()["beta/p0"] == "running"
     log.rmdir()
     log.with_suffix(".aside").rename(log)
@@ -381,7 +381,7 @@ def test_a_change_of_capacity_is_told_to_all_runs_without_a_restart(bench: Bench
     bench.settle()
     assert bench.capacities == {"w1": 3.0}
     both = bench.save(set_capacity(faster, "src--w1", 0.5).book)
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.capacities.clear()
     bench.settle()
     assert bench.capacities == {"w1": 3.0, "src--w1": 0.5}, "a new operator has machines as they are described"

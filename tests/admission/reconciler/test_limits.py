@@ -71,7 +71,7 @@ def test_a_limit_that_was_not_taken_is_tried_again_from_look_to_look_and_told_of
     assert deaf.run.limits == pytest.approx({"in": rate})
     assert sum("keeps its rate: it does not hear" in text for text in bench.told) == 1
     assert bench.told[-1].startswith("alpha: path p0 now at 25")
-    assert not any("by somebody else" in text for text in bench.told)
+    assert not any("by another process" in text for text in bench.told)
 
 
 def test_a_change_too_small_to_be_seen_is_made_without_a_word(bench: Bench) -> None:
@@ -106,7 +106,7 @@ def test_a_limit_that_is_in_force_after_all_is_not_set_again_nor_taken_for_someb
         bench.clock.advance(1.0)
         bench.settle()
     assert len(deaf.tried) == 1
-    assert not any("by somebody else" in text for text in bench.told)
+    assert not any("by another process" in text for text in bench.told)
 
 
 def test_a_lower_limit_that_somebody_sets_while_the_booked_one_is_not_taken_stands(bench: Bench) -> None:
@@ -119,7 +119,7 @@ def test_a_lower_limit_that_somebody_sets_while_the_booked_one_is_not_taken_stan
         bench.clock.advance(1.0)
         bench.settle()
     assert deaf.run.limits == {"in": rate / 2}
-    assert "what is lower stands while its run goes on" in bench.told[-1]
+    assert "lower limits are kept until its run ends" in bench.told[-1]
 
 
 def test_its_state_says_what_is_booked_by_source(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_its_state_says_what_is_booked_by_source(tmp_path: Path) -> None:
     bench = Bench(tmp_path, twofold)
     book = bench.save(admitted(Book(cluster=two_ways()), twofold.application, paths=1))
     bench.settle()
-    (path,) = bench.operator.state().paths
+    (path,) = bench.reconciler.state().paths
     rate = book["twofold"].rate_tps
     assert path.sources == pytest.approx({"a": 0.75 * rate, "b": 0.25 * rate})
     assert path.sources == bench.runs[0].limits

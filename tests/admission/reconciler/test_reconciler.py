@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from penstock.admission.book import Admitted, fail, release, replan, restore, set_capacity
 from penstock.admission.reconciler.launch import Launch
-from penstock.admission.reconciler.reconciler import Operator
+from penstock.admission.reconciler.reconciler import BookReconciler
 from penstock.admission.reconciler.state import Phase, read_state
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link
@@ -44,7 +44,7 @@ def test_starts_a_run_for_every_path_of_what_is_admitted_on_the_part_that_it_use
     kept = read_state(bench.book)
     assert kept is not None
     assert kept.version == book.version
-    assert [path.given_tps for path in kept.paths] == pytest.approx(rates)
+    assert [path.emitted_tps for path in kept.paths] == pytest.approx(rates)
     assert {path.run for path in kept.paths} == {str(run.folder) for run in bench.runs}
 
 
@@ -73,7 +73,7 @@ def test_drains_what_is_released_and_stops_what_does_not_end_in_time(bench: Benc
     bench.save(release(book, "alpha"))
     bench.settle()
     assert [run.calls for run in bench.runs] == [["drain"], ["drain"]]
-    assert bench.operator.idle
+    assert bench.reconciler.idle
     assert bench.phases() == {}
     assert any("released" in text for text in bench.told)
 
@@ -87,7 +87,7 @@ def test_stops_a_run_that_does_not_drain(tmp_path: Path) -> None:
     bench.save(release(book, "alpha"))
     bench.settle()
     assert run.calls == ["drain", "stop"]
-    assert bench.operator.idle
+    assert bench.reconciler.idle
 
 
 def test_gives_back_the_tuples_of_a_path_whose_machine_failed_only_when_its_run_has_ended(bench: Bench) -> None:
@@ -100,7 +100,7 @@ def test_gives_back_the_tuples_of_a_path_whose_machine_failed_only_when_its_run_
     checkpointed(bench.runs[0], 130, {"done": 1, "within": 30, "readers": {"-1": (180, None)}})
     machine = next(name for name in ("w1", "w2") if name in book["alpha"].paths[0].elements)
     after = bench.save(fail(book, machine).book)
-    bench.operator.step()
+    bench.reconciler.step()
     log.look()
     assert bench.phases()["alpha/p0"] == "stopping"
     assert log.given_up == set()
@@ -113,7 +113,7 @@ def test_gives_back_the_tuples_of_a_path_whose_machine_failed_only_when_its_run_
     assert log.weights.keys() == {"p1"}
     assert bench.phases() == {"alpha/p0": "down", "alpha/p1": "running"}
     assert bench.runs[1].calls == []
-    assert any("given back: 70 tuples" in text for text in bench.told)
+    assert any("returned 70 tuples" in text for text in bench.told)
     taken = log.take("p1/0", 1000, 1)
     assert taken is not None
     assert (taken.start, taken.stop) == (180, 250)
@@ -138,7 +138,7 @@ def test_gives_up_a_run_that_fails_and_starts_it_again_after_a_rest(bench: Bench
     bench.log("alpha").take("p0/0", 10, 0)
     bench.runs[0].end("worker w1 was lost")
     bench.settle()
-    assert bench.phases()["alpha/p0"] == "resting"
+    assert bench.phases()["alpha/p0"] == "backoff"
     assert len(bench.runs) == 2
     assert bench.log("alpha").given_up == {"p0"}
     assert bench.log("alpha").weights.keys() == {"p1"}
@@ -158,10 +158,10 @@ def test_rests_longer_each_time_that_a_run_fails_soon_again(bench: Bench) -> Non
         bench.settle()
         bench.clock.advance(rest - 0.5)
         bench.settle()
-        assert bench.operator.state().paths[0].phase is Phase.RESTING
+        assert bench.reconciler.state().paths[0].phase is Phase.BACKOFF
         bench.clock.advance(1.0)
         bench.settle()
-        assert bench.operator.state().paths[0].phase is Phase.RUNNING
+        assert bench.reconciler.state().paths[0].phase is Phase.RUNNING
 
 
 def test_does_not_start_a_path_that_failed_by_itself_while_its_machine_is_marked_failed(bench: Bench) -> None:
@@ -186,17 +186,17 @@ def test_tells_of_a_book_that_cannot_be_read_and_waits_for_it(bench: Bench) -> N
     bench.settle()
     warnings = [text for text in bench.told if text.startswith("warning")]
     assert len(warnings) == 1
-    assert "goes on" in warnings[0]
+    assert "continue" in warnings[0]
     assert all(run.calls == [] for run in bench.runs)
-    assert bench.operator.state().problem
+    assert bench.reconciler.state().problem
     bench.book.unlink()
     bench.settle()
     assert all(not run.wait(0) for run in bench.runs)
     bench.book.write_bytes(whole)
     bench.save(release(book, "alpha"))
     bench.settle()
-    assert bench.operator.idle
-    assert not bench.operator.state().problem
+    assert bench.reconciler.idle
+    assert not bench.reconciler.state().problem
 
 
 def test_leaves_an_application_that_cannot_be_run_and_says_so_once(bench: Bench) -> None:
@@ -213,15 +213,15 @@ def test_refuses_a_dataflow_that_is_not_what_was_admitted(bench: Bench) -> None:
     bench.save(two_paths())
     bench.settle()
     assert bench.runs == []
-    assert any("not those that were admitted" in text for text in bench.told)
+    assert any("differ from those admitted" in text for text in bench.told)
 
 
 def test_tries_again_when_a_run_does_not_start(bench: Bench) -> None:
     bench.refusal = "no room for 3 workers"
     bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.settle()
-    assert bench.operator.state().paths[0].phase is Phase.RESTING
-    assert bench.operator.state().paths[0].note == "no room for 3 workers"
+    assert bench.reconciler.state().paths[0].phase is Phase.BACKOFF
+    assert bench.reconciler.state().paths[0].note == "no room for 3 workers"
     bench.refusal = ""
     bench.clock.advance(6.0)
     bench.settle()
@@ -248,13 +248,13 @@ def test_does_not_start_a_path_again_that_has_read_all_there_was_unless_somethin
 
 def test_drains_a_path_that_is_released_while_it_starts(bench: Bench) -> None:
     book = bench.save(admitted(EMPTY, ALPHA.application, paths=1))
-    bench.operator.step()
+    bench.reconciler.step()
     bench.save(release(book, "alpha"))
-    bench.operator.step()
+    bench.reconciler.step()
     assert bench.phases() == {"alpha/p0": "starting"}
     bench.settle()
     assert bench.runs[0].calls == ["drain"]
-    assert bench.operator.idle
+    assert bench.reconciler.idle
 
 
 def test_gives_back_what_a_dead_operator_left_and_goes_on_with_its_sources(bench: Bench) -> None:
@@ -263,7 +263,7 @@ def test_gives_back_what_a_dead_operator_left_and_goes_on_with_its_sources(bench
     bench.log("alpha").take("p0/0", 100, 0)
     bench.log("alpha").take("p1/0", 100, 0)
     checkpointed(bench.runs[0], 40, {"done": 0, "within": 40, "readers": {"-1": (40, None)}})
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
     log = bench.log("alpha")
     assert log.given_up == {"p0", "p1"}
@@ -274,16 +274,16 @@ def test_gives_back_what_a_dead_operator_left_and_goes_on_with_its_sources(bench
 def test_ends_everything_by_draining_or_at_once(bench: Bench) -> None:
     bench.save(two_paths("beta", two_paths()))
     bench.settle()
-    bench.operator.end()
+    bench.reconciler.end()
     bench.settle()
-    assert bench.operator.idle
+    assert bench.reconciler.idle
     assert all(run.calls == ["drain"] for run in bench.runs)
-    bench.operator = bench.new_operator()
+    bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert bench.phases().keys() == {"alpha/p0.2", "alpha/p1.2", "beta/p0.2", "beta/p1.2"}
-    bench.operator.end(now=True)
+    bench.reconciler.end(now=True)
     bench.settle()
-    assert bench.operator.idle
+    assert bench.reconciler.idle
     assert all(run.calls == ["stop"] for run in bench.runs[4:])
     kept = read_state(bench.book)
     assert kept is not None
@@ -311,7 +311,7 @@ def test_drains_the_old_paths_and_starts_the_new_ones_when_an_application_is_pla
     assert isinstance(again, Admitted)
     bench.save(again.book)
     bench.settle()
-    assert [path.machines for path in bench.operator.state().paths] == [("src", "w2", "dst")]
+    assert [path.machines for path in bench.reconciler.state().paths] == [("src", "w2", "dst")]
     assert list(bench.phases().values()) == ["running"]
     moved = restore(again.book, "w1").book
     other = replan(moved, "alpha", paths=1)
@@ -341,13 +341,13 @@ def test_a_start_that_breaks_in_any_way_is_told_of_and_tried_again(bench: Bench)
     def broken(launch: Launch) -> FakeRun:
         raise RuntimeError("Java has gone\nat line 1")
 
-    bench.operator = Operator(
-        bench.book, bench.flows, broken, tell=bench.told.append, clock=bench.clock, spawn=bench.work.append
+    bench.reconciler = BookReconciler(
+        bench.book, bench.flows, broken, report=bench.told.append, clock=bench.clock, spawn=bench.work.append
     )
     bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.settle()
-    assert bench.operator.state().paths[0].note == "RuntimeError: Java has gone"
-    assert bench.operator.state().paths[0].phase is Phase.RESTING
+    assert bench.reconciler.state().paths[0].note == "RuntimeError: Java has gone"
+    assert bench.reconciler.state().paths[0].phase is Phase.BACKOFF
 
 
 def with_rates(book: Book, *rates: float, version: int | None = None) -> Book:
@@ -370,8 +370,8 @@ def test_keeps_to_a_lower_limit_that_somebody_set_and_takes_a_higher_one_back(be
 
     somebody_sets(**{"in": booked / 5})
     assert run.limited == []
-    assert "by somebody else" in bench.told[-1]
-    assert "what is lower stands while its run goes on" in bench.told[-1]
+    assert "by another process" in bench.told[-1]
+    assert "lower limits are kept until its run ends" in bench.told[-1]
     narrowed = bench.save(set_capacity(alone, "src--w1", 1e-5).book)
     narrowed = bench.save(set_capacity(narrowed, "src--w2", 1e-5).book)
     bench.settle()
@@ -388,10 +388,10 @@ def test_keeps_to_a_lower_limit_that_somebody_set_and_takes_a_higher_one_back(be
         assert run.limits == pytest.approx({"in": booked})
     somebody_sets(**{"in": booked * 10})
     assert run.limits == pytest.approx({"in": booked})
-    assert bench.told[-2].endswith("/s is booked; what is higher is taken back")
+    assert bench.told[-2].endswith("/s; higher limits are reset")
     somebody_sets(**{"in": booked / 5})
     somebody_sets(**{"in": booked})
-    assert bench.told[-1].endswith("/s is booked")
+    assert bench.told[-1].endswith("/s")
 
 
 def test_a_lower_limit_that_comes_just_before_the_booked_rate_changes_stands(bench: Bench) -> None:
@@ -405,7 +405,7 @@ def test_a_lower_limit_that_comes_just_before_the_booked_rate_changes_stands(ben
     assert booked / 5 < changed["alpha"].rate_tps < 0.9 * booked
     bench.settle()
     assert run.limits == {"in": booked / 5}
-    assert "what is lower stands while its run goes on" in " ".join(bench.told)
+    assert "lower limits are kept until its run ends" in " ".join(bench.told)
 
 
 def test_a_run_that_did_not_take_a_limit_is_not_taken_to_be_limited_by_somebody(bench: Bench) -> None:
@@ -422,7 +422,7 @@ def test_a_run_that_did_not_take_a_limit_is_not_taken_to_be_limited_by_somebody(
     bench.clock.advance(1.0)
     bench.settle()
     run.limit = taken  # type: ignore[method-assign]
-    assert not any("by somebody else" in text for text in bench.told)
+    assert not any("by another process" in text for text in bench.told)
     bench.save(alone)
     bench.settle()
     assert run.limits == pytest.approx({"in": alone["alpha"].rate_tps})
@@ -437,7 +437,7 @@ def test_a_switch_that_fails_stops_the_paths_over_it_and_starts_them_when_it_ret
     broken = bench.save(fail(book, used).book)
     bench.settle()
     assert bench.phases() == {"alpha/p0": "down", "alpha/p1": "running"}
-    assert f"alpha: path p0 uses {used}, which has failed: it is given up" in bench.told
+    assert f"alpha: path p0 uses {used}, which has failed: the path is given up" in bench.told
     bench.save(restore(broken, used).book)
     bench.settle()
     assert bench.phases() == {"alpha/p0.2": "running", "alpha/p1": "running"}
@@ -458,10 +458,10 @@ def test_tells_once_of_a_promise_that_the_book_does_not_keep_and_when_it_does_ag
     crowded = bench.save(admitted(book, crowd, paths=1))
     bench.settle()
     bench.settle()
-    said = [text for text in bench.told if "asked to be served" in text]
+    said = [text for text in bench.told if "requested availability" in text]
     assert len(said) == 1
-    assert said[0].startswith("warning: alpha asked to be served 0.98 of the time and is for 0.")
-    assert said[0].endswith("penstock cluster admit alpha --again looks for other paths")
+    assert said[0].startswith("warning: alpha requested availability 0.98 and has 0.")
+    assert said[0].endswith("penstock cluster admit alpha --again searches for other paths")
     bench.save(release(crowded, "gamma"))
     bench.settle()
-    assert "alpha has what it was promised again" in bench.told
+    assert "alpha: its promise is kept again" in bench.told

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.admission.reconciler.covered_positions import settle
+from penstock.admission.reconciler.covered_positions import settle_run
 from penstock.admission.reconciler.split_logs import Splits
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.json_lines import JsonLines
@@ -53,7 +53,7 @@ def test_what_a_path_leaves_undone_is_done_by_another_exactly_once(tmp_path: Pat
     for _ in range(7):
         first.advance(0.19)
         second.advance(0.19)
-    returned = splits.give_back("p0", settle(tmp_path / "p0"))  # the first is never heard of again
+    returned = splits.give_back("p0", settle_run(tmp_path / "p0"))  # the first is never heard of again
     assert 0 < returned < TOTAL
     assert 0 < len(published(tmp_path)) < TOTAL
     second.finish()
@@ -65,7 +65,7 @@ def test_what_a_drained_path_had_taken_and_not_given_goes_to_another(tmp_path: P
     first = cluster(tmp_path, "p0")
     first.advance(1.03)
     first.drain()
-    covered = settle(tmp_path / "p0")
+    covered = settle_run(tmp_path / "p0")
     assert all(each.position is None for each in covered.values())
     done = published(tmp_path)
     assert 0 < len(done) < TOTAL
@@ -79,7 +79,7 @@ def test_nothing_is_given_back_of_a_source_that_was_read_to_its_end(tmp_path: Pa
     splits = Splits(tmp_path / "logs", ["in"])
     cluster(tmp_path, "p0").finish()
     assert splits.unfinished() == ["p0"]
-    assert splits.give_back("p0", settle(tmp_path / "p0")) == 0
+    assert splits.give_back("p0", settle_run(tmp_path / "p0")) == 0
     assert splits.unfinished() == []
     assert published(tmp_path) == list(range(TOTAL))
 
@@ -88,7 +88,7 @@ def test_all_is_given_back_where_no_checkpoint_was_complete(tmp_path: Path) -> N
     splits = Splits(tmp_path / "logs", ["in"])
     first = cluster(tmp_path, "p0")
     first.advance(0.3)
-    assert settle(tmp_path / "p0") == {}
+    assert settle_run(tmp_path / "p0") == {}
     assert splits.give_back("p0", {}) > 0
     cluster(tmp_path, "p0.2").finish()
     assert published(tmp_path) == list(range(TOTAL))
@@ -99,18 +99,18 @@ def test_refuses_to_give_back_where_checkpoints_are_damaged(tmp_path: Path) -> N
     cluster(tmp_path, "p0").advance(1.2)
     for manifest in tmp_path.glob("p0/checkpoints/*/manifest.json"):
         manifest.write_text("{}")
-    with pytest.raises(FileProblem, match="no checkpoint is whole"):
-        settle(tmp_path / "p0")
+    with pytest.raises(FileProblem, match="all checkpoints are damaged"):
+        settle_run(tmp_path / "p0")
 
 
 def test_nothing_of_a_run_is_settled_that_a_process_drives(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "p0")
     lock = RunLock(load(folder))
     with pytest.raises(Taken, match="run p0 is being run by"):
-        settle(folder)
+        settle_run(folder)
     assert not load(folder).given_up
     lock.release()
-    assert settle(folder) == {}
+    assert settle_run(folder) == {}
     assert load(folder).given_up
 
 
@@ -130,7 +130,7 @@ def test_a_noted_run_whose_folder_is_gone_gives_nothing_back_but_what_it_never_t
     splits.note_run("p0", tmp_path / "gone")
     assert splits.name(0) == "p0", "it came to nothing"
     cluster(tmp_path, "p0").advance(0.3)
-    with pytest.raises(FileProblem, match="gone: the run's folder is gone"):
+    with pytest.raises(FileProblem, match="gone: the run's folder does not exist"):
         splits.give_up("p0")
     assert splits.unfinished() == ["p0"]
     splits.note_run("p1", tmp_path / "gone")
@@ -163,7 +163,7 @@ def test_every_source_of_an_application_has_a_log_of_its_own(tmp_path: Path) -> 
     )
     first.start().advance(0.8)
     splits.weigh({"p1": 1.0})
-    covered = settle(tmp_path / "p0")
+    covered = settle_run(tmp_path / "p0")
     assert covered.keys() == {"low[0]", "high[0]"}
     assert splits.give_back("p0", covered) > 0
     second = TestCluster(

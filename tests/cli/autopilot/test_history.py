@@ -91,7 +91,7 @@ def test_history_of_a_run_without_an_autopilot_says_so(penstock: Penstock, tmp_p
     info = create("chain", tmp_path / "runs")
     ran = penstock("autopilot", "history", info.path)
     assert ran.code == 2
-    assert "decisions are kept by penstock run --autopilot" in ran.err
+    assert "penstock run --autopilot writes them" in ran.err
 
 
 def test_history_tells_of_a_torn_line_and_shows_the_rest(penstock: Penstock, folder: Path) -> None:

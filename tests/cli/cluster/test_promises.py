@@ -27,7 +27,7 @@ def test_a_guarantee_that_holds_too_seldom_is_named_by_what_changes_the_book_and
     penstock: Penstock,
 ) -> None:
     assert penstock("cluster", "admit", "flow.json", "net.json", "--rate", 4, "--availability", 0.98).code == 0
-    says = "flow is guaranteed 4.00/s for 98.0% of the time and has it for 90.0%; penstock cluster admit flow --again"
+    says = "flow is guaranteed 4.00/s with availability 98.0% and has 90.0%; penstock cluster admit flow --again"
     assert says in penstock("cluster", "restore", "a--c", "--capacity", 0.5).out
     assert says in penstock("cluster", "book").out
     shown = json.loads(penstock("cluster", "book", "--json").out)
@@ -43,7 +43,7 @@ def test_a_guarantee_that_holds_too_seldom_is_named_by_what_changes_the_book_and
 @pytest.mark.usefixtures("here")
 def test_a_best_effort_application_that_is_served_too_seldom_is_named(penstock: Penstock) -> None:
     assert penstock("cluster", "admit", "flow.json", "net.json", "--best-effort", "--availability", 0.98).code == 0
-    says = "flow asked to be served 98.0% of the time and is for 90.0%"
+    says = "flow requested availability 98.0% and has 90.0%"
     assert says in penstock("cluster", "admit", "flow.json", "--as", "firm", "--rate", 10).out
     again = json.loads(penstock("cluster", "admit", "flow.json", "--as", "late", "--rate", 1, "--json").out)
     assert [missed["application"] for missed in again["unmet"]] == ["flow"]

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from penstock.admission.book import BookFile
-from penstock.admission.reconciler.state import OperatorState, PathState, Phase
+from penstock.admission.reconciler.state import PathState, Phase, ReconcilerState
 from penstock.cli.cluster.serve import _flow, _table
 from penstock.model.book import Book, Booking
 from penstock.model.errors import InvalidInput
@@ -65,7 +65,7 @@ def test_draws_every_path_and_what_it_is_about() -> None:
         for n, phase in enumerate((Phase.RUNNING, Phase.DOWN))
     )
     console = Console(width=100, record=True)
-    console.print(_table(OperatorState(pid=1, at=0.0, version=1, paths=paths)))
+    console.print(_table(ReconcilerState(pid=1, at=0.0, version=1, paths=paths)))
     text = console.export_text()
     assert "running" in text
     assert "down" in text

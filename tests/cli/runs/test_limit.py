@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.admission.reconciler.state import OperatorState, PathState, Phase, logs_folder, write_state
+from penstock.admission.reconciler.state import PathState, Phase, ReconcilerState, logs_folder, write_state
 from penstock.cli.runs.limit import operated
 from penstock.runtime.storage.run_folder import Setup, keep
 from tests.conftest import Ran
@@ -66,7 +66,7 @@ def test_says_what_a_limit_is_worth_where_a_book_says_the_rate(penstock: Penstoc
     path = PathState(
         application="words", number=0, phase=Phase.RUNNING, run=str(run.info.path), booked_tps=8.0, sources={"in": 8.0}
     )
-    write_state(book, OperatorState(pid=os.getpid(), at=0.0, version=1, paths=(path,)))
+    write_state(book, ReconcilerState(pid=os.getpid(), at=0.0, version=1, paths=(path,)))
     lower = penstock("runs", "limit", run.info.path, "5").out
     assert (
         "penstock cluster serve runs this for words, booked 8.00/s: what is lower stands until this run ends" in lower

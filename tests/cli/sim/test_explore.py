@@ -68,7 +68,7 @@ def test_charges_measured_costs(penstock: Callable[..., Ran], inputs: tuple[Path
         (["word-count", "li-10", "--moves", 2], "moves: is for --run, nothing moves on the twin; leave --moves out"),
         (["--run", "latest", "--sample", 2], "sample: is for the twin, a run follows as many tuples as"),
         (["--run", "latest", "--rates", "1:2"], "rates: a run's load is what comes to it"),
-        (["word-count", "li-10"], "rate_tps: 'word-count' states no load"),
+        (["word-count", "li-10"], "rate_tps: 'word-count' declares no load"),
         (["word-count", "li-10", "--costs", "none.toml"], "none.toml: cannot be read"),
         (["--run", "latest"], "run: there is none in "),
     ],
@@ -87,7 +87,7 @@ def test_refuses_in_one_line(
     ("problem", "told"),
     [
         (InvalidInput("rates", "nothing carries it"), "rates: nothing carries it"),
-        (KeyboardInterrupt(), "it was stopped"),
+        (KeyboardInterrupt(), "it was interrupted"),
     ],
 )
 def test_one_that_ends_early_has_an_index_of_what_was_tried(
@@ -118,7 +118,7 @@ def test_says_how_to_go_on_with_the_windows_that_placements_were_held_for(
     ("left", "told"),
     [
         ("", "it ended early: the run has ended; tasks are where they were"),
-        ("its tasks were not put back: the run has ended", "the run has ended; its tasks were not put back"),
+        ("its placement was not restored: the run has ended", "the run has ended; its placement was not restored"),
     ],
 )
 def test_says_truly_whether_tasks_are_where_they_were(

@@ -1,8 +1,8 @@
-"""Admission and sharing: the book of a cluster, and everything that changes it.
+"""The book of a cluster: admission, sharing, and every change to it.
 
-`admit` lets an application in or refuses it with what would help; `release`, `reprioritise`, `replan` change what is
-booked; `fail`, `restore` and `set_capacity` say what became of the cluster. Each returns another book and leaves the
-one it was given as it is. `BookFile` keeps a book in a file that several processes may change.
+`admit` admits an application, or rejects it and suggests what would help. `release`, `reprioritise` and `replan` change
+bookings; `fail`, `restore` and `set_capacity` record changes of the cluster. Each returns a new book and leaves its
+argument unchanged. `BookFile` stores a book in a file that several processes may change.
 """
 
 from penstock.admission.book.admission import Admitted, Refused, admit, replan
@@ -10,17 +10,17 @@ from penstock.admission.book.changes import (
     Changed,
     RateChange,
     Unmet,
+    compare_rates,
     fail,
-    rate_changes,
+    find_unmet,
     release,
     reprioritise,
     restore,
     set_capacity,
-    unmet,
 )
 from penstock.admission.book.file import BookFile, Outdated
-from penstock.admission.book.sharing import BookShares, Usage, shares, usage
-from penstock.admission.book.trials import Remedy, RemedyKind
+from penstock.admission.book.sharing import BookShares, Usage, compute_shares, measure_usage
+from penstock.admission.book.trials import Suggestion, SuggestionKind
 
 __all__ = [
     "Admitted",
@@ -30,19 +30,19 @@ __all__ = [
     "Outdated",
     "RateChange",
     "Refused",
-    "Remedy",
-    "RemedyKind",
+    "Suggestion",
+    "SuggestionKind",
     "Unmet",
     "Usage",
     "admit",
+    "compare_rates",
+    "compute_shares",
     "fail",
-    "rate_changes",
+    "find_unmet",
+    "measure_usage",
     "release",
     "replan",
     "reprioritise",
     "restore",
     "set_capacity",
-    "shares",
-    "unmet",
-    "usage",
 ]

@@ -1,45 +1,45 @@
-"""Let an application into a book, or say why not and what would help.
+"""Admit an application to a book, or reject it with the reason and suggestions.
 
-A book is a value: what was tried for an application that is refused has never been in it.
+A book is a value: nothing that was tried for a rejected application is ever part of it.
 """
 
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.admission.book.attempts import Attempt, attempt, by_gain
-from penstock.admission.book.changes import RateChange, rate_changes
+from penstock.admission.book.changes import RateChange, compare_rates
 from penstock.admission.book.free_capacity import MEMORY
-from penstock.admission.book.obstacles import called, explained, fully_booked, told
+from penstock.admission.book.path_selection import PathSelection, rank_elements, select_paths
 from penstock.admission.book.paths import POLICY, Request
-from penstock.admission.book.remedies import remedies
-from penstock.admission.book.sharing import settled
-from penstock.admission.book.trials import Remedy
+from penstock.admission.book.sharing import recompute_shares
+from penstock.admission.book.shortages import describe_limit, describe_needs, describe_users, explain_shortage
+from penstock.admission.book.suggestions import suggestions
+from penstock.admission.book.trials import Suggestion
 from penstock.estimate.availability import MOST_PATHS
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, Booking
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application
 
 MOST_ESTIMATED = 64
-"""Paths that an application may have where its availability may be estimated; else those of an exact one."""
+"""Maximum number of paths if the availability may be estimated; `MOST_PATHS` if it has to be exact."""
 
 
 class Admitted(NamedTuple):
-    """The book with an application in it, and whose rates that changed."""
+    """The book with the new application, and the other applications whose rates changed."""
 
     book: Book
     booking: Booking
     rates: tuple[RateChange, ...]  # of the others
-    at_most: float | None = None  # the availability, where it was estimated: the booking has the least that it is
+    at_most: float | None = None  # upper bound of an estimated availability; the booking has the lower one
 
 
 class Refused(NamedTuple):
-    """Why an application was not let in."""
+    """Why an application was rejected."""
 
     application: str
-    reason: str  # one line: what stands in the way, and the smallest change that would help
-    binding: str  # the element that stands in the way; empty where no single one does
-    remedies: tuple[Remedy, ...]
+    reason: str  # one line: what limits it, and the smallest change that would help
+    binding: str  # the limiting element; empty if it is not a single one
+    suggestions: tuple[Suggestion, ...]
 
 
 def admit(
@@ -52,20 +52,22 @@ def admit(
     given: str = "",
     advise: bool = True,
     estimate: bool = False,
-    surest: bool = True,
+    reliable_routes: bool = True,
 ) -> Admitted | Refused:
-    """Let an application in: with a guarantee if it has `guaranteed_tps`, else best effort by its priority.
+    """Admit an application: with a guarantee if it has `guaranteed_tps`, else best effort with its priority.
 
-    `paths` is how many it may have at most, each placed by `policy`; `given` is how a person named it. Without
-    `advise` no remedies are looked for, which takes most of the time of a refusal. With `estimate` it may have more
-    paths than an exact availability can be computed of; this is then estimated by draws from `seed`, and the lower
-    bound of a 99 % interval has to meet what was asked. With `surest`, of all routes by which a path has its rate
-    the surest are taken; without it, the policy's own. Raises `DuplicateName` for an application that is in the book,
-    `InvalidInput` for one that cannot be anywhere.
+    paths: maximum number of paths, each placed by `policy`.
+    given: the application as the user specified it, for messages.
+    advise: search for suggestions on rejection; this takes most of the time of a rejection.
+    estimate: allow more paths than an exact availability can be computed for; the availability is then estimated with
+    random draws from `seed`, and the lower bound of its 99 % interval must reach the requested one.
+    reliable_routes: of all routes that keep a path's rate, use the most reliable ones instead of the policy's own.
+
+    Raises `DuplicateName` if the book already has the application, `InvalidInput` if it cannot be placed at all.
     """
     book.refuse_booked(application.name)
     _refuse_nonsense(application, paths, estimate)
-    request = Request(application, policy, paths, seed, application.priority, surest)
+    request = Request(application, policy, paths, seed, application.priority, reliable_routes)
     return _decided(book, book, len(book.bookings), request, given, advise)
 
 
@@ -78,9 +80,9 @@ def replan(
     advise: bool = True,
     estimate: bool = False,
 ) -> Admitted | Refused:
-    """Find an application's paths anew, on what works now and all others leave; a refusal leaves it as it is.
+    """Search for an application's paths again, on working elements that others leave free.
 
-    Without a policy, by the one that it was let in by.
+    A rejection leaves its booking unchanged. Default policy: the one that it was admitted with.
     """
     booking, position = book[name], book.index[name]
     others = tuple(other for other in book.bookings if other is not booking)
@@ -92,7 +94,7 @@ def replan(
 def _decided(
     before: Book, without: Book, position: int, request: Request, given: str, advise: bool
 ) -> Admitted | Refused:
-    found = attempt(without, request)
+    found = select_paths(without, request)
     if not found.met:
         return _refusal(without, request, found, advise)
     application = request.application
@@ -109,60 +111,60 @@ def _decided(
         ),
     )
     bookings = (*without.bookings[:position], booking, *without.bookings[position:])
-    after = settled(replace(without, version=before.version + 1, bookings=bookings))
+    after = recompute_shares(replace(without, version=before.version + 1, bookings=bookings))
     return Admitted(
         after,
         after[application.name],
-        tuple(c for c in rate_changes(before, after) if c.application != application.name),
+        tuple(c for c in compare_rates(before, after) if c.application != application.name),
         found.at_most,
     )
 
 
-def _refusal(book: Book, request: Request, found: Attempt, advise: bool) -> Refused:
+def _refusal(book: Book, request: Request, found: PathSelection, advise: bool) -> Refused:
     if found.shortage is not None:
-        found = found._replace(shortage=explained(request, found.shortage))
-    offers = remedies(book, request, found) if advise else ()
+        found = found._replace(shortage=explain_shortage(request, found.shortage))
+    offers = suggestions(book, request, found) if advise else ()
     why, binding = _why(book, request, found)
     would = f"; {offers[0].text}" if offers else ""
     return Refused(request.application.name, f"{why}{would}", binding, offers)
 
 
-def _why(book: Book, request: Request, found: Attempt) -> tuple[str, str]:
-    """Say what stands in the way, and which element."""
+def _why(book: Book, request: Request, found: PathSelection) -> tuple[str, str]:
+    """Describe what limits a rejected application, and return the limiting element."""
     application, shortage = request.application, found.shortage
     wanted, asked = application.guaranteed_tps, application.availability
     if not found.paths:
         assert shortage is not None, "no path without a reason"
-        gone = f": {told(book, shortage.needs)}" if shortage.gone else ""
-        return f"{shortage.reason}{gone}", shortage.needs[0].element if shortage.needs else ""
+        exhausted = f": {describe_needs(book, shortage.needs)}" if shortage.exhausted else ""
+        return f"{shortage.reason}{exhausted}", shortage.needs[0].element if shortage.needs else ""
     number, verb = ("1 path", "carries") if len(found.paths) == 1 else (f"{len(found.paths)} paths", "carry")
     if len(found.paths) == request.paths:
-        number += ", as many as are allowed,"
+        number += ", the maximum allowed,"
     if wanted is not None and sum(found.rates) < wanted * (1 - 1e-9):
         limit = shortage.needs[0] if shortage and shortage.needs else found.paths[-1].limit
-        became = "it has failed" if limit.element in book.failed else fully_booked(book, limit)
+        became = "it has failed" if limit.element in book.failed else describe_users(book, limit)
         full = f" ({became})" if became else ""
         carried = f"{number} {verb} {sum(found.rates):.4g}/s of {wanted:g}/s"
-        return f"{carried}, limited by {called(limit)}{full}", limit.element
-    weakest = by_gain(book, request, found.paths, None if wanted is None else found.rates)
+        return f"{carried}, limited by {describe_limit(limit)}{full}", limit.element
+    weakest = rank_elements(book, request, found.paths, None if wanted is None else found.rates)
     binding = weakest[0] if weakest else ""
-    what = "a path works" if wanted is None else f"{wanted:g}/s are carried"
+    what = "availability" if wanted is None else f"availability of {wanted:g}/s"
     often = f"{found.achieved:.6g}"
     if found.at_most is not None:
         often = f"an estimated {often} to {found.at_most:.6g}"
-    share = f"{often} of the time with {number.rstrip(',')}, not for {asked:g}"
-    return f"{what} for {share}; {binding} fails too often", binding
+    share = f"{often} with {number.rstrip(',')}, required {asked:g}"
+    return f"{what} is {share}; {binding} fails too often", binding
 
 
 def _refuse_nonsense(application: Application, paths: int, estimate: bool) -> None:
     if not 1 <= paths <= (MOST_ESTIMATED if estimate else MOST_PATHS):
         if MOST_PATHS < paths <= MOST_ESTIMATED:
-            problem = f"expected at most {MOST_PATHS}, of which the availability is exact, got {paths}"
-            raise InvalidInput("paths", f"{problem}; have it estimated (--estimate), or allow fewer")
+            problem = f"expected at most {MOST_PATHS} for an exact availability, got {paths}"
+            raise InvalidInput("paths", f"{problem}; estimate it (--estimate) or allow fewer")
         most = MOST_ESTIMATED if estimate else MOST_PATHS
         raise InvalidInput("paths", f"expected a number from 1 to {most}, got {paths}")
     for position, component in enumerate(application.components):
         for name in (CPU, BANDWIDTH, SENDING, RECEIVING, MEMORY):
             if name in component.resources:
-                problem = "the book uses this name for something else; rename the resource"
+                problem = "this name is reserved by the book; rename the resource"
                 raise InvalidInput(f"components[{position}].resources.{name}", problem)

@@ -1,7 +1,7 @@
-"""What becomes of a book: an application leaves, a priority changes, an element fails, returns or changes capacity.
+"""Change a book: release an application, change a priority, fail or restore an element, change a capacity.
 
-No task moves: best-effort rates are shared anew over the paths that work, guaranteed paths keep theirs, and where what
-is left falls short of what was promised, the rate now or the share of the time, that is said.
+No task moves. Best-effort rates are reallocated over the paths that work, guaranteed paths keep theirs. Promises that
+the remaining capacity cannot keep, in rate or in availability, are reported.
 """
 
 import math
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.admission.book.sharing import settled
+from penstock.admission.book.sharing import recompute_shares
 from penstock.model.book import SAME, Book
 from penstock.model.errors import InvalidInput
 
 
 class RateChange(NamedTuple):
-    """An application whose rate is another."""
+    """An application whose rate has changed."""
 
     application: str
     before_tps: float
@@ -24,30 +24,30 @@ class RateChange(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """An application that has not what it was promised: less than its rate, or too seldom."""
+    """An application whose promise is not kept: its rate or its availability is too low."""
 
     application: str
     wanted_tps: float | None  # None: best effort
     rate_tps: float  # now
-    availability: float | None  # that it asked for
+    availability: float | None  # requested
     achieved_availability: float
-    short: bool  # of its rate, now
-    seldom: bool  # served for less of the time than it asked for
+    short: bool  # rate below the guarantee now
+    seldom: bool  # availability below the requested one
 
-    def told(self, rate: Callable[[float], str], share: Callable[[float | None], str]) -> str:
-        """Say what it was promised and what it has, given how rates and shares of the time are written."""
+    def describe(self, rate: Callable[[float], str], share: Callable[[float | None], str]) -> str:
+        """Describe the promise and what is achieved; `rate` and `share` format rates and availabilities."""
         asked, often = share(self.availability), share(self.achieved_availability)
         if self.wanted_tps is None:
-            return f"asked to be served {asked} of the time and is for {often}"
+            return f"requested availability {asked} and has {often}"
         wanted, now = rate(self.wanted_tps), f"gets {rate(self.rate_tps)}"
         if not self.seldom:
             return f"is guaranteed {wanted} and {now}"
-        text = f"is guaranteed {wanted} for {asked} of the time and has it for {often}"
+        text = f"is guaranteed {wanted} with availability {asked} and has {often}"
         return f"{text}; it {now}" if self.short else text
 
 
 class Changed(NamedTuple):
-    """A book after a change, the applications whose rates it changed, and all promises that are not met now."""
+    """A book after a change, the applications whose rates changed, and all promises that are not kept now."""
 
     book: Book
     rates: tuple[RateChange, ...]
@@ -55,34 +55,34 @@ class Changed(NamedTuple):
 
 
 def release(book: Book, name: str) -> Book:
-    """Return the book without an application; raises `UnknownName` where it is not there."""
+    """Return the book without an application; raises `UnknownName` if it is not in the book."""
     leaving = book[name]
     left = tuple(booking for booking in book.bookings if booking is not leaving)
-    return settled(replace(book, version=book.version + 1, bookings=left))
+    return recompute_shares(replace(book, version=book.version + 1, bookings=left))
 
 
 def reprioritise(book: Book, name: str, priority: float) -> Book:
-    """Return the book with another priority of a best-effort application."""
+    """Return the book with a new priority of a best-effort application."""
     if book[name].guaranteed:
-        problem = f"{name!r} is guaranteed a rate and has none; release it and admit it as best effort"
+        problem = f"{name!r} has a guaranteed rate and no priority; release it and admit it as best effort"
         raise InvalidInput("priority", problem)
     bookings = tuple(replace(b, priority=priority) if b.name == name else b for b in book.bookings)
-    return settled(replace(book, version=book.version + 1, bookings=bookings))
+    return recompute_shares(replace(book, version=book.version + 1, bookings=bookings))
 
 
 def fail(book: Book, element: str) -> Changed:
-    """Mark a machine, a switch or a link as failed: nothing can use it then, nor the links of the former two.
+    """Mark a machine, a switch or a link as failed; the links of a failed machine or switch are unusable, too.
 
-    Raises `UnknownName`, and `InvalidInput` where it is marked already.
+    Raises `UnknownName`, or `InvalidInput` if it is already marked.
     """
     book.refuse_unknown("element", element)
     if element in book.failed:
-        raise InvalidInput("element", f"{element!r} has failed already; restore it first")
+        raise InvalidInput("element", f"{element!r} has already failed; restore it first")
     return _changed(book, replace(book, failed=(*book.failed, element)))
 
 
 def restore(book: Book, element: str) -> Changed:
-    """Mark what has failed as working again; a link is of use only when its ends work, too."""
+    """Mark a failed element as working; a link is usable only if its ends work, too."""
     book.refuse_unknown("element", element)
     if element not in book.failed:
         why = "; there is nothing to restore"
@@ -93,18 +93,19 @@ def restore(book: Book, element: str) -> Changed:
 
 
 def set_capacity(book: Book, element: str, factor: float) -> Changed:
-    """Multiply what the description says of a machine's speed or a link's bandwidth; 1 is as described."""
+    """Scale a machine's speed or a link's bandwidth relative to its description; 1 is as described."""
     book.refuse_incapable("element", element)
     if not (math.isfinite(factor) and factor > 0):
-        raise InvalidInput("factor", f"expected a number > 0, got {factor}; an element that does nothing has failed")
+        raise InvalidInput("factor", f"expected a number > 0, got {factor}; use fail for an element without capacity")
     others = {name: given for name, given in book.capacities.items() if name != element}
     return _changed(book, replace(book, capacities=others if factor == 1 else others | {element: factor}))
 
 
-def unmet(book: Book) -> tuple[Unmet, ...]:
-    """Return the applications whose working paths do not carry their rates, or that are served too seldom.
+def find_unmet(book: Book) -> tuple[Unmet, ...]:
+    """Return the applications whose working paths do not carry their rates, or whose availability is too low.
 
-    The latter by the capacities of now and the chance of all failures, whether or not one of them is there now.
+    The availability is computed from current capacities and all failure probabilities, including those of elements that
+    have failed now.
     """
     return tuple(
         Unmet(
@@ -121,7 +122,7 @@ def unmet(book: Book) -> tuple[Unmet, ...]:
     )
 
 
-def rate_changes(before: Book, after: Book) -> tuple[RateChange, ...]:
+def compare_rates(before: Book, after: Book) -> tuple[RateChange, ...]:
     """Return the applications in both books whose rates differ."""
     pairs = [(before[b.name].rate_tps, b) for b in after.bookings if b.name in before.index]
     return tuple(
@@ -132,5 +133,5 @@ def rate_changes(before: Book, after: Book) -> tuple[RateChange, ...]:
 
 
 def _changed(before: Book, after: Book) -> Changed:
-    book = settled(replace(after, version=before.version + 1))
-    return Changed(book, rate_changes(before, book), unmet(book))
+    book = recompute_shares(replace(after, version=before.version + 1))
+    return Changed(book, compare_rates(before, book), find_unmet(book))

@@ -1,8 +1,8 @@
-"""A book in a file: there as a whole or not at all, checked when read, and never overwritten by accident.
+"""A book in a file: written atomically, checked when read, never overwritten by accident.
 
-The file is JSON: its format, a checksum, the book. Several processes may change it: each reads a book, makes another
-from it and saves that, saying which version it was made from; where somebody else has saved since, it is refused, and
-nothing is lost. A lock file beside it covers the moment between looking and writing.
+The file is JSON: its format, a checksum, the book. Several processes may change it: each reads a book, derives another
+and saves that with the version it was derived from. If another process has saved in the meantime, the save is rejected
+and nothing is lost. A lock file beside the book covers the time between check and write.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import msgspec
 
-from penstock.admission.book.sharing import assessed, settled
+from penstock.admission.book.sharing import assess_availabilities, recompute_shares
 from penstock.model.book import FORMAT, Book
 from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.entity import LEAST_PRIORITY, MOST_PRIORITY, explain
@@ -23,46 +23,46 @@ from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text, write_whole
 
 PATIENCE_S = 10.0
-PACE_S = 0.02  # between two tries to lock it
+PACE_S = 0.02  # between two attempts to lock it
 
 
 class Outdated(FileProblem):
-    """Somebody else has saved the book since it was read."""
+    """Another process has saved the book since it was read."""
 
 
 class BookFile:
-    """Where a book is kept; `patience_s` is for how long saving waits for others who are about to."""
+    """File of a book; `patience_s` limits how long saving waits for other writers."""
 
     def __init__(self, path: str | Path, patience_s: float = PATIENCE_S) -> None:
         self.path = Path(path)
         self._patience_s = patience_s
 
     def exists(self) -> bool:
-        """Return whether there is a book."""
+        """Return whether the file exists."""
         return self.path.exists()
 
     def load(self) -> Book:
-        """Read the book; raises `FileProblem` where it cannot be trusted.
+        """Read the book; raises `FileProblem` if it is damaged.
 
-        Availabilities that were saved without regard to lowered capacities, as they once were, are mended, and so are
-        priorities that were once allowed.
+        Old files are corrected: availabilities saved without regard to lowered capacities, and priorities that are out
+        of range now.
         """
         raw = self._read()
         body = raw["book"]
         if raw.get("checksum") != _checksum(body):
-            raise FileProblem(f"{self.path}: its checksum does not fit, it was damaged or edited; restore a copy of it")
+            raise FileProblem(f"{self.path}: wrong checksum, the file was damaged or edited; restore a backup")
         try:
             within = _within_range(body)
-            return (assessed if within == body else settled)(msgspec.convert(within, Book))
+            return (assess_availabilities if within == body else recompute_shares)(msgspec.convert(within, Book))
         except msgspec.ValidationError as error:
             raise FileProblem(f"{self.path}: {explain(error, body, Book)}") from None
         except InvalidInput as mistake:
             raise FileProblem(f"{self.path}: {mistake}") from None
 
     def save(self, book: Book, expected_version: int | None) -> None:
-        """Write a book that was made from `expected_version`; None: there must be no file yet.
+        """Write a book derived from `expected_version`; None: the file must not exist yet.
 
-        Raises `Outdated`, and leaves the file as it is, where another version is there by now.
+        Raises `Outdated`, and leaves the file unchanged, if it has another version by now.
         """
         with self._locked():
             there = self.load().version if self.exists() else None
@@ -77,12 +77,12 @@ class BookFile:
         try:
             raw = decode_json(text)
         except Undecodable as error:
-            raise FileProblem(f"{self.path}: not a book, {error}; restore a copy of it") from None
+            raise FileProblem(f"{self.path}: not a book, {error}; restore a backup") from None
         if not isinstance(raw, dict) or not isinstance(raw.get("book"), dict) or "format" not in raw:
-            raise FileProblem(f"{self.path}: not a book, it has no format and book at the top; give another file")
+            raise FileProblem(f"{self.path}: not a book, no format and book at the top level; use another file")
         if raw["format"] != FORMAT:
             raise FileProblem(
-                f"{self.path}: a book of format {raw['format']!r}, expected {FORMAT}; use the Penstock that wrote it"
+                f"{self.path}: unsupported book format {raw['format']!r}, expected {FORMAT}; use the right version"
             )
         return raw
 
@@ -93,28 +93,28 @@ class BookFile:
             lock = beside.open("w")
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{self.path}: cannot be written, {why}; choose another place") from None
+            raise FileProblem(f"{self.path}: cannot be written, {why}; choose another folder") from None
         with lock:
-            self._wait_for(lock)  # freed when the file is closed
+            self._wait_for(lock)  # released when the file is closed
             yield
 
     def _wait_for(self, lock: IO[str]) -> None:
-        """Take the lock; raise `FileProblem` where somebody has had it for far longer than saving takes."""
+        """Lock the file; raises `FileProblem` if another process has held the lock far longer than a save takes."""
         end = time.monotonic() + self._patience_s
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    problem = f"another process has had {lock.name} locked for {self._patience_s:g} s"
-                    raise FileProblem(f"{self.path}: {problem}; see what it is about, and try again") from None
+                    problem = f"another process has held {lock.name} locked for {self._patience_s:g} s"
+                    raise FileProblem(f"{self.path}: {problem}; check that process and try again") from None
                 time.sleep(PACE_S)
             else:
                 return
 
 
 def _within_range(body: Any) -> Any:
-    """Return a book with the priorities of bookings in the range of today; once there was no end to it but 0."""
+    """Return a book whose priorities are clipped to the allowed range; old files had no limits but 0."""
     bookings = body.get("bookings") if isinstance(body, dict) else None
     if not isinstance(bookings, list):
         return body
@@ -138,7 +138,7 @@ def _checksum(body: Any) -> str:
 
 def _conflict(there: int | None, expected: int | None) -> str:
     if expected is None:
-        return f"there is a book of version {there} already; use it, or another name"
+        return f"a book of version {there} exists already; use it, or another file name"
     if there is None:
-        return f"expected version {expected}, the file is gone; restore a copy of it"
-    return f"expected version {expected}, somebody else has written {there} since; read it and try again"
+        return f"expected version {expected}, but the file no longer exists; restore a backup"
+    return f"expected version {expected}, but another process has saved version {there}; read it and try again"

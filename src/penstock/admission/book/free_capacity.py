@@ -1,4 +1,4 @@
-"""What the cluster of a book has left for one more path."""
+"""What a book leaves of its cluster for one more path."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,59 +12,59 @@ from penstock.model.remaining import EXHAUSTED, Amounts, add_up, capacities, sca
 from penstock.model.slotgraph import MEGABIT
 
 MEMORY = "memory (MB)"
-"""What a machine has beside what it does in a second; named so that no resource is taken for it."""
+"""Key of a machine's memory, which is held and not used per second; no resource can have this name."""
 
 
 class Need(NamedTuple):
-    """Something that an element has to give: one of its capacities, or a machine's memory."""
+    """A capacity of an element, or a machine's memory."""
 
     element: str
     kind: str
 
 
 @dataclass(frozen=True)
-class Room:
-    """Capacities left, and memory held, of a cluster some of whose elements have failed."""
+class FreeCapacity:
+    """Free capacities and held memory of a cluster, some of whose elements have failed."""
 
-    cluster: Cluster  # with the capacities of now, nothing taken
+    cluster: Cluster  # with current capacities, nothing subtracted
     left: Amounts
     held_mb: Mapping[str, float]
     failed: tuple[str, ...]
-    shares: Mapping[str, float] = field(default_factory=dict)  # how much of an element can be had; absent: all of it
+    shares: Mapping[str, float] = field(default_factory=dict)  # usable share of an element; default: all of it
 
     @property
     def works(self) -> bool:
-        """Whether any machine does."""
+        """Whether any machine works."""
         return any(machine.name not in self.failed for machine in self.cluster.machines)
 
     def as_cluster(self) -> Cluster:
-        """Return what is left as a cluster, for a placement policy."""
+        """Return the free capacity as a cluster, for a placement policy."""
         return with_capacities(self.cluster, self.left, self.failed, self.held_mb, self.shares)
 
     def whole(self, need: Need) -> float:
-        """Return what there is of something when none of it is taken: in bits, core-seconds, … a second, or in MB."""
+        """Return the total of a capacity: in bits, core-seconds, … per second, or in MB."""
         if need.kind == MEMORY:
             return self.cluster.machines[self.cluster.machine_index[need.element]].memory_mb
         return capacities(self.cluster)[need.element].get(need.kind, 0.0)
 
     def free(self, need: Need) -> float:
-        """Return what is left of something."""
+        """Return what is free of a capacity."""
         if need.kind == MEMORY:
             return self.whole(need) - self.held_mb.get(need.element, 0.0)
         return self.left[need.element].get(need.kind, 0.0)
 
     def used_up(self, need: Need) -> bool:
-        """Return whether there is something of the kind, and but for rounding nothing of it is left."""
+        """Return whether the capacity exists and, but for rounding, nothing of it is free."""
         there_is = self.whole(need) * self.shares.get(need.element, 1.0)
         return there_is > 0 and self.free(need) <= EXHAUSTED * there_is
 
-    def less(self, load: Amounts, rate_tps: float, memory_mb: Mapping[str, float]) -> "Room":
-        """Return what a path leaves at a rate."""
+    def less(self, load: Amounts, rate_tps: float, memory_mb: Mapping[str, float]) -> "FreeCapacity":
+        """Return what a path at a rate leaves."""
         left = add_up([(self.left, 1.0), (load, -rate_tps)])
         return replace(self, left=left, held_mb=_memory([self.held_mb, memory_mb]))
 
-    def times(self, shares: Mapping[str, float]) -> "Room":
-        """Return a share of everything, by element; all of what is not named."""
+    def times(self, shares: Mapping[str, float]) -> "FreeCapacity":
+        """Return a share of every capacity, by element; elements that are not named keep all."""
         left = {
             element: {kind: amount * shares.get(element, 1.0) for kind, amount in kinds.items()}
             for element, kinds in self.left.items()
@@ -72,12 +72,12 @@ class Room:
         both = {element: share * shares.get(element, 1.0) for element, share in self.shares.items()}
         return replace(self, left=left, shares={**shares, **both})
 
-    def without(self, element: str) -> "Room":
-        """Return what is left without an element, as if it had failed."""
+    def without(self, element: str) -> "FreeCapacity":
+        """Return what is free without an element, as if it had failed."""
         return replace(self, failed=(*self.failed, element))
 
-    def having(self, need: Need, amount: float) -> "Room":
-        """Return what is left where an element has so much of something in all."""
+    def having(self, need: Need, amount: float) -> "FreeCapacity":
+        """Return what is free if a capacity has the given total."""
         cluster = _with_capacity(self.cluster, need, amount)
         if need.kind == MEMORY:
             return replace(self, cluster=cluster)
@@ -86,7 +86,7 @@ class Room:
 
 
 def main_kind(cluster: Cluster, element: str) -> str:
-    """Return the kind of capacity that an element is known for: cpu of a machine, bandwidth of a link."""
+    """Return an element's main capacity: cpu of a machine, bandwidth of a link."""
     return CPU if element in cluster.machine_index else BANDWIDTH
 
 
@@ -112,15 +112,15 @@ def _machine_with(machine: Machine, kind: str, amount: float) -> Machine:
     return changed(machine, resources={**machine.resources, kind: amount})
 
 
-def room_of(book: Book) -> Room:
-    """Return what guaranteed applications leave of a book's cluster; best-effort ones hold their memory only.
+def find_free_capacity(book: Book) -> FreeCapacity:
+    """Return what guaranteed applications leave of a book's cluster; best-effort ones hold only their memory.
 
-    What is kept for a path that does not work now is not free: its elements may return at any time.
+    The reservation of a path that does not work now is not free: its elements may recover at any time.
     """
     cluster = scaled(book.cluster, book.capacities)
     paths = [path for booking in book.bookings for path in booking.paths]
     taken = add_up((path.load, -path.reserved_tps) for path in paths)
-    return Room(
+    return FreeCapacity(
         cluster=cluster,
         left=add_up([(capacities(cluster), 1.0), (taken, 1.0)]),
         held_mb=_memory(path.memory_mb for path in paths),

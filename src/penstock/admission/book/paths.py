@@ -1,4 +1,4 @@
-"""One more path for an application on what is left of a cluster, or why there is none."""
+"""Search for one more path of an application on the free capacity of a cluster."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from penstock.admission.book.free_capacity import Need, Room
-from penstock.admission.book.reliable_routes import surest
+from penstock.admission.book.free_capacity import FreeCapacity, Need
+from penstock.admission.book.reliable_routes import improve_routes
 from penstock.estimate.bottleneck import Element
 from penstock.model.book import CPU, RECEIVING, SENDING, BookedPath
 from penstock.model.cluster import Cluster, machine_of
@@ -21,22 +21,22 @@ from penstock.model.topology import Application
 from penstock.planning.planner import Decision, Planner
 
 POLICY = "sparcle"
-"""The policy by which paths are found where none is named."""
+"""Default placement policy for paths."""
 
 
 class Request(NamedTuple):
-    """What is to be let in, and how its paths are found."""
+    """An application to admit, and how to search for its paths."""
 
     application: Application
     policy: str  # of placement
-    paths: int = 8  # at most
+    paths: int = 8  # maximum
     seed: int = 0
     priority: float = 1.0
-    surest: bool = False  # whether routes that make no difference to the rate are the surest, not the policy's own
+    reliable_routes: bool = False  # use the most reliable of equivalent routes instead of the policy's own
 
 
 class Found(NamedTuple):
-    """A path, the rate that it could have on what is left, and the element that limits it."""
+    """A path, its maximum rate on the free capacity, and the element that limits it."""
 
     plan: Plan
     load: dict[str, dict[str, float]]
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     limit: Need
 
     def booked(self, rate_tps: float, reserved_tps: float = 0.0) -> BookedPath:
-        """Return the path for a booking."""
+        """Return the path as part of a booking."""
         return BookedPath(
             plan=self.plan,
             rate_tps=rate_tps,
@@ -58,20 +58,20 @@ class Found(NamedTuple):
 
 
 class Shortage(NamedTuple):
-    """Why there is no further path: one line, and of what more would help, or what has failed.
+    """Why there is no further path: one line, and the capacities or failed elements concerned.
 
-    What stands in the way of a placement takes a while to find: `obstacles.explained` does.
+    Finding the cause takes a while, so it is left to `explain_shortage`, which is called for rejections only.
     """
 
     reason: str
     needs: tuple[Need, ...] = ()
-    gone: bool = False  # nothing is left of these, or too little; the reason goes on with what became of it
-    refusal: Infeasible | None = None  # what a policy said of
-    room: Room | None = None  # what was left
+    exhausted: bool = False  # too little of these is free; the message continues with the reason for each
+    refusal: Infeasible | None = None  # the policy's result
+    room: FreeCapacity | None = None  # the free capacity that it had
 
 
-def paths_in_turn(request: Request, room: Room, described: Cluster) -> Iterator[Found]:
-    """Yield paths for an application, each at its full rate on what the earlier ones left, until there is none.
+def paths_in_turn(request: Request, room: FreeCapacity, described: Cluster) -> Iterator[Found]:
+    """Yield paths for an application, each at its full rate on what the earlier ones leave, until none is found.
 
     `described` is the cluster for which plans are made.
     """
@@ -83,33 +83,33 @@ def paths_in_turn(request: Request, room: Room, described: Cluster) -> Iterator[
         room = room.less(found.load, found.rate_tps, found.memory_mb)
 
 
-def next_path(request: Request, room: Room, described: Cluster) -> Found | Shortage:
-    """Ask the placement policy for a path on what is left."""
+def next_path(request: Request, room: FreeCapacity, described: Cluster) -> Found | Shortage:
+    """Search for a path on the free capacity with the placement policy."""
     if not room.works:
-        return Shortage("no machine is left")
+        return Shortage("no machine works")
     left = room.as_cluster()
     planner = Planner(request.application, left, Objective.THROUGHPUT, request.seed)
     decision = planner.decide(request.policy)
-    if request.surest:
-        decision = surest(planner, decision)
+    if request.reliable_routes:
+        decision = improve_routes(planner, decision)
     if other := planner.another(decision):
-        return Shortage(f"no placement was found by {request.policy}; {other} finds one")
+        return Shortage(f"{request.policy} found no placement; {other} finds one")
     if isinstance(decision.result, Infeasible):
         return Shortage(decision.result.reason, refusal=decision.result, room=room)
     assert decision.evaluation is not None, "a placement has been evaluated"
     limit = decision.evaluation.bottleneck
     if limit is None:
-        problem = f"nothing that {request.application.name!r} does costs anything; state cpu or tuple_bytes"
+        problem = f"{request.application.name!r} uses no capacity at all; set cpu or tuple_bytes"
         raise InvalidInput("components", problem)
     need = element_of(limit)
     if limit.capacity <= EXHAUSTED * room.whole(need) * room.shares.get(need.element, 1.0):
-        return Shortage("every path would need what is gone", (need,), gone=True)
+        return Shortage("every path needs an element without free capacity", (need,), exhausted=True)
     plan = replace(planner.plan(decision), cluster_digest=digest(described))
     return Found(plan, *_needs(planner, decision, decision.result, room.cluster), limit.rate_tps, need)
 
 
 def element_of(limit: Element) -> Need:
-    """Return the element and the kind of capacity by which the book knows what limits a placement."""
+    """Return the book's key for the element that limits a placement."""
     if limit.kind == "slot":
         return Need(machine_of(limit.name), CPU)
     if limit.kind == "network":
@@ -121,7 +121,7 @@ def element_of(limit: Element) -> Need:
 def _needs(
     planner: Planner, decision: Decision, placement: Placement, whole: Cluster
 ) -> tuple[dict[str, dict[str, float]], dict[str, float], dict[str, float]]:
-    """Return what a placement takes: of elements, of slots, of memory."""
+    """Return what a placement takes of elements, slots and memory."""
     cluster, placed = planner.cluster, np.asarray(placement.slots, dtype=np.int32)
     tasks = planner.evaluator.tasks.placed(planner.evaluator.slots.process[placed])
     load: dict[str, dict[str, float]] = {cluster.machines[m].name: {} for m in planner.evaluator.slots.machine[placed]}
@@ -140,7 +140,7 @@ def _needs(
             element, kind = element_of(limit)
             load[element][kind] = limit.load
     work = sum_by(placed, tasks.cpu * tasks.gain, len(cluster.slot_names))
-    # Where a machine has one core, what limits its slots limits the machine as well.
+    # On a machine with one core, the limit of its slots is the machine's limit as well.
     wide = {machine.name for machine in whole.machines if machine.cores > 1}
     threads = {
         name: float(w) for name, w in zip(cluster.slot_names, work, strict=True) if w and machine_of(name) in wide

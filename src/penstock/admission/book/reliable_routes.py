@@ -1,13 +1,12 @@
-"""Routes by which a path keeps its rate and works more often, or takes fewer links, than by its policy's own.
+"""Replace a path's routes by more reliable ones, or by ones with fewer links, that keep its rate.
 
-Widest paths go round by any number of links as long as none of them is narrow: a detour that fails more often, and
-takes bandwidth that others could use. Which route is taken matters to the rate only where a link is full at it. So
-each hop is led anew, the heaviest first, over links that have room for it at the path's rate, where the chance that the
-whole path works is greatest: what the path needs anyway, for its tasks or its other hops, costs nothing more. Among
-equals the fewest links win.
+Widest-path routing uses any number of links as long as none is narrow: it takes detours that fail more often and use
+bandwidth that others need. A route affects the rate only if it fills a link. So each hop, the heaviest first, is routed
+again over links with room for it at the path's rate, so that the probability that the whole path works is highest. What
+the path needs anyway, for its tasks or other hops, costs nothing more. Ties go to the fewest links.
 
-Hops that share what they use cannot be led one by one to the best of all; it is tried from the policy's own routes and
-from none, and the better is taken. The policy's routes stay where neither is better than they are.
+Routing hops one by one may miss the optimum if they share elements. It is tried from the policy's own routes and from
+none, and the better result is used. The policy's routes remain if neither is better.
 """
 
 import math
@@ -22,16 +21,16 @@ from penstock.model.routes import hop_bits
 from penstock.model.slotgraph import MEGABIT
 from penstock.planning.planner import Decision, Planner
 
-SLACK = 1e-9  # by which a link may be overbooked, relative; sums are rounded
-A_LINK = 1e-12  # that a link counts beside how often it fails: less than any failure that matters
-NEVER_WORKS = 1e4  # more than the logarithm of any chance to work that there is
-ROUNDS = 3  # of leading every hop; the later ones seldom change anything
+SLACK = 1e-9  # relative overbooking of a link that is allowed for rounding
+A_LINK = 1e-12  # cost of a link beside its failures: less than any failure probability that matters
+NEVER_WORKS = 1e4  # more than minus the logarithm of any probability to work
+ROUNDS = 3  # in which every hop is routed again; later rounds seldom change anything
 
 Routes = dict[Hop, tuple[int, ...]]
 
 
-def surest(planner: Planner, decision: Decision) -> Decision:
-    """Return a decision with the surest routes found that leave its rate as it is; itself where none are better."""
+def improve_routes(planner: Planner, decision: Decision) -> Decision:
+    """Return a decision with the most reliable routes found that keep its rate; unchanged if none are better."""
     placement, evaluation = decision.result, decision.evaluation
     if not isinstance(placement, Placement) or evaluation is None or not placement.routes:
         return decision
@@ -53,10 +52,10 @@ def surest(planner: Planner, decision: Decision) -> Decision:
 
 
 class _Ways:
-    """Ways through a cluster's network for a path's hops, by how likely the path is to fail.
+    """Routes of a path's hops through a cluster, rated by the probability that the path fails.
 
-    An element is a node, by its number, or a link, by its number after those of all nodes; it costs minus the logarithm
-    of its chance to work, so that costs add up as chances multiply.
+    Elements are nodes, by number, followed by links. An element costs minus the logarithm of its probability to work,
+    so that costs add up as probabilities multiply.
     """
 
     def __init__(self, cluster: Cluster, homes: Iterable[int], traffic: Mapping[Hop, float]) -> None:
@@ -73,12 +72,12 @@ class _Ways:
         self.may_fail = any(self._costs)
 
     def cost(self, routes: Routes) -> float:
-        """Return how likely a path is to fail by routes, and then how many links these take, as one number."""
+        """Return the cost of a path's routes: failure probability first, then the number of links, in one number."""
         links = sum(len(route) for route in routes.values())
         return math.fsum(self._costs[element] for element in self._used(routes.values())) + A_LINK * links
 
     def led(self, start: Routes) -> Routes | None:
-        """Return routes for all hops, led anew one after another; None where one of them finds no room."""
+        """Route all hops again, one after another; None if one of them finds no room."""
         routes = dict(start)
         for _ in range(ROUNDS if self.may_fail else 1):
             before = dict(routes)
@@ -101,12 +100,12 @@ class _Ways:
         return left
 
     def _used(self, routes: Iterable[tuple[int, ...]]) -> set[int]:
-        """Return the elements that a path needs: those of its tasks and of some routes."""
+        """Return the elements that a path needs: those of its tasks and of its routes."""
         links = {link for route in routes for link in route}
         return {*self._homes, *(end for link in links for end in self._ends[link]), *(self._first + n for n in links)}
 
     def _best(self, hop: Hop, usable: list[bool], free: set[int]) -> tuple[int, ...] | None:
-        """Return the links of the way over usable ones that adds least to a path's cost; None where there is none."""
+        """Return the usable route that adds the minimum to a path's cost; None if there is none."""
         costs = {hop.source: 0.0}
         via: dict[int, tuple[int, int]] = {}  # node -> link, tail
         waiting = [(0.0, hop.source)]
@@ -138,5 +137,5 @@ def _back(via: Mapping[int, tuple[int, int]], hop: Hop) -> tuple[int, ...]:
 
 
 def _cost(fails: float) -> float:
-    """Return minus the logarithm of the chance to work; what never works is worse than any way round it."""
+    """Return minus the logarithm of the probability to work; an element that never works costs more than any detour."""
     return -math.log1p(-fails) if fails < 1 else NEVER_WORKS

@@ -1,14 +1,14 @@
-"""Who gets what of a book's cluster now: guaranteed applications what is kept for them, the others fair shares.
+"""Allocate a book's cluster: guaranteed applications have their reservations, best-effort ones fair shares.
 
-Guaranteed paths come first, in the order in which they were let in, those that work before those that do not: where a
-capacity has fallen so far that it does not suffice for all of them, the last to come gives way. What is kept for a path
-that does not work stays kept from best-effort ones, as its elements may return at any time. The rest is shared by
-best-effort paths that work (SPARCLE, eq. (4)). An application gets no more than it offers, if it states that: its
-demand is one more capacity, which all of its paths use and nobody else, so that what it leaves goes to the others.
+Guaranteed paths come first, in order of admission, those that work before those that do not. If a capacity no longer
+suffices for all of them, the last admitted is reduced first. The reservation of a path that does not work stays closed
+to best-effort ones, because its elements may recover at any time. Best-effort paths that work share what remains
+(SPARCLE, eq. (4)). An application with a declared demand gets no more than that: the demand is an additional capacity
+that all its paths use and no others, so that its surplus goes to the other applications.
 
-An availability is one of the long run: it counts every failure by its probability, also one that is there now, and what
-each path could have if everything worked. So it changes with capacities, and with what guaranteed applications take of
-them, but not when an element fails; then the rates of now do.
+An availability is a long-run figure: it counts every failure by its probability, whether or not the element has failed
+now, and the rate each path would have if everything worked. So it changes with capacities, and with the reservations of
+guaranteed applications, but not when an element fails; only current rates change then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from penstock.admission.book.availability import in_force
+from penstock.admission.book.availability import current_availability
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import machine_of
 from penstock.model.remaining import EXHAUSTED, add_up, capacities, scaled
@@ -28,29 +28,29 @@ RowKey = tuple[str, str]  # an element and a kind of capacity
 
 
 class BookShares(NamedTuple):
-    """Rates of all paths, by application, and what one more unit of an element would be worth."""
+    """Rates of all paths by application, and the marginal value of every capacity."""
 
-    rates: Mapping[str, tuple[float, ...]]  # source tuples a second, now
-    prices: Mapping[RowKey, float]  # the multipliers of eq. (4), by element and kind; those that are 0 left out
+    rates: Mapping[str, tuple[float, ...]]  # source tuples per second, now
+    prices: Mapping[RowKey, float]  # the multipliers of eq. (4), by element and kind; zeros are left out
 
 
 class Usage(NamedTuple):
-    """What is used of one kind of capacity of an element, in its unit a second."""
+    """Use of one capacity of an element, in its unit per second."""
 
     element: str
     kind: str  # machine (core-seconds), link (bits), or a resource
-    capacity: float  # now; 0 when it cannot be used
-    guaranteed: float  # kept for guaranteed applications
+    capacity: float  # now; 0 if it is unusable
+    guaranteed: float  # reserved by guaranteed applications
     best_effort: float
 
     @property
     def utilisation(self) -> float:
-        """The share of the capacity that is used; 0 where there is none."""
+        """The used share of the capacity; 0 if there is none."""
         return (self.guaranteed + self.best_effort) / self.capacity if self.capacity > 0 else 0.0
 
 
-def shares(book: Book) -> BookShares:
-    """Return the rates of all paths as they ought to be now."""
+def compute_shares(book: Book) -> BookShares:
+    """Return the rates that all paths should have now."""
     kept, left = _kept(book)
     rates = {key: kept[key] if book.works(path) else 0.0 for key, path in _paths(book, guaranteed=True)}
     fair, prices = _fair(book, left)
@@ -62,14 +62,16 @@ def shares(book: Book) -> BookShares:
     return BookShares(by_application, prices)
 
 
-def settled(book: Book) -> Book:
-    """Return the book with all rates as they ought to be now, and the availabilities that follow."""
-    rates = shares(book).rates
-    return assessed(replace(book, bookings=tuple(_with_rates(one, rates[one.name]) for one in book.bookings)))
+def recompute_shares(book: Book) -> Book:
+    """Return the book with recomputed rates and availabilities."""
+    rates = compute_shares(book).rates
+    return assess_availabilities(
+        replace(book, bookings=tuple(_with_rates(one, rates[one.name]) for one in book.bookings))
+    )
 
 
-def assessed(book: Book) -> Book:
-    """Return the book with all availabilities by the capacities of now; an unchanged one is not computed again."""
+def assess_availabilities(book: Book) -> Book:
+    """Return the book with all availabilities at current capacities; unchanged ones are not computed again."""
     kept = _kept_shares(book)
     bookings = tuple(
         _with_shares(booking, [kept[booking.name, number] for number in range(len(booking.paths))], book)
@@ -78,8 +80,8 @@ def assessed(book: Book) -> Book:
     return replace(book, bookings=bookings)
 
 
-def usage(book: Book) -> tuple[Usage, ...]:
-    """Return what is used of every element and kind of capacity, machines first."""
+def measure_usage(book: Book) -> tuple[Usage, ...]:
+    """Return the use of every element and kind of capacity, machines first."""
     kept, _ = _kept(book)
     there_is = _capacities(book)
     by_guarantees = add_up((path.load, kept[key]) for key, path in _paths(book, guaranteed=True))
@@ -103,16 +105,16 @@ def _with_rates(booking: Booking, rates: Iterable[float]) -> Booking:
 
 
 def _with_shares(booking: Booking, kept: list[float], book: Book) -> Booking:
-    """Return a booking of whose paths so much can be kept; at first all of it is, for which it was let in."""
+    """Return a booking with the shares of its paths that can be kept; at admission, all of each is."""
     if kept == [path.kept_share for path in booking.paths]:
         return booking
     paths = tuple(replace(path, kept_share=share) for path, share in zip(booking.paths, kept, strict=True))
     found = replace(booking, paths=paths)
-    return replace(found, achieved_availability=in_force(found, book.failure_probabilities))
+    return replace(found, achieved_availability=current_availability(found, book.failure_probabilities))
 
 
 def _kept_shares(book: Book) -> dict[PathKey, float]:
-    """Return for how much of each path's rate there is capacity when everything works; of best-effort ones 1 or 0."""
+    """Return the share of each path's rate that its capacity allows if everything works; best effort: 1 or 0."""
     kept, left = _kept(replace(book, failed=()) if book.failed else book)
     shares = {key: kept[key] / path.reserved_tps if path.reserved_tps else 1.0 for key, path in _paths(book, True)}
     for key, path in _paths(book, guaranteed=False):
@@ -133,7 +135,7 @@ def _paths(book: Book, guaranteed: bool) -> list[tuple[PathKey, BookedPath]]:
 
 
 def _capacities(book: Book) -> dict[str, dict[str, float]]:
-    """Return what every element can do now."""
+    """Return the current capacities of every element."""
     return {
         element: {kind: 0.0 if element in book.unusable else amount for kind, amount in kinds.items()}
         for element, kinds in capacities(scaled(book.cluster, book.capacities)).items()
@@ -141,7 +143,7 @@ def _capacities(book: Book) -> dict[str, dict[str, float]]:
 
 
 def _kept(book: Book) -> tuple[dict[PathKey, float], dict[str, dict[str, float]]]:
-    """Return the rate that can be kept for each guaranteed path, and what they leave of every element."""
+    """Return the rate that each guaranteed path can keep, and what they leave of every element."""
     left = _capacities(book)
     kept: dict[PathKey, float] = {}
     for key, path in sorted(_paths(book, guaranteed=True), key=lambda one: not book.works(one[1])):
@@ -153,7 +155,7 @@ def _kept(book: Book) -> tuple[dict[PathKey, float], dict[str, dict[str, float]]
             if amount > 0
         ]
         kept[key] = max(min([path.reserved_tps, *rooms, *_slot_rates(book, path)]), 0.0)
-        # What was cut off by rounding alone is not missing.
+        # What is missing because of rounding alone does not count.
         if kept[key] >= path.reserved_tps * (1 - EXHAUSTED):
             kept[key] = path.reserved_tps
         for element, kinds in path.load.items():
@@ -196,7 +198,7 @@ def _fair(book: Book, left: Mapping[str, Mapping[str, float]]) -> tuple[dict[Pat
         for element, kinds in path.load.items():
             for kind, amount in kinds.items():
                 load[number[element, kind], column] = amount
-        # A path's slots limit it alone: one row, by the slowest of them.
+        # Only the path itself is limited by its slots: one row, for the slowest of them.
         load[len(rows) + column, column] = 1.0 / min([np.inf, *_slot_rates(book, path)])
     fair = fair_rates(load, capacity, owner, np.array([book[name].priority for name in names]))
     rates |= {key: float(rate) for (key, _), rate in zip(working, fair.paths, strict=True)}

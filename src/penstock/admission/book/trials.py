@@ -1,7 +1,7 @@
-"""Trials of what would let a refused application in, and how one that succeeded is told.
+"""Try changes that would admit a rejected application, and represent those that succeed.
 
-Every number that is offered has been tried as it is printed: amounts are rounded before they are tried, not after, as
-an availability may fall where an element has more to give.
+Every number that is suggested has been tried exactly as printed: amounts are rounded before they are tried, not after,
+because an availability may decrease if an element has more capacity.
 """
 
 import math
@@ -9,19 +9,19 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from penstock.admission.book.attempts import Attempt, attempt
-from penstock.admission.book.free_capacity import Room, room_of
+from penstock.admission.book.free_capacity import FreeCapacity, find_free_capacity
+from penstock.admission.book.path_selection import PathSelection, select_paths
 from penstock.admission.book.paths import Request
 from penstock.model.book import Book
 
-PLACEMENTS = 300  # about; then what is known to be enough by then is the answer
-LEAST = 1e-6  # of the most that could be needed; less than that is not looked for
-HALVINGS = 11  # between the least and the most, as ratios: to 0.7 % of the increase
+MAX_PLACEMENTS = 300  # budget of placements, approximately; then the best result so far is the answer
+MIN_SHARE = 1e-6  # of the largest amount that could be needed; smaller amounts are not searched for
+HALVINGS = 11  # between minimum and maximum, geometrically: to 0.7 % of the increase
 DIGITS = 4
 
 
-class RemedyKind(StrEnum):
-    """What would have to be different."""
+class SuggestionKind(StrEnum):
+    """What the suggestion changes."""
 
     RATE = "rate"
     AVAILABILITY = "availability"
@@ -34,52 +34,54 @@ class RemedyKind(StrEnum):
     PATHS = "paths"
 
 
-class Remedy(NamedTuple):
-    """One change with which the application would have been let in."""
+class Suggestion(NamedTuple):
+    """One change with which the application would have been admitted."""
 
-    kind: RemedyKind
-    element: str  # machine, switch or link, or an application to release; empty where it would ask for less itself
-    before: float  # tuples a second, a share of the time, Mbit/s, core-seconds or units a second, MB, or a number
+    kind: SuggestionKind
+    element: str  # machine, switch or link, or an application to release; empty if the request itself changes
+    before: float  # tuples per second, an availability, Mbit/s, core-seconds or units per second, MB, or a number
     after: float
     text: str  # for a person
-    also: tuple["Remedy", ...] = ()  # what else would have to be different at the same time
-    resource: str = ""  # which, where there would have to be more of one; of a network card, which way
+    also: tuple["Suggestion", ...] = ()  # further changes that are needed at the same time
+    resource: str = ""  # the resource to be increased; for a network card, its direction
 
 
 class Trials:
-    """Attempts to let one application in where the cluster has more, or the application asks for less."""
+    """Search paths for one application on a cluster with more capacity, or with a smaller request."""
 
     def __init__(self, book: Book, request: Request) -> None:
         self.book, self.request = book, request
-        self.room = room_of(book)
-        self._left = PLACEMENTS
+        self.room = find_free_capacity(book)
+        self._left = MAX_PLACEMENTS
 
-    def attempt(self, room: Room | None, request: Request | None = None, book: Book | None = None) -> Attempt | None:
-        """Try with another room, request or book; None when there has been enough trying."""
+    def attempt(
+        self, room: FreeCapacity | None, request: Request | None = None, book: Book | None = None
+    ) -> PathSelection | None:
+        """Try with another capacity, request or book; None if the budget is used up."""
         if self._left <= 0:
             return None
-        found = attempt(book or self.book, request or self.request, room)
+        found = select_paths(book or self.book, request or self.request, room)
         self._left -= len(found.paths) + 1
         return found
 
-    def met(self, room: Room, request: Request | None = None) -> bool:
-        """Return whether a trial let the application in."""
+    def met(self, room: FreeCapacity, request: Request | None = None) -> bool:
+        """Return whether a trial admits the application."""
         found = self.attempt(room, request)
         return found is not None and found.met
 
     def met_in(self, book: Book) -> bool:
-        """Return whether another book would have let the application in."""
+        """Return whether another book would have admitted the application."""
         found = self.attempt(None, book=book)
         return found is not None and found.met
 
 
 def rounded_down(value: float) -> float:
-    """Round down to a few digits, as they are printed."""
+    """Round down to the digits that are printed."""
     return _rounded(value, math.floor)
 
 
 def rounded_up(value: float, digits: int = DIGITS) -> float:
-    """Round up to a few digits, as they are printed."""
+    """Round up to the digits that are printed."""
     return _rounded(value, math.ceil, digits)
 
 
@@ -89,4 +91,4 @@ def _rounded(value: float, towards: Callable[[float], int], digits: int = DIGITS
     digits -= 1 + math.floor(math.log10(value))
     step = 1.0 if towards is math.floor else -1.0
     whole = towards(value * 10.0**digits * (1 + step * 1e-12))
-    return float(f"{whole}e{-digits}")  # the number nearest to what is printed
+    return float(f"{whole}e{-digits}")  # the number nearest to the printed one

@@ -1,12 +1,12 @@
-"""Operating a cluster: what the book says is done, on Spark, for as long as the operator runs.
+"""Run the applications of a book on Spark.
 
 Every path of every admitted application is a run of its own, on the part of the cluster that the path uses, with its
-own checkpoints. The runs of one application share its sources by split logs; all runs share the emulated machines. The
-book is the only thing that the operator is told by: who admits, releases, fails or restores changes the book.
+own checkpoints. The runs of one application share its sources through split logs; all runs share the emulated machines.
+The reconciler has no other input than the book: to admit, release, fail or restore, change the book.
 """
 
-from penstock.admission.reconciler.operate import Operating, operate
-from penstock.admission.reconciler.reconciler import Operator
-from penstock.admission.reconciler.state import OperatorState, PathState, Phase, read_state
+from penstock.admission.reconciler.reconciler import BookReconciler
+from penstock.admission.reconciler.service import BookService, serve
+from penstock.admission.reconciler.state import PathState, Phase, ReconcilerState, read_state
 
-__all__ = ["Operating", "Operator", "OperatorState", "PathState", "Phase", "operate", "read_state"]
+__all__ = ["BookReconciler", "BookService", "PathState", "Phase", "ReconcilerState", "read_state", "serve"]

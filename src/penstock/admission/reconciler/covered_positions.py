@@ -1,6 +1,6 @@
-"""What the last complete checkpoint of a run that has ended covers: how far each task of its sources had come.
+"""Source positions covered by the last complete checkpoint of a run that has ended.
 
-Nothing that came after that checkpoint was published, or ever will be: the rest may be given to others.
+Output after that checkpoint was never published and never will be: other paths may process those tuples.
 """
 
 from pathlib import Path
@@ -20,19 +20,18 @@ from penstock.runtime.storage.run_folder import CHECKPOINTS, RunLock, keep, load
 
 
 class Covered(NamedTuple):
-    """How far a task of a source had come."""
+    """Position of a source task."""
 
-    counted: int  # tuples that it gave
-    position: Any = None  # the source's own; None: it had been closed
+    counted: int  # tuples that it emitted
+    position: Any = None  # the source's own; None: it was closed
 
 
-def settle(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
-    """Publish what the last complete checkpoint of a run has ready, and return what it covers, by source task.
+def settle_run(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
+    """Publish the output of a run's last complete checkpoint, and return the positions it covers, by source task.
 
-    `flow` says by its sinks where, outside the run's folder.
-    The run must have ended, and cannot be resumed after that. What comes after the checkpoint is removed, published or
-    not; without any checkpoint nothing is covered. Raises `FileProblem` where there were checkpoints and none is whole,
-    and `Taken` where a process drives the run: nobody else may while this goes on.
+    The run must have ended and cannot be resumed afterwards. `flow` gives the output folders outside the run's folder.
+    Output after the checkpoint is removed, published or not; without a checkpoint nothing is covered. Raises
+    `FileProblem` if all checkpoints are damaged, and `Taken` if a process drives the run.
     """
     lock = RunLock(load(folder))
     try:
@@ -43,11 +42,11 @@ def settle(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
         lock.release()
 
 
-def left_by(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
-    """Settle a run whose operator is gone, where its folder is still there; `settle` says what that returns."""
+def settle_abandoned(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
+    """Settle a run whose reconciler has ended, if its folder still exists; returns what `settle` does."""
     if not folder.is_dir():
-        raise FileProblem(f"{folder}: the run's folder is gone; put it back, or release the application")
-    return settle(folder, flow)
+        raise FileProblem(f"{folder}: the run's folder does not exist; restore it or release the application")
+    return settle_run(folder, flow)
 
 
 def _settled(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
@@ -56,8 +55,8 @@ def _settled(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
     checkpoints.refuse_outside(disk, place, outputs)
     manifest, damaged = checkpoints.find_latest(disk, place)
     if manifest is None and damaged:
-        problem = f"{folder}: no checkpoint is whole, and some were published from: {'; '.join(damaged)}"
-        raise FileProblem(f"{problem}; put back a copy")
+        problem = f"{folder}: all checkpoints are damaged, and output was published from some: {'; '.join(damaged)}"
+        raise FileProblem(f"{problem}; restore a backup")
     if manifest is None:
         checkpoints.withdraw(disk, place, 0, outputs)
         return {}

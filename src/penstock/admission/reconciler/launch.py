@@ -1,4 +1,4 @@
-"""From a booked path to a run: the dataflow that the booking means, on the part of the cluster that the path uses."""
+"""From a booked path to a run: the application's dataflow on the part of the cluster that the path uses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ from penstock.model.status import Status
 from penstock.model.topology import Application
 
 Flows = Mapping[str, Dataflow] | Callable[[Booking], Dataflow]
-"""Dataflows by the name of the application, or a function that finds that of a booking."""
+"""Dataflows by application name, or a function that returns the dataflow of a booking."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything that a run of a path is started with."""
+    """Everything needed to start the run of a path."""
 
-    flow: Dataflow  # its sources are the path's part of them
+    flow: Dataflow  # its sources emit the path's part of the tuples
     cluster: Cluster  # the part that the path uses
     plan: Plan
-    limits: Mapping[str, float]  # tuples a second, by source
-    noted: Callable[[Path], None]  # to be called with the run's folder before anything of it can run
+    limits: Mapping[str, float]  # tuples per second, by source
+    note_folder: Callable[[Path], None]  # called with the run's folder before any task starts
 
 
 class PathRun(Protocol):
-    """What the operator asks of a run; `runtime.handle.Handle` says what that means."""
+    """The operations on a run that the reconciler needs; see `runtime.handle.Handle`."""
 
     @property
     def folder(self) -> Path:
@@ -45,11 +45,11 @@ class PathRun(Protocol):
         ...
 
     def status(self) -> Status:
-        """Return how it is going."""
+        """Return its current status."""
         ...
 
     def limit(self, limits: Limits) -> dict[str, float]:
-        """Let sources give so many tuples a second from now on."""
+        """Limit the rates of its sources, in tuples per second."""
         ...
 
     def drain(self, timeout: float | None = None) -> None:
@@ -61,7 +61,7 @@ class PathRun(Protocol):
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; return whether it has come."""
+        """Wait for the end; return whether the run has ended."""
         ...
 
 
@@ -69,22 +69,22 @@ Start = Callable[[Launch], PathRun]
 
 
 def find_flow(booking: Booking, flows: Flows) -> Dataflow:
-    """Return the dataflow of a booking under the name that the book has for it; refuse one of another shape."""
+    """Return the dataflow of a booking by its name in the book; reject one of another shape."""
     if callable(flows):
         found = flows(booking)
     elif booking.name in flows:
         found = flows[booking.name]
     else:
-        raise UnknownName("flows", f"there is no dataflow for {booking.name!r}; give one by that name")
+        raise UnknownName("flows", f"there is no dataflow for {booking.name!r}; add one with that name")
     flow = _pinned(Dataflow(booking.name, found.parts), booking.application)
     if shape(flow.application) != shape(booking.application):
-        problem = f"the components, streams or costs of {booking.name!r} are not those that were admitted"
+        problem = f"the components, streams or costs of {booking.name!r} differ from those admitted"
         raise InvalidInput("application", f"{problem}; release it and admit it again")
     return flow
 
 
 def _pinned(flow: Dataflow, application: Application) -> Dataflow:
-    """Return a dataflow whose components are pinned where they were when it was admitted."""
+    """Return a dataflow whose components are pinned as in the admitted application."""
     parts = dict(flow.parts)
     for component in application.components:
         if (part := parts.get(component.name)) is not None:
@@ -93,31 +93,31 @@ def _pinned(flow: Dataflow, application: Application) -> Dataflow:
 
 
 def shape(application: Application) -> str:
-    """Return a fingerprint of an application that what it was promised and how it is offered do not change."""
+    """Return a fingerprint of an application that does not depend on its guarantees or offered rates."""
     return digest(replace(application, priority=1.0, guaranteed_tps=None, availability=None))
 
 
 def launch(book: Book, booking: Booking, path: BookedPath, flow: Dataflow, splits: Splits, name: str) -> Launch:
-    """Return how a path is started: by which name it takes its part of the sources.
+    """Return how to start a path; `name` identifies it in the split logs.
 
-    The cluster is as described: what the book says of its capacities now, all runs that share it are told at once.
+    The cluster is as described: current capacities are set for all runs that share it at once.
     """
     cluster, plan = part_of(book.cluster, booking.application, path.plan)
-    plan = replace(plan, application_digest=digest(flow.application))  # the plan was made with what it is promised
-    noted = partial(splits.note_run, name)
-    return Launch(split(flow, splits.folder, name), cluster, plan, limits_of(booking, path), noted)
+    plan = replace(plan, application_digest=digest(flow.application))  # the plan's digest includes the guarantees
+    note_folder = partial(splits.note_run, name)
+    return Launch(split(flow, splits.folder, name), cluster, plan, booked_limits(booking, path), note_folder)
 
 
-def limits_of(booking: Booking, path: BookedPath) -> dict[str, float]:
-    """Return the booked rate of a path by source, in proportion to what the sources are offered."""
+def booked_limits(booking: Booking, path: BookedPath) -> dict[str, float]:
+    """Return the booked rate of a path by source, in proportion to the sources' offered rates."""
     return changed_limits({}, path.rate_tps, booking.application)
 
 
-def machines_of(path: BookedPath) -> tuple[str, ...]:
+def used_machines(path: BookedPath) -> tuple[str, ...]:
     """Return the machines that a path has tasks on."""
     return tuple(dict.fromkeys(machine_of(slot) for slots in path.plan.tasks.values() for slot in slots))
 
 
-def workers_of(book: Book) -> int:
-    """Return how many worker processes all paths of a book need at once, a machine of a path each."""
-    return sum(len(machines_of(path)) for booking in book.bookings for path in booking.paths)
+def count_workers(book: Book) -> int:
+    """Return the number of worker processes that all paths of a book need at once, one per machine of a path."""
+    return sum(len(used_machines(path)) for booking in book.bookings for path in booking.paths)

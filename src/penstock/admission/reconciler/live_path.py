@@ -1,7 +1,7 @@
-"""A path while it is operated: what is wanted of it, what its run is about, and the two things that take a while.
+"""A path that is being run: its desired state, the state of its run, and how to start and end the run.
 
-Starting a run and ending it are functions of their own, to be called in another thread: they touch nothing but the run
-and the split logs, and return what became of it.
+Starting and ending a run take a while and are called in other threads: these functions touch only the run and the split
+logs, and return the outcome.
 """
 
 import math
@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-from penstock.admission.reconciler.covered_positions import settle
-from penstock.admission.reconciler.launch import Launch, PathRun, Start, machines_of
+from penstock.admission.reconciler.covered_positions import settle_run
+from penstock.admission.reconciler.launch import Launch, PathRun, Start, used_machines
 from penstock.admission.reconciler.split_logs import Splits
 from penstock.admission.reconciler.state import PathState, Phase
 from penstock.model.book import BookedPath
@@ -24,15 +24,15 @@ from penstock.model.topology import Kind
 
 
 class Goal(StrEnum):
-    """What the book wants of a path."""
+    """The desired state of a path."""
 
     RUN = "run"
-    STANDBY = "standby"  # it works, but gets no rate
+    STANDBY = "standby"  # its elements work, but it has no rate
     DOWN = "down"  # one of its elements has failed
-    GONE = "gone"  # it is not in the book any more
+    REMOVED = "removed"  # it is no longer in the book
 
 
-class Manner(StrEnum):
+class EndMode(StrEnum):
     """How a run is ended."""
 
     DRAIN = "drain"
@@ -42,7 +42,7 @@ class Manner(StrEnum):
 
 @dataclass(eq=False)
 class LivePath:
-    """One path of an application; only the operator's thread changes it."""
+    """One path of an application; only the reconciler's thread changes it."""
 
     application: str
     number: int  # in the booking
@@ -50,34 +50,34 @@ class LivePath:
     rates: Mapping[str, float]  # booked, by source
     goal: Goal = Goal.RUN
     phase: Phase = Phase.WAITING
-    name: str = ""  # in the split logs, of its latest run
+    name: str = ""  # of its latest run, in the split logs
     run: PathRun | None = None
-    busy: bool = False  # something is being done to it in another thread
+    busy: bool = False  # another thread starts or ends its run
     limits: Mapping[str, float] = field(default_factory=dict)  # in force
-    refused: "Refused | None" = None  # limits that its run was told last, and did not take
-    lower: Mapping[str, float] = field(default_factory=dict)  # those of them that somebody else has set, by source
-    again_at: float = 0.0  # when it may be started again
-    begun_at: float = 0.0
-    mishaps: int = 0  # failures in a row
+    rejected: "RejectedLimits | None" = None  # the last limits sent to its run, if they failed
+    lower: Mapping[str, float] = field(default_factory=dict)  # limits below the booked ones, set by others, by source
+    retry_at: float = 0.0  # when it may be started again
+    started_at: float = 0.0
+    failures: int = 0  # consecutive failures
     note: str = ""
     seen: Status | None = None  # the last status of its run
 
     @property
-    def called(self) -> str:
-        """What people know it by."""
+    def label(self) -> str:
+        """Its name in messages."""
         return self.name or f"#{self.number}"
 
-    def may_begin(self, now: float) -> bool:
-        """Return whether it may be started, where that is wanted."""
+    def may_start(self, now: float) -> bool:
+        """Return whether it is due to be started."""
         if self.phase in (Phase.ENDED, Phase.IMPOSSIBLE):
             return False
-        return self.phase is not Phase.RESTING or now >= self.again_at
+        return self.phase is not Phase.BACKOFF or now >= self.retry_at
 
     def look(self) -> bool:
-        """Ask its run how it is; return whether somebody else has changed its limits since.
+        """Read the status of its run; return whether somebody else has changed its limits.
 
-        What they set stands where it is lower than what is booked; what is higher does not, as others have been
-        promised the rest.
+        Their limits are kept if they are lower than the booked ones. Higher ones are not, because the capacity is
+        promised to others.
         """
         if self.run is None:
             return False
@@ -85,8 +85,8 @@ class LivePath:
         now, had = self.seen.limits, self.limits
         if self.busy or now == had:
             return False
-        if self.refused is not None and now == self.refused.limits:  # it has taken them after all
-            self.limits, self.refused = dict(now), None
+        if self.rejected is not None and now == self.rejected.limits:  # they were set after all
+            self.limits, self.rejected = dict(now), None
             return False
         changed = {source: now.get(source, math.inf) for source in had if now.get(source) != had[source]}
         lower = {source: rate for source, rate in changed.items() if rate < self.rates.get(source, math.inf)}
@@ -95,23 +95,23 @@ class LivePath:
         return True
 
     def allowed(self) -> dict[str, float]:
-        """Return the limits that its run ought to have: those booked, lower where somebody wants it so."""
+        """Return the limits that its run should have: the booked ones, or lower ones set by others."""
         return {source: min(rate, self.lower.get(source, rate)) for source, rate in self.rates.items()}
 
     def state(self) -> PathState:
-        """Return what is to be said of it now, without asking its run."""
-        run = self.run  # another thread may ask while it ends
+        """Return its state for display, without asking its run."""
+        run = self.run  # another thread may clear it at any time
         seen = self.seen if run is not None else None
         return PathState(
             application=self.application,
             number=self.number,
             path=self.name,
             phase=self.phase,
-            machines=machines_of(self.booked),
+            machines=used_machines(self.booked),
             run="" if run is None else str(run.folder),
             booked_tps=self.booked.rate_tps,
             sources=dict(self.rates),
-            given_tps=_rate(seen, Kind.SOURCE),
+            emitted_tps=_rate(seen, Kind.SOURCE),
             written_tps=_rate(seen, Kind.SINK),
             emitted=0 if seen is None else seen.emitted,
             written=0 if seen is None else seen.written,
@@ -119,76 +119,76 @@ class LivePath:
         )
 
 
-class Refused(NamedTuple):
-    """Limits that a run did not take."""
+class RejectedLimits(NamedTuple):
+    """Limits that could not be set on a run."""
 
     limits: Mapping[str, float]
     why: str
-    until: float  # when they are tried again
+    until: float  # when to try again
 
 
-class Begun(NamedTuple):
-    """How the start of a run came out."""
+class StartResult(NamedTuple):
+    """Outcome of starting a run."""
 
     run: PathRun | None
     problem: str = ""
-    returned: int = 0  # tuples that a start which failed had taken, and that were given back
-    kept: str = ""  # why these could not be given back
+    returned: int = 0  # tuples that a failed start had taken and that were returned
+    kept: str = ""  # why these could not be returned
 
 
-class Over(NamedTuple):
-    """How a run has ended."""
+class EndResult(NamedTuple):
+    """Outcome of ending a run."""
 
-    manner: Manner
+    manner: EndMode
     error: str = ""  # of the run itself
-    returned: int = 0  # tuples that were given back
-    problem: str = ""  # why nothing could be given back
-    stuck: bool = False  # it has not ended, for all that is known
+    returned: int = 0  # tuples that were returned
+    problem: str = ""  # why nothing could be returned
+    stuck: bool = False  # it is not known to have ended
 
 
-def begin(start: Start, launch: Launch, splits: Splits, name: str) -> Begun:
-    """Start a run; where that fails, give back what it has taken by then."""
+def start_run(start: Start, launch: Launch, splits: Splits, name: str) -> StartResult:
+    """Start a run; if that fails, return the tuples it had taken."""
     try:
-        return Begun(start(launch))
-    except Exception as error:  # of a user, of Spark, or a defect: the path must not hang, nor others with it
-        problem = in_a_line(error)
+        return StartResult(start(launch))
+    except Exception as error:  # of users' code, of Spark, or a defect: the path must not hang, nor others with it
+        problem = describe_error(error)
     try:
         folder = splits.run_of(name)
-        if folder is None or not Path(folder).is_dir():  # it had come to nothing yet
-            return Begun(None, problem)
-        return Begun(None, problem, splits.give_up(name))
+        if folder is None or not Path(folder).is_dir():  # it failed before it could take anything
+            return StartResult(None, problem)
+        return StartResult(None, problem, splits.give_up(name))
     except Exception as error:
-        return Begun(None, problem, kept=in_a_line(error))
+        return StartResult(None, problem, kept=describe_error(error))
 
 
-def finish(run: PathRun, manner: Manner, within_s: float, patience_s: float, splits: Splits, name: str) -> Over:
-    """End a run, and only when it has ended give back what its last complete checkpoint does not cover.
+def end_run(run: PathRun, manner: EndMode, within_s: float, patience_s: float, splits: Splits, name: str) -> EndResult:
+    """End a run; after its end, return the tuples that its last complete checkpoint does not cover.
 
-    within_s: to drain. patience_s: to end once it was stopped.
+    within_s: time to drain. patience_s: time to end after it was stopped.
     """
-    if manner is Manner.DRAIN:
-        with suppress(Exception):  # it is stopped then
+    if manner is EndMode.DRAIN:
+        with suppress(Exception):  # then it is stopped
             run.drain(within_s)
     if not run.wait(0):
-        manner = Manner.STOP  # also where the time to drain is over
-        if problem := stop(run, patience_s):  # what has not ended for certain must not be given to others
-            return Over(manner, problem=problem, stuck=True)
+        manner = EndMode.STOP  # also if draining timed out
+        if problem := stop_run(run, patience_s):  # tuples of a run that may still be active must not be given to others
+            return EndResult(manner, problem=problem, stuck=True)
     error = _error(run)
     try:
-        return Over(manner, error, splits.give_back(name, settle(run.folder, splits.flow)))
+        return EndResult(manner, error, splits.give_back(name, settle_run(run.folder, splits.flow)))
     except Exception as problem:
-        return Over(manner, error, problem=in_a_line(problem))
+        return EndResult(manner, error, problem=describe_error(problem))
 
 
-def stop(run: PathRun, patience_s: float) -> str:
-    """Stop a run and wait for its end, but not longer than that; return what stands in the way, empty: nothing."""
+def stop_run(run: PathRun, patience_s: float) -> str:
+    """Stop a run and wait for its end, up to a limit; return the problem, empty if it has ended."""
     said: list[str] = []
 
     def ask() -> None:
         try:
             run.stop()
-        except Exception as error:  # it may have ended by itself meanwhile
-            said.append(in_a_line(error))
+        except Exception as error:  # it may have ended by itself in the meantime
+            said.append(describe_error(error))
 
     Thread(target=ask, name="penstock stop", daemon=True).start()
     if run.wait(patience_s):
@@ -196,18 +196,18 @@ def stop(run: PathRun, patience_s: float) -> str:
     return said[0] if said else f"it has not ended within {patience_s:g} s"
 
 
-def in_a_line(error: BaseException) -> str:
-    """Say what is wrong: a mistake in its own words, anything else with its type."""
+def describe_error(error: BaseException) -> str:
+    """Describe an error in one line: its own message if it is ours, else with its type."""
     first = (str(error).splitlines() or [""])[0]
     return first if isinstance(error, PenstockError) and first else f"{type(error).__name__}: {first}".rstrip(": ")
 
 
 def _error(run: PathRun) -> str:
-    """Return with what a run has ended."""
+    """Return the error with which a run has ended."""
     try:
         return run.status().error
     except Exception as error:
-        return f"how it went cannot be told, {in_a_line(error)}"
+        return f"its result is unknown, {describe_error(error)}"
 
 
 def _rate(seen: Status | None, kind: Kind) -> float:

@@ -1,108 +1,133 @@
-"""What follows from how the start or the end of a run came out: what its path is about next, and what is told of it.
+"""Update a path and report after its run was started or has ended.
 
-A run that has failed is started again after a rest, one that has read all there was is not, and one that does not end
-is kept hold of. What other threads have done is only told here; nothing is begun.
+A failed run is started again after a delay, one that has read everything is not, and one that does not end is stopped
+again. This module only records what other threads have done; it starts nothing.
 """
 
 from collections.abc import Callable
 
+from penstock.admission.book.changes import find_unmet
 from penstock.admission.reconciler.applications import LiveApplication
-from penstock.admission.reconciler.launch import machines_of
-from penstock.admission.reconciler.live_path import Begun, Goal, LivePath, Manner, Over
+from penstock.admission.reconciler.launch import used_machines
+from penstock.admission.reconciler.live_path import EndMode, EndResult, Goal, LivePath, StartResult
 from penstock.admission.reconciler.state import Phase
+from penstock.model.book import Book
 
-REST_S = 5.0  # before a run that has failed is started again; twice as long each time that it fails again
-LONGEST_REST_S = 120.0
-SOUND_S = 60.0  # a run that went on for so long has not failed again
+RETRY_S = 5.0  # before a failed run is started again; doubled with each consecutive failure
+MAX_RETRY_S = 120.0
+HEALTHY_S = 60.0  # a run that lasted this long resets the count of failures
 
 
 class Outcomes:
-    """Takes note of starts and ends of runs; only the operator's thread asks it to.
+    """Records starts and ends of runs; only the reconciler's thread calls it.
 
-    tell: called with a line for everything that a person should know. rest_s: see `REST_S`.
+    tell: called with a line for every event that a person should know. rest_s: see `RETRY_S`.
     """
 
-    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float], rest_s: float) -> None:
-        self._tell, self._clock, self._rest_s = tell, clock, rest_s
+    def __init__(self, report: Callable[[str], None], clock: Callable[[], float], retry_s: float) -> None:
+        self._report, self._clock, self._rest_s = report, clock, retry_s
 
-    def begun(self, application: LiveApplication, path: LivePath, result: Begun) -> None:
-        """Take note of a start: the run is there, or is tried again after a rest."""
+    def record_start(self, application: LiveApplication, path: LivePath, result: StartResult) -> None:
+        """Record a start: the run is there, or is tried again after a delay."""
         if result.run is None:
-            self.does_not_start(application, path, result.problem)
+            self.record_failed_start(application, path, result.problem)
             if result.kept:
-                self._tell(f"warning: {application.name}: path {path.name} gives nothing back: {result.kept}")
+                self._report(f"warning: {application.name}: path {path.name} returns no tuples: {result.kept}")
             if result.returned:
-                self._tell(f"{application.name}: path {path.name}: given back: {_tuples(result.returned)}")
+                self._report(f"{application.name}: path {path.name}: returned {_tuples(result.returned)}")
                 application.revive()
             return
-        path.run, path.phase, path.note, path.begun_at = result.run, Phase.RUNNING, "", self._clock()
-        where, rate = ", ".join(machines_of(path.booked)), tps(sum(path.limits.values()))
-        self._tell(f"{application.name}: path {path.name} runs on {where} at {rate}, run {result.run.folder.name}")
+        path.run, path.phase, path.note, path.started_at = result.run, Phase.RUNNING, "", self._clock()
+        where, rate = ", ".join(used_machines(path.booked)), tps(sum(path.limits.values()))
+        self._report(f"{application.name}: path {path.name} runs on {where} at {rate}, run {result.run.folder.name}")
 
-    def does_not_start(self, application: LiveApplication, path: LivePath, problem: str) -> None:
-        """Let a path rest whose run could not be started."""
+    def record_failed_start(self, application: LiveApplication, path: LivePath, problem: str) -> None:
+        """Schedule another start of a path whose run could not be started."""
         self._rest(path, problem)
         if path.goal is Goal.RUN:
-            text = f"path {path.called} does not start, {self._again(path)}: {problem}"
-            self._tell(f"warning: {application.name}: {text}")
+            text = f"path {path.label} cannot be started, {self._again(path)}: {problem}"
+            self._report(f"warning: {application.name}: {text}")
 
-    def over(self, application: LiveApplication, path: LivePath, result: Over, *, ending: bool) -> None:
-        """Take note of an end; `ending` says whether everything is to end, and nothing to be tried again."""
+    def record_end(self, application: LiveApplication, path: LivePath, result: EndResult, *, ending: bool) -> None:
+        """Record an end; `ending`: everything is being ended, and nothing is tried again."""
         if result.stuck:
             self._stuck(application, path, result.problem, ending)
             return
         path.run, path.seen = None, None
         told = self._became(application, path, result)
         if result.problem:
-            self._tell(
-                f"warning: {application.name}: path {path.name} {told}; nothing was given back: {result.problem}"
+            self._report(
+                f"warning: {application.name}: path {path.name} {told}; no tuples were returned: {result.problem}"
             )
             return
-        back = f"; given back: {_tuples(result.returned)}" if result.returned else ""
-        self._tell(f"{application.name}: path {path.name} {told}{back}")
+        back = f"; returned {_tuples(result.returned)}" if result.returned else ""
+        self._report(f"{application.name}: path {path.name} {told}{back}")
         if result.returned and path.phase is not Phase.ENDED:
             application.revive()
 
-    def _became(self, application: LiveApplication, path: LivePath, result: Over) -> str:
-        """Set what a path is about after its run, and return how that has ended."""
-        if self._clock() - path.begun_at >= SOUND_S:
-            path.mishaps = 0
+    def _became(self, application: LiveApplication, path: LivePath, result: EndResult) -> str:
+        """Set the phase of a path after its run, and return how the run has ended."""
+        if self._clock() - path.started_at >= HEALTHY_S:
+            path.failures = 0
         if result.error:
             self._rest(path, result.error)
-            return f"has failed, {result.error}"
-        if result.manner is not Manner.COLLECT:
+            return f"failed, {result.error}"
+        if result.manner is not EndMode.COLLECT:
             path.phase = Phase.WAITING
-            return "was drained" if result.manner is Manner.DRAIN else "was stopped"
-        if application.exhausted():
+            return "was drained" if result.manner is EndMode.DRAIN else "was stopped"
+        if application.sources_ended():
             path.phase = Phase.ENDED
-            return "has come to its end"
-        self._rest(path, "it was ended from outside")
-        return f"was ended from outside, though there is more to read; {self._again(path)}"
+            return "has read all its sources"
+        self._rest(path, "it was ended by another process")
+        return f"was ended by another process before its sources ended; {self._again(path)}"
 
     def _stuck(self, application: LiveApplication, path: LivePath, problem: str, ending: bool) -> None:
-        """Keep hold of a run that does not end; where all is to end, let go of it."""
+        """Keep a run that does not end, to stop it again; abandon it if everything is being ended."""
         if ending:
             path.run = None
-            later = "it is left to itself, and the next operator gives back what it leaves undone"
+            later = "it is abandoned, and the next reconciler returns its unprocessed tuples"
         else:
             self._rest(path, problem)
             path.phase = Phase.STUCK
             later = self._again(path)
-        self._tell(f"warning: {application.name}: path {path.name} does not end, {problem}; {later}")
+        self._report(f"warning: {application.name}: path {path.name} does not end, {problem}; {later}")
 
     def _again(self, path: LivePath) -> str:
-        return f"it is tried again in {path.again_at - self._clock():.0f} s"
+        return f"next attempt in {path.retry_at - self._clock():.0f} s"
 
     def _rest(self, path: LivePath, problem: str) -> None:
-        rest = min(self._rest_s * 2.0**path.mishaps, LONGEST_REST_S)
-        path.phase, path.note, path.mishaps = Phase.RESTING, problem, path.mishaps + 1
-        path.again_at = self._clock() + rest
+        rest = min(self._rest_s * 2.0**path.failures, MAX_RETRY_S)
+        path.phase, path.note, path.failures = Phase.BACKOFF, problem, path.failures + 1
+        path.retry_at = self._clock() + rest
 
 
 def tps(rate: float) -> str:
-    """Write a rate as it is told."""
+    """Format a rate."""
     return f"{rate:.4g}/s"
 
 
 def _tuples(count: int) -> str:
     return "1 tuple" if count == 1 else f"{count:,} tuples"
+
+
+class PromiseMonitor:
+    """Reports promises that are not kept: at first, when they change, and when they are kept again."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._missed: dict[str, str] = {}  # by application
+
+    def compare(self, book: Book) -> None:
+        """Report the promises that a book does not keep and were not reported yet, and those that it keeps again."""
+        missed = {one.application: one.describe(tps, _share) for one in find_unmet(book)}
+        for name, text in missed.items():
+            if self._missed.get(name) != text:
+                self._report(f"warning: {name} {text}; penstock cluster admit {name} --again searches for other paths")
+        for name in self._missed:
+            if name not in missed and name in book.index:
+                self._report(f"{name}: its promise is kept again")
+        self._missed = missed
+
+
+def _share(part: float | None) -> str:
+    return f"{part or 0.0:.6g}"

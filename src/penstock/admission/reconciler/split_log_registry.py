@@ -1,20 +1,20 @@
-"""Where the split logs of all that is booked are: what one operator has to tell the next.
+"""Where the split logs of all booked applications are: the state that one reconciler leaves to the next.
 
-Who loses that begins all sources anew. So it is on disk before a path may start, and every entry stays for as long as
-its application is booked, whether this operator can run it or not.
+Without it, all sources would start from the beginning. So it is on disk before a path may start, and every entry stays
+as long as its application is booked, whether or not this reconciler can run it.
 """
 
 import re
 from collections.abc import Collection
 from pathlib import Path
 
-from penstock.admission.reconciler.state import OperatorState, SharedSources, logs_folder, read_state, write_state
+from penstock.admission.reconciler.state import ReconcilerState, SharedSources, logs_folder, read_state, write_state
 
 Key = tuple[str, str]  # an application's name and fingerprint
 
 
-class Remembered:
-    """The part of an operator's state that outlives it."""
+class SplitLogRegistry:
+    """The part of a reconciler's state that outlives its process."""
 
     def __init__(self, book: Path) -> None:
         self._book = book
@@ -24,11 +24,11 @@ class Remembered:
 
     @property
     def sources(self) -> tuple[SharedSources, ...]:
-        """All of them."""
+        """All entries."""
         return tuple(self._sources.values())
 
     def folder(self, key: Key) -> Path:
-        """Return the folder of an application's split logs: that of the operator before, or a new one."""
+        """Return the folder of an application's split logs: the previous reconciler's, or a new one."""
         if key in self._sources:
             return Path(self._sources[key].folder)
         plain = re.sub(r"[^\w.-]+", "-", key[0]).strip("-.") or "application"
@@ -38,20 +38,20 @@ class Remembered:
         return folder
 
     def add(self, sources: SharedSources) -> None:
-        """Remember where an application's split logs are; from the next `write` on that is safe."""
+        """Add an application's split logs; they are safe after the next `write`."""
         self._sources[_key(sources)] = sources
 
     def forget(self, wanted: Collection[Key]) -> None:
-        """Forget all but some."""
+        """Remove all entries but those wanted."""
         self._sources = {key: each for key, each in self._sources.items() if key in wanted}
 
-    def write(self, state: OperatorState) -> None:
-        """Keep a state, all that is remembered in it."""
+    def write(self, state: ReconcilerState) -> None:
+        """Write a state together with all entries."""
         write_state(self._book, state)
         self._on_disk = {_key(each) for each in state.sources}
 
     def safe(self, key: Key) -> bool:
-        """Return whether another operator would find an application's split logs."""
+        """Return whether another reconciler would find an application's split logs."""
         return key in self._on_disk
 
 

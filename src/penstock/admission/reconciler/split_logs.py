@@ -1,7 +1,7 @@
-"""The split logs of an application, one a source component, as its operator uses them.
+"""The split logs of an application, one per source component, as the reconciler uses them.
 
-The operator weighs paths, gives names to paths, notes which run each is and gives back what a path left undone; the
-blocks in between are taken by the paths themselves. Its methods may be called from any thread.
+The reconciler weighs and names paths, records the run of each, and returns the unprocessed tuples of a path. Paths
+themselves take blocks of tuples from the logs. The methods may be called from any thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from penstock.admission.reconciler.covered_positions import Covered, component_of, left_by, number_of
+from penstock.admission.reconciler.covered_positions import Covered, component_of, number_of, settle_abandoned
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.split_log import NEW, Block, SplitLog, without
 from penstock.model.errors import FileProblem
@@ -23,9 +23,9 @@ class Splits:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{folder}: cannot be made, {why}; keep the book elsewhere") from None
+            raise FileProblem(f"{folder}: cannot be created, {why}; move the book to another folder") from None
         self.folder = folder
-        self.flow = flow  # whose sinks say where files may be published
+        self.flow = flow  # its sinks give the output folders
         self._logs = {source: SplitLog(folder / f"{source}.jsonl") for source in sources}
         self._weights: Mapping[str, float] = {}
         self._lock = Lock()
@@ -33,7 +33,7 @@ class Splits:
             log.look()
 
     def name(self, number: int, taken: Sequence[str] = ()) -> str:
-        """Return a name that no path has had yet: `p0`, and when that was given up, `p0.2`."""
+        """Return a name that no path has had yet: `p0`, and `p0.2` after that was given up."""
         with self._lock:
             used = {*taken, *self._names(), *(path for path, folder in self._runs().items() if Path(folder).is_dir())}
             for log in self._logs.values():
@@ -45,7 +45,7 @@ class Splits:
         return name
 
     def weigh(self, rates: Mapping[str, float]) -> None:
-        """Have paths get tuples in proportion to their rates, where that is not so already."""
+        """Give paths tuples in proportion to their rates, if the weights have changed."""
         with self._lock:
             if rates == self._weights:
                 return
@@ -54,27 +54,27 @@ class Splits:
             self._weights = dict(rates)
 
     def note_run(self, path: str, folder: Path) -> None:
-        """Note in all logs which run a path is, before it can take anything."""
+        """Record in all logs which run a path is, before it can take anything."""
         with self._lock:
             for log in self._logs.values():
                 log.note_run(path, str(folder.absolute()))
 
     def run_of(self, path: str) -> str | None:
-        """Return the folder of a path's run; None: it was never begun, and has taken nothing."""
+        """Return the folder of a path's run; None: it was never started and has taken nothing."""
         with self._lock:
             return self._runs().get(path)
 
     def give_up(self, path: str) -> int:
-        """Settle the run of a path that has ended, and return what it left undone; say how many tuples that is."""
+        """Settle the run of a path that has ended, return its unprocessed tuples to the others; return their number."""
         folder = self.run_of(path)
         with self._lock:
             began = path in self._names()
-        if folder is None or not (began or Path(folder).is_dir()):  # such a start failed, and left nothing behind
+        if folder is None or not (began or Path(folder).is_dir()):  # the start failed and took nothing
             return self.give_back(path, {})
-        return self.give_back(path, left_by(Path(folder), self.flow))
+        return self.give_back(path, settle_abandoned(Path(folder), self.flow))
 
     def give_back(self, path: str, covered: Mapping[str, Covered]) -> int:
-        """Return to the others what a path took and its last checkpoint does not cover; say how many tuples that is.
+        """Return to the others the tuples of a path that its last checkpoint does not cover; return their number.
 
         The path's run must have ended; `covered` is by task, `component[number]`.
         """
@@ -84,13 +84,13 @@ class Splits:
             )
 
     def unfinished(self) -> list[str]:
-        """Return the paths that were begun and never given up, in all logs."""
+        """Return the paths that were started and never given up, in all logs."""
         with self._lock:
             names = self._names() | self._runs().keys()
             return sorted(name for name in names if any(name not in log.given_up for log in self._logs.values()))
 
-    def exhausted(self) -> bool:
-        """Return whether all sources have come to their end, and nothing of them waits to be taken."""
+    def sources_ended(self) -> bool:
+        """Return whether all sources have ended and none of their tuples waits to be taken."""
         with self._lock:
             for log in self._logs.values():
                 log.look()
@@ -123,7 +123,7 @@ def _takers(log: SplitLog) -> set[str]:
 
 
 def _waiting(log: SplitLog, ended: int) -> bool:
-    """Return whether a log has numbers below the source's end that are with nobody."""
+    """Return whether numbers below the source's end are assigned to no path."""
     left = [[(start, min(stop, ended)) for start, stop in returned.spans] for returned in log.returns]
     for blocks in log.blocks.values():
         for block in blocks:
@@ -133,9 +133,9 @@ def _waiting(log: SplitLog, ended: int) -> bool:
 
 
 def _after(counted: int, blocks: Sequence[Block], ended: int | None) -> dict[str, Any]:
-    """Return the position of a task that has given so many tuples of its blocks, and was closed then.
+    """Return the position of a closed task that has emitted a number of tuples of its blocks.
 
-    Which tuples those are follows from their number alone, as blocks are given in the order in which they were taken.
+    Blocks are emitted in the order in which they were taken, so the number determines the tuples.
     """
     for number, block in enumerate(blocks):
         stop = block.stop if ended is None else max(block.start, min(block.stop, ended))

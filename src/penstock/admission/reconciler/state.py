@@ -1,4 +1,4 @@
-"""What an operator says of itself: a small file beside the book, for people, other commands and the next operator."""
+"""State of a reconciler: a small file beside the book, for people, other commands and the next reconciler."""
 
 import os
 from collections.abc import Callable
@@ -13,41 +13,41 @@ from penstock.model.files import write_whole
 
 
 class Phase(StrEnum):
-    """What a path is about."""
+    """What a path is doing."""
 
     WAITING = "waiting"  # to be started
     STARTING = "starting"
     RUNNING = "running"
     DRAINING = "draining"
     STOPPING = "stopping"
-    STANDBY = "standby"  # the book gives it no rate now
+    STANDBY = "standby"  # it has no rate in the book now
     DOWN = "down"  # one of its elements has failed
-    RESTING = "resting"  # its run has failed or was ended by others, it is started again in a while
-    STUCK = "stuck"  # its run does not end, which is tried again
-    ENDED = "ended"  # there is nothing more to read
+    BACKOFF = "backoff"  # its run failed or was ended by others; it is started again after a delay
+    STUCK = "stuck"  # its run does not end; stopping is tried again
+    ENDED = "ended"  # its sources have ended
     IMPOSSIBLE = "impossible"  # it cannot be run
 
 
 class PathState(msgspec.Struct, frozen=True, kw_only=True):
-    """One path, now."""
+    """State of one path."""
 
     application: str
-    number: int  # of the application's paths in the book, from 0
-    path: str = ""  # its name in the split logs; another one each time that it is started
+    number: int  # of the application's path in the book, from 0
+    path: str = ""  # its name in the split logs; new at each start
     phase: Phase
     machines: tuple[str, ...] = ()
-    run: str = ""  # folder; empty where none runs
-    booked_tps: float  # by the book
+    run: str = ""  # folder; empty if none is active
+    booked_tps: float  # in the book
     sources: dict[str, float] = {}  # of that, by source
-    given_tps: float = 0.0  # by its sources, over the last seconds
-    written_tps: float = 0.0  # tuples that its sinks took
+    emitted_tps: float = 0.0  # emitted by its sources, over the last seconds
+    written_tps: float = 0.0  # tuples written by its sinks
     emitted: int = 0  # by its sources so far
     written: int = 0
-    note: str = ""  # what is wrong with it, or with how it is emulated
+    note: str = ""  # a problem of the path or of its emulation
 
     @property
-    def standing(self) -> tuple[object, ...]:
-        """What of it is no figure."""
+    def status_key(self) -> tuple[object, ...]:
+        """Everything but measured figures."""
         return self.application, self.path, self.phase, self.run, self.booked_tps
 
 
@@ -59,19 +59,19 @@ class SharedSources(msgspec.Struct, frozen=True, kw_only=True):
     folder: str  # of its split logs
 
 
-class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an operator runs."""
+class ReconcilerState(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a reconciler and all its paths."""
 
     pid: int
     at: float  # seconds since 1970
-    version: int  # of the book that it follows
+    version: int  # of the book that it applies
     paths: tuple[PathState, ...] = ()
     sources: tuple[SharedSources, ...] = ()
-    problem: str = ""  # why it does not follow the book at the moment
+    problem: str = ""  # why it cannot apply the book at the moment
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs, on this machine."""
+        """Whether its process runs on this machine."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -81,9 +81,9 @@ class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     @property
-    def standing(self) -> tuple[object, ...]:
-        """What of it is no figure: whoever reads it should know of a change at once."""
-        return self.version, self.problem, *(path.standing for path in self.paths)
+    def status_key(self) -> tuple[object, ...]:
+        """Everything but measured figures: readers should learn of changes at once."""
+        return self.version, self.problem, *(path.status_key for path in self.paths)
 
     def of(self, application: str) -> tuple[PathState, ...]:
         """Return the paths of an application."""
@@ -91,25 +91,25 @@ class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_file(book: Path | str) -> Path:
-    """Return where the operator of a book keeps its state: `book.operator.json` beside `book.json`."""
+    """Return the file with the state of a book's reconciler: `book.operator.json` beside `book.json`."""
     return _beside(book, ".operator.json")
 
 
-_decode: Callable[[bytes], OperatorState] = json_decoder(OperatorState)
+_decode: Callable[[bytes], ReconcilerState] = json_decoder(ReconcilerState)
 
 
 def logs_folder(book: Path | str) -> Path:
-    """Return the folder of the split logs of all that is in a book, and of what else its operator needs."""
+    """Return the folder of a book's split logs and other files of its reconciler."""
     return _beside(book, ".operator")
 
 
 def _beside(book: Path | str, ending: str) -> Path:
-    """Return a file of a book's own: several books may be in one folder."""
+    """Return a path named after the book, because several books may share a folder."""
     return Path(book).with_name(Path(book).name.removesuffix(".json") + ending)
 
 
-def read_state(book: Path | str) -> OperatorState | None:
-    """Return what the operator of a book has written last; None where there was none."""
+def read_state(book: Path | str) -> ReconcilerState | None:
+    """Return the last state that the book's reconciler has written; None if there was none."""
     path = state_file(book)
     try:
         return _decode(path.read_bytes())
@@ -118,25 +118,25 @@ def read_state(book: Path | str) -> OperatorState | None:
     except OSError as error:
         raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
     except Undecodable as error:
-        meaning = "without it all sources begin anew, and what was published is published again"
-        raise FileProblem(f"{path}: not what an operator writes, {error}; restore a copy of it: {meaning}") from None
+        meaning = "without it all sources start again and output is published twice"
+        raise FileProblem(f"{path}: not a reconciler's state, {error}; restore a backup: {meaning}") from None
 
 
 def path_of(run: Path, machines: str | None) -> PathState | None:
-    """Return the path that a run belongs to, where an operator runs it; `machines` is the folder that it shares."""
+    """Return the path that a run belongs to if a reconciler drives it; `machines` is the folder that it shares."""
     if machines is None:
         return None
     folder = Path(machines).parent
     try:
         state = _decode(folder.with_name(f"{folder.name}.json").read_bytes())
-    except (OSError, Undecodable):  # the machines are shared by others than an operator
+    except (OSError, Undecodable):  # the machines are not shared by a reconciler
         return None
     mine = (path for path in state.paths if path.run and Path(path.run).absolute() == run.absolute())
     return next(mine, None) if state.alive else None
 
 
 def is_kept(run: Path, machines: str | None) -> bool:
-    """Whether an operator has a run, or will go on from it when it is started again."""
+    """Whether a reconciler drives a run, or will continue from it at its next start."""
     if machines is None:
         return False
     folder = Path(machines).parent
@@ -147,6 +147,6 @@ def is_kept(run: Path, machines: str | None) -> bool:
     return any(path.run and Path(path.run).absolute() == run.absolute() for path in state.paths)
 
 
-def write_state(book: Path | str, state: OperatorState) -> None:
-    """Keep a state, as a whole or not at all."""
+def write_state(book: Path | str, state: ReconcilerState) -> None:
+    """Write a state atomically."""
     write_whole(state_file(book), msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")

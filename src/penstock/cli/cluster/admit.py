@@ -252,14 +252,14 @@ def _refuse_beside_again(*given: object) -> None:
 
 
 def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bool) -> None:
-    from penstock.admission.book import Refused, unmet
+    from penstock.admission.book import Refused, find_unmet
     from penstock.cli.cluster.books import print_changes, promise, share
     from penstock.cli.formatting import plural
     from penstock.cli.output import console, number
 
     if isinstance(result, Refused):
         console.print(f"[red]refused[/] [bold]{result.application}[/]: {result.reason}", soft_wrap=True)
-        for remedy in result.remedies[1:]:  # the reason ends with the first
+        for remedy in result.suggestions[1:]:  # the reason ends with the first
             console.print(f"  or {remedy.text}", soft_wrap=True)
         console.print(f"[dim]{file} is as it was.[/]" if before.bookings else "[dim]Nothing was reserved.[/]")
         return
@@ -276,7 +276,7 @@ def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bo
     console.print(f"  {what} is there {often} of the time{asked}", soft_wrap=True)
     for position, path in enumerate(booking.paths):
         _print_path(position, path, booking)
-    missed = unmet(result.book)
+    missed = find_unmet(result.book)
     if result.rates or missed:
         console.print("others:")
         print_changes(result.rates, missed)
@@ -301,13 +301,15 @@ def _print_path(position: int, path: "BookedPath", booking: "Booking") -> None:
 
 
 def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
-    from penstock.admission.book import Refused, unmet
+    from penstock.admission.book import Refused, find_unmet
     from penstock.cli.cluster.books import changes_json
 
     if isinstance(result, Refused):
-        remedies = [remedy._asdict() | {"also": [one._asdict() for one in remedy.also]} for remedy in result.remedies]
+        suggestions = [
+            remedy._asdict() | {"also": [one._asdict() for one in remedy.also]} for remedy in result.suggestions
+        ]
         told = {"admitted": False, "application": result.application, "reason": result.reason}
-        return {**told, "binding": result.binding, "remedies": remedies}
+        return {**told, "binding": result.binding, "suggestions": suggestions}
     booking = result.booking
     return {
         "admitted": True,
@@ -322,5 +324,5 @@ def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
         "paths": booking.paths,
         "version": result.book.version,
         "others": changes_json(result.rates)["rates"],
-        "unmet": [missed._asdict() for missed in unmet(result.book)],
+        "unmet": [missed._asdict() for missed in find_unmet(result.book)],
     }

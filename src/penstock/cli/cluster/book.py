@@ -11,7 +11,7 @@ from penstock.cli.inputs import JsonOption, refuse_svg
 
 if TYPE_CHECKING:
     from penstock.admission.book import Usage
-    from penstock.admission.reconciler.state import OperatorState
+    from penstock.admission.reconciler.state import ReconcilerState
     from penstock.model.book import Book, Booking
 
 FULLEST = 12  # elements that the table names
@@ -30,14 +30,14 @@ def book(
     they compete. Used is what all of them together may take at their current rates. Of the time is the long-run share
     of it in which an application is served, at current capacities; it is red where that is less than requested.
     """
-    from penstock.admission.book import usage
+    from penstock.admission.book import measure_usage
     from penstock.admission.reconciler.state import read_state
     from penstock.cli.cluster.books import load_book
     from penstock.cli.output import console, print_json
 
     refuse_svg(svg)
     found = load_book(path)
-    used, state = usage(found), read_state(path)
+    used, state = measure_usage(found), read_state(path)
     if svg is not None:
         from penstock.cli.cluster.books import needed
         from penstock.cli.svg.cluster import cluster_svg
@@ -60,7 +60,7 @@ def fullness(book: "Book", used: "tuple[Usage, ...]") -> dict[str, float | None]
     return most | dict.fromkeys(sorted(book.unusable))
 
 
-def _print(book: "Book", used: "tuple[Usage, ...]", state: "OperatorState | None", path: Path) -> None:
+def _print(book: "Book", used: "tuple[Usage, ...]", state: "ReconcilerState | None", path: Path) -> None:
     from penstock.cli.drawing.usage import draw_usage
     from penstock.cli.formatting import plural
     from penstock.cli.output import console, terminal_width
@@ -79,7 +79,7 @@ def _print(book: "Book", used: "tuple[Usage, ...]", state: "OperatorState | None
     _print_fullest(used)
 
 
-def _applications(book: "Book", state: "OperatorState | None") -> Any:
+def _applications(book: "Book", state: "ReconcilerState | None") -> Any:
     from penstock.cli.cluster.books import promise, share
     from penstock.cli.output import number, table
 
@@ -91,7 +91,7 @@ def _applications(book: "Book", state: "OperatorState | None") -> Any:
         often = share(booking.achieved_availability)
         works = sum(book.works(path) for path in booking.paths)
         paths = str(works) if works == len(booking.paths) else f"[yellow]{works} of {len(booking.paths)}[/]"
-        given = [number(sum(path.given_tps for path in state.of(booking.name)))] if live and state is not None else []
+        given = [number(sum(path.emitted_tps for path in state.of(booking.name)))] if live and state is not None else []
         rows.add_row(
             f"[bold]{booking.name}[/]",
             promise(booking),
@@ -104,8 +104,8 @@ def _applications(book: "Book", state: "OperatorState | None") -> Any:
     return rows
 
 
-def _print_notes(book: "Book", state: "OperatorState | None") -> None:
-    from penstock.admission.book import unmet
+def _print_notes(book: "Book", state: "ReconcilerState | None") -> None:
+    from penstock.admission.book import find_unmet
     from penstock.cli.cluster.books import print_changes
     from penstock.cli.output import console
 
@@ -113,7 +113,7 @@ def _print_notes(book: "Book", state: "OperatorState | None") -> None:
         console.print(f"\n[red]failed: {', '.join(book.failed)}[/]", soft_wrap=True)
     for element, factor in book.capacities.items():
         console.print(f"[yellow]{element} is at {factor:g} of what is described[/]", soft_wrap=True)
-    print_changes((), unmet(book))
+    print_changes((), find_unmet(book))
     if state is not None and state.alive:
         runs = sum(path.phase == "running" for path in state.paths)
         console.print(f"[dim]penstock cluster serve runs {runs} of {len(state.paths)} paths (process {state.pid})[/]")
@@ -142,8 +142,8 @@ def _kind(kind: str) -> str:
     return {"machine": "cpu", "link": "bandwidth"}.get(kind, kind)
 
 
-def _as_json(book: "Book", used: "tuple[Usage, ...]", state: "OperatorState | None") -> Mapping[str, Any]:
-    from penstock.admission.book import unmet
+def _as_json(book: "Book", used: "tuple[Usage, ...]", state: "ReconcilerState | None") -> Mapping[str, Any]:
+    from penstock.admission.book import find_unmet
 
     return {
         "cluster": book.cluster.name,
@@ -151,7 +151,7 @@ def _as_json(book: "Book", used: "tuple[Usage, ...]", state: "OperatorState | No
         "applications": [_booking(booking, book) for booking in book.bookings],
         "failed": book.failed,
         "capacities": book.capacities,
-        "unmet": [short._asdict() for short in unmet(book)],
+        "unmet": [short._asdict() for short in find_unmet(book)],
         "usage": [one._asdict() | {"utilisation": one.utilisation} for one in used],
         "operator": state if state is not None and state.alive else None,
     }

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from penstock.admission.book import BookFile, Outdated, RateChange, Unmet, rate_changes, unmet
+from penstock.admission.book import BookFile, Outdated, RateChange, Unmet, compare_rates, find_unmet
 from penstock.cli.output import console, number, print_json
 from penstock.model.book import Book, Booking
 from penstock.model.errors import FileProblem
@@ -67,7 +67,7 @@ def change_element(
 ) -> None:
     """Change an element in the book, and print the effects."""
     before, after = change_book(file, lambda found: change(found, element_of(found, element)))
-    rates, short = rate_changes(before, after), unmet(after)
+    rates, short = compare_rates(before, after), find_unmet(after)
     if as_json:
         state = {"failed": after.failed, "capacities": after.capacities, "version": after.version}
         print_json({**state, **changes_json(rates, short)})
@@ -110,7 +110,7 @@ def print_changes(rates: Sequence[RateChange], missed: Sequence[Unmet] = ()) -> 
         console.print(f"[yellow]{name} gets nothing[/]; penstock cluster admit {name} --again looks for other paths")
     for one in missed:
         again = f"penstock cluster admit {one.application} --again looks for other paths"
-        text = one.told(lambda tps: f"{number(tps)}/s", share)
+        text = one.describe(lambda tps: f"{number(tps)}/s", share)
         console.print(f"[red]{one.application} {text}[/]; {again}", soft_wrap=True)
 
 

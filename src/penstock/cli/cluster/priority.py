@@ -20,12 +20,12 @@ def change_priority(
 
     Rates are recomputed, and no task moves.
     """
-    from penstock.admission.book import rate_changes, reprioritise, unmet
+    from penstock.admission.book import compare_rates, find_unmet, reprioritise
     from penstock.cli.cluster.books import change_book, changes_json, print_changes
     from penstock.cli.output import console, print_json
 
     before, after = change_book(book, lambda found: reprioritise(found, application, priority))
-    changed, missed = rate_changes(before, after), unmet(after)
+    changed, missed = compare_rates(before, after), find_unmet(after)
     if as_json:
         print_json({"application": application, "version": after.version, **changes_json(changed, missed)})
         return

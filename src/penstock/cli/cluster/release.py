@@ -19,13 +19,13 @@ def release(
 
     Best-effort applications share the capacity that it frees.
     """
-    from penstock.admission.book import rate_changes, unmet
+    from penstock.admission.book import compare_rates, find_unmet
     from penstock.admission.book import release as without
     from penstock.cli.cluster.books import change_book, changes_json, print_changes
     from penstock.cli.output import console, print_json
 
     before, after = change_book(book, lambda found: without(found, application))
-    changed, missed = rate_changes(before, after), unmet(after)
+    changed, missed = compare_rates(before, after), find_unmet(after)
     if as_json:
         print_json({"released": application, "version": after.version, **changes_json(changed, missed)})
         return

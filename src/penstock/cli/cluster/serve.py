@@ -12,7 +12,7 @@ from penstock.cli.cluster.books import BOOK, BookOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.admission.reconciler import Operating, OperatorState, PathState
+    from penstock.admission.reconciler import BookService, PathState, ReconcilerState
     from penstock.api.dataflow import Dataflow
     from penstock.cli.follower import Interrupts
     from penstock.model.book import Booking
@@ -21,7 +21,7 @@ EXAMPLE = "penstock cluster serve --for 60 --every 10"
 PACE_S = 0.1  # between two looks at what was asked of it
 DRAINING = "draining all paths; Ctrl-C again stops them at once"
 STOPPING = "stopping at once"
-ALARMING = ("resting", "stuck", "down", "impossible")
+ALARMING = ("backoff", "stuck", "down", "impossible")
 
 
 def serve(
@@ -53,7 +53,7 @@ def serve(
     See what runs with penstock cluster book, or one path with penstock status RUN. Ctrl-C drains all of it. The
     progress is kept beside the book: the next penstock cluster serve continues the sources from there.
     """
-    from penstock.admission.reconciler import operate as operated
+    from penstock.admission.reconciler import serve as serve_book
     from penstock.cli.cluster.books import load_book
     from penstock.cli.follower import Interrupts
     from penstock.cli.output import errors
@@ -68,7 +68,7 @@ def serve(
         style = "yellow" if text.startswith("warning: ") else None
         errors.print(text, markup=False, soft_wrap=True, style=style)
 
-    with Interrupts() as interrupts, operated(book, _flow, runs=runs, workers=workers, tell=tell) as operating:
+    with Interrupts() as interrupts, serve_book(book, _flow, runs=runs, workers=workers, report=tell) as operating:
         _follow(operating, interrupts, seconds, every, as_json)
         tell("draining what runs" if not interrupts.count else DRAINING)
         operating.leave()
@@ -77,7 +77,7 @@ def serve(
 
 
 def _follow(
-    operating: "Operating", interrupts: "Interrupts", seconds: float | None, every: float, as_json: bool
+    operating: "BookService", interrupts: "Interrupts", seconds: float | None, every: float, as_json: bool
 ) -> None:
     """Show how it goes until the time is over or Ctrl-C comes."""
     from penstock.cli.output import console, neutral
@@ -96,7 +96,7 @@ def _follow(
         sleep(PACE_S)
 
 
-def _await_end(operating: "Operating", interrupts: "Interrupts", tell: Callable[[str], None]) -> None:
+def _await_end(operating: "BookService", interrupts: "Interrupts", tell: Callable[[str], None]) -> None:
     """Wait until everything has ended, stopping it at once where Ctrl-C comes again."""
     patience = 2
     while not operating.wait(PACE_S):
@@ -116,19 +116,19 @@ def _flow(booking: "Booking") -> "Dataflow":
         problem = (
             f"the book does not say which program {booking.name!r} is, it was not admitted by penstock cluster admit"
         )
-        raise InvalidInput("application", f"{problem}; operate it by penstock.operate, with its dataflow")
+        raise InvalidInput("application", f"{problem}; run it with penstock.serve and its dataflow")
     ready = is_described(booking.given) or booking.given.partition(":")[0] in flow_names("")
     rate = application.guaranteed_tps if ready and application.offered_tps is None else None
     return find_flow(booking.given, rate=rate, seed=booking.seed)
 
 
-def _line(state: "OperatorState") -> str:
+def _line(state: "ReconcilerState") -> str:
     import msgspec
 
     return msgspec.json.encode(state).decode()
 
 
-def _table(state: "OperatorState") -> "Table":
+def _table(state: "ReconcilerState") -> "Table":
     """Draw the paths: what they are to give, and what they do."""
     from penstock.cli.output import number, table
 
@@ -140,7 +140,7 @@ def _table(state: "OperatorState") -> "Table":
             path.path or f"#{path.number}",
             _phase(path),
             number(path.booked_tps),
-            number(path.given_tps),
+            number(path.emitted_tps),
             number(path.written_tps),
             ", ".join(path.machines),
         )

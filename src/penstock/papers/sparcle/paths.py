@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.admission.book.free_capacity import room_of
+from penstock.admission.book.free_capacity import find_free_capacity
 from penstock.admission.book.paths import Request, paths_in_turn
 from penstock.estimate.availability import any_works, carries
 from penstock.experiments.figure import Case, Claim, Figure, Row
@@ -77,7 +77,7 @@ def run_paths(one: Case) -> Sequence[Row]:
 def _paths(setting: SparcleInstance, policy: str, seed: int) -> tuple[list[frozenset[str]], list[float]]:
     """Return the links of each path and its rate."""
     cluster, request = setting.cluster, Request(setting.application, policy, seed=seed + APART)
-    found = list(islice(paths_in_turn(request, room_of(Book(cluster=cluster)), cluster), MOST))
+    found = list(islice(paths_in_turn(request, find_free_capacity(Book(cluster=cluster)), cluster), MOST))
     some = [path for path in found if path.rate_tps > EXHAUSTED * found[0].rate_tps]
     links = {link.label for link in cluster.links}
     return [frozenset(links & path.load.keys()) for path in some], [path.rate_tps for path in some]

@@ -94,7 +94,7 @@ def let_in(book: Book, asking: Sequence[Application], name: str, seed: int) -> t
     """Ask for all in turn; return the book and how many were admitted."""
     admitted = 0
     for own in asking:
-        answer = admit(book, own, policy=POLICIES[name], seed=seed + APART, advise=False, surest=False)
+        answer = admit(book, own, policy=POLICIES[name], seed=seed + APART, advise=False, reliable_routes=False)
         if isinstance(answer, Admitted):
             book, admitted = answer.book, admitted + 1
     return book, admitted

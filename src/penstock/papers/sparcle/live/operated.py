@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.admission.book import Admitted, BookFile, admit
 from penstock.admission.reconciler.launch import PathRun
-from penstock.admission.reconciler.operate import Operating, operate
+from penstock.admission.reconciler.service import BookService, serve
 from penstock.admission.reconciler.state import PathState, Phase
 from penstock.api.dataflow import Dataflow
 from penstock.experiments.live_cases import Tell
@@ -34,8 +34,8 @@ def booked(book: Book, flow: Dataflow, paths: int = 1, **asked: float) -> Book:
 class Watched:
     """An operator whose book is changed and whose rates are measured."""
 
-    def __init__(self, operating: Operating, file: BookFile) -> None:
-        self._operating = operating
+    def __init__(self, service: BookService, file: BookFile) -> None:
+        self._service = service
         self._file = file
         self._late: list[bool] = []
         self._counts: dict[tuple[str, str], int] = {}  # tuples at the sinks, by application and run, ended ones too
@@ -53,7 +53,7 @@ class Watched:
     @property
     def paths(self) -> tuple[PathState, ...]:
         """The paths, as the operator sees them."""
-        return self._operating.state().paths
+        return self._service.state().paths
 
     def change(self, to: Book) -> None:
         """Save another version of the book."""
@@ -98,7 +98,7 @@ class Watched:
         return found
 
     def _runs(self) -> dict[str, list[PathRun]]:
-        running = list(self._operating.operator.applications.values())
+        running = list(self._service.reconciler.applications.values())
         return {one.name: [path.run for path in one.paths if path.run is not None] for one in running}
 
 
@@ -108,7 +108,7 @@ def operated(book: Book, flows: Mapping[str, Dataflow], folder: Path, tell: Tell
     file = BookFile(folder / "book.json")
     file.save(book, None)
     say: Callable[[str], None] = tell
-    with operate(
-        file.path, dict(flows), runs=folder / "runs", checkpoint_s=CHECKPOINT_S, telemetry=False, tell=say
-    ) as operating:
-        yield Watched(operating, file)
+    with serve(
+        file.path, dict(flows), runs=folder / "runs", checkpoint_s=CHECKPOINT_S, telemetry=False, report=say
+    ) as service:
+        yield Watched(service, file)

@@ -1,21 +1,22 @@
-"""Paths for an application: until its guarantee holds, or until one of them works for as long as was asked.
+"""Select paths for an application until its rate or availability is reached.
 
-Guaranteed (SPARCLE, §IV-D): path after path on what guaranteed applications leave, the use of each subtracted at its
-full rate, until P(Σ rates of working paths ≥ R) ≥ A (7). Subtracting the full rate is what makes the next path another
-one. When the guarantee holds, the paths are cut down from the last to the first, each to the least that still keeps
-it, since what is reserved is lost to others: never more than R, and of the last path only what is missing.
+Guaranteed (SPARCLE, §IV-D): search path after path on the capacity that guaranteed applications leave, and subtract
+each at its full rate, until P(Σ rates of working paths ≥ R) ≥ A (7). Subtracting the full rate makes the next path a
+different one. Once the guarantee holds, rates are reduced from the last path to the first, each to the minimum that
+still keeps the guarantee, because reserved capacity is lost to others: never more than R, and on the last path only
+what is missing.
 
-Best effort: path after path on the predicted capacities (6) until P(at least one works) ≥ A; here, too, a path's use
-at its predicted rate is subtracted before the next is looked for.
+Best effort: search path after path on the predicted capacities (6) until P(at least one works) ≥ A. Each path's use at
+its predicted rate is subtracted before the next search.
 
-Where that leaves no further path, because all must share an element such as the machine of a source, SPARCLE would
-give up, though paths are wanted for the time when others do not work. So there is one more way, ours: the next path is
-looked for on what is left when no path is kept for more than R (guaranteed), or when elements are divided evenly over
-the paths that use them (best effort), and it has to avoid an element of the earlier paths: the one that would raise the
-availability most if it never failed, or else the next few after it.
+If no further path is left because all must share an element, such as the machine of a source, SPARCLE gives up,
+although the paths are meant for the time when others fail. We add a second search: it uses the capacity that is left
+when no path reserves more than R (guaranteed), or when elements are divided evenly over the paths that use them (best
+effort), and it avoids one element of the earlier paths: first the one whose failures reduce the availability most, then
+the next few.
 
-The availability of more than 16 paths is estimated, where that was allowed, and only its lower bound counts; the paths
-of such a guarantee are not cut down.
+The availability of more than 16 paths is estimated if that is allowed. Then only its lower bound counts, and the rates
+of the guarantee are not reduced.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.admission.book.availability import available
-from penstock.admission.book.free_capacity import Need, Room, room_of
+from penstock.admission.book.availability import compute_availability
+from penstock.admission.book.free_capacity import FreeCapacity, Need, find_free_capacity
 from penstock.admission.book.paths import Found, Request, Shortage, next_path
 from penstock.estimate.availability import (
     MOST_PATHS,
@@ -38,32 +39,32 @@ from penstock.model.book import CPU, ROUNDING, Book
 from penstock.model.cluster import check_pins, indispensable
 from penstock.policies.allocation.prediction import predicted
 
-AVOIDED = 6  # elements that a further path is asked to avoid, one at a time
+MAX_AVOIDED = 6  # elements that the second search tries to avoid, one at a time
 
 
-NONE = Estimate(0.0, 0.0, 0.0)  # the availability of no path
+NO_AVAILABILITY = Estimate(0.0, 0.0, 0.0)  # the availability of no path
 
 
-class Attempt(NamedTuple):
-    """The paths that were found, whether they are enough, and why there are no more."""
+class PathSelection(NamedTuple):
+    """The paths found, whether they suffice, and why there are no more."""
 
     paths: tuple[Found, ...]
-    rates: tuple[float, ...]  # kept for each path, of a guaranteed application; else what is predicted
-    achieved: float  # availability; where it was estimated, the least that it is
+    rates: tuple[float, ...]  # reserved for each path (guaranteed), or predicted (best effort)
+    achieved: float  # availability; if estimated, its lower bound
     met: bool
     shortage: Shortage | None = None
-    at_most: float | None = None  # where the availability was estimated
+    at_most: float | None = None  # upper bound of an estimated availability
 
 
-def attempt(book: Book, request: Request, room: Room | None = None) -> Attempt:
-    """Look for paths on what the book's guaranteed applications leave, or on another room; the book stays as it is."""
+def select_paths(book: Book, request: Request, room: FreeCapacity | None = None) -> PathSelection:
+    """Search for paths on the capacity that guaranteed applications leave, or on `room`; the book is not changed."""
     application = request.application
     check_pins(application, book.cluster)
     if (obstacle := _pinned_to_failed(book, request)) is not None:
-        return Attempt((), (), 0.0, False, obstacle)
+        return PathSelection((), (), 0.0, False, obstacle)
     if application.guaranteed_tps is not None:
-        return _guaranteed(book, request, application.guaranteed_tps, room or room_of(book))
-    return _best_effort(book, request, room or room_of(book))
+        return _guaranteed(book, request, application.guaranteed_tps, room or find_free_capacity(book))
+    return _best_effort(book, request, room or find_free_capacity(book))
 
 
 def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
@@ -81,12 +82,12 @@ def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
     return None
 
 
-def _guaranteed(book: Book, request: Request, wanted: float, room: Room) -> Attempt:
+def _guaranteed(book: Book, request: Request, wanted: float, room: FreeCapacity) -> PathSelection:
     fails, asked = book.failure_probabilities, request.application.availability or 0.0
     tight = wide = room
     paths: list[Found] = []
     rates: list[float] = []
-    found_to_be, shortage = NONE, None
+    found_to_be, shortage = NO_AVAILABILITY, None
     for _ in range(request.paths):
         found = next_path(request, tight, book.cluster)
         if isinstance(found, Shortage) and sum(rates) >= wanted * (1 - REACHED):
@@ -101,23 +102,23 @@ def _guaranteed(book: Book, request: Request, wanted: float, room: Room) -> Atte
             return _kept(request, paths, _cut_down(paths, rates, wanted, asked, fails), fails)
         tight = tight.less(found.load, found.rate_tps, found.memory_mb)
         wide = wide.less(found.load, rates[-1], found.memory_mb)
-    return Attempt(tuple(paths), tuple(rates), found_to_be.low, False, shortage, _at_most(found_to_be))
+    return PathSelection(tuple(paths), tuple(rates), found_to_be.low, False, shortage, _at_most(found_to_be))
 
 
-def _kept(request: Request, paths: list[Found], rates: list[float], fails: Mapping[str, float]) -> Attempt:
-    """Return what is booked: the paths of which anything is kept."""
+def _kept(request: Request, paths: list[Found], rates: list[float], fails: Mapping[str, float]) -> PathSelection:
+    """Return the paths to be booked: those with a rate above 0."""
     used = [number for number, rate in enumerate(rates) if rate > 0]
     there = _available(request, paths, fails, rates)
     kept = (tuple(paths[number] for number in used), tuple(rates[number] for number in used))
-    return Attempt(*kept, there.low, True, at_most=_at_most(there))
+    return PathSelection(*kept, there.low, True, at_most=_at_most(there))
 
 
 def _available(
     request: Request, paths: Sequence[Found], fails: Mapping[str, float], rates: Sequence[float] | None = None
 ) -> Estimate:
-    """Return for how much of the time the rate asked for is there, without `rates` any path."""
+    """Return the availability of the requested rate; without `rates`, that of any path."""
     wanted = request.application.guaranteed_tps or 0.0
-    return available([path.load for path in paths], rates, wanted, fails, request.seed)
+    return compute_availability([path.load for path in paths], rates, wanted, fails, request.seed)
 
 
 def _at_most(availability: Estimate) -> float | None:
@@ -125,14 +126,14 @@ def _at_most(availability: Estimate) -> float | None:
 
 
 def _holds(rates: list[float], wanted: float, achieved: float, asked: float) -> bool:
-    """Return whether a guarantee holds; where no availability was asked for, while everything works."""
+    """Return whether a guarantee holds; without a requested availability, while everything works."""
     return sum(rates) >= wanted * (1 - REACHED) and achieved >= asked - ROUNDING
 
 
 def _cut_down(
     paths: list[Found], rates: list[float], wanted: float, asked: float, fails: Mapping[str, float]
 ) -> list[float]:
-    """Return the least rates that keep a guarantee, the last path's first."""
+    """Return the minimum rates that keep a guarantee, reduced from the last path to the first."""
     cut = list(rates)
     if len(paths) > MOST_PATHS:
         return cut
@@ -141,7 +142,7 @@ def _cut_down(
         others = cut[:number] + cut[number + 1 :]
         sums = {sum(some) for some in chain.from_iterable(combinations(others, k) for k in range(len(others) + 1))}
         steps = sorted({0.0, cut[number]} | {wanted - some for some in sums if 0 < wanted - some < cut[number]})
-        low, high = 0, len(steps) - 1  # the availability does not fall with the rate, and changes only at the steps
+        low, high = 0, len(steps) - 1  # the availability does not decrease with the rate and changes only at the steps
         while low < high:
             middle = (low + high) // 2
             trial = [*cut[:number], steps[middle], *cut[number + 1 :]]
@@ -153,12 +154,12 @@ def _cut_down(
     return cut
 
 
-def _best_effort(book: Book, request: Request, there_is: Room) -> Attempt:
+def _best_effort(book: Book, request: Request, there_is: FreeCapacity) -> PathSelection:
     asked, fails = request.application.availability or 0.0, book.failure_probabilities
     expected = there_is.times(_predicted_shares(book, request))  # (6)
     room = expected
     paths: list[Found] = []
-    found_to_be, shortage = NONE, None
+    found_to_be, shortage = NO_AVAILABILITY, None
     while len(paths) < request.paths:
         found = next_path(request, room, book.cluster)
         if isinstance(found, Shortage) and paths:
@@ -173,11 +174,11 @@ def _best_effort(book: Book, request: Request, there_is: Room) -> Attempt:
         room = room.less(found.load, found.rate_tps, found.memory_mb)
     rates = tuple(path.rate_tps for path in paths)
     met = bool(paths) and found_to_be.low >= asked - ROUNDING
-    return Attempt(tuple(paths), rates, found_to_be.low, met, shortage, _at_most(found_to_be))
+    return PathSelection(tuple(paths), rates, found_to_be.low, met, shortage, _at_most(found_to_be))
 
 
-def _divided(expected: Room, paths: list[Found]) -> Room:
-    """Return what one more path can expect where elements are divided evenly over the paths that use them."""
+def _divided(expected: FreeCapacity, paths: list[Found]) -> FreeCapacity:
+    """Return what one more path can expect if elements are divided evenly over the paths that use them."""
     users = [element for path in paths for element, kinds in path.load.items() if kinds]
     room = expected.times({element: 1.0 / (1 + users.count(element)) for element in users})
     for path in paths:
@@ -186,22 +187,24 @@ def _divided(expected: Room, paths: list[Found]) -> Room:
 
 
 def _another_way(
-    book: Book, request: Request, room: Room, paths: list[Found], rates: list[float] | None = None
+    book: Book, request: Request, room: FreeCapacity, paths: list[Found], rates: list[float] | None = None
 ) -> Found | None:
-    """Return a path that avoids an element of the earlier ones; None where none of the few tried can be avoided."""
+    """Return a path that avoids an element of the earlier ones; None if none of the few tried can be avoided."""
     needed = indispensable(request.application, room.as_cluster())
-    ends = [element for element in by_gain(book, request, paths, rates) if element not in needed]
-    for element in ends[:AVOIDED]:
+    ends = [element for element in rank_elements(book, request, paths, rates) if element not in needed]
+    for element in ends[:MAX_AVOIDED]:
         found = next_path(request, room.without(element), book.cluster)
         if not isinstance(found, Shortage) and not any(set(found.load) == set(path.load) for path in paths):
             return found
     return None
 
 
-def by_gain(book: Book, request: Request, paths: Sequence[Found], rates: Sequence[float] | None = None) -> list[str]:
-    """Return the elements of paths that may fail, first the one that would raise the availability most if it did not.
+def rank_elements(
+    book: Book, request: Request, paths: Sequence[Found], rates: Sequence[float] | None = None
+) -> list[str]:
+    """Return the elements of paths that may fail, first the one whose failures reduce the availability most.
 
-    With `rates` that of the rate asked for, else that of any path.
+    With `rates`, the availability of the requested rate; else that of any path.
     """
     fails = dict(book.failure_probabilities)
 
@@ -213,7 +216,7 @@ def by_gain(book: Book, request: Request, paths: Sequence[Found], rates: Sequenc
 
 
 def _predicted_shares(book: Book, request: Request) -> dict[str, float]:
-    """Return which share of each element the application can expect among best-effort ones."""
+    """Return the share of each element that the application can expect among best-effort ones."""
     others: dict[str, float] = {}
     for booking in book.bookings:
         if not booking.guaranteed:

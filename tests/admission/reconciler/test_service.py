@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock.admission.book import BookFile, release
-from penstock.admission.reconciler.operate import Operating
+from penstock.admission.reconciler.service import BookService
 from penstock.admission.reconciler.state import Phase
 from penstock.model.book import Book
 from penstock.model.errors import InvalidInput, PenstockError
@@ -41,34 +41,34 @@ def wait_until(true: Callable[[], object], seconds: float = 60.0) -> None:
         sleep(0.05)
 
 
-def written(operating: Operating) -> dict[str, int]:
+def written(service: BookService) -> dict[str, int]:
     """Return how many tuples the sinks of each application have taken."""
     found: dict[str, int] = {}
-    for application in list(operating.operator.applications.values()):
+    for application in list(service.reconciler.applications.values()):
         runs = [path.run for path in application.paths if path.run is not None]
         found[application.name] = sum(run.status().written for run in runs)
     return found
 
 
-def measured(operating: Operating, seconds: float, warned: list[str]) -> dict[str, float]:
+def measured(service: BookService, seconds: float, warned: list[str]) -> dict[str, float]:
     """Return the rates at the sinks over some seconds from now."""
-    began, before = monotonic(), written(operating)
-    watch(operating, seconds, warned)
-    after, took = written(operating), monotonic() - began
+    began, before = monotonic(), written(service)
+    watch(service, seconds, warned)
+    after, took = written(service), monotonic() - began
     return {name: (after[name] - before[name]) / took for name in after}
 
 
-def watch(operating: Operating, seconds: float, warned: list[str]) -> None:
+def watch(service: BookService, seconds: float, warned: list[str]) -> None:
     """Let time pass, and note what is said meanwhile of an emulation that is not true."""
     until = monotonic() + seconds
     while monotonic() < until:
         sleep(0.2)
-        warned += [path.note for path in operating.state().paths if "emulation" in path.note]
+        warned += [path.note for path in service.state().paths if "emulation" in path.note]
 
 
-def limits(operating: Operating) -> dict[str, float]:
+def limits(service: BookService) -> dict[str, float]:
     """Return the limits that the runs themselves say are in force."""
-    applications = list(operating.operator.applications.values())
+    applications = list(service.reconciler.applications.values())
     return {
         each.name: sum(path.run.status().limits.values()) for each in applications for path in each.paths if path.run
     }
@@ -83,23 +83,23 @@ def test_two_applications_share_a_bottleneck_by_priority_until_one_leaves(tmp_pa
     file.save(book, None)
     told: list[str] = []
     warned: list[str] = []
-    with ps.operate(file.path, flows, runs=tmp_path / "runs", telemetry=False, tell=told.append) as operating:
-        wait_until(lambda: [path.phase for path in operating.state().paths] == [Phase.RUNNING] * 2)
-        with pytest.raises(PenstockError, match="another operator"):
-            ps.operate(file.path, flows)
+    with ps.serve(file.path, flows, runs=tmp_path / "runs", telemetry=False, report=told.append) as service:
+        wait_until(lambda: [path.phase for path in service.state().paths] == [Phase.RUNNING] * 2)
+        with pytest.raises(PenstockError, match="another reconciler"):
+            ps.serve(file.path, flows)
         promised = {booking.name: booking.rate_tps for booking in book.bookings}
-        assert limits(operating) == pytest.approx(promised)
+        assert limits(service) == pytest.approx(promised)
         assert promised["alpha"] / promised["beta"] == pytest.approx(2.0, rel=1e-3)
-        watch(operating, 3.0, warned)
-        both = measured(operating, 12.0, warned)
+        watch(service, 3.0, warned)
+        both = measured(service, 12.0, warned)
         after = release(book, "beta")
         file.save(after, book.version)
-        watch(operating, 4.0, warned)
-        wait_until(lambda: [path.application for path in operating.state().paths] == ["alpha"])
-        assert limits(operating) == pytest.approx({"alpha": after["alpha"].rate_tps})
+        watch(service, 4.0, warned)
+        wait_until(lambda: [path.application for path in service.state().paths] == ["alpha"])
+        assert limits(service) == pytest.approx({"alpha": after["alpha"].rate_tps})
         assert after["alpha"].rate_tps == pytest.approx(CAPACITY, rel=1e-3)
-        alone = measured(operating, 6.0, warned)["alpha"]  # so that it has the rest within 10 s
-        watch(operating, 3.0, warned)  # what was late at the end is said only then
+        alone = measured(service, 6.0, warned)["alpha"]  # so that it has the rest within 10 s
+        watch(service, 3.0, warned)  # what was late at the end is said only then
     assert any("beta: released" in text for text in told)
     assert len(list((tmp_path / "runs").iterdir())) == 2, "no path was restarted"
     assert both.keys() == {"alpha", "beta"}
@@ -114,5 +114,5 @@ def test_two_applications_share_a_bottleneck_by_priority_until_one_leaves(tmp_pa
 def test_refuses_a_session_that_is_too_small(tmp_path: Path) -> None:
     alpha = flow("alpha")
     BookFile(tmp_path / "book.json").save(admitted(Book(cluster=STAR), alpha.application, paths=1), None)
-    with pytest.raises(InvalidInput, match="need 2, a machine of a path each, got 1"):
-        ps.operate(tmp_path / "book.json", {"alpha": alpha}, workers=1)
+    with pytest.raises(InvalidInput, match="need 2, one per machine of a path, got 1"):
+        ps.serve(tmp_path / "book.json", {"alpha": alpha}, workers=1)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, Remedy, RemedyKind, admit, fail, release
+from penstock.admission.book import Admitted, Refused, Suggestion, SuggestionKind, admit, fail, release
 from penstock.model.book import Book
 from penstock.model.cluster import Link, Machine
 from penstock.model.topology import Application
@@ -16,11 +16,11 @@ def refused(book: Book, wanted: Application) -> Refused:
     return found
 
 
-def of_kind(found: Refused, kind: RemedyKind) -> Remedy:
-    return next(remedy for remedy in found.remedies if remedy.kind is kind)
+def of_kind(found: Refused, kind: SuggestionKind) -> Suggestion:
+    return next(remedy for remedy in found.suggestions if remedy.kind is kind)
 
 
-def with_increase(book: Book, remedy: Remedy, share: float = 1.0) -> Book:
+def with_increase(book: Book, remedy: Suggestion, share: float = 1.0) -> Book:
     """Raise an element's capacity by a share of what the remedy says."""
     for change in (remedy, *remedy.also):
         amount = change.before + share * (change.after - change.before)
@@ -38,7 +38,7 @@ def lets_in(book: Book, wanted: Application) -> bool:
 
 def test_the_best_rate_can_be_had_and_no_more() -> None:
     found = refused(book(), application(rate=20.0))
-    best = of_kind(found, RemedyKind.RATE).after
+    best = of_kind(found, SuggestionKind.RATE).after
     assert best == pytest.approx(14.0, rel=1e-3)
     assert lets_in(book(), application(rate=best))
     assert not lets_in(book(), application(rate=best * 1.01))
@@ -47,8 +47,8 @@ def test_the_best_rate_can_be_had_and_no_more() -> None:
 @pytest.mark.slow
 def test_the_best_rate_keeps_the_availability() -> None:
     found = refused(book(fails=0.1), application(rate=12.0, availability=0.95))
-    assert of_kind(found, RemedyKind.RATE).after == pytest.approx(4.0, rel=1e-3)
-    assert of_kind(found, RemedyKind.AVAILABILITY).after == pytest.approx(0.81, rel=1e-3)
+    assert of_kind(found, SuggestionKind.RATE).after == pytest.approx(4.0, rel=1e-3)
+    assert of_kind(found, SuggestionKind.AVAILABILITY).after == pytest.approx(0.81, rel=1e-3)
     assert lets_in(book(fails=0.1), application(rate=4.0, availability=0.95))
     assert lets_in(book(fails=0.1), application(rate=12.0, availability=0.81))
 
@@ -58,8 +58,8 @@ def test_one_link_that_is_too_narrow_is_named_with_what_it_would_need() -> None:
     links = tuple(replace(k, bandwidth_mbps=2.0) if k.label == "a--b" else k for k in narrow.cluster.links)
     narrow = replace(narrow, cluster=replace(narrow.cluster, links=links))
     found = refused(narrow, application(rate=8.0))
-    remedy = found.remedies[0]
-    assert (remedy.kind, remedy.element, remedy.before) == (RemedyKind.BANDWIDTH, "a--b", 2.0)
+    remedy = found.suggestions[0]
+    assert (remedy.kind, remedy.element, remedy.before) == (SuggestionKind.BANDWIDTH, "a--b", 2.0)
     assert "a--b would need" in found.reason
     assert lets_in(with_increase(narrow, remedy), application(rate=8.0))
     assert not lets_in(with_increase(narrow, remedy, 0.97), application(rate=8.0))
@@ -69,15 +69,15 @@ def test_one_machine_that_is_too_slow_is_named_with_what_it_would_need() -> None
     slow = book()
     machines = tuple(replace(m, speed=0.05) if m.name == "a" else m for m in slow.cluster.machines)
     slow = replace(slow, cluster=replace(slow.cluster, machines=machines))
-    remedy = refused(slow, application(rate=8.0)).remedies[0]
-    assert (remedy.kind, remedy.element) == (RemedyKind.CPU, "a")
+    remedy = refused(slow, application(rate=8.0)).suggestions[0]
+    assert (remedy.kind, remedy.element) == (SuggestionKind.CPU, "a")
     assert 0.08 <= remedy.after <= 0.082
     assert lets_in(with_increase(slow, remedy), application(rate=8.0))
 
 
 def test_where_more_of_one_element_does_not_help_several_are_named() -> None:
     found = refused(book(), application(rate=20.0))
-    remedy = found.remedies[0]
+    remedy = found.suggestions[0]
     assert remedy.also
     assert lets_in(with_increase(book(), remedy), application(rate=20.0))
     for alone in (remedy._replace(also=()), *(part._replace(also=()) for part in remedy.also)):
@@ -86,8 +86,8 @@ def test_where_more_of_one_element_does_not_help_several_are_named() -> None:
 
 def test_best_effort_is_told_the_availability_that_can_be_had() -> None:
     found = refused(book(fails=0.1), application(availability=0.995))
-    assert [remedy.kind for remedy in found.remedies] == [RemedyKind.AVAILABILITY]
-    assert found.remedies[0].after == pytest.approx(0.99)
+    assert [remedy.kind for remedy in found.suggestions] == [SuggestionKind.AVAILABILITY]
+    assert found.suggestions[0].after == pytest.approx(0.99)
     assert found.binding in ("b", "c")
     assert lets_in(book(fails=0.1), application(availability=0.99))
 
@@ -101,7 +101,7 @@ def test_a_refusal_is_one_line() -> None:
 def test_without_advice_there_are_no_remedies() -> None:
     found = admit(book(), application(rate=20.0), advise=False)
     assert isinstance(found, Refused)
-    assert found.remedies == ()
+    assert found.suggestions == ()
     assert "limited by" in found.reason
 
 
@@ -119,15 +119,15 @@ def test_a_refusal_on_full_links_names_them_and_who_has_them_and_what_would_help
     full, wanted = booked(8.0, 6.0), application("late", rate=1.0)
     found = refused(full, wanted)
     assert (
-        "stream source->work has no way from 'a' to 'b': link a--b is fully booked (gr0 has 8, gr1 has 2 of 10 Mbit/s)"
-        in found.reason
+        "stream source->work has no route from 'a' to 'b': "
+        "link a--b is fully booked (gr0 has 8, gr1 has 2 of 10 Mbit/s)" in found.reason
     )
     assert found.binding == "a--b"
-    more = of_kind(found, RemedyKind.BANDWIDTH)
+    more = of_kind(found, SuggestionKind.BANDWIDTH)
     assert {one.element for one in (more, *more.also)} == {"a--b", "b--d", "a"}
     assert lets_in(with_increase(full, more), wanted)
     assert not lets_in(with_increase(full, more, 0.9), wanted)
-    less = of_kind(found, RemedyKind.RELEASE)
+    less = of_kind(found, SuggestionKind.RELEASE)
     assert (less.element, less.before) == ("gr1", 6.0)
     assert lets_in(release(full, less.element), wanted)
 
@@ -148,9 +148,9 @@ def test_best_effort_on_full_links_is_told_that_any_more_would_do_or_who_would_h
     full, wanted = booked(8.0, 6.0), application("late")
     found = refused(full, wanted)
     assert "link a--b is fully booked (gr0 has 8, gr1 has 2 of 10 Mbit/s)" in found.reason
-    assert "any more of link a--b and of link b--d would let it in" in found.reason
-    assert lets_in(with_increase(full, found.remedies[0], 1e-3), wanted)
-    assert lets_in(release(full, of_kind(found, RemedyKind.RELEASE).element), wanted)
+    assert "any more of link a--b and of link b--d would admit it" in found.reason
+    assert lets_in(with_increase(full, found.suggestions[0], 1e-3), wanted)
+    assert lets_in(release(full, of_kind(found, SuggestionKind.RELEASE).element), wanted)
 
 
 @pytest.mark.slow
@@ -167,23 +167,23 @@ def test_a_failed_link_far_from_the_way_is_not_what_binds() -> None:
     cluster = replace(full.cluster, machines=(*full.cluster.machines, far), links=(off, *full.cluster.links))
     found = refused(fail(replace(full, cluster=cluster), "far").book, application("late", rate=1.0))
     assert found.binding == "a--b"
-    assert not [remedy for remedy in found.remedies if remedy.kind is RemedyKind.RESTORE]
+    assert not [remedy for remedy in found.suggestions if remedy.kind is SuggestionKind.RESTORE]
 
 
 def test_what_has_failed_is_to_be_restored_where_that_is_enough() -> None:
     dark = fail(fail(book(), "b").book, "c").book
     little, much = refused(dark, application(rate=1.0)), refused(dark, application(rate=12.0))
-    assert little.reason.endswith("machine b has failed; restoring b would let it in")
-    both = of_kind(much, RemedyKind.RESTORE)
+    assert little.reason.endswith("machine b has failed; restoring b would admit it")
+    both = of_kind(much, SuggestionKind.RESTORE)
     assert {one.element for one in (both, *both.also)} == {"b", "c"}
-    assert "restoring b and c would let it in" in much.reason
+    assert "restoring b and c would admit it" in much.reason
 
 
 def test_more_paths_are_offered_where_as_many_as_were_allowed_are_too_few() -> None:
     found = admit(book(), application(rate=12.0), paths=1)
     assert isinstance(found, Refused)
-    assert "1 path, as many as are allowed, carries 10/s of 12/s" in found.reason
-    remedy = of_kind(found, RemedyKind.PATHS)
+    assert "1 path, the maximum allowed, carries 10/s of 12/s" in found.reason
+    remedy = of_kind(found, SuggestionKind.PATHS)
     assert (remedy.before, remedy.after) == (1, 2)
     assert isinstance(admit(book(), application(rate=12.0), paths=2), Admitted)
 
@@ -200,7 +200,7 @@ def test_as_many_paths_are_offered_as_have_to_be_looked_for_though_fewer_are_kep
     )
     found = admit(often, wanted, paths=1)
     assert isinstance(found, Refused)
-    remedy = of_kind(found, RemedyKind.PATHS)
+    remedy = of_kind(found, SuggestionKind.PATHS)
     assert (remedy.before, remedy.after) == (1, 2)
     enough = admit(often, wanted, paths=2)
     assert isinstance(enough, Admitted)
@@ -211,6 +211,6 @@ def test_best_effort_is_offered_more_paths_too_where_they_would_work_often_enoug
     often, wanted = book(fails=0.1), application(availability=0.95)
     found = admit(often, wanted, paths=1)
     assert isinstance(found, Refused)
-    assert "0.9 of the time with 1 path, as many as are allowed, not for 0.95" in found.reason
-    assert found.reason.endswith("2 paths instead of 1 would do")
+    assert "0.9 with 1 path, the maximum allowed, required 0.95" in found.reason
+    assert found.reason.endswith("2 paths instead of 1 would suffice")
     assert isinstance(admit(often, wanted, paths=2), Admitted)

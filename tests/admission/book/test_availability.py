@@ -13,15 +13,15 @@ from penstock.admission.book import (
     BookFile,
     admit,
     fail,
+    find_unmet,
     release,
     replan,
     reprioritise,
     restore,
     set_capacity,
-    unmet,
 )
 from penstock.admission.book import file as files
-from penstock.admission.book.availability import in_force
+from penstock.admission.book.availability import current_availability
 from penstock.model.book import Book, Booking
 from penstock.model.topology import Application
 from tests.admission.book.cases import application, book, fan
@@ -78,7 +78,7 @@ def test_a_guarantee_is_planned_anew_where_it_holds_too_seldom() -> None:
     assert [missed.seldom for missed in changed.unmet] == [True]
     again = replan(changed.book, "gr")
     assert isinstance(again, Admitted)
-    assert unmet(again.book) == ()
+    assert find_unmet(again.book) == ()
     assert again.booking.achieved_availability == pytest.approx(0.99)
 
 
@@ -87,7 +87,9 @@ def test_a_best_effort_path_that_can_have_nothing_does_not_count() -> None:
     taken = admitted(start, application("gr", rate=10.0))  # all of the way over b
     assert taken["be"].rate_tps == pytest.approx(4.0)
     assert taken["be"].achieved_availability == pytest.approx(0.9)
-    assert [(missed.application, missed.wanted_tps, missed.seldom) for missed in unmet(taken)] == [("be", None, True)]
+    assert [(missed.application, missed.wanted_tps, missed.seldom) for missed in find_unmet(taken)] == [
+        ("be", None, True)
+    ]
     assert release(taken, "gr")["be"] == start["be"]
     everything = admitted(taken, application("more", rate=4.0))
     assert everything["be"].achieved_availability == 0.0
@@ -107,8 +109,8 @@ def test_a_failure_is_counted_by_its_probability_whether_or_not_it_is_there_now(
 
 def test_nobody_who_did_not_ask_for_a_share_of_the_time_is_served_too_seldom() -> None:
     start = admitted(book(fails=0.1), application("gr", rate=12.0), application("be"))
-    assert unmet(set_capacity(start, "d", 0.9).book) == ()
-    assert unmet(reprioritise(start, "be", 2.0)) == ()
+    assert find_unmet(set_capacity(start, "d", 0.9).book) == ()
+    assert find_unmet(reprioritise(start, "be", 2.0)) == ()
 
 
 @pytest.mark.slow
@@ -131,9 +133,9 @@ def test_an_estimate_is_made_anew_with_the_same_draws() -> None:
     booking, fails = found.booking, found.book.failure_probabilities
     number = len(booking.paths)
     assert number > 17
-    assert in_force(booking, fails) == booking.achieved_availability
+    assert current_availability(booking, fails) == booking.achieved_availability
     fewer = replace(booking, paths=(replace(booking.paths[0], kept_share=0.0), *booking.paths[1:]))
-    assert 1 - 2 * 0.7 ** (number - 1) < in_force(fewer, fails) < 1 - 0.7 ** (number - 1)
+    assert 1 - 2 * 0.7 ** (number - 1) < current_availability(fewer, fails) < 1 - 0.7 ** (number - 1)
 
 
 def test_a_book_that_was_saved_with_the_availability_of_admission_is_mended_when_it_is_read(tmp_path: Path) -> None:
