@@ -54,7 +54,7 @@ def test_answers_programs_and_takes_a_telemetry_folder(penstock: Callable[..., R
 def test_refuses_what_is_no_run(penstock: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for arguments, problem in (
-        ((tmp_path / "empty",), "holds no telemetry"),
+        ((tmp_path / "empty",), "contains no telemetry"),
         ((tmp_path / "nowhere", "--runs", tmp_path), "no run is named"),
         (("--runs", tmp_path), "there is none in"),
         ((tmp_path / "empty", "--output", __file__), "is not a folder; choose another --output"),

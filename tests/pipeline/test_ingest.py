@@ -115,7 +115,7 @@ def test_unreadable_files_are_told_and_the_others_read(spark: SparkSession, tmp_
     reasons = sorted(each["reason"] for each in unreadable.collect())
     names = ["14:25", "empty", "nested", "pages", "text", "truncated", "types"]
     assert [reason.split(" unreadable: ")[0] for reason in reasons] == [f"file {name}.parquet" for name in names]
-    assert reasons[0].endswith("Spark reads no file that has a colon in its name")
+    assert reasons[0].endswith("Spark reads no file with a colon in its name")
     assert reasons[-1].endswith("column root is string, expected int64")
     assert unreadable.columns == [*record_schema().names, "reason"]
 
@@ -131,7 +131,7 @@ def test_a_column_that_a_file_lacks_is_missing_from_its_records(spark: SparkSess
 
 def test_a_folder_without_telemetry_is_refused_with_a_remedy(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "_temporary.parquet").write_bytes(b"")
-    with pytest.raises(PenstockError, match=r"holds no telemetry \(\*\.parquet\); run an application first"):
+    with pytest.raises(PenstockError, match=r"contains no telemetry \(\*\.parquet\); use another folder"):
         read_telemetry(spark, tmp_path)
     with pytest.raises(PenstockError, match="is not a folder"):
         read_telemetry(spark, tmp_path / "nowhere")

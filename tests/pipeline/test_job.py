@@ -8,12 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName
+from penstock.pipeline.arrivals import FAR
 from penstock.pipeline.job import Summary, _Job, read_table, run_pipeline
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.reading import read_run
 from penstock.pipeline.store import DERIVED, Store
 from tests.pipeline.spoilt import LATENESS_S, Spoilt, arrive
-from tests.pipeline.synthetic import Synthetic, write_records
+from tests.pipeline.synthetic import END_S, Synthetic, write_records
 
 pytestmark = pytest.mark.spark
 WINDOW_S = 4.0
@@ -173,10 +174,29 @@ def test_names_that_look_like_patterns_are_taken_as_they_are(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted((ODD, LIKE_ODD, output.name))
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_quarantines_times_that_no_window_can_have(
+    spark: SparkSession, truth: Synthetic, tmp_path: Path, stream: bool
+) -> None:
+    run = truth.write(tmp_path / "run")
+    task = next(row for row in truth.records if row["kind"] == "task")
+    hop = next(row for row in truth.records if row["kind"] == "hop")
+    wild = [
+        *(task | {"at": at} for at in (3e9, -3e9)),
+        task | {"task": "split[7]", "interval": 3e9},
+        hop | {"id": 5, "started": 3.2e9, "finished": 3.3e9},
+    ]
+    write_records(run / "telemetry" / "m9-wild.parquet", wild)
+    output = tmp_path / "tables"
+    summary = run_pipeline(spark, run, output, window_s=0.5, stream=stream)
+    assert (summary.records, summary.quarantined) == (len(truth.records), {FAR: len(wild)})
+    assert table(spark, output, "features")["window"].between(0, 2 * END_S + 1).all()
+
+
 def test_a_stream_that_finds_nothing_says_so(spark: SparkSession, tmp_path: Path) -> None:
     wanted = Manifest(mode="stream", input=str(tmp_path), window_s=WINDOW_S, lateness_s=LATENESS_S)
     job = _Job(spark, Store(spark, tmp_path / "tables"), wanted, Killer())
-    with pytest.raises(FileProblem, match="no telemetry was found there by the stream; run it as a batch"):
+    with pytest.raises(FileProblem, match="the stream found no telemetry there; run it as a batch"):
         job.run_stream(str(_made(tmp_path / "rotated away")), FILES, follow=False)
 
 
@@ -184,10 +204,10 @@ def test_colons_that_spark_cannot_read_are_told_before_anything_is_taken(spark: 
     folder = _made(_made(tmp_path / "runs") / "14:25") / "telemetry"
     (_made(folder) / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(
-        FileProblem, match=r"14:25: Spark follows no folder of runs in which a name has a colon; rename"
+        FileProblem, match=r"14:25: Spark cannot follow a folder of runs if a name contains a colon; rename"
     ):
         run_pipeline(spark, tmp_path / "runs", tmp_path / "tables", stream=True)
-    with pytest.raises(FileProblem, match=r"14:25\[1\]: Spark reads no path that has a colon and one of"):
+    with pytest.raises(FileProblem, match=r"14:25\[1\]: Spark cannot read a path with a colon and one of"):
         run_pipeline(spark, tmp_path / "runs", tmp_path / "14:25[1]")
     assert not list((tmp_path / "tables").glob("records*"))
 
@@ -215,15 +235,15 @@ def test_what_a_job_cannot_go_on_with_is_refused(
     spark: SparkSession, came: Spoilt, batch: tuple[Summary, Path], tmp_path: Path
 ) -> None:
     _, output = batch
-    with pytest.raises(FileProblem, match="holds the tables of a batch; choose another folder for a stream"):
+    with pytest.raises(FileProblem, match="contains the tables of a batch; use another folder for a stream"):
         run_stream(spark, came.folder, output)
-    with pytest.raises(InvalidInput, match="window: expected seconds, more than 0, got 0"):
+    with pytest.raises(InvalidInput, match="window: expected seconds > 0, got 0"):
         run_pipeline(spark, came.folder, output, window_s=0)
-    with pytest.raises(FileProblem, match="holds no telemetry"):
+    with pytest.raises(FileProblem, match="contains no telemetry"):
         run_pipeline(spark, tmp_path, tmp_path / "out", stream=True)
-    with pytest.raises(FileProblem, match=r"cannot be for the tables, it is in .*, which is read"):
+    with pytest.raises(FileProblem, match=r"tables cannot be written to .*, which is read"):
         run_pipeline(spark, came.folder, came.folder / "tables")
-    with pytest.raises(FileProblem, match="holds no tables; make them with: penstock models tables"):
+    with pytest.raises(FileProblem, match="contains no tables; create them with: penstock models tables"):
         read_table(spark, tmp_path, "hops")
     with pytest.raises(
         UnknownName, match="table: there is no 'hop'; choose from arrivals, edge_windows, features, hops"

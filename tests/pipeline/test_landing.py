@@ -77,7 +77,7 @@ def test_every_batch_becomes_a_file_and_no_row_lands_twice(spark: SparkSession, 
     assert (folder / batch_name(0)).stat().st_mtime_ns == written
     finish_landing(folder)
     assert sorted(file.name for file in folder.iterdir()) == ["_END", "_checkpoint", batch_name(0), batch_name(1)]
-    with pytest.raises(FileProblem, match="was finished"):
+    with pytest.raises(FileProblem, match="this landing is complete"):
         land(stream, folder)
     assert read(folder) == [*first, {"word": "more", "size": 3}]
 
@@ -97,5 +97,5 @@ def test_batches_without_their_checkpoint_are_refused(spark: SparkSession, tmp_p
     stream = files_of(spark, came)
     run(stream, folder)
     shutil.rmtree(folder / "_checkpoint")
-    with pytest.raises(FileProblem, match="holds batches but not their _checkpoint"):
+    with pytest.raises(FileProblem, match="contains batches but not their _checkpoint"):
         land(stream, folder)

@@ -14,7 +14,5 @@ def test_a_name_that_looks_like_a_pattern_is_made_one_that_only_it_fits() -> Non
 
 
 def test_refuses_what_hadoop_has_no_pattern_for() -> None:
-    with pytest.raises(
-        FileProblem, match=r"^/runs/14:25/\[1\]: Spark reads no path that has a colon and one of .* in it; "
-    ):
+    with pytest.raises(FileProblem, match=r"^/runs/14:25/\[1\]: Spark cannot read a path with a colon and one of .*; "):
         literal(Path("/runs/14:25/[1]"))

@@ -47,7 +47,7 @@ def test_reads_the_valid_part_of_a_run_alone(tmp_path: Path) -> None:
 
 def test_asks_which_run_where_there_are_several(tmp_path: Path) -> None:
     store(tmp_path, {"000001": ["a", "b"]}, {"a": "000001", "b": "000001"})
-    with pytest.raises(InvalidInput, match="holds 2 runs, a, b; name one with --run"):
+    with pytest.raises(InvalidInput, match="contains 2 runs, a, b; select one with --run"):
         read_run(tmp_path)
     with pytest.raises(UnknownName, match="no run 'c'; there are a, b"):
         read_run(tmp_path, "c")
@@ -64,10 +64,10 @@ def test_refuses_what_holds_no_windows(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="expected the output of penstock models tables"):
         read_run(tmp_path)
     store(tmp_path, {}, {})
-    with pytest.raises(FileProblem, match="hold no run"):
+    with pytest.raises(FileProblem, match="contain no run"):
         read_run(tmp_path)
     store(tmp_path, {}, {"a": "000001"})
-    with pytest.raises(FileProblem, match="the windows of run 'a' show no tuples"):
+    with pytest.raises(FileProblem, match="the windows of run 'a' contain no tuples"):
         read_run(tmp_path)
     folder = write_tables(tmp_path / "old", seed=3, places=1)
     path = folder / "features" / "part-0.parquet"

@@ -161,7 +161,7 @@ def test_runs_that_share_a_folder_are_told_apart(spark: SparkSession, tmp_path: 
     telemetry.mkdir()
     write_records(telemetry / "a.parquet", truth.records)
     write_records(telemetry / "b.parquet", [record | {"run": "r2"} for record in truth.records])
-    with pytest.raises(PenstockError, match="holds the telemetry of 2 runs, r1, r2; name one of the runs"):
+    with pytest.raises(PenstockError, match="contains the telemetry of 2 runs, r1, r2; use the folder of one run"):
         run_report(spark, telemetry)
     (tmp_path / "run.json").write_text('{"run": "r2", "telemetry": "shared"}')
     found = run_report(spark, tmp_path)

@@ -21,7 +21,7 @@ def test_a_master_that_does_not_answer_is_named_at_once() -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(FileProblem, match="cannot be made") as refused,
+        pytest.raises(FileProblem, match="cannot be created") as refused,
         session("tests", folder=tmp_path / "file" / "x"),
     ):
         pass

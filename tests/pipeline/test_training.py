@@ -109,7 +109,7 @@ def test_refuses_windows_that_do_not_tell_what_machines_have(spark: SparkSession
         table = pq.read_table(path)
         at = table.schema.get_field_index(column)
         pq.write_table(table.set_column(at, column, pa.nulls(len(table), pa.float64())), path)
-    with pytest.raises(FileProblem, match="does not tell the cores and memory of machines"):
+    with pytest.raises(FileProblem, match="has no cores and memory of machines"):
         train_latency(spark, folder)
     pq.write_table(table.drop_columns("source_used_cpu"), path)
     with pytest.raises(FileProblem, match="edge_windows has no column source_used_cpu"):
@@ -135,5 +135,5 @@ def test_refuses_windows_of_which_none_shows_every_component(
     path = folder / "task_windows" / "part-0.parquet"
     table = pq.ParquetFile(path).read()
     pq.write_table(table.filter([name != "out" for name in table["component"].to_pylist()]), path)
-    with pytest.raises(FileProblem, match="no window shows tuples at every component"):
+    with pytest.raises(FileProblem, match="no window has tuples at every component"):
         evaluate_latency(spark, folder, training.models)

@@ -1,9 +1,9 @@
-"""How well latency models predict windows: Li's accuracy (§2.3.2), 1 - |Pred - Act| / Act, window by window.
+"""Accuracy of latency models on windows, as defined by Li (§2.3.2): 1 - |Pred - Act| / Act, window by window.
 
-Act is the mean over a window of what tuples took: at a component, over a stream, or over the whole application. Pred is
-the same mean of what is predicted for its tasks or pairs, and for the application the longest path (2.5). The whole
-application is compared with two measures: the longest path of the measured means, and the mean time until all that
-follows from a source tuple was processed, which is longer where one tuple becomes many, as the last of them counts.
+Act is the mean time of tuples in a window: at a component, over a stream, or over the whole application. Pred is the
+same mean of the predictions for its tasks or pairs; for the application, the longest path (2.5). The application is
+compared with two measures: the longest path of the measured means, and the mean time until all descendants of a source
+tuple were processed. The latter is longer if one tuple becomes many, because the last of them counts.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,11 +28,11 @@ OVERALL, TREES = "paths", "trees"
 _SCHEMA = "of string, name string, at int, tuples double, measured double, predicted array<double>"
 
 Key = tuple[str, str]
-"""What a time is of: component, stream or overall; its name."""
+"""What a time belongs to: component, stream or overall; and its name."""
 
 
 class Compared(NamedTuple):
-    """What was measured and what each set of models predicts, window by window."""
+    """Measurements and the predictions of each set of models, window by window."""
 
     of: str  # component, stream, overall
     name: str
@@ -40,13 +40,13 @@ class Compared(NamedTuple):
     predicted: dict[str, list[float]]  # by set: model, linear, mean
 
     def accuracy(self, which: str = "model") -> float:
-        """Return the mean accuracy over windows."""
+        """Return the mean accuracy over the windows."""
         measured, predicted = np.array(self.measured), np.array(self.predicted[which])
         return float(np.mean(1.0 - np.abs(predicted - measured) / measured))
 
 
 class Comparison(NamedTuple):
-    """How models compare with tables."""
+    """Accuracy of models on tables."""
 
     rows: list[Compared]
     in_sample: list[str]  # runs that the models were trained on
@@ -60,10 +60,10 @@ def evaluate_latency(
     in_sample: bool = False,
     step: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
-    """Compare models with the tables of a pipeline's output folder: components, streams, then the whole.
+    """Compare models with the tables of a pipeline's output folder: components, streams, then the application.
 
-    in_sample: also with runs that the models were trained on, where they look better than they are; these are refused
-    otherwise. step: receives what is done next.
+    in_sample: also accept runs that the models were trained on, where they look better than they are; by default, such
+    runs are rejected. step: called with the name of each step.
     """
     step("reading windows")
     with partitions_for(spark, files_of(tables)):
@@ -82,7 +82,7 @@ def _comparison(
     known = [run for run, digest in seen.runs.items() if models.runs.get(run) == digest]
     if known and not in_sample:
         problem = f"the model was trained on {len(known)} of its {len(seen.runs)} runs, such as {known[0]!r}"
-        raise InvalidInput("tables", f"{problem}; give tables of other runs, or --in-sample to compare all the same")
+        raise InvalidInput("tables", f"{problem}; use tables of other runs, or --in-sample to compare anyway")
     step(f"comparing {len(seen.groups)} components and streams")
     packed = [_packed(one) for one in sets.values()]
 
@@ -98,7 +98,7 @@ def _comparison(
     compared = [_compared(key, list(times.values()), list(sets)) for key, times in sorted(windows.items())]
     paths = _overall(windows, len(sets))
     if not paths:
-        problem = "no window shows tuples at every component, so that the whole cannot be compared"
+        problem = "no window has tuples at every component, so the application cannot be compared"
         raise FileProblem(f"{tables}: {problem}; record a longer run or sample more tuples")
     compared.append(_compared(("overall", OVERALL), list(paths.values()), list(sets)))
     whole = _trees(spark, tables)
@@ -108,11 +108,11 @@ def _comparison(
 
 
 def _check(models: ModelSet, found: set[Key]) -> None:
-    """Refuse tables with a component or stream that the models do not know."""
+    """Reject tables with a component or stream that the models do not know."""
     for of, name in sorted(found):
         known = models.components if of == "component" else models.streams
         if name not in known:
-            problem = f"it knows no {of} {name!r}, which the tables have; give tables of the application it is for"
+            problem = f"it has no {of} {name!r}, which is in the tables; use tables of the model's application"
             raise InvalidInput("model", problem)
 
 
@@ -127,7 +127,7 @@ def _packed(one: ModelSet) -> dict[Key, bytes]:
 
 
 def _compare_group(packed: Sequence[Mapping[Key, bytes]], table: pa.Table) -> pa.Table:
-    """Return a row a window: the mean measured and predicted times, weighted by tuples (2.2), (2.3)."""
+    """Return one row per window: the mean measured and predicted times, weighted by tuples (2.2), (2.3)."""
     key = (table["of"][0].as_py(), table["name"][0].as_py())
     rows = group_rows(table)
     known, window = np.unique(rows.windows, return_inverse=True)
@@ -150,7 +150,7 @@ def _compare_group(packed: Sequence[Mapping[Key, bytes]], table: pa.Table) -> pa
 
 
 def _overall(windows: Mapping[Key, Mapping[int, Sequence[float]]], sets: int) -> dict[int, list[float]]:
-    """Return by window the longest path (2.5) of measured and of predicted times."""
+    """Return the longest path (2.5) of measured and of predicted times, by window."""
     times: dict[int, dict[Key, Sequence[float]]] = {}
     for key, rows in windows.items():
         for at, row in rows.items():
@@ -159,7 +159,7 @@ def _overall(windows: Mapping[Key, Mapping[int, Sequence[float]]], sets: int) ->
 
 
 def _whole(found: Mapping[Key, Sequence[float]]) -> bool:
-    """Whether a window shows a stream at all, and every component that its streams lead to."""
+    """Whether a window has a stream at all, and every component that its streams lead to."""
     ends = {name.partition("->")[2] for of, name in found if of == "stream"}
     return bool(ends) and all(("component", name) in found for name in ends)
 
@@ -182,7 +182,7 @@ def _longest(found: Mapping[Key, Sequence[float]], sets: int) -> Iterator[float]
 
 
 def _trees(spark: SparkSession, tables: str | Path) -> dict[tuple[str, int], float]:
-    """Return by run and window the mean latency of the source tuples that were due in it; none without such a table."""
+    """Return the mean latency of the source tuples that were due in each window, by run; empty without that table."""
     if not (Path(tables) / "tuples").exists():
         return {}
     tuples = read_windows(spark, tables, "tuples")

@@ -1,11 +1,11 @@
-"""Arrivals: which sound records come too late, and which have come before.
+"""Find records that arrive too late, and duplicates.
 
-Both are judged by the order in which files were written, so that a folder read at once and the same folder read as a
-stream are judged alike. Records of one worker, incarnation and epoch have one clock, and are compared with each other
-only: a record is *late* when it is older, by more than the lateness, than the newest that its worker had in files
-written before its own; files of the same time do not make each other late. A record is a *duplicate* when its like came
-in an earlier file, or earlier in its own. Late ones are not looked at further, so that a stream need not remember
-longer than the lateness. Clock records are exempt from both: the same estimate is told over and over.
+Both depend on the order in which files were written, so reading a folder at once or as a stream gives the same result.
+Records of one worker, incarnation and epoch share a clock and are compared only with each other. A record is *late* if
+it is older, by more than the allowed lateness, than the newest record of its clock in earlier files; files of the same
+time do not make each other late. A record is a *duplicate* if an equal one is in an earlier file, or earlier in its
+own. Late records are dropped, so a stream need not remember more than the lateness. Clock records are exempt from both,
+because the same estimate is repeated.
 """
 
 from functools import reduce
@@ -15,25 +15,28 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from penstock.model.telemetry import RecordKind
-from penstock.pipeline.ingest import ORIGIN, reason
+from penstock.pipeline.ingest import FARTHEST, ORIGIN, reason
+from penstock.pipeline.windows import MOST_WINDOWS
 
 LATENESS_S = 600.0
-LATE, DUPLICATE = "late", "duplicate"
+LATE, DUPLICATE, FAR = "late", "duplicate", "time is too far from others"
 KEYS = ("_key", "_other_key")
-"""The identity of a record in twice 64 bits: too long for two records to have the same by chance."""
+"""Identity of a record in 128 bits: enough to exclude equal ones by chance."""
 
 _CLOCK = ("run", "worker", "incarnation", "epoch")
 _IDENTITY = ("kind", *_CLOCK, "at", "root", "id", "task", "event", "detail")
 _PLACE = ("path", "row")
 
 
-def judged(rows: DataFrame, arrived: DataFrame, lateness_s: float) -> DataFrame:
-    """Return records with the reason why each cannot be used, doubles apart; null for those that can.
+def judged(rows: DataFrame, arrived: DataFrame, lateness_s: float, window_s: float) -> DataFrame:
+    """Return records with the reason why each cannot be used, except for duplicates; null if it can.
 
-    rows: records with their origin. arrived: `newest` of these and of all files before. For batches; the rows of a
-    micro-batch are one.
+    rows: records with their origin. arrived: `newest` of these and all earlier files. For batches; a micro-batch is
+    one.
     """
     rows = rows.withColumn("reason", reason())
+    if 2 * FARTHEST / window_s > MOST_WINDOWS:  # numbers of windows could overflow
+        rows = _without_far(rows, MOST_WINDOWS // 2 * window_s)
     late = _latecomers(arrived, lateness_s)
     same = [sf.col(name) == sf.col(f"_{name}") for name in (*_CLOCK, "written")]
     rows = rows.join(sf.broadcast(late), same, "left")
@@ -42,7 +45,7 @@ def judged(rows: DataFrame, arrived: DataFrame, lateness_s: float) -> DataFrame:
 
 
 def newest(rows: DataFrame) -> DataFrame:
-    """Return a row a clock and writing time: the newest and the oldest record in the files of that time."""
+    """Return one row per clock and writing time: the newest and the oldest record in the files of that time."""
     known = [sf.col(name).isNotNull() for name in (*_CLOCK, "kind", "at")]
     fit = rows.where(sf.col("kind") != RecordKind.CLOCK.value).where(
         reduce(and_, known) & (sf.abs("at") < float("inf"))
@@ -51,15 +54,15 @@ def newest(rows: DataFrame) -> DataFrame:
 
 
 def identities(records: DataFrame, since: float) -> DataFrame:
-    """Return the identities of records that were taken, those from `since` on by whatever clock."""
+    """Return the identities of accepted records since a time, on any clock."""
     return records.where((sf.col("at") >= since) & (sf.col("kind") != RecordKind.CLOCK.value)).select(*_hashes())
 
 
 def shared(rows: DataFrame, known: DataFrame | None) -> DataFrame:
-    """Return the identities that more than one record has, and whether one of them was taken before.
+    """Return the identities that several records have, and whether one of them was accepted before.
 
-    known: `identities` of records that were taken before, None where there are none. Only identities are compared, so
-    that whole records need not be sorted to find the few that came twice.
+    known: `identities` of records accepted before, None if there are none. Only identities are compared, so whole
+    records need not be sorted to find the few duplicates.
     """
     own = rows.where(sf.col("kind") != RecordKind.CLOCK.value).select(*_hashes(), sf.lit(False).alias("_known"))
     both = own if known is None else own.unionByName(known.withColumn("_known", sf.lit(True)))
@@ -68,9 +71,9 @@ def shared(rows: DataFrame, known: DataFrame | None) -> DataFrame:
 
 
 def doubles(rows: DataFrame, shared: DataFrame) -> DataFrame:
-    """Return where the records are that have come before; the first by file and row is the one that counts.
+    """Return the positions of duplicates; the first record by file and row is the original.
 
-    rows: as `judged`; shared: as `shared`, kept as a table, for it is small and Spark sees that.
+    rows: see `judged`. shared: see `shared`, as a written table, so that Spark knows its small size.
     """
     alike = rows.where(_judgeable()).select(*_hashes(), *ORIGIN).join(shared, list(KEYS))
     again = sf.row_number().over(Window.partitionBy(*KEYS).orderBy("written", "file", "row", "path")) > 1
@@ -79,7 +82,7 @@ def doubles(rows: DataFrame, shared: DataFrame) -> DataFrame:
 
 
 def without_doubles(rows: DataFrame, doubles: DataFrame) -> DataFrame:
-    """Name the records duplicates that are among the doubles, which are kept as a table too."""
+    """Mark the records among the duplicates, which are a written table, too."""
     same = [sf.col(name) == sf.col(f"_{name}") for name in _PLACE]
     told = rows.join(doubles, same, "left")
     reason = sf.when(sf.col("_path").isNotNull(), DUPLICATE).otherwise(sf.col("reason"))
@@ -87,12 +90,25 @@ def without_doubles(rows: DataFrame, doubles: DataFrame) -> DataFrame:
 
 
 def _latecomers(arrived: DataFrame, lateness_s: float) -> DataFrame:
-    """Return the clocks and writing times in which something is late, and how old a record may be there."""
+    """Return the clocks and writing times with late records, and the age limit of each."""
     merged = arrived.groupBy(*_CLOCK, "written").agg(sf.max("newest").alias("newest"), sf.min("oldest").alias("oldest"))
     earlier = Window.partitionBy(*_CLOCK).orderBy("written").rowsBetween(Window.unboundedPreceding, -1)
     horizon = sf.max("newest").over(earlier) - lateness_s
     found = merged.withColumn("_horizon", horizon).where(sf.col("oldest") < sf.col("_horizon"))
     return found.select(*(sf.col(name).alias(f"_{name}") for name in (*_CLOCK, "written")), "_horizon")
+
+
+def _without_far(rows: DataFrame, span_s: float) -> DataFrame:
+    """Reject records with a time that differs by more than a span from the median of their clock."""
+    middles = rows.where(sf.col("reason").isNull()).groupBy(*_CLOCK).agg(sf.percentile_approx("at", 0.5).alias("_at"))
+    middles = middles.withColumnsRenamed({name: f"_{name}" for name in _CLOCK})
+    same = [sf.col(name) == sf.col(f"_{name}") for name in _CLOCK]
+    times = (sf.col("at"), sf.col("at") - sf.col("interval"), sf.col("due"), sf.col("started"))
+    far = sf.greatest(*(sf.abs(time - sf.col("_at")) for time in times)) > span_s
+    rows = rows.join(sf.broadcast(middles), same, "left")
+    return rows.withColumn("reason", sf.when(sf.col("reason").isNull() & far, FAR).otherwise(sf.col("reason"))).drop(
+        *middles.columns
+    )
 
 
 def _judgeable() -> Column:

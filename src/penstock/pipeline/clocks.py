@@ -1,11 +1,11 @@
-"""Clocks: every worker has its own, and all times are compared on the controller's.
+"""Convert all times to the controller's clock; every worker has its own.
 
-A worker's clock records say, from time to time, how far its clock is ahead and how fast it drifts. A time is corrected
-by the latest record before it; by the first one where none is before; not at all where the worker has none, which
-means that it shares the controller's clock.
+A worker's clock records contain the offset and drift of its clock. A time is corrected with the latest record before
+it, or with the first one if none is before; it is unchanged if the worker has none, because then it shares the
+controller's clock.
 
-A long run has many such records. So that a time is compared with a few of them and not with all, a worker's records are
-laid out on a grid with as many cells as there are records, and a time is looked up in its own cell only.
+A long run has many such records. To compare a time with a few of them only, a worker's records are laid out on a grid
+with as many cells as there are records, and a time is looked up in its cell.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -18,10 +18,10 @@ _INF = float("inf")
 
 
 def clocks(good: DataFrame) -> DataFrame:
-    """Return a row a worker whose clock is ever off: its grid, each cell with the corrections that apply in it.
+    """Return one row per worker with a clock offset: its grid, each cell with the corrections that apply in it.
 
-    `low` is where the grid begins, `wide` how wide a cell is, `cells` the cells. For batches only: it looks along each
-    worker's records. A stream is corrected by the table of those so far.
+    `low` is the start of the grid, `wide` the width of a cell, `cells` the cells. For batches only, because it needs
+    all records of a worker. A stream is corrected with the table so far.
     """
     records = good.where(sf.col("kind") == RecordKind.CLOCK.value).select(*_KEYS, "at", "offset", "drift").distinct()
     own = Window.partitionBy(*_KEYS)
@@ -31,7 +31,7 @@ def clocks(good: DataFrame) -> DataFrame:
             "since": sf.when(sf.row_number().over(following) == 1, -_INF).otherwise(sf.col("at")),
             "until": sf.coalesce(sf.lead("at").over(following), sf.lit(_INF)),
         }
-    ).where("since < until")  # of records of one time only the last has a span
+    ).where("since < until")  # of records with equal times, only the last has an interval
     low = sf.min(sf.when(sf.col("until") < _INF, sf.col("until"))).over(own)
     high = sf.max(sf.when(sf.col("since") > -_INF, sf.col("since"))).over(own)
     count = sf.count("*").over(own)
@@ -52,10 +52,10 @@ def clocks(good: DataFrame) -> DataFrame:
 def on_controller_clock(
     rows: DataFrame, table: DataFrame, times: tuple[str, ...], worker: str = "worker", incarnation: str = "incarnation"
 ) -> DataFrame:
-    """Replace times of one worker by the controller's; the first of `times` chooses the record for them all.
+    """Convert times of one worker to the controller's clock; the first of `times` selects the record for all.
 
-    One record for all of them keeps the spans between them as they were measured. Also for streams, `table` being
-    static: it is a left join to a small table.
+    One record for all of them preserves the differences between them. Also for streams if `table` is static: it is a
+    left join to a small table.
     """
     own = (sf.col("run"), sf.col(worker), sf.col(incarnation))
     grids = table.select(*(sf.col(name).alias(f"_{name}") for name in table.columns))
@@ -70,7 +70,7 @@ def on_controller_clock(
 
 
 def _cell(time: Column, count: Column, prefix: str = "") -> Column:
-    """Return the cell that a time is in; what is beyond the grid counts to its ends."""
+    """Return the cell of a time; times beyond the grid belong to its ends."""
     low, wide, last = sf.col(f"{prefix}low"), sf.col(f"{prefix}wide"), (count - 1).cast("double")
     far = sf.try_divide(time - low, wide)
     inside = sf.greatest(sf.lit(0.0), sf.least(far, last))

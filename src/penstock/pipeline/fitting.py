@@ -1,13 +1,13 @@
-"""Fitting one regression: which kernel, which parameters, and how good it is on what it has not seen.
+"""Fit one regression: select its kernel and parameters, and estimate its accuracy on unseen data.
 
-Candidates are compared by cross-validation. Rows of one placement are alike, so all windows of a placement are in one
-fold, and a candidate is always judged on placements that it was not fitted on; where there is one placement only, folds
-are blocks of consecutive windows. Windows weigh as much as tuples were seen in them. A candidate is judged by the mean
-of max(0, 1 - |predicted - measured| / measured); what is told is the paper's accuracy, without the bound, of a window's
-weighted mean. The winner was chosen on the same folds: tables kept apart from training say more.
+Candidates are compared by cross-validation. Rows of one placement are similar, so all windows of a placement are in one
+fold, and a candidate is always tested on placements that it was not fitted on. If there is only one placement, folds
+are blocks of consecutive windows. A window's weight is its number of tuples. A candidate's score is the mean of max(0,
+1 - |predicted - measured| / measured); the reported figure is the paper's accuracy, without the bound, of a window's
+weighted mean. The winner was selected on the same folds: tables kept apart from training are more reliable.
 
 Li compares radial, linear, polynomial and sigmoid kernels. The last two are left out: on windows of the twin they were
-about as near as the radial one at best (papers/predictive), and would need a second form wherever many placements are
+at best as accurate as the radial one (papers/predictive), and would need a second form wherever many placements are
 evaluated.
 """
 
@@ -23,25 +23,25 @@ from penstock.model.taskgraph import Bools, Floats, Ints
 Wanted = Literal["svr", "linear", "mean"]
 KINDS: tuple[Wanted, ...] = ("svr", "linear", "mean")
 
-MOST_ROWS = 1000  # that a machine is fitted on: its time grows with the square, and its size
-TRIED_ROWS = 400  # that a candidate is fitted on
+MOST_ROWS = 1000  # to fit a machine on: time and size grow with the square
+TRIED_ROWS = 400  # to fit a candidate on
 FOLDS = 4
 PENALTIES = (1.0, 10.0, 100.0)
-TUBES = (0.05, 0.2)  # of the label's standard deviation, within which an error costs nothing
+TUBES = (0.05, 0.2)  # of the label's standard deviation; smaller errors cost nothing
 GAMMAS = (0.03, 0.1, 0.3, 1.0)
 HEAVIEST = 10.0  # times the mean weight
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a regression learns from; n rows, F features."""
+    """Training data of a regression; n rows, F features."""
 
     features: Floats  # [n, F]
     labels: Floats  # [n] > 0
     counts: Floats  # [n] tuples seen
     places: Ints  # [n] number of the placement
     windows: Ints  # [n] number of the window, ascending in time
-    unlimited: Bools | None = None  # [F] of which more than was seen slows nothing down; None: of no feature
+    unlimited: Bools | None = None  # [F] whether more than was seen causes no delay; None: for no feature
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -58,7 +58,7 @@ class Rows:
         )
 
     def at_most(self, number: int, rng: np.random.Generator) -> "Rows":
-        """Return all rows, or so many of them, drawn evenly."""
+        """Return all rows, or a uniform random sample of that size."""
         if len(self) <= number:
             return self
         return self.taken(np.sort(rng.choice(len(self), number, replace=False)).astype(np.int32))
@@ -74,7 +74,7 @@ class Candidate(NamedTuple):
     gamma: float = 0.0
 
     def told(self) -> dict[str, float | str]:
-        """Return its parameters as a person wants to read them."""
+        """Return its parameters for display."""
         label = {"label": "logarithm" if self.logarithm else "seconds"}
         if not self.kind.startswith("svr"):
             return {} if self.kind == "mean" else {**label}
@@ -83,11 +83,11 @@ class Candidate(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A regression, and how good it was where it had not been fitted."""
+    """A regression, and its accuracy on rows that it was not fitted on."""
 
     regressor: Regressor
     candidate: Candidate
-    accuracy: float | None  # cross-validated; None: too little to keep some apart
+    accuracy: float | None  # cross-validated; None: too few rows
 
 
 def fit(wanted: Wanted, rows: Rows, seed: int = 0) -> Fitted:
@@ -118,7 +118,7 @@ def _best_machine(rows: Rows, folds: Ints, rng: np.random.Generator) -> Candidat
 
 
 def _best(candidates: list[Candidate], rows: Rows, folds: Ints, rng: np.random.Generator) -> Candidate:
-    """Return the candidate with the best score on rows kept apart, all judged on the same rows; else the first."""
+    """Return the candidate with the best score on the same held-out rows; if it cannot be computed, the first."""
     if folds.max(initial=0) == 0:
         return candidates[0]
     seed = int(rng.integers(2**31))
@@ -131,7 +131,7 @@ def _score(candidate: Candidate, rows: Rows, folds: Ints, rng: np.random.Generat
 
 
 def _held_out(candidate: Candidate, rows: Rows, folds: Ints, most: int, rng: np.random.Generator) -> Floats:
-    """Return for each row what is predicted by a regression that was fitted on the other folds."""
+    """Return for each row the prediction of a regression that was fitted on the other folds."""
     predicted = np.zeros(len(rows))
     for fold in np.unique(folds):
         apart = folds == fold
@@ -141,7 +141,7 @@ def _held_out(candidate: Candidate, rows: Rows, folds: Ints, most: int, rng: np.
 
 
 def fold_of(rows: Rows, rng: np.random.Generator) -> Ints:
-    """Return the fold of each row: all of a placement in one; all 0 where there is nothing to keep apart."""
+    """Return the fold of each row: one for all rows of a placement; all 0 if nothing can be held out."""
     group, wanted = rows.places, FOLDS
     if len(np.unique(group)) < 2:
         known, window = np.unique(rows.windows, return_inverse=True)
@@ -197,7 +197,7 @@ def _scaling(rows: Rows, logarithm: bool) -> Scaling:
 
 
 def _spread(columns: Floats) -> Floats:
-    """Return standard deviations; 1 for what is constant but for rounding."""
+    """Return standard deviations; 1 for columns that are constant but for rounding."""
     found = columns.std(axis=0)
     constant = found <= 1e-9 * np.maximum(np.abs(columns).max(axis=0), 1e-30)
     spread: Floats = np.where(constant, 1.0, found)

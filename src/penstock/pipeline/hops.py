@@ -1,7 +1,7 @@
-"""Hops: one row a tuple and hop, on one clock, with the time it spent in each place.
+"""Hops: one row per tuple and hop, on one clock, with the time spent in each place.
 
-A hop is a tuple's way over one stream and through one task: it waits in the sender's out-queue, travels, waits in the
-receiver's in-queue and is processed.
+A hop is the path of a tuple over one stream and through one task: it waits in the sender's out-queue, is transferred,
+waits in the receiver's in-queue and is processed.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -11,7 +11,7 @@ from penstock.model.telemetry import RecordKind
 from penstock.pipeline.clocks import on_controller_clock
 
 SPANS = ("out_wait", "transfer", "wait", "processing")
-"""Where a hop's time goes, in order."""
+"""The parts of a hop's time, in order."""
 
 _KEY = ("run", "root", "id", "target")
 
@@ -19,8 +19,8 @@ _KEY = ("run", "root", "id", "target")
 def hops(good: DataFrame, clocks: DataFrame) -> DataFrame:
     """Return the hops among the records, their times on the controller's clock.
 
-    `transfer` compares two clocks and may be a little negative. Also for streams, `clocks` being static: nothing here
-    looks at more than one row.
+    `transfer` compares two clocks and may be slightly negative. Also for streams if `clocks` is static, because each
+    row is independent.
     """
     rows = good.where(sf.col("kind") == RecordKind.HOP.value)
     rows = on_controller_clock(rows, clocks, ("emitted", "sent"), "source_worker", "source_incarnation")
@@ -45,9 +45,9 @@ def hops(good: DataFrame, clocks: DataFrame) -> DataFrame:
 
 
 def each_once(rows: DataFrame) -> DataFrame:
-    """Return every hop once, however often it was recorded, the hops of a root together in one partition.
+    """Return every hop once, however often it was recorded, the hops of a root in one partition.
 
-    For batches; a stream would drop doubles within its watermark instead.
+    For batches; a stream would drop duplicates within its watermark instead.
     """
     return rows.repartition("run", "root").dropDuplicates(list(_KEY))
 

@@ -1,7 +1,7 @@
-"""Ingest: telemetry files as one table of sound records, and a quarantine for the rest, each with the reason.
+"""Ingest: telemetry files become one table of valid records, and a quarantine of the others with the reason for each.
 
-A file that cannot be read, or whose columns have other types, goes to the quarantine as one row; a record that breaks
-the schema goes there whole. So a run that ended badly can still be reported on, and nothing is lost without a word.
+A file that cannot be read, or has other column types, becomes one row of the quarantine; a record that breaks the
+schema is quarantined whole. So a run that ended badly can still be reported on, and no data is dropped silently.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ from penstock.model.errors import FileProblem
 from penstock.model.telemetry import REQUIRED, VERSION, RecordKind, arrow_schema
 from penstock.pipeline.patterns import literal
 
-CLOCK_TICK_S = 1e-6  # times of one clock may be out of order by as much: they are read and rounded one by one
-READERS = 4  # threads that check files; decoding leaves Python's lock alone
+CLOCK_TICK_S = 1e-6  # by which times of one clock may be out of order: they are read and rounded one by one
+READERS = 4  # threads that check files; decoding releases Python's lock
 
 IN_ORDER = {RecordKind.HOP: (("emitted", "sent"), ("arrived", "started"), ("started", "finished"))}
-"""By kind, the pairs of times on one clock of which the second cannot come before the first."""
+"""By kind, pairs of times on one clock whose second cannot precede the first."""
 
 NOT_NEGATIVE = (
     "bytes", "interval", "processed", "given", "queue", "waiting_out", "busy", "blocked", "lag", "memory_mb",
@@ -32,31 +32,31 @@ NOT_NEGATIVE = (
 )  # fmt: skip
 
 FARTHEST = 4e9
-"""The largest time, duration or amount of a sound record: beyond a century, and a sum of many still is a number."""
+"""Maximum time, duration or amount in a valid record: more than a century, and sums of many still are finite."""
 
 COUNTS = ("epoch", "incarnation", "source_incarnation", "bytes", "processed", "given", "queue", "waiting_out")
 MOST = 10**12
-"""The largest count of a sound record: many of them can be added up."""
+"""Maximum count in a valid record: many of them can be added."""
 
-FASTEST = 0.5  # s a second that a clock drifts: clocks that are worse are none
-SHORTEST_S = 1e-9  # of an interval, by which amounts are divided
+FASTEST = 0.5  # maximum drift of a clock in seconds per second; anything more is an error
+SHORTEST_S = 1e-9  # minimum interval, by which amounts are divided
 
 ORIGIN = ("file", "path", "row", "written")
-"""Where a record came from: beside the columns of a record, until it has been judged."""
+"""Origin of a record: extra columns until it is accepted or rejected."""
 
 UNREADABLE = "unreadable"
 
 BUSY = """case when version = 1 and kind = 'machine' and not emulated and capacity_cpu > 0
     then busy / capacity_cpu else busy end"""
-"""The share of its machine that a worker used, also of telemetry that tells cores in its place."""
+"""Used share of a worker's machine; version 1 recorded cores instead."""
 
-_PLACED = ("string", "long", "long")  # the types of an origin behind the file's name
+_PLACED = ("string", "long", "long")  # types of the origin's columns after the file's name
 
 _PHYSICAL = {pa.string(): "BYTE_ARRAY", pa.int64(): "INT64", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
 
 
 class Ingested(NamedTuple):
-    """What came in, parted."""
+    """Records, separated into valid and quarantined ones."""
 
     good: DataFrame
     quarantined: DataFrame  # the same columns and `reason`
@@ -68,34 +68,34 @@ def record_schema() -> StructType:
 
 
 def read_telemetry(spark: SparkSession, folder: Path) -> Ingested:
-    """Return the records in the Parquet files of a folder, and a row of quarantine for each file that is unreadable.
+    """Return the records in the Parquet files of a folder, and a row of quarantine for each unreadable file.
 
-    Every file is decoded once before Spark is given it, because Spark gives up a whole job for one bad page. Files
-    whose names begin with `_` or `.` are still being written and are left out. Columns that a file lacks are null.
+    Every file is decoded once before Spark reads it, because Spark aborts a whole job for one bad page. Files whose
+    names start with `_` or `.` are still being written and are ignored. Columns that a file lacks are null.
     """
     records, unreadable = read_files(spark, telemetry_files(folder))
     return Ingested(records.drop(*ORIGIN), unreadable.drop(*ORIGIN))
 
 
 def telemetry_files(folder: Path) -> list[Path]:
-    """Return the files of telemetry in a folder, in their order; refuse one that has none."""
+    """Return the telemetry files in a folder, in order; raises if there are none."""
     if not folder.is_dir():
-        raise FileProblem(f"{folder}: is not a folder; name the folder of a run or of its telemetry")
+        raise FileProblem(f"{folder}: is not a folder; use the folder of a run or of its telemetry")
     files = files_below(folder, "*.parquet")
     if not files:
-        raise FileProblem(f"{folder}: holds no telemetry (*.parquet); run an application first, or name another folder")
+        raise FileProblem(f"{folder}: contains no telemetry (*.parquet); use another folder, or run an application")
     return files
 
 
 def files_below(folder: Path, pattern: str) -> list[Path]:
-    """Return the files whose names fit a pattern, in their order; those still being written are left out."""
+    """Return the files whose names match a pattern, in order, without those still being written."""
     return sorted(path for path in folder.glob(pattern) if path.is_file() and path.name[0] not in "_.")
 
 
 def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
-    """Return the records in files, each with its origin, and a row of quarantine for each file that is unreadable.
+    """Return the records in files, each with its origin, and a row of quarantine for each unreadable file.
 
-    The origin is the file's name and path, the record's row there, and when the file was written, in microseconds.
+    The origin is the file's name and path, the record's row, and when the file was written, in microseconds.
     """
     with ThreadPoolExecutor(READERS) as pool:
         problems = dict(zip(files, pool.map(_problem, files), strict=True))
@@ -118,18 +118,18 @@ def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
 
 
 def ingest(raw: DataFrame) -> Ingested:
-    """Part records into good ones and those to quarantine. Also for streams: it looks at one row at a time."""
+    """Separate valid records from others. Also for streams, because each row is independent."""
     return parted(raw.withColumn("reason", reason()))
 
 
 def parted(judged: DataFrame) -> Ingested:
-    """Part records that have been judged."""
+    """Separate records by their reason for rejection."""
     good = judged.where(sf.col("reason").isNull()).drop("reason").withColumn("busy", sf.expr(BUSY))
     return Ingested(good, judged.where(sf.col("reason").isNotNull()))
 
 
 def reason() -> Column:
-    """Return what is wrong with a record, the first thing found; null for a good one."""
+    """Return the first problem of a record; null for a valid one."""
     kinds = ", ".join(f"'{kind}'" for kind in RecordKind)
     rules = [
         ("kind is null", "'no kind'"),
@@ -144,14 +144,14 @@ def reason() -> Column:
             for condition, text in (*_missing(), *_not_finite(), *_out_of_order(), *_negative(), *_wild())
         ),
     ]
-    # One text to parse is built far faster than a hundred columns by calls. Nearly all records are sound, and told to
-    # be so by a few tests instead of by all.
+    # Parsing one text is far faster than building a hundred columns by calls. Nearly all records are valid, and a few
+    # tests show that instead of all rules.
     unsound = " ".join(f"when {condition} then {text}" for condition, text in rules)
     return sf.expr(f"case when {_sound()} then null {unsound} end")
 
 
 def _sound() -> str:
-    """Return a test that only good records pass, in which no rule is spelt out that others imply."""
+    """Return a test that only valid records pass, without rules that others imply."""
     always = " and ".join(f"{column.name} is not null" for column in arrow_schema() if not column.nullable)
     kinds = " ".join(
         f"when '{kind}' then "
@@ -162,7 +162,7 @@ def _sound() -> str:
         for kind, names in REQUIRED.items()
     )
     floats = [column.name for column in arrow_schema() if column.type == pa.float64()]
-    largest = f"greatest({', '.join(f'abs({name})' for name in floats)})"  # what is not a number is greater than all
+    largest = f"greatest({', '.join(f'abs({name})' for name in floats)})"  # NaN is greater than all numbers
     least = f"coalesce(least({', '.join((*NOT_NEGATIVE, *COUNTS))}), 0D)"
     return (
         f"{always} and version between 1 and {VERSION} and run != '' and case kind {kinds} else false end "
@@ -198,7 +198,7 @@ def _negative() -> Iterator[tuple[str, str]]:
 
 
 def _wild() -> Iterator[tuple[str, str]]:
-    """Give numbers that cannot be measured: sums, rates and dates of them are beyond a computer's numbers."""
+    """Yield rules for implausible numbers, whose sums, rates and dates would overflow."""
     for column in arrow_schema():
         if column.type == pa.float64():
             yield f"abs({column.name}) > {FARTHEST:.0f}D", f"{column.name} is too large"
@@ -209,9 +209,9 @@ def _wild() -> Iterator[tuple[str, str]]:
 
 
 def _problem(path: Path) -> str | None:
-    """Say why Spark could not read a file, None where it can."""
+    """Return why Spark could not read a file; None if it can."""
     if ":" in path.name:
-        return "Spark reads no file that has a colon in its name"
+        return "Spark reads no file with a colon in its name"
     try:
         with pq.ParquetFile(path) as file:
             problem = _other_type(file)

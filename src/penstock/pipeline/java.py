@@ -1,4 +1,4 @@
-"""Which Java there is, and whether Spark can use it."""
+"""Find the installed Java and check whether Spark can use it."""
 
 import os
 import re
@@ -12,11 +12,11 @@ OLDEST_JAVA = 17
 
 
 class NoJava(PenstockError):
-    """Spark cannot start: there is no Java, or it is too old."""
+    """Spark cannot start: Java is missing or too old."""
 
 
 def java_version() -> int | None:
-    """Return the major version of the Java that Spark would start, None where there is none."""
+    """Return the major version of the Java that Spark would start; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if command is None or not Path(command).exists():
@@ -30,9 +30,9 @@ def java_version() -> int | None:
 
 
 def need_java() -> None:
-    """Raise `NoJava` unless Spark can start."""
+    """Raise `NoJava` if Spark cannot start."""
     version = java_version()
-    remedy = f"install a JDK {OLDEST_JAVA} or newer, or set JAVA_HOME to one"
+    remedy = f"install JDK {OLDEST_JAVA} or newer, or set JAVA_HOME to one"
     if version is None:
         raise NoJava(f"java: not found; {remedy}")
     if version < OLDEST_JAVA:

@@ -1,20 +1,19 @@
 """The pipeline as one job: telemetry in, tables out, as a batch or as a stream, with the same result.
 
-The work has two halves. **Taking**: files are checked and read, records judged, and those that can be used go to
-`records`, the others to `quarantine` with the reason. **Deriving**: hops, tuples, windows, shares and reports are made
-anew for every run of which records came. Both halves are made of the same functions in both modes and each is
-published in one step, so that a job which is killed goes on from the last step and nothing is lost or doubled.
+The work has two halves. **Taking**: files are checked and read, and each record is added to `records`, or to
+`quarantine` with the reason. **Deriving**: hops, tuples, windows, shares and reports are recomputed for every run with
+new records. Both modes use the same functions, and each half is published atomically, so a job that is killed continues
+from the last step and nothing is lost or doubled.
 
-A batch takes all files at once and replaces whatever tables were there. A stream lets Structured Streaming say which
-files are new: a micro-batch is a list of names, remembered in the checkpoint, so that a file is taken exactly once; a
-batch that is handed over again is known by its number. It derives once when all files have been taken, or, where it
-follows a folder until it is stopped, after each micro-batch.
+A batch takes all files at once and replaces existing tables. A stream uses Structured Streaming to find new files: a
+micro-batch is a list of names stored in the checkpoint, so a file is taken exactly once, and a repeated micro-batch is
+recognised by its number. A stream derives once when all files have been taken; if it follows a folder until it is
+stopped, it derives after each micro-batch.
 
-What a stream costs: a micro-batch reads its own files, and of the records taken before the identities of those within
-the lateness. Deriving reads all records of the runs that were touched, for a tuple or a window may be completed by a
-record that comes late, and a clock's offset be known only after it; so following one run costs more the longer it
-lasts, in time but not in memory, since every step goes from files to files and Spark spills what it sorts. Where that
-matters, trigger less often.
+Cost of a stream: a micro-batch reads its own files and the identities of earlier records within the lateness. Deriving
+reads all records of the affected runs, because a late record may complete a tuple or a window, or reveal a clock's
+offset. So following one run takes more time, not memory, the longer it lasts: every step reads and writes files, and
+Spark spills what it sorts. If that matters, trigger less often.
 """
 
 import shutil
@@ -44,24 +43,24 @@ from penstock.pipeline.windows import edge_windows, features, shares, starts, ta
 
 __all__ = ["SETTINGS", "Summary", "check", "read_table", "run_pipeline"]
 
-FILES = 1000  # of a micro-batch at most
-BRIEF_BYTES = 20_000_000  # of telemetry, some 250,000 records: beyond, Java's second compiler saves time
+FILES = 1000  # maximum per micro-batch
+BRIEF_BYTES = 20_000_000  # of telemetry, some 250,000 records: beyond that, Java's second compiler pays off
 CHECKPOINT = "_checkpoint"
 SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.codegen.hugeMethodLimit": "8000",  # Java never compiles longer methods
-    "spark.sql.execution.useObjectHashAggregateExec": "false",  # past a few groups it sorts all the same
+    "spark.sql.execution.useObjectHashAggregateExec": "false",  # beyond a few groups it sorts anyway
 }
-"""What Spark is told where a session is made for the pipeline."""
+"""Spark settings for sessions of the pipeline."""
 
 _NAMES = "path string, modificationTime timestamp, length long, content binary"
-_KEPT_FOR_EVER = "36500d"  # by default Spark would pass over a file that is a week older than the newest
+_KEPT_FOR_EVER = "36500d"  # by default Spark ignores files that are a week older than the newest
 
 Step = Callable[[str], None]
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store holds after a job; the seconds are those of the job."""
+    """Contents of a store after a job, and the duration of the job."""
 
     runs: int
     records: int
@@ -85,10 +84,10 @@ def run_pipeline(
     files_per_batch: int = FILES,
     step: Step = lambda _: None,
 ) -> Summary:
-    """Make all tables of the telemetry in a folder: of one run, of its telemetry, or of many runs below it.
+    """Compute all tables of the telemetry in a folder: of one run, of its telemetry, or of many runs below it.
 
-    stream: take only files that have not been taken, as a stream that ends when it has them all. follow: go on until
-    interrupted. step: is told what is done next; what it raises ends the job there, as a kill would.
+    stream: take only new files, as a stream that ends after the last one. follow: continue until interrupted. step:
+    called with the name of each step; an exception from it ends the job there, like a kill.
     """
     begun = time.monotonic()
     folder, below = check(Path(input), window_s, lateness_s, follow)
@@ -111,36 +110,34 @@ class _Job:
         self._spark = spark
         self._store = store
         self._step = step
-        self._problem: Exception | None = None  # what ended a micro-batch
+        self._problem: Exception | None = None  # that ended a micro-batch
         self._manifest = self._goes_on(wanted)
 
     def _goes_on(self, wanted: Manifest) -> Manifest:
-        """Return what to go on from; a stream only goes on with what it was begun with."""
+        """Return the manifest to continue from; a stream must have the settings it was started with."""
         there = self._store.manifest()
         if there is None:
             return wanted
         where = self._store.folder
         if there.mode != wanted.mode:
-            raise FileProblem(f"{where}: holds the tables of a {there.mode}; choose another folder for a {wanted.mode}")
+            raise FileProblem(f"{where}: contains the tables of a {there.mode}; use another folder for a {wanted.mode}")
         if wanted.mode == "batch":
             return msgspec.structs.replace(wanted, parts=there.parts)
         for name in ("input", "window_s", "lateness_s"):
             own, asked = getattr(there, name), getattr(wanted, name)
             if own != asked:
-                raise FileProblem(
-                    f"{where}: was begun with {name} {own}, not {asked}; keep it, or choose another folder"
-                )
+                raise FileProblem(f"{where}: was started with {name} {own}, not {asked}; use that, or another folder")
         if there.taken and not (where / CHECKPOINT).is_dir():
-            raise FileProblem(f"{where}: holds tables but not their {CHECKPOINT}; choose an empty folder")
+            raise FileProblem(f"{where}: contains tables but not their {CHECKPOINT}; use an empty folder")
         return there
 
     def run_batch(self, files: Sequence[Path]) -> None:
-        """Take all files and derive, published together."""
+        """Take all files and derive; publish both together."""
         self._derive(self._take(self._manifest, files))
         self._sweep()
 
     def run_stream(self, place: str, files_per_batch: int, follow: bool) -> None:
-        """Take new files as they come, each batch of them published; derive and publish."""
+        """Take new files and publish each micro-batch; derive and publish."""
         if follow and self._manifest.touched:
             self._derive(self._manifest)
         names = (
@@ -151,7 +148,7 @@ class _Job:
             .select("path")  # contents are not read
         )
         writer = names.writeStream.foreachBatch(lambda batch, number: self._batch(batch, number, follow))
-        writer = writer.option("checkpointLocation", f"file:{self._store.folder / CHECKPOINT}")  # %20 is no space here
+        writer = writer.option("checkpointLocation", f"file:{self._store.folder / CHECKPOINT}")  # not URL-encoded
         every = {"processingTime": f"{self._manifest.window_s} seconds"} if follow else {"availableNow": True}
         query = writer.trigger(**every).start()
         try:
@@ -163,13 +160,13 @@ class _Job:
         finally:
             query.stop()
         if not self._manifest.taken:
-            raise FileProblem(f"{self._manifest.input}: no telemetry was found there by the stream; run it as a batch")
+            raise FileProblem(f"{self._manifest.input}: the stream found no telemetry there; run it as a batch")
         if self._manifest.touched or not self._manifest.derived:
             self._derive(self._manifest)
         self._sweep()
 
     def summary(self, seconds: float) -> Summary:
-        """Count what the store holds."""
+        """Count the rows of the store."""
         self._step("counting")
         rows = {
             name: self._store.table(name, self._manifest)
@@ -190,7 +187,7 @@ class _Job:
 
     def _batch(self, batch: DataFrame, number: int, follow: bool) -> None:
         if number <= self._manifest.batch:
-            return  # it was published, and the stop came before Spark had noted that
+            return  # published, but the job stopped before Spark recorded that
         try:
             files = [Path(row["path"].removeprefix("file:")) for row in batch.collect()]
             taken = self._take(self._manifest, files)
@@ -202,7 +199,7 @@ class _Job:
             raise
 
     def _take(self, manifest: Manifest, files: Sequence[Path]) -> Manifest:
-        """Judge the records of files, and write them to a new part of the growing tables."""
+        """Check the records of files, and write them to a new part of the growing tables."""
         with partitions_for(self._spark, files):
             return self._taken(manifest, files)
 
@@ -217,7 +214,7 @@ class _Job:
             oldest = came.agg(sf.min("oldest")).collect()[0][0]
             known = identities(store.table("records", manifest), float("inf") if oldest is None else oldest)
         self._step("finding duplicates")
-        rows = judged(records, store.union([came, *earlier], came.schema), manifest.lateness_s)
+        rows = judged(records, store.union([came, *earlier], came.schema), manifest.lateness_s, manifest.window_s)
         alike = store.write(shared(records, known), "_work/shared", part)
         again = store.write(doubles(rows, alike), "_work/doubles", part)
         self._step("writing records")
@@ -234,7 +231,7 @@ class _Job:
         )
 
     def _part(self, rows: DataFrame, part: str) -> None:
-        """Write records that can be used to one table and the others to another, in one go over them."""
+        """Write valid records to one table and the others to another, in one pass."""
         work = self._store.folder / "_work" / "parted"
         parted = rows.drop("path", "row", "written").withColumn("good", sf.col("reason").isNull())
         parted.write.mode("overwrite").partitionBy("good", "run").parquet(str(work))
@@ -248,7 +245,7 @@ class _Job:
         shutil.rmtree(work.parent, ignore_errors=True)
 
     def _derive(self, manifest: Manifest) -> None:
-        """Make the derived tables of the runs that were touched, and publish them."""
+        """Compute the derived tables of the affected runs, and publish them."""
         self._sweep(keeping=manifest)
         with partitions_for(self._spark, self._store.files("records", manifest.taken)):
             self._publish(self._derived(manifest))
@@ -281,7 +278,7 @@ class _Job:
         return msgspec.structs.replace(manifest, **done)
 
     def _small(self, frame: DataFrame) -> DataFrame:
-        """Make a small table once, here, instead of in every step that joins it."""
+        """Compute a small table once instead of in every step that joins it."""
         return local(self._spark, frame.toArrow(), frame)
 
     def _publish(self, manifest: Manifest) -> None:
@@ -291,7 +288,7 @@ class _Job:
         self._step("published")
 
     def _sweep(self, keeping: Manifest | None = None) -> None:
-        """Delete parts that are not valid, but for those about to be published."""
+        """Delete invalid parts, except those about to be published."""
         self._step("sweeping")
         valid = self._store.manifest()
         if valid is not None and keeping is not None:
@@ -312,51 +309,49 @@ def _reports(hops: DataFrame, tuples: DataFrame, good: DataFrame, tails: DataFra
 
 
 def check(folder: Path, window_s: float, lateness_s: float, follow: bool = False) -> tuple[Path, str]:
-    """Refuse what no job could be run with; return where telemetry is.
+    """Validate the inputs of a job; return the telemetry folder and a pattern for the folders of runs below it.
 
-    That is a folder, and which folders below it where it is one of many runs. Only what is followed may still be empty.
+    The pattern is empty unless the folder contains many runs. The folder may be empty only if it is followed.
     """
     if not 0 < window_s < float("inf"):
-        raise InvalidInput("window", f"expected seconds, more than 0, got {window_s:g}; choose another --window")
+        raise InvalidInput("window", f"expected seconds > 0, got {window_s:g}; change --window")
     if not lateness_s >= 0:
-        raise InvalidInput("lateness", f"expected seconds, 0 or more, got {lateness_s:g}; choose another --lateness")
+        raise InvalidInput("lateness", f"expected seconds ≥ 0, got {lateness_s:g}; change --lateness")
     place = telemetry_folder(folder)
     many = place == folder and not files_below(folder, "*.parquet") and any(folder.glob("*/telemetry"))
     where = (folder, "*/telemetry") if many else (place, "")
-    literal(place.resolve())  # refuses what Spark could not read
+    literal(place.resolve())  # raises for paths that Spark cannot read
     if not follow:
         _files(*where)
     return where
 
 
 def is_small(folder: Path, below: str) -> bool:
-    """Return whether a job on the telemetry that `check` found is brief."""
+    """Return whether a job on the telemetry found by `check` is short."""
     return sum(path.stat().st_size for path in _files(folder, below)) < BRIEF_BYTES
 
 
 def refuse_within(output: Path, *read: Path) -> None:
-    """Refuse tables in a folder that is read, or below one: what is made would lie among what it is made of."""
-    literal(output.resolve())  # tables are read again, to make others of them
+    """Reject an output folder in or below an input folder: tables would lie among the files they are made of."""
+    literal(output.resolve())  # tables are read again to derive others
     for folder in read:
         if output.resolve().is_relative_to(folder.resolve()):
-            raise FileProblem(
-                f"{output}: cannot be for the tables, it is in {folder}, which is read; choose another folder"
-            )
+            raise FileProblem(f"{output}: tables cannot be written to {folder}, which is read; choose another folder")
 
 
 def _pattern(folder: Path, below: str) -> str:
-    """Return which folders a stream looks for files in."""
+    """Return the pattern of the folders in which a stream looks for files."""
     if not below:
         return literal(folder)
     if colon := next((path for path in sorted(folder.iterdir()) if ":" in path.name), None):
-        problem = "Spark follows no folder of runs in which a name has a colon"
-        raise FileProblem(f"{colon}: {problem}; rename it, or leave --stream and --follow out")
+        problem = "Spark cannot follow a folder of runs if a name contains a colon"
+        raise FileProblem(f"{colon}: {problem}; rename it, or omit --stream and --follow")
     return f"{literal(folder)}/{below}"
 
 
 def _files(folder: Path, below: str) -> list[Path]:
     found = files_below(folder, f"{below}/*.parquet" if below else "*.parquet")
-    files = [path for path in found if path.stat().st_size]  # Spark's streams pass over empty files, which hold nothing
+    files = [path for path in found if path.stat().st_size]  # Spark's streams ignore empty files
     if not files:
-        raise FileProblem(f"{folder}: holds no telemetry (*.parquet); run an application first, or name another folder")
+        raise FileProblem(f"{folder}: contains no telemetry (*.parquet); use another folder, or run an application")
     return files

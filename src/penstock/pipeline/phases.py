@@ -1,9 +1,9 @@
-"""Phases: a run cut where it was changed, so that before can be compared with after.
+"""Phases: a run is divided at its changes, so that before and after can be compared.
 
-Events named `phase` cut a run, their detail being the name; a run without any is cut by `apply`, whose detail is the
-policy, by `move`, and by `switch`, whose detail is the tuple policies from then on. A plan is applied from `applying`
-until `apply` or `apply failed`: the moves between belong to it, so that its phase begins before the first of them,
-however long they take. After a change a run needs time to settle, which belongs to no phase.
+Events named `phase` divide a run, with the phase's name as detail. A run without them is divided by `apply` (detail:
+the policy), `move`, and `switch` (detail: the new tuple policies). A plan is applied from `applying` until `apply` or
+`apply failed`: the moves in between belong to it, so its phase starts before the first of them, however long they take.
+After a change a run needs time to settle, which belongs to no phase.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ NAMED = "phase"
 APPLYING, APPLIED = "applying", ("apply", "apply failed")
 CHANGES = (APPLYING, *APPLIED, "move", "switch")
 ENDS = ("drain", "stop")
-NONE = "none"  # the detail of a switch after which no tuple policy is in force
+NONE = "none"  # detail of a switch after which no tuple policy is in force
 
 
 class Event(NamedTuple):
-    """Something that happened, on the controller's clock."""
+    """An event on the controller's clock."""
 
     at: float
     event: str
@@ -31,7 +31,7 @@ class Event(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A stretch of a run without changes: what it gives counts from `settled` up to `end`."""
+    """An interval of a run without changes; measurements count from `settled` to `end`."""
 
     number: int
     name: str
@@ -41,21 +41,21 @@ class Phase(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it counts."""
+        """Duration of the part that counts."""
         return self.end - self.settled
 
 
 def events(good: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Return the events that begin and end phases, a row each, on the controller's clock."""
+    """Return the events that divide a run, one row each, on the controller's clock."""
     wanted = (sf.col("kind") == RecordKind.EVENT.value) & sf.col("event").isin(NAMED, *CHANGES, *ENDS)
     return on_controller_clock(good.where(wanted), clocks, ("at",)).select("at", "event", "detail").orderBy("at")
 
 
 def cut(happened: Sequence[Event], start: float, end: float, settle_s: float, first: str) -> list[Phase]:
-    """Cut a run that lasted from `start` to `end` into phases; `first` is the name of one that no event names.
+    """Divide a run from `start` to `end` into phases; `first` names phases that no event names.
 
-    Changes that follow each other within `settle_s` are one change. A phase settles for `settle_s` after its last
-    change, but for half of its length at most, so that a short one is not lost.
+    Changes within `settle_s` of each other are one change. A phase settles for `settle_s` after its last change, but
+    for half of its duration at most, so that a short one is not lost.
     """
     happened = sorted(happened, key=lambda event: (event.at, event.event != APPLYING))
     end = min([end, *(event.at for event in happened if event.event in ENDS and event.at > start)])
@@ -73,7 +73,7 @@ def cut(happened: Sequence[Event], start: float, end: float, settle_s: float, fi
 
 
 def phase_of(time: str, phases: Sequence[Phase]) -> Column:
-    """Return the number of the phase in whose settled part a time is; null outside of all."""
+    """Return the number of the phase whose settled part contains a time; null if there is none."""
     found = sf.lit(None).cast("int")
     for phase in phases:
         inside = (sf.col(time) >= phase.settled) & (sf.col(time) < phase.end)
@@ -85,7 +85,7 @@ class _Change(NamedTuple):
     """An event that changes a run."""
 
     event: Event
-    joined: bool  # whether it belongs to the plan whose application began before it
+    joined: bool  # whether it is part of a plan whose application started before
 
 
 def _joined(changes: Sequence[Event]) -> list[_Change]:
@@ -97,10 +97,10 @@ def _joined(changes: Sequence[Event]) -> list[_Change]:
 
 
 def _unnamed(changes: Sequence[_Change], start: float, settle_s: float, first: str) -> list[tuple[float, str]]:
-    """Return where phases begin that only changes tell of, each named by the last changes of every kind."""
+    """Return the starts of phases defined only by changes, each named by the last change of every kind."""
     starts = [(start, first)]
     last: float = start
-    made: dict[str, str] = {}  # by kind, what was changed at the beginning of the phase
+    made: dict[str, str] = {}  # by kind, the change at the start of the phase
     for change, joined in changes:
         again = (joined or change.at - last <= settle_s) and len(starts) > 1
         if again or change.at > start:
@@ -111,7 +111,7 @@ def _unnamed(changes: Sequence[_Change], start: float, settle_s: float, first: s
 
 
 def _named(made: Mapping[str, str]) -> str:
-    """Name a phase by what was changed: a plan and tuple policies, whatever moves came with them, or the last move."""
+    """Name a phase by its changes: a plan and tuple policies, whatever moves came with them, or the last move."""
     plans = [name for name in ("apply", "apply failed", APPLYING) if name in made]
     if not plans and "switch" not in made:
         return " ".join(filter(None, ("move", made["move"])))

@@ -1,4 +1,4 @@
-"""The windows of one run, read from the pipeline's tables without Spark, as a planner wants a few minutes of them."""
+"""Read the windows of one run from the pipeline's tables without Spark; a planner needs only a few minutes of them."""
 
 import re
 from pathlib import Path
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class RunWindows(NamedTuple):
-    """What the windows of a run show."""
+    """The windows of a run."""
 
     run: str
-    features: "pa.Table"  # what each task did, with the columns of `LOAD_WINDOW`
-    shares: "pa.Table"  # what each pair of tasks exchanged, with those of `SHARE_WINDOW`
+    features: "pa.Table"  # of each task, with the columns of `LOAD_WINDOW`
+    shares: "pa.Table"  # of each pair of tasks, with the columns of `SHARE_WINDOW`
     window_s: float
 
 
 def read_run(tables: Path, run: str | None = None) -> RunWindows:
-    """Return the windows of a run in a pipeline's output folder; of the only one, where none is named.
+    """Return the windows of a run in a pipeline's output folder; default: the only run.
 
-    A folder without a manifest has a folder of Parquet for each table.
+    A folder without a manifest has one Parquet folder per table.
     """
     manifest = read_manifest(tables)
     names = {"features": LOAD_WINDOW, "shares": SHARE_WINDOW}
@@ -36,24 +36,24 @@ def read_run(tables: Path, run: str | None = None) -> RunWindows:
         chosen = _chosen(tables, dict.fromkeys(both[0]["run"].to_pylist()), run)
         features, shares = (table.filter([one == chosen for one in table["run"].to_pylist()]) for table in both)
     if not len(features):
-        raise FileProblem(f"{tables}: the windows of run {chosen!r} show no tuples; record a longer run")
+        raise FileProblem(f"{tables}: the windows of run {chosen!r} contain no tuples; record a longer run")
     return RunWindows(chosen, features, shares, WINDOW_S if manifest is None else manifest.window_s)
 
 
 def _chosen(tables: Path, runs: dict[str, str] | dict[str, None], run: str | None) -> str:
     if not runs:
-        raise FileProblem(f"{tables}: its tables hold no run; record one with telemetry")
+        raise FileProblem(f"{tables}: its tables contain no run; record one with telemetry")
     if run is None and len(runs) > 1:
-        raise InvalidInput("run", f"{tables} holds {len(runs)} runs, {choices(runs)}; name one with --run")
+        raise InvalidInput("run", f"{tables} contains {len(runs)} runs, {choices(runs)}; select one with --run")
     if run == "latest":
         return max(runs, key=lambda name: re.findall(r"\d{8}-\d{6}(?:-\d+)?$", name) or [""])
     if run is not None and run not in runs:
-        raise UnknownName("run", f"{tables} holds no run {run!r}; {nearest(run, runs)}")
+        raise UnknownName("run", f"{tables} contains no run {run!r}; {nearest(run, runs)}")
     return next(iter(runs)) if run is None else run
 
 
 def _part(tables: Path, name: str, manifest: Manifest, run: str, columns: tuple[str, ...]) -> "pa.Table":
-    """Return a run's rows of a table, from the part that is valid."""
+    """Return a run's rows of a table, from the valid part."""
     import pyarrow as pa
 
     folders = [path for path in (tables / name / manifest.derived[run]).glob("run=*") if run_of(path) == run]
@@ -67,7 +67,7 @@ def _part(tables: Path, name: str, manifest: Manifest, run: str, columns: tuple[
 def _standing(tables: Path, name: str, columns: tuple[str, ...]) -> "pa.Table":
     files = sorted((tables / name).glob("*.parquet"))
     if not files:
-        problem = f"expected the output of penstock models tables, there is no table {name}"
+        problem = f"expected the output of penstock models tables, but there is no table {name}"
         raise FileProblem(f"{tables}: {problem}; choose another folder")
     return _read(tables, name, files, columns)
 
@@ -80,8 +80,8 @@ def _read(tables: Path, name: str, files: list[Path], columns: tuple[str, ...]) 
         whole = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
     except (OSError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]
-        raise FileProblem(f"{tables}: table {name} cannot be read, {why}; run the pipeline anew") from None
+        raise FileProblem(f"{tables}: table {name} cannot be read, {why}; run the pipeline again") from None
     if missing := [column for column in columns if column not in whole.column_names]:
-        problem = f"table {name} has no column {missing[0]}, as of a version before this"
-        raise FileProblem(f"{tables}: {problem}; run the pipeline anew into another folder")
+        problem = f"table {name} has no column {missing[0]}, it was made by an older version"
+        raise FileProblem(f"{tables}: {problem}; run the pipeline again into another folder")
     return whole.select(list(columns))

@@ -1,4 +1,4 @@
-"""The report of a run: read its telemetry, reconstruct hops and tuples, sum them up, compare its phases."""
+"""The report of a run: read its telemetry, reconstruct hops and tuples, summarise them, compare its phases."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,21 +36,21 @@ from penstock.pipeline.together import collect_together, local, partitions_for
 from penstock.pipeline.tuples import tuples as make_tuples
 
 SETTLE_S = 2.0
-MOST_RUNS = 25  # that an error lists
+MOST_RUNS = 25  # listed in an error
 RATIOS = ("throughput_tps", "p50", "p95", "p99", "mean", "remote_tps")
 
 
 class NothingToReport(PenstockError):
-    """Telemetry in which no source tuple was sampled."""
+    """Telemetry without any sampled source tuple."""
 
 
 R = TypeVar("R", bound=Row)
 
 
 def telemetry_folder(folder: Path) -> Path:
-    """Return where the telemetry of a run is: the run's folder may be named, or the telemetry's."""
+    """Return the telemetry folder of a run, given the run's folder or the telemetry's."""
     if not folder.is_dir():
-        raise FileProblem(f"{folder}: is not a folder; name the folder of a run or of its telemetry")
+        raise FileProblem(f"{folder}: is not a folder; use the folder of a run or of its telemetry")
     below = folder / str(_told(folder).get("telemetry") or "telemetry")
     return below if below.is_dir() else folder
 
@@ -62,9 +62,9 @@ def run_report(
     settle_s: float = SETTLE_S,
     step: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Report on the run in a folder; with `output`, also keep hops, tuples, quarantine and the report there.
+    """Report on the run in a folder; with `output`, also write hops, tuples, quarantine and the report there.
 
-    step: receives what is done next.
+    step: called with the name of each step.
     """
     telemetry = telemetry_folder(folder)
     files = telemetry_files(telemetry)
@@ -77,7 +77,7 @@ def run_report(
         quarantined = malformed.unionByName(unreadable)
         read = _Read(spark, folder, good, quarantined)
         step(f"joining {read.about['records']:,} records to tuples")
-        # Checkpoints cut plans off: what has been computed is neither compared nor planned again.
+        # Checkpoints cut off query plans: what has been computed is neither analysed nor planned again.
         hops = each_once(make_hops(good, read.clocks)).localCheckpoint(eager=False)
         tuples = make_tuples(hops, good, read.clocks).localCheckpoint(eager=False)
         report = _summed_up(read, hops, tuples, settle_s, step)
@@ -88,7 +88,7 @@ def run_report(
 
 
 class _Read:
-    """The records of a run, and what must be known of them all before any is looked at."""
+    """The records of a run, and the facts about all of them that every step needs."""
 
     def __init__(self, spark: SparkSession, folder: Path, good: DataFrame, quarantined: DataFrame) -> None:
         clocks = clock_table(good)
@@ -122,7 +122,7 @@ def _summed_up(read: _Read, hops: DataFrame, tuples: DataFrame, settle_s: float,
     first = " with ".join(filter(None, (about["policy"], about["tuples"])))
     happened = [Event(**row) for row in found["events"].to_pylist()]
     phases = cut(happened, start, math.nextafter(last, math.inf), settle_s, first)
-    step("summing up")
+    step("computing tables")
     tails = tables.task_tails(hops, phases)
     found = collect_together(
         {
@@ -168,7 +168,7 @@ def _summed_up(read: _Read, hops: DataFrame, tuples: DataFrame, settle_s: float,
 
 
 def _told(folder: Path) -> dict[str, Any]:
-    """Return what `run.json` in a run's folder, or beside its telemetry, says; nothing where there is none."""
+    """Return the contents of `run.json` in a run's folder or beside its telemetry; empty if there is none."""
     for place in (folder, folder.parent):
         try:
             found: dict[str, Any] = decode_json((place / "run.json").read_bytes(), dict[str, Any])
@@ -179,7 +179,7 @@ def _told(folder: Path) -> dict[str, Any]:
 
 
 def _of_one_run(good: DataFrame, folder: Path) -> DataFrame:
-    """Keep the records of the run that a folder is of: several may have written to one folder of telemetry."""
+    """Select the records of the folder's run; several runs may have written to one telemetry folder."""
     wanted = _told(folder).get("run")
     return good if wanted is None else good.where(sf.col("run") == wanted)
 
@@ -187,7 +187,7 @@ def _of_one_run(good: DataFrame, folder: Path) -> DataFrame:
 def _about(folder: Path, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if len(runs) > 1:
         named = ", ".join(sorted(row["run"] for row in runs)[:MOST_RUNS])
-        raise FileProblem(f"{folder}: holds the telemetry of {len(runs)} runs, {named}; name one of the runs")
+        raise FileProblem(f"{folder}: contains the telemetry of {len(runs)} runs, {named}; use the folder of one run")
     found = runs[0] if runs else {"run": None, "records": 0, "emulated": None}
     told = _told(folder)
     cluster = told.get("emulated") if isinstance(told.get("emulated"), str) else None
@@ -203,7 +203,7 @@ def _about(folder: Path, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _policies(told: Mapping[str, Any]) -> str:
-    """Return the tuple policies that a run began with, in words; empty where there were none or nobody knows."""
+    """Return the tuple policies that a run started with, in words; empty if there were none or they are unknown."""
     try:
         found = msgspec.convert((told.get("setup") or {}).get("tuples") or {}, TuplePolicies)
     except (msgspec.ValidationError, AttributeError):
@@ -213,7 +213,7 @@ def _policies(told: Mapping[str, Any]) -> str:
 
 def _why_nothing(about: Mapping[str, Any], reasons: Sequence[Reason]) -> str:
     said = f", {sum(row.count for row in reasons)} in quarantine, mostly: {reasons[0].reason}" if reasons else ""
-    return f"telemetry: no sampled tuple among {about['records']} records{said}; run longer, or sample more"
+    return f"telemetry: no sampled tuple among {about['records']} records{said}; run longer, or sample more tuples"
 
 
 def _phase_results(
@@ -259,7 +259,7 @@ def _ratios(result: PhaseResult, first: PhaseResult) -> dict[str, float]:
 
 
 def _rate(rows: Sequence[Mapping[str, Any]], what: str) -> float | None:
-    """Sum the tasks' tuples a second; a task that was in two places counts with its time in both."""
+    """Sum the tasks' tuples per second; a task that was in two places counts with its time in both."""
     counts: dict[str, float] = {}
     seconds: dict[str, float] = {}
     for row in rows:
@@ -272,7 +272,7 @@ def _rate(rows: Sequence[Mapping[str, Any]], what: str) -> float | None:
 def _components(
     found: Sequence[ComponentTimes], rates: Sequence[Mapping[str, Any]], depth: Mapping[str, int]
 ) -> list[ComponentTimes]:
-    """Add tasks and rates, and order by phase and as tuples flow."""
+    """Add tasks and rates, and sort by phase and in the order in which tuples flow."""
     made = []
     for row in found:
         own = [rate for rate in rates if (rate["phase"], rate["component"]) == (row.phase, row.component)]
@@ -282,7 +282,7 @@ def _components(
 
 
 def _depths(streams: Sequence[str]) -> dict[str, int]:
-    """Return how many streams lead to each component at most."""
+    """Return the maximum number of streams from a source to each component."""
     pairs = [stream.partition("->")[::2] for stream in set(streams)]
     depth = {name: 0 for pair in pairs for name in pair}
     for _ in depth:

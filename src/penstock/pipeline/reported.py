@@ -1,4 +1,4 @@
-"""What a report of a run says: its tables, row by row, without Spark."""
+"""The tables of a run's report as records, without Spark."""
 
 import msgspec
 
@@ -8,51 +8,51 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Reason(Row, frozen=True):
-    """Why records are in quarantine."""
+    """Number of records in quarantine by reason."""
 
     reason: str
     count: int
 
 
 class Latencies(Row, frozen=True):
-    """Source tuples from when they were due to when all that follows from them was processed."""
+    """Latency of source tuples, from due until all descendants were processed."""
 
-    phase: int | None  # None: the whole run, settling included
+    phase: int | None  # None: the whole run, including settling
     roots: int  # sampled
-    count: int  # of them complete; the rest of the row is about these
+    count: int  # complete ones; the other fields are about these
     p50: float | None
     p95: float | None
     p99: float | None
     worst: float | None
     mean: float | None
-    source_wait: float | None  # mean parts of the slowest way, which add up to the mean where every way is whole
+    source_wait: float | None  # mean parts of the slowest path, which add up to the mean if all paths are complete
     out_wait: float | None
     transfer: float | None
     wait: float | None
     processing: float | None
-    hops: float | None  # mean a source tuple
+    hops: float | None  # mean per source tuple
     remote_hops: float | None
     remote_bytes: float | None
 
 
 class PhaseResult(Row, frozen=True):
-    """What a phase gave, its settling time left out."""
+    """Measurements of a phase, without its settling time."""
 
     number: int
     name: str
     start: float  # since the run's first tuple was due
     settled: float
     end: float
-    throughput_tps: float | None  # that sources gave
-    remote_tps: float | None  # tuples a second between machines: those of a sampled source tuple times the throughput
-    moved: int | None  # tasks on another machine than in the phase before; None for the first
+    throughput_tps: float | None  # emitted by sources
+    remote_tps: float | None  # tuples per second between machines: per sampled source tuple, times the throughput
+    moved: int | None  # tasks on another machine than in the previous phase; None for the first
     latency: Latencies | None
-    lag: float | None = None  # s that a worker's loop was late at worst, whatever held it up
-    ratios: dict[str, float] = {}  # to the first phase
+    lag: float | None = None  # maximum delay of a worker's loop in seconds, whatever the cause
+    ratios: dict[str, float] = {}  # relative to the first phase
 
 
 class ComponentTimes(Row, frozen=True):
-    """The tuples of one component in one phase."""
+    """Times of the tuples of one component in one phase."""
 
     phase: int
     component: str
@@ -69,14 +69,14 @@ class ComponentTimes(Row, frozen=True):
     total_p95: float
     total_p99: float
     total_mean: float
-    out_wait_mean: float  # on the way there
+    out_wait_mean: float  # before they arrive there
     transfer_mean: float
     tasks: int = 0
     rate_tps: float | None = None  # processed, sampled or not
 
 
 class EdgeTimes(Row, frozen=True):
-    """The tuples of one stream, in one phase, between one pair of machines or all of them."""
+    """Times of the tuples of one stream in one phase, between one pair of machines or all of them."""
 
     phase: int
     stream: str
@@ -92,11 +92,11 @@ class EdgeTimes(Row, frozen=True):
     far_p95: float | None
     far_p99: float | None
     out_wait_p99: float
-    negative: int  # transfers that came out below zero by the error of clocks, and count as zero
+    negative: int  # transfers measured below zero because of clock errors; they count as zero
 
 
 class SlowTask(Row, frozen=True):
-    """A task that is slower than its fellows."""
+    """A task that is slower than others of its component."""
 
     phase: int
     component: str
@@ -109,7 +109,7 @@ class SlowTask(Row, frozen=True):
 
 
 class SlowMachine(Row, frozen=True):
-    """A machine whose tasks are slower than their fellows elsewhere."""
+    """A machine whose tasks are slower than others of their components."""
 
     phase: int
     machine: str
@@ -128,12 +128,12 @@ class Second(Row, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in a run."""
+    """The report of a run."""
 
     run: str
     application: str
     policy: str
-    emulated: str | None  # the cluster's name, where machines were emulated
+    emulated: str | None  # the cluster's name if machines were emulated
     master: str
     seconds: float
     records: int
@@ -144,9 +144,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[PhaseResult]
     components: list[ComponentTimes]
     streams: list[EdgeTimes]
-    edges: list[EdgeTimes]  # a pair of machines each
+    edges: list[EdgeTimes]  # one per pair of machines
     slow_tasks: list[SlowTask]
     slow_machines: list[SlowMachine]
     timeline: list[Second]
     quarantine: list[Reason]
-    tuples: str = ""  # tuple policies that it began with
+    tuples: str = ""  # tuple policies at the start

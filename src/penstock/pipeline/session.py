@@ -1,8 +1,8 @@
-"""The Spark session: embedded by default, or whatever a master URL names.
+"""The Spark session: embedded by default, or on a master URL.
 
-An embedded session keeps its files in a folder of its own, listens on loopback only, and says nothing unless something
-is wrong. On another master the executors need the same Python packages as the driver, under the interpreter that
-`PYSPARK_PYTHON` names there (the driver's own where it is not set).
+An embedded session has a folder of its own for files, listens on loopback only, and logs nothing unless there is a
+problem. On another master, executors need the driver's Python packages in the interpreter named by `PYSPARK_PYTHON`
+(default: the driver's own).
 """
 
 import os
@@ -30,13 +30,13 @@ from penstock.model.errors import FileProblem, PenstockError
 from penstock.pipeline.java import need_java
 
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""For brief sessions: Java's second compiler works for a minute before it pays, half of the time of a report."""
+"""For short sessions: Java's second compiler runs for a minute before it pays off, half of the time of a report."""
 
-ANSWER_S = 3.0  # for a standalone master to accept a connection; Spark itself would try for a minute
+ANSWER_S = 3.0  # timeout for a connection to a standalone master; Spark itself would try for a minute
 
 
 class NoSpark(PenstockError):
-    """A Spark session could not be had."""
+    """A Spark session could not be started."""
 
 
 @contextmanager
@@ -48,12 +48,11 @@ def session(
     folder: Path | None = None,
     brief: bool = True,
 ) -> Iterator[SparkSession]:
-    """Give a Spark session; `master` None means embedded, one thread a core.
+    """Start a Spark session; default master: embedded, one thread per core.
 
-    `settings` are Spark's own, on top of ours. `folder` is where the session's files go, to stay there; without it they
-    are temporary. `brief` is for what takes a minute at most: Java starts quickly and compiles less well. Where this
-    process has a session already, that one is given as it is, and left running: Spark allows
-    no second.
+    `settings` override ours. `folder` keeps the session's files; default: a temporary one. `brief` suits sessions of up
+    to a minute: Java starts quickly and optimises less. If this process already has a session, that one is returned
+    unchanged and left running, because Spark allows only one.
     """
     running = running_session()
     if running is not None:
@@ -80,10 +79,10 @@ def session(
 
 @dataclass
 class _Common:
-    """A session that several have."""
+    """A session with several users."""
 
     spark: SparkSession
-    stack: ExitStack  # ends it, where it was started here
+    stack: ExitStack  # stops it if it was started here
     users: int = 0
 
 
@@ -99,7 +98,7 @@ def common_session(
     settings: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Iterator[SparkSession]:
-    """Give a session as `session` does, but have one that is started here go on until the last who has it lets go."""
+    """Start a session as `session` does, or share the running one; it stops when its last user leaves."""
     with _commons_lock:
         running = running_session()
         found = next((one for one in _commons if running and one.spark.sparkContext is running.sparkContext), None)
@@ -127,13 +126,13 @@ def _refuse_other(running: SparkSession, master: str | None) -> None:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Stop a session; one whose Java process has gone has stopped already."""
+    """Stop a session; it has already stopped if its Java process has failed."""
     with suppress(Py4JError, OSError):
         spark.stop()
 
 
 def running_session() -> SparkSession | None:
-    """Return the session that this process has, whichever thread has started it."""
+    """Return the session of this process, started in any thread."""
     made = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     return made if made is not None and made.sparkContext._jsc is not None else None
 
@@ -146,14 +145,14 @@ def _home(folder: Path | None) -> Iterator[Path]:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        folder = folder.resolve()  # a relative path would mean another place to Spark's other processes
+        folder = folder.resolve()  # Spark's other processes have other working directories
     except OSError as error:
-        raise FileProblem(f"{folder}: cannot be made, {error.strerror}; choose another place") from None
+        raise FileProblem(f"{folder}: cannot be created, {error.strerror}; choose another folder") from None
     yield folder
 
 
 def _need_answer(master: str) -> None:
-    """Raise `NoSpark` where nothing listens at any address of a `spark://` URL; other URLs are Spark's to judge."""
+    """Raise `NoSpark` if nothing listens at any address of a `spark://` URL; Spark checks other URLs."""
     if not master.startswith("spark://"):
         return
     asked = master.removeprefix("spark://").split(",")
@@ -178,7 +177,7 @@ def _settings(name: str, master: str, folder: Path, brief: bool = True) -> Spark
     conf.set("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
     options = f"-Dlog4j2.configurationFile={quiet.as_uri()}"
     conf.set("spark.driver.extraJavaOptions", f"{options} {QUICK_TO_START}" if brief else options)
-    conf.set("spark.sql.ui.explainMode", "simple")  # nobody looks at plans, which Spark writes out for every query
+    conf.set("spark.sql.ui.explainMode", "simple")  # Spark formats a plan for every query, which is never read
     conf.set("spark.sql.shuffle.partitions", "8")
     if master.startswith("local"):
         conf.set("spark.driver.host", "127.0.0.1")
@@ -187,28 +186,28 @@ def _settings(name: str, master: str, folder: Path, brief: bool = True) -> Spark
 
 
 def _start(conf: SparkConf, folder: Path) -> SparkSession:
-    """Start a session whose Java process writes what it has to say to a file, not to the user's terminal."""
+    """Start a session whose Java process logs to a file, not to the user's terminal."""
     said = folder / "spark.log"
     try:
-        if SparkContext._gateway is None:  # a process keeps its Java process, whatever became of earlier sessions
+        if SparkContext._gateway is None:  # a process keeps its Java process when sessions end
             with said.open("wb") as log:
                 SparkContext._ensure_initialized(gateway=_launch(conf, log), conf=conf)
         return SparkSession(SparkContext(conf=conf))
     except (PySparkException, Py4JError, RuntimeError, ValueError) as error:
         master, reason = conf.get("spark.master"), _reason(str(error), _text(said))
-        raise NoSpark(f"master: {master!r} gave no Spark session, {reason}; check the URL and that it runs") from None
+        raise NoSpark(f"master: {master!r} started no session, {reason}; check the URL and that it runs") from None
 
 
 def _reason(error: str, log: str) -> str:
-    """Pick the line that tells a person why: Spark's stated reason, else the first exception."""
+    """Select the line that contains the cause: Spark's reason, else the first exception."""
     found = re.search(r"Reason: (.+?)[.!]*$", log, re.MULTILINE) or re.search(r"[\w.]+(?:Exception|Error): (.+)", error)
-    return found[1] if found else (error.strip().splitlines() or ["it did not say why"])[0]
+    return found[1] if found else (error.strip().splitlines() or ["no reason was reported"])[0]
 
 
 def _start_uninterrupted(conf: SparkConf, folder: Path) -> SparkSession:
-    """Start a session in a thread of its own, the first Ctrl-C waiting for it.
+    """Start a session in a thread of its own, and delay the first Ctrl-C until it has started.
 
-    Interrupted before, PySpark leaves Java's process behind, running. In the main thread it would moreover have Ctrl-C
+    If PySpark is interrupted earlier, it leaves Java's process running. In the main thread it would also make Ctrl-C
     cancel all jobs from then on.
     """
     with ThreadPoolExecutor(1, "penstock session") as thread, _interrupts_wait():
@@ -217,7 +216,7 @@ def _start_uninterrupted(conf: SparkConf, folder: Path) -> SparkSession:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Have the first Ctrl-C wait for what is inside."""
+    """Delay the first Ctrl-C until the block has ended."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,10 +1,10 @@
-"""The store: the pipeline's tables in a folder, replaced as a whole or not at all.
+"""The store: the pipeline's tables in a folder, replaced atomically.
 
-A table is Parquet, below it a folder for each *part*, in which rows of a run are together. What is written becomes
-valid only when the manifest names its part, and the manifest is one small file that is replaced in one step. So a job
-that is killed leaves what was valid before, and parts that nobody names; these are swept away later. Records,
-quarantine and arrivals grow by a part at a time; of the derived tables each run has its rows in one part. A part that
-has been replaced stays until the next one is begun, so that a reader who has just opened it can finish.
+A table is Parquet, with a folder for each *part*, in which rows of a run are together. A part becomes valid when the
+manifest names it, and the manifest is one small file that is replaced atomically. So a job that is killed leaves the
+previous valid tables, and parts without a reference, which are deleted later. Records, quarantine and arrivals grow by
+a part at a time; in derived tables each run has its rows in one part. A part that has been replaced stays until the
+next one is started, so that a reader that has just opened it can finish.
 
 Paths are local or shared POSIX ones.
 """
@@ -41,17 +41,17 @@ class Store:
         self.folder = folder
 
     def manifest(self) -> Manifest | None:
-        """Return what is valid; None where nothing was ever published."""
+        """Return the manifest; None if nothing was ever published."""
         return read_manifest(self.folder)
 
     def publish(self, manifest: Manifest) -> None:
-        """Make valid what a manifest names, all of it in one step."""
+        """Make the parts of a manifest valid, atomically."""
         write_whole(self.folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
 
     def write(self, frame: DataFrame, table: str, part: str) -> DataFrame:
-        """Write a part, not valid yet, and return what was written."""
+        """Write a part, not yet valid, and return it."""
         place = self.place(table, part)
-        whole = table.startswith(("reports/", "_"))  # they are small: a file a run would be many
+        whole = table.startswith(("reports/", "_"))  # small tables: one file per run would be too many
         by = () if whole else ("run",)
         frame.write.mode("overwrite").partitionBy(*by).parquet(str(place))
         return self._read(place, frame.schema)
@@ -69,12 +69,12 @@ class Store:
         for run, part in manifest.derived.items():
             runs.setdefault(part, []).append(run)
         frames = {part: self._read(self.place(name, part), schema) for part in sorted(runs)}
-        if len(frames) > 1:  # a part may hold runs that have been derived anew since
+        if len(frames) > 1:  # a part may contain runs that have been derived again since
             frames = {part: frame.where(sf.col("run").isin(runs[part])) for part, frame in frames.items()}
         return self.union(list(frames.values()), schema)
 
     def union(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
-        """Return the rows of all; none where there is nothing."""
+        """Return the rows of all frames; an empty frame if there are none."""
         if not frames:
             return self._spark.createDataFrame([], schema)
         whole, *others = frames
@@ -87,11 +87,11 @@ class Store:
         return [path for part in parts for path in self.place(table, part).rglob("*.parquet")]
 
     def runs(self, table: str, part: str) -> list[str]:
-        """Return the runs of which a part has rows."""
+        """Return the runs with rows in a part."""
         return sorted(run_of(path) for path in self.place(table, part).glob("run=*"))
 
     def sweep(self, manifest: Manifest) -> None:
-        """Delete what the manifest does not name."""
+        """Delete all parts that the manifest does not name."""
         for table in (*GROWING, *DERIVED):
             named = manifest.taken if table in GROWING else manifest.derived.values()
             for place in sorted((self.folder / table).glob("*")):
@@ -103,16 +103,16 @@ class Store:
                             shutil.rmtree(path, ignore_errors=True)
 
     def _read(self, place: Path, schema: StructType) -> DataFrame:
-        # The stated schema keeps a run named 007 from becoming the number 7.
+        # An explicit schema keeps a run named 007 from becoming the number 7.
         return self._spark.read.schema(schema).parquet(literal(place)).select(*schema.names)
 
 
 def read_table(spark: SparkSession, output: Path, name: str) -> DataFrame:
-    """Return a table that the pipeline has made: `hops`, `tuples`, `task_windows`, `reports/components` …"""
+    """Return a table of the pipeline: `hops`, `tuples`, `task_windows`, `reports/components` …"""
     store = Store(spark, Path(output))
     manifest = store.manifest()
     if manifest is None:
-        raise FileProblem(f"{output}: holds no tables; make them with: penstock models tables --output {output}")
+        raise FileProblem(f"{output}: contains no tables; create them with: penstock models tables --output {output}")
     if name not in manifest.schemas:
         raise UnknownName("table", f"there is no {name!r}; choose from {choices(manifest.schemas)}")
     return store.table(name, manifest)
@@ -120,12 +120,12 @@ def read_table(spark: SparkSession, output: Path, name: str) -> DataFrame:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep a folder to this job; another that writes there is refused."""
+    """Lock a folder for this job; other writers are rejected."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "_lock").open("w")
     except OSError as error:
-        raise FileProblem(f"{folder}: cannot be made, {error.strerror}; choose another place") from None
+        raise FileProblem(f"{folder}: cannot be created, {error.strerror}; choose another folder") from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
-"""Summaries of many runs at once: latencies by run, component and edge, stragglers, and how evenly load is spread.
+"""Summaries of many runs: latencies by run, component and edge, stragglers, and load balance.
 
-`tables` compares the phases of one run with exact percentiles, which hold every value in memory. Here there may be any
-number of tuples, so that values are first counted in bins of equal ratio: a percentile is within half a percent, takes
-memory for the bins only, and is the same in whatever order values come.
+`tables` compares the phases of one run with exact percentiles, which keep every value in memory. Here there may be any
+number of tuples, so values are first counted in bins of equal ratio: a percentile is accurate to half a percent, needs
+memory for the bins only, and does not depend on the order of values.
 """
 
 import math
@@ -16,11 +16,11 @@ from penstock.pipeline.tables import QUANTILES, beside_fellows, slow_machines, s
 from penstock.pipeline.tuples import PARTS
 
 BIN = 1.01  # ratio of a bin's ends
-LEAST_S = 1e-9  # what is shorter, or negative by the error of clocks, counts as this
+LEAST_S = 1e-9  # minimum; shorter times, or negative ones from clock errors, count as this
 
 
 def spreads(rows: DataFrame, by: tuple[str, ...], spans: tuple[str, ...]) -> DataFrame:
-    """Return a row a group and span: count, mean, percentiles and worst of a span's seconds; null ones are left out."""
+    """Return one row per group and part of a time: count, mean, percentiles and maximum; nulls are left out."""
     pairs = sf.array(*(sf.struct(sf.lit(name).alias("span"), sf.col(name).alias("value")) for name in spans))
     long = rows.select(*by, sf.explode(pairs).alias("one")).select(*by, "one.span", "one.value")
     number = sf.floor(sf.log(sf.greatest(sf.col("value"), sf.lit(LEAST_S))) / math.log(BIN))
@@ -41,23 +41,23 @@ def spreads(rows: DataFrame, by: tuple[str, ...], spans: tuple[str, ...]) -> Dat
 
 
 def component_latencies(hops: DataFrame) -> DataFrame:
-    """Return a row a run, component and span of a hop: how long tuples wait there, are processed, and take there."""
+    """Return one row per run, component and part of a hop's time: waiting, processing and their sum."""
     rows = hops.select("run", sf.col("target_component").alias("component"), *SPANS)
     return spreads(rows, ("run", "component"), SPANS)
 
 
 def edge_latencies(hops: DataFrame) -> DataFrame:
-    """Return a row a run, stream, pair of machines and span of a hop before it is taken up."""
+    """Return one row per run, stream, pair of machines and part of a hop's time before processing."""
     return spreads(hops, ("run", "stream", "source_machine", "target_machine"), SPANS[:-1])
 
 
 def tuple_latencies(tuples: DataFrame) -> DataFrame:
-    """Return a row a run and span: `latency`, of complete tuples from due to done, and the parts that it is made of."""
+    """Return one row per run and part of `latency`, which complete tuples have from due to done."""
     return spreads(tuples.where("complete"), ("run",), ("latency", *PARTS))
 
 
 def task_tails(hops: DataFrame) -> DataFrame:
-    """Return a row a run, task and machine: the 95th percentile of waiting and processing, beside its component's."""
+    """Return one row per run, task and machine: the 95th percentile of waiting and processing, and its component's."""
     rows = hops.select(
         "run",
         sf.col("target_component").alias("component"),
@@ -80,7 +80,7 @@ def straggling_machines(tails: DataFrame) -> DataFrame:
 
 
 def skew(good: DataFrame) -> DataFrame:
-    """Return a row a run and component: tuples a second of its tasks on average and at most, and the ratio of both."""
+    """Return one row per run and component: mean and maximum tuples per second of its tasks, and their ratio."""
     rows = good.where(sf.col("kind") == RecordKind.TASK.value)
     rates = rows.groupBy("run", component("task").alias("component"), "task").agg(
         sf.try_divide(sf.sum("processed"), sf.sum("interval")).alias("tps")

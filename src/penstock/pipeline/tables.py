@@ -1,7 +1,7 @@
-"""Tables of a report: what hops, tuples and task records say, summed up by phase.
+"""Tables of a report: hops, tuples and task records summarised by phase.
 
 Percentiles are exact (interpolated between neighbours). Times are in seconds. Rows outside of every phase, such as
-those of the settling time, count only where it says so.
+those of the settling time, count only if a table says so.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from penstock.pipeline.phases import Phase, phase_of
 from penstock.pipeline.tuples import PARTS
 
 STRAGGLES = 2.0  # times the median of the others
-FEWEST = 20  # hops of a task before its tail says anything
+FEWEST = 20  # minimum number of hops of a task for its tail to be meaningful
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def quarantine_reasons(quarantined: DataFrame) -> DataFrame:
-    """Return a row a reason: how many records."""
+    """Return one row per reason: the number of records."""
     return quarantined.groupBy("reason").agg(sf.count("*").alias("count")).orderBy(sf.desc("count"), "reason")
 
 
 def component_times(hops: DataFrame, phases: Sequence[Phase]) -> DataFrame:
-    """Return a row a phase and component: the waiting, processing and total time of tuples there, and the way there."""
+    """Return one row per phase and component: waiting, processing and total time of its tuples, and their transfer."""
     total = sf.col("wait") + sf.col("processing")
     rows = hops.withColumns({"phase": phase_of("arrived", phases), "total": total, "transfer": _clipped("transfer")})
     columns = [sf.count("*").alias("count")]
@@ -38,9 +38,9 @@ def component_times(hops: DataFrame, phases: Sequence[Phase]) -> DataFrame:
 
 
 def edge_times(hops: DataFrame, phases: Sequence[Phase]) -> DataFrame:
-    """Return a row a phase, stream and pair of machines, and one a phase and stream, its machines null.
+    """Return one row per phase, stream and pair of machines, and one per phase and stream, its machines null.
 
-    Transfers that came out negative, by the error of clocks, count as zero, and are counted.
+    Transfers that are negative because of clock errors count as zero and are counted separately.
     """
     rows = hops.withColumns(
         {
@@ -64,9 +64,9 @@ def edge_times(hops: DataFrame, phases: Sequence[Phase]) -> DataFrame:
 
 
 def latencies(tuples: DataFrame, phases: Sequence[Phase]) -> DataFrame:
-    """Return a row a phase, by when tuples were due, and one with phase null for the whole run, settling included.
+    """Return one row per phase, by when tuples were due, and one with phase null for the whole run including settling.
 
-    `count` is of complete tuples, which alone are measured; `roots` of all.
+    `count` is the number of complete tuples, which alone are measured; `roots` that of all.
     """
     rows = tuples.withColumn("phase", phase_of("due", phases))
     done = sf.col("complete")
@@ -87,7 +87,7 @@ def latencies(tuples: DataFrame, phases: Sequence[Phase]) -> DataFrame:
 
 
 def task_rates(good: DataFrame, clocks: DataFrame, phases: Sequence[Phase]) -> DataFrame:
-    """Return a row a phase, task and worker: the tuples a second that it processed and gave, and until when.
+    """Return one row per phase, task and worker: tuples per second processed and emitted, and until when.
 
     A record counts for the phase in which the middle of its interval is.
     """
@@ -113,7 +113,7 @@ def latency_seconds(tuples: DataFrame, start: float) -> DataFrame:
 
 
 def task_tails(hops: DataFrame, phases: Sequence[Phase]) -> DataFrame:
-    """Return a row a phase, task and machine: the 95th percentile of waiting and processing, beside its component's."""
+    """Return one row per phase, task and machine: 95th percentile of waiting and processing, and its component's."""
     rows = hops.withColumn("phase", phase_of("arrived", phases)).where(sf.col("phase").isNotNull())
     tails = rows.groupBy(
         "phase",
@@ -125,10 +125,10 @@ def task_tails(hops: DataFrame, phases: Sequence[Phase]) -> DataFrame:
 
 
 def beside_fellows(tails: DataFrame, by: str) -> DataFrame:
-    """Add to the tail of each task what is usual for its component; `by` is the column of what is compared apart.
+    """Add the usual tail of its component to the tail of each task; `by` names the groups that are kept apart.
 
     `usual` is the median of the component's tasks (the lower of the two in the middle, so that one of two tasks can be
-    found slow), `ratio` how many times as much this one has. Tasks of which little was seen are left out.
+    slow), `ratio` the task's tail relative to that. Tasks with few hops are left out.
     """
     others = Window.partitionBy(by, "component")
     seen = tails.where(sf.col("count") >= FEWEST)
@@ -137,7 +137,7 @@ def beside_fellows(tails: DataFrame, by: str) -> DataFrame:
 
 
 def stragglers(tails: DataFrame, by: str = "phase") -> DataFrame:
-    """Return the tasks whose tail is more than twice their component's usual one, the worst first."""
+    """Return the tasks whose tail is more than twice the usual one of their component, the slowest first."""
     return tails.where(sf.col("ratio") > STRAGGLES).orderBy(by, sf.desc("ratio"), "task")
 
 
@@ -150,7 +150,7 @@ def slow_machines(tails: DataFrame, by: str = "phase") -> DataFrame:
 
 
 def worst_lags(good: DataFrame, clocks: DataFrame, phases: Sequence[Phase]) -> DataFrame:
-    """Return a row a phase: how late the loop of any worker was at worst, whatever held it up."""
+    """Return one row per phase: the maximum delay of any worker's loop, whatever the cause."""
     rows = on_controller_clock(good.where(sf.col("kind") == RecordKind.MACHINE.value), clocks, ("at",))
     placed = rows.withColumn("phase", phase_of("at", phases)).where(sf.col("phase").isNotNull())
     return placed.groupBy("phase").agg(sf.max("lag").alias("lag"))

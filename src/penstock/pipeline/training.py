@@ -1,9 +1,8 @@
-"""Training latency models on the pipeline's windows: every component and every stream at once, a Spark group each.
+"""Train latency models on the pipeline's windows: every component and every stream at once, one Spark group each.
 
-The rows are those of `task_windows` and `edge_windows`; a group's rows go to one Python process as an Arrow table and a
-regression comes back. A mean predictor and a linear model are fitted beside each, on the same rows, so that whoever
-evaluates can tell what the regression is worth. Of all three the one is kept that cross-validation found best, for each
-component and stream on its own, unless one kind is asked for.
+The rows are those of `task_windows` and `edge_windows`; a group's rows go to one Python process as an Arrow table,
+which returns a regression. A mean predictor and a linear model are fitted to the same rows for comparison. For each
+component and stream, the best of the three in cross-validation is kept, unless one kind is requested.
 """
 
 import re
@@ -40,7 +39,7 @@ _SCHEMA = """of string, name string, rows long, placements long, kind string, pa
 
 
 class Trained(NamedTuple):
-    """How the regression of a component or stream came out."""
+    """Result of training the regression of a component or stream."""
 
     of: str  # component or stream
     name: str
@@ -49,12 +48,12 @@ class Trained(NamedTuple):
     rows: int
     placements: int
     accuracy: float | None  # cross-validated, of a window's mean
-    beside: dict[str, float | None]  # the same of every kind that was fitted: svr, linear, mean
+    beside: dict[str, float | None]  # the same for every kind that was fitted: svr, linear, mean
     vectors: int
 
     @property
     def better(self) -> str:
-        """The kind that was better in cross-validation than the one that is kept; empty if there is none."""
+        """The kind that was better in cross-validation than the selected one; empty if there is none."""
         kinds = [kind for kind, found in self.beside.items() if found is not None]
         best = max(kinds, key=lambda kind: self.beside[kind] or 0.0, default="")
         return best if best and (self.accuracy is None or (self.beside[best] or 0.0) > self.accuracy) else ""
@@ -62,7 +61,7 @@ class Trained(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Models, and how each came out: components, then streams, by name."""
+    """Models and their training results: components, then streams, by name."""
 
     models: LatencyModels
     trained: list[Trained]
@@ -79,8 +78,8 @@ def train_latency(
 ) -> Training:
     """Fit latency models to the tables of a pipeline's output folder.
 
-    kind: `best` keeps for each component and stream the kind that cross-validation finds best. step: receives what is
-    done next.
+    kind: `best` selects the best kind in cross-validation for each component and stream. step: called with the name of
+    each step.
     """
     step("reading windows")
     with partitions_for(spark, files_of(tables)):
@@ -105,9 +104,9 @@ def _trained_on(
     def fit_group(table: pa.Table) -> pa.Table:  # Spark reads its annotations
         return _fit_group(kind, seed, table)
 
-    apart = rows.repartition(groups, "of", "name")  # a number of its own, or Spark would do all in one task
-    # By Arrow, not by pandas: a row's features are an array, which would be an object of its own to pandas, and which
-    # numpy takes from Arrow as one block of numbers.
+    apart = rows.repartition(groups, "of", "name")  # without a number, Spark would use one task
+    # By Arrow, not by pandas: a row's features are an array, which pandas stores as an object, while numpy reads all of
+    # them from Arrow as one block of numbers.
     fitted = apart.groupBy("of", "name").applyInArrow(fit_group, _SCHEMA).collect()
     rows.unpersist()
     found = sorted(fitted, key=lambda row: (row["of"], row["name"]))
@@ -131,17 +130,17 @@ def _trained_on(
 
 
 class Seen(NamedTuple):
-    """What rows are of."""
+    """What labelled rows belong to."""
 
     groups: set[tuple[str, str]]  # of, name
-    runs: dict[str, str]  # by name, a digest of what was measured
+    runs: dict[str, str]  # by name, a digest of its measurements
 
 
 def seen_of(rows: DataFrame) -> Seen:
-    """Return which components, streams and runs labelled rows are of.
+    """Return the components, streams and runs of labelled rows.
 
-    A run's digest is the sum of its rows' hashes, with times to a billionth of a millisecond: it does not depend on the
-    order in which Spark adds them up.
+    A run's digest is the sum of its rows' hashes, with times rounded to a billionth of a millisecond: it does not
+    depend on the order in which Spark adds them up.
     """
     measured = sf.xxhash64("of", "name", "window", "count", sf.round(sf.col("label") * 1e12))
     found = rows.groupBy("run", "of", "name").agg(sf.sum(measured.cast("decimal(38,0)")).alias("digest")).collect()
@@ -152,18 +151,18 @@ def seen_of(rows: DataFrame) -> Seen:
 
 
 def _nothing(spark: SparkSession, tables: str | Path) -> FileProblem:
-    """Say why there is nothing to learn from."""
+    """Return an error that explains why there are no rows to train on."""
     tasks = read_windows(spark, tables, "task_windows")
     if tasks.where("machine_cpu is null or machine_memory is null").isEmpty():
-        return FileProblem(f"{tables}: its windows have no tuples that could be learnt from; record a longer run")
-    problem = "its telemetry does not tell the cores and memory of machines, as of a version before this"
-    return FileProblem(f"{tables}: {problem}; record a run anew")
+        return FileProblem(f"{tables}: its windows have no tuples to train on; record a longer run")
+    problem = "its telemetry has no cores and memory of machines, it was made by an older version"
+    return FileProblem(f"{tables}: {problem}; record another run")
 
 
 def labelled_rows(spark: SparkSession, tables: str | Path) -> DataFrame:
-    """Return a row a window and task or pair: of, name, window (a number of its own), place, count, label, features.
+    """Return one row per window and task or pair: of, name, window (its own number), place, count, label, features.
 
-    One of which a feature is not known is left out.
+    Rows with an unknown feature are left out.
     """
     tasks, edges = read_windows(spark, tables, "task_windows"), read_windows(spark, tables, "edge_windows")
     both = _features(tasks, "component", TASK_FEATURES, "processing_s", "component").unionByName(
@@ -174,27 +173,27 @@ def labelled_rows(spark: SparkSession, tables: str | Path) -> DataFrame:
 
 
 def read_windows(spark: SparkSession, tables: str | Path, name: str) -> DataFrame:
-    """Return one of the pipeline's tables; also one that stands alone, a folder of Parquet with the same columns."""
+    """Return a table of the pipeline, or one that stands alone as a Parquet folder with the same columns."""
     if (Path(tables) / MANIFEST).exists():
         return read_table(spark, Path(tables), name)
     try:
         found = spark.read.parquet(literal(Path(tables) / name)).withColumn("run", sf.col("run").cast("string"))
     except AnalysisException:
-        problem = f"expected the output of penstock models tables, there is no table {name}"
+        problem = f"expected the output of penstock models tables, but there is no table {name}"
         raise FileProblem(f"{tables}: {problem}; choose another folder") from None
     if missing := [column for column in COLUMNS.get(name, ()) if column not in found.columns]:
-        problem = f"table {name} has no column {missing[0]}, as of a version before this"
-        raise FileProblem(f"{tables}: {problem}; run the pipeline anew into another folder")
+        problem = f"table {name} has no column {missing[0]}, it was made by an older version"
+        raise FileProblem(f"{tables}: {problem}; run the pipeline again into another folder")
     return found
 
 
 def files_of(tables: str | Path) -> list[Path]:
-    """Return the files of the windows of tables."""
+    """Return the files of the tables' windows."""
     return [path for path in Path(tables).glob("*_windows/**/*.parquet") if path.is_file()]
 
 
 def window_of(tables: str | Path) -> float:
-    """Return the seconds of the windows of tables; the usual ones of tables that stand alone."""
+    """Return the length of the tables' windows in seconds; the default for tables without a manifest."""
     manifest = read_manifest(Path(tables))
     return WINDOW_S if manifest is None else manifest.window_s
 
@@ -208,7 +207,7 @@ def _features(rows: DataFrame, of: str, names: tuple[str, ...], label: str, colu
 
 
 def _places(spark: SparkSession, tasks: DataFrame) -> DataFrame:
-    """Return a row a run and window: its number in time, and the number of the placement that was in force."""
+    """Return one row per run and window: its number in time, and the number of the placement in force."""
     seen = tasks.select("run", "window", "task", "machine").distinct().collect()
     numbered = placements((row["run"], row["window"], row["task"], row["machine"]) for row in seen)
     rows = [(run, window, at, place) for at, ((run, window), place) in enumerate(numbered.items())]
@@ -218,7 +217,7 @@ def _places(spark: SparkSession, tasks: DataFrame) -> DataFrame:
 def placements(seen: Iterable[tuple[str, int, str, str]]) -> dict[tuple[str, int], int]:
     """Number the placements of runs: from (run, window, task, machine) to run and window, in order, with the number.
 
-    A task that a window does not show is where it was; equal placements have one number, also in different runs.
+    A task without a row in a window is where it was before; equal placements have one number, also in different runs.
     """
     windows: dict[tuple[str, int], dict[str, str]] = {}
     for run, window, task, machine in sorted(seen):
@@ -240,7 +239,7 @@ def placements(seen: Iterable[tuple[str, int, str, str]]) -> dict[tuple[str, int
 
 
 def group_rows(table: pa.Table) -> Rows:
-    """Return the rows of a group that has come as an Arrow table, in an order that does not depend on Spark."""
+    """Return a group's rows from an Arrow table, in an order that does not depend on Spark."""
     features = table["features"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     columns = [table[name].to_numpy() for name in ("label", "count", "place", "at")]
     wide = np.column_stack([np.asarray(features, dtype=np.float64).reshape(len(table), -1), *columns])
@@ -297,7 +296,7 @@ def _model_set(rows: list[Any], which: str) -> ModelSet:
 
 
 def _described(spark: SparkSession, tables: str | Path) -> tuple[dict[str, int], dict[str, tuple[float, float]]]:
-    """Return the tasks seen of every component, and the cpu and memory of every machine that tasks were seen on."""
+    """Return the number of tasks of every component, and the cpu and memory of every machine with tasks."""
     edges, tasks = read_windows(spark, tables, "edge_windows"), read_windows(spark, tables, "task_windows")
     ends = edges.select(sf.col("source").alias("task")).union(edges.select(sf.col("target").alias("task"))).distinct()
     has = (sf.max("machine_cpu").alias("cpu"), sf.max("machine_memory").alias("memory"))
@@ -309,6 +308,6 @@ def _described(spark: SparkSession, tables: str | Path) -> tuple[dict[str, int],
 
 
 def _application(runs: Iterable[str], tables: str | Path) -> str:
-    """Return what the runs are called, without the time in their names."""
+    """Return the common name of the runs, without the time."""
     named = {re.sub(r"-\d{8}-\d{6}.*$", "", run) for run in runs}
     return min(named) if len(named) == 1 else Path(tables).name

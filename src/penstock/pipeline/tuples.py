@@ -1,8 +1,8 @@
-"""Tuples: the hops of one source tuple joined into one row, with the way that took longest and where its time went.
+"""Tuples: the hops of one source tuple joined into one row, with its slowest path and the parts of its latency.
 
-The tree of a tuple ends with the hop that finishes last; from there parents lead back to the source. That way is what
-the tuple's latency is made of: each hop's part of it is its time in the out-queue, on the network and in the in-queue,
-and the time from its start until the next hop of the way was emitted. The parts add up to the latency.
+The tree of a tuple ends with the hop that finishes last; from there parents lead back to the source. This path
+determines the latency: each hop contributes its time in the out-queue, on the network and in the in-queue, and the time
+from its start until the next hop of the path was emitted. The parts add up to the latency.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -13,25 +13,24 @@ from penstock.pipeline.clocks import on_controller_clock
 from penstock.pipeline.hops import SPANS
 
 PARTS = ("source_wait", *SPANS)
-"""Where a tuple's latency goes, in order."""
+"""The parts of a tuple's latency, in order."""
 
-CLOCK_ERROR_S = 1e-3  # controller and pipeline correct the same time a little differently
+CLOCK_ERROR_S = 1e-3  # controller and pipeline correct the same time slightly differently
 
 _KEY = ("run", "root")
 _STEP = (
     "finished", "id", "parent", "stream", "source", "target", "source_component", "target_component", "source_machine",
     "target_machine", "emitted", "sent", "arrived", "started",
 )  # fmt: skip
-"""What a way tells of a hop; hops compare by the first of it."""
+"""Fields of a hop on a path; hops are compared by the first one."""
 
 
 def tuples(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Return a row a root: when it was due and finished, whether all of it was seen, and its slowest way.
+    """Return one row per root: when it was due and finished, whether all of it was seen, and its slowest path.
 
     `complete` means that the controller recorded it as done; in a run without such records, that no hop lacks its
-    parent and that every way ends in a component that sends nothing. The parts of the latency are null where hops are
-    missing, so that the way does not lead from the source to the end. For batches: it needs all hops of a tuple, each
-    once.
+    parent and every path ends in a component that emits nothing. The parts of the latency are null if hops are missing,
+    so that the path does not lead from the source to the end. For batches: it needs all hops of a tuple, each once.
     """
     gathered = _with_run_facts(_gathered(hops, good, clocks), hops, good)
     way = gathered.withColumn("path", _path()).withColumns(
@@ -55,9 +54,9 @@ def tuples(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
 
 
 def _gathered(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Return a row a root: what its source and the controller recorded, its hops as an array, null where it has none.
+    """Return one row per root: the records of its source and of the controller, its hops as an array, null if none.
 
-    All that is told of a root is brought together at once: joins would sort it over and over.
+    All records of a root are collected at once, because joins would sort them several times.
     """
     rows = _ends(good, clocks).unionByName(_steps(hops), allowMissingColumns=True)
     least = ("root_id", "source", "due", "emitted", "done_due", "done_finished")
@@ -73,7 +72,7 @@ def _gathered(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
 
 
 def _ends(good: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Return what sources and the controller recorded of roots, in columns of their own."""
+    """Return the records of sources and the controller about roots, in separate columns."""
     root, done = (sf.col("kind") == kind.value for kind in (RecordKind.ROOT, RecordKind.DONE))
     told = good.where(root | done).select(
         *_KEY, "worker", "incarnation",
@@ -98,13 +97,13 @@ def _steps(hops: DataFrame) -> DataFrame:
 
 
 def _finished() -> Column:
-    """Return when the last hop finished: by the hops, or by the controller where it knew of a later one."""
+    """Return when the last hop finished: according to the hops, or to the controller if it knew of a later one."""
     unseen = sf.col("done_finished") - sf.col("finished") > CLOCK_ERROR_S
     return sf.when(unseen, sf.col("done_finished")).otherwise(sf.coalesce("finished", "done_finished"))
 
 
 def _with_run_facts(rows: DataFrame, hops: DataFrame, good: DataFrame) -> DataFrame:
-    """Add what must be known of a whole run: whether trees were tracked, and which components send."""
+    """Add facts about a whole run: whether trees were tracked, and which components emit."""
     sent = hops.select("run", "source_component", sf.lit(False).alias("tracked"))
     done = good.where(sf.col("kind") == RecordKind.DONE.value).select("run", sf.lit(True).alias("tracked"))
     facts = (
@@ -119,7 +118,7 @@ def _with_run_facts(rows: DataFrame, hops: DataFrame, good: DataFrame) -> DataFr
 def _path() -> Column:
     """Return the hops from the source to the hop that finished last.
 
-    A way visits a component once at most, so that the number of components bounds the steps back.
+    A path visits a component at most once, so the number of components limits the steps back.
     """
     components = sf.array_distinct(sf.transform("tree", lambda hop: hop["target_component"]))
 
@@ -135,7 +134,7 @@ def _path() -> Column:
 
 
 def _queues() -> dict[str, Column]:
-    """Return what the hops of the way waited and travelled together."""
+    """Return the total waiting and transfer times of the path's hops."""
 
     def total(end: str, start: str) -> Column:
         return sf.reduce("path", sf.lit(0.0), lambda sofar, hop: sofar + hop[end] - hop[start])

@@ -1,14 +1,14 @@
-"""Windows: a run cut into equal spans, and what was true of every task and every edge in each.
+"""Windows: a run divided into equal intervals, with the features of every task and edge in each.
 
-These are the rows that latency models learn from: Li's features (`model/features.py`) beside what they are to predict.
-Windows are counted from when the run's first tuple was due. A hop belongs to the window in which its tuple was taken
-up, where its transfer ends and its processing begins; a record about an interval belongs to the one in which the middle
-of the interval is. Latencies come from the hops of sampled tuples, loads from the tasks' own counts of all tuples.
+Latency models are trained on these rows: Li's features (`model/features.py`) and the labels to predict. Windows are
+counted from when the run's first tuple was due. A hop belongs to the window in which its transfer ends and its
+processing starts; a record about an interval belongs to the window that contains the interval's middle. Latencies come
+from the hops of sampled tuples, loads from the tasks' own counts of all tuples.
 
-A task that was seen on two machines in a window has no row there to learn from, nor has an edge that begins or ends in
-it: features that are half of one machine and half of another would describe neither. So has none whose task told
-nothing of itself. What a moved task did counts for both machines' loads, and its own load is kept without a machine: a
-task's load is the same wherever it is. In `shares` every hop counts.
+A task that was on two machines in a window has no row to train on, nor has an edge that starts or ends in it: features
+that mix two machines would describe neither. A task without records of its own has none either. The work of a moved
+task counts for the loads of both machines, and its own load is kept without a machine, because a task's load does not
+depend on the machine. In `shares` every hop counts.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -19,6 +19,9 @@ from penstock.model.telemetry import RecordKind
 from penstock.pipeline.clocks import on_controller_clock
 from penstock.pipeline.hops import component, machine
 
+MOST_WINDOWS = 2**31 - 1
+"""Maximum number of a window."""
+
 _WINDOW = ("run", "window")
 _PAIR = ("stream", "source", "target")
 _MACHINES = ("source_machine", "target_machine")
@@ -26,13 +29,13 @@ _AT_END = {
     "task": "", "machine": "_machine", "machine_cpu": "_cpu", "machine_memory": "_memory",
     "task_load": "_load", "machine_load": "_machine_load", "used_cpu": "_used_cpu",
 }  # fmt: skip
-"""What a task's column is called behind the end of an edge that the task is."""
+"""Suffix of a task's column at one end of an edge."""
 
 
 def starts(good: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Return a row a run: when its first tuple was due, by its sources or else by the controller.
+    """Return one row per run: when its first tuple was due, according to its sources or else to the controller.
 
-    For batches, of whole runs, as is all here.
+    For batches of whole runs, like all functions here.
     """
     told = good.where(sf.col("kind").isin(RecordKind.ROOT.value, RecordKind.DONE.value)).select(
         "kind", "run", "worker", "incarnation", "due"
@@ -46,15 +49,15 @@ def starts(good: DataFrame, clocks: DataFrame) -> DataFrame:
 
 
 def tuples_starts(tuples: DataFrame) -> DataFrame:
-    """Return the same as `starts` from the table of tuples: only what a source told of has a `source`."""
+    """Return the same as `starts` from the table of tuples; only tuples recorded by a source have a `source`."""
     told = sf.min(sf.when(sf.col("source").isNotNull(), sf.col("due")))
     return tuples.groupBy("run").agg(sf.coalesce(told, sf.min("due")).alias("first_due"))
 
 
 def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
-    """Return a row a window and task, with its features; of one that was on several machines, its load alone.
+    """Return one row per window and task, with its features; if it was on several machines, only its load.
 
-    begun: the `starts`.
+    begun: see `starts`.
     """
     loads = _task_loads(good, clocks, begun, window_s)
     here = loads.groupBy(*_WINDOW, "machine").agg(
@@ -63,7 +66,7 @@ def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: flo
         (sf.count("*") - 1).alias("colocated"),
     )
     here = here.join(_machines(good, clocks, begun, window_s), [*_WINDOW, "machine"], "left")
-    # The machine's own seconds: those of a task that came or left in the window are fewer.
+    # The machine's own seconds: a task that arrived or left in the window has fewer.
     load = sf.try_divide("machine_processed", sf.coalesce("machine_seconds", "longest"))
     places = sf.count("*").over(Window.partitionBy(*_WINDOW, "task"))
     placed = loads.withColumn("places", places)
@@ -78,7 +81,7 @@ def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: flo
 
 
 def task_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
-    """Return a row a window and task, with the columns of `TASK_WINDOW`."""
+    """Return one row per window and task, with the columns of `TASK_WINDOW`."""
     seen = hops.select(
         "run", "processing", "started", sf.col("target").alias("task"), sf.col("target_machine").alias("machine")
     )
@@ -92,7 +95,7 @@ def task_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_
 
 
 def edge_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
-    """Return a row a window, stream and pair of tasks, with the columns of `EDGE_WINDOW`."""
+    """Return one row per window, stream and pair of tasks, with the columns of `EDGE_WINDOW`."""
     between = hops.withColumn("between", sf.col("started") - sf.col("emitted"))
     rows = (
         in_windows(between, "started", begun, window_s)
@@ -107,9 +110,9 @@ def edge_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_
 
 
 def shares(hops: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
-    """Return a row a window, stream and pair of tasks: the sampled tuples, and their share of the stream's.
+    """Return one row per window, stream and pair of tasks: the sampled tuples, and their share of the stream's.
 
-    Shares are the weights of eqs. (2.2) and (2.3): over several windows they are those of the summed tuples.
+    Shares are the weights of eqs. (2.2) and (2.3): over several windows they follow from the summed tuples.
     """
     placed = in_windows(hops, "started", begun, window_s)
     counted = placed.groupBy(*_WINDOW, *_PAIR).agg(sf.count("*").alias("tuples"))
@@ -118,14 +121,15 @@ def shares(hops: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> Dat
 
 
 def in_windows(rows: DataFrame, time: str, begun: DataFrame, window_s: float) -> DataFrame:
-    """Add to rows the number of the window that a time of theirs is in; what was before the first is left out."""
-    number = sf.floor((sf.col(time) - sf.col("first_due")) / window_s).cast("int")
+    """Add the number of the window that contains a time; rows before the first window are left out."""
+    number = sf.floor((sf.col(time) - sf.col("first_due")) / window_s)
     placed = rows.join(sf.broadcast(begun), "run").withColumn("window", number)
-    return placed.where(sf.col("window") >= 0).drop("first_due")
+    placed = placed.where(sf.col("window").between(0, MOST_WINDOWS))
+    return placed.withColumn("window", sf.col("window").cast("int")).drop("first_due")
 
 
 def _task_loads(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
-    """Return a row a window, task and machine: the tuples processed there, and over how many seconds."""
+    """Return one row per window, task and machine: the tuples processed there, and over how many seconds."""
     rows = _intervals(good, RecordKind.TASK, clocks, begun, window_s)
     return rows.groupBy(*_WINDOW, "task", "machine").agg(
         sf.sum("processed").alias("processed"), sf.sum("interval").alias("seconds")
@@ -133,10 +137,10 @@ def _task_loads(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: 
 
 
 def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
-    """Return a row a window and machine: what it has, and the share of its cpu that all of its workers used.
+    """Return one row per window and machine: its capacity, and the share of its cpu that all of its workers used.
 
-    Its workers share what it has, and each tells all of it, and which share it used itself. One that came or left in
-    the window used nothing in the rest of the machine's own seconds.
+    Its workers share the machine; each reports its whole capacity and the share used by itself. A worker that arrived
+    or left in the window used nothing in the rest of the machine's own seconds.
     """
     rows = _intervals(good, RecordKind.MACHINE, clocks, begun, window_s)
     workers = rows.groupBy(*_WINDOW, "machine", "worker").agg(

@@ -148,5 +148,5 @@ def test_refuses_changes_that_make_no_sense() -> None:
             set_capacity(start, "a", factor)
     with pytest.raises(InvalidInput, match="priority: expected a number ≥ 1e-06, got -2"):
         reprioritise(start, "be", -2.0)
-    with pytest.raises(InvalidInput, match="'gr' is guaranteed a rate"):
+    with pytest.raises(InvalidInput, match="'gr' has a guaranteed rate"):
         reprioritise(start, "gr", 2.0)

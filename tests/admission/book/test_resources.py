@@ -58,7 +58,7 @@ def test_a_resource_that_others_have_is_named_with_who_has_it_and_how_much_more_
     asked = Asked(with_booked(two(), wanting("p", 3.0, gpu=1.0)), wanting("next", 1.0, gpu=1.0))
     found = asked.refusal()
     assert found.reason.startswith(
-        "task w[0] needs gpu, but none is left:  machine a is fully booked (p has 2 of 2 gpu), "
+        "task w[0] needs gpu, but none is left: machine a is fully booked (p has 2 of 2 gpu), "
         "machine b is fully booked (p has 1 of 1 gpu); machine a would need 3 gpu instead of 2"
     )
     assert found.binding == "a"
@@ -105,7 +105,7 @@ def test_a_machine_that_has_the_resource_and_has_failed_is_to_be_restored() -> N
     linked = replace(book.cluster, links=(*book.cluster.links, Link(source="c", target="a", bandwidth_mbps=5.0)))
     asked = Asked(fail(replace(book, cluster=linked), "c").book, replace_sink(wanting("p", 0.5, gpu=1.0)))
     found = asked.refusal()
-    assert "needs gpu, but none is left:  machine b has failed, machine c has failed" in found.reason
+    assert "needs gpu, but none is left: machine b has failed, machine c has failed" in found.reason
     assert of_kind(found, SuggestionKind.RESTORE)
     assert all(asked.lets_in(remedy) for remedy in found.suggestions)
 

@@ -225,7 +225,7 @@ def test_a_path_has_not_come_to_its_end_while_what_others_gave_back_waits(bench:
     bench.runs[0].end("it failed")
     bench.runs[1].end()
     bench.settle()
-    assert bench.phases() == {"alpha/p0": "backoff", "alpha/p1": "resting"}
+    assert bench.phases() == {"alpha/p0": "backoff", "alpha/p1": "backoff"}
 
 
 def test_a_run_that_does_not_end_is_kept_hold_of_and_stopped_again(bench: Bench) -> None:
@@ -321,7 +321,7 @@ def test_an_application_whose_dataflow_cannot_be_made_is_left_and_others_run(ben
     bench.save(one_path(one_path(), BETA))
     bench.settle()
     assert bench.phases() == {"beta/p0": "running"}
-    assert "warning: alpha: cannot be run and is skipped:  KeyError: 'alpha'" in bench.told
+    assert "warning: alpha: cannot be run and is skipped: KeyError: 'alpha'" in bench.told
 
 
 def test_a_source_that_cannot_be_made_rests_its_path_alone(bench: Bench) -> None:

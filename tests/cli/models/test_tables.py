@@ -55,7 +55,7 @@ def test_a_stream_says_what_it_made_and_is_not_mixed_with_another(
     assert "seconds" in lines
     mixed = penstock(*told, "--window", 7)
     assert mixed.code == 2
-    assert "was begun with window_s 30.0, not 7.0; keep it, or choose another folder" in mixed.err
+    assert "was started with window_s 30.0, not 7.0; use that, or another folder" in mixed.err
 
 
 def test_an_exploration_that_has_not_ended_is_told(
@@ -80,9 +80,9 @@ def test_an_exploration_that_has_not_ended_is_told(
 def test_mistakes_are_told_in_one_line(penstock: Callable[..., Ran], tmp_path: Path) -> None:
     nowhere = penstock("models", "tables", "--input", tmp_path / "nowhere", "--output", tmp_path / "tables")
     assert (nowhere.code, nowhere.err.count("\n")) == (2, 1)
-    assert "is not a folder; name the folder of a run or of its telemetry" in nowhere.err
+    assert "is not a folder; use the folder of a run or of its telemetry" in nowhere.err
     empty = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path / "tables")
-    assert "holds no telemetry (*.parquet); run an application first" in empty.err
+    assert "contains no telemetry (*.parquet); use another folder" in empty.err
     window = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path, "--window", 0)
     assert "window: expected seconds, more than 0, got 0" in window.err
     run = tmp_path / "run"
