@@ -1,7 +1,7 @@
-"""Calibration: what a cluster really takes, measured, in the files that the twin and the planner read.
+"""Calibration: measure the costs of an application and a cluster, for the twin and the planner.
 
-`observing` sums telemetry up on Spark; `components`, `network` and `engine` turn sums into costs and know no Spark;
-`probe` has the dataflows that measure what an application's own telemetry cannot tell; `measuring` puts it together.
+`observation` summarises telemetry on Spark; `components`, `network` and `engine` derive costs without Spark; `probe`
+has the dataflows that measure what an application's own telemetry does not contain; `calibrator` combines the results.
 """
 
 from penstock.calibration.findings import Calibration, Left, Measured

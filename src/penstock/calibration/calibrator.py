@@ -1,4 +1,4 @@
-"""Calibrates: takes a run that is there, or starts one, adds probes, and puts all that was measured together."""
+"""Calibrate from an existing run or a new one, add probes, and combine all measurements."""
 
 import math
 import os
@@ -38,23 +38,23 @@ from penstock.runtime.storage.run_folder import RunInfo, Setup
 from penstock.startup.executor_discovery import discover
 from penstock.startup.start import start
 
-SAMPLE_TPS = 100.0  # tuples a second of a source task that are followed in a run of ours
+SAMPLE_TPS = 100.0  # tuples traced per second, per source task, in our own run
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Calibrator:
-    """How to calibrate."""
+    """Settings of a calibration."""
 
     master: str | None = None  # a Spark master's URL; None: embedded
-    slots: int | None = None  # worker processes, where nothing is emulated
-    probes: bool = True  # whether to start probes
-    settle_s: float = 2.0  # at the beginning of a run, that do not count
-    say: Say = lambda _: None  # told what is being done
+    slots: int | None = None  # worker processes if nothing is emulated
+    probes: bool = True  # whether to run probes
+    settle_s: float = 2.0  # at the start of a run, which do not count
+    say: Say = lambda _: None  # called with the name of each step
 
     def run(self, info: RunInfo, application: Application, cluster: Cluster | None) -> Calibration:
-        """Calibrate by a run's telemetry; `cluster` is what it emulates, None: nothing."""
+        """Calibrate from a run's telemetry; `cluster` is the emulated one, None: nothing is emulated."""
         setup = info.setup or Setup()
         workers = len(cluster.machines) if cluster is not None else self.slots or setup.slots or os.cpu_count() or 1
         with self._session(workers) as spark, TemporaryDirectory(prefix="penstock-") as folder:
@@ -75,10 +75,10 @@ class Calibrator:
         policy: str | None = None,
         seed: int = 0,
     ) -> Calibration:
-        """Run an application for so many seconds and calibrate by that."""
+        """Run an application for a number of seconds and calibrate from that run."""
         if seconds <= self.settle_s:
-            problem = f"expected more than the {self.settle_s:g} s that do not count, got {seconds:g}"
-            raise InvalidInput("duration", f"{problem}; choose another --duration")
+            problem = f"expected more than the settling time of {self.settle_s:g} s, got {seconds:g}"
+            raise InvalidInput("duration", f"{problem}; increase --duration")
         workers = len(emulate.machines) if emulate is not None else self.slots or os.cpu_count() or 1
         with self._session(workers) as spark, TemporaryDirectory(prefix="penstock-") as folder:
             cluster = emulate or self._discovered(spark, self.slots)
@@ -100,7 +100,7 @@ class Calibrator:
 
     @contextmanager
     def _session(self, workers: int) -> Iterator[SparkSession]:
-        """Give a session with room for workers, in which runs, probes and the pipeline have their jobs."""
+        """Start a session with room for workers, shared by runs, probes and the pipeline."""
         embedded = self.master is None
         url = embedded_master(workers) if embedded and running_session() is None else self.master
         with session("calibrate", url, settings=spark_settings(workers, embedded)) as spark:
@@ -123,7 +123,7 @@ def combine(
     window: int | None = None,
     in_flight: int | None = None,
 ) -> Calibration:
-    """Put together what a run and probes have seen."""
+    """Combine the measurements of a run and of probes."""
     measured: list[Measured] = []
     left: list[Left] = []
     engine, of_engine = _engine(observed, probed, left)
@@ -156,9 +156,9 @@ def combine(
 
 
 def seen_cluster(observed: Observed) -> Cluster:
-    """Describe the machines that a run's telemetry names: a slot for each of its workers, and what they say it has.
+    """Describe the machines in a run's telemetry: one slot per worker, with the capacity that it reports.
 
-    One whose workers do not say has a core for each of them, and memory that is no limit.
+    A machine without a reported capacity has one core per worker, and unlimited memory.
     """
     workers = observed.workers.assign(machine=observed.workers["worker"].str.partition("/")[0])
     machines = []
@@ -171,7 +171,7 @@ def seen_cluster(observed: Observed) -> Cluster:
 
 
 def _applied(application: Application, costs: Costs, parts: Parts) -> Application:
-    """Return an application with measured costs, and measured rates where all sources have one."""
+    """Return an application with measured costs, and measured rates if all sources have one."""
     applied = costs.applied(application)
     known = {source.name: parts.rates.get(source.name) for source in application.sources}
     rates = {name: rate for name, rate in known.items() if rate is not None}
@@ -180,18 +180,18 @@ def _applied(application: Application, costs: Costs, parts: Parts) -> Applicatio
 
 def _engine(observed: Observed, probed: Probed | None, left: list[Left]) -> tuple[Costs, list[Measured]]:
     if observed.emulated:
-        left.append(Left(what="the engine's own costs", why="on emulated machines they are the host's: nothing"))
+        left.append(Left(what="the engine's own costs", why="on emulated machines they belong to the host and are 0"))
         return Costs(), []
     if probed is None or not probed.worked:
-        left.append(Left(what="the engine's own costs", why="no probe was run; taken as part of the components'"))
+        left.append(Left(what="the engine's own costs", why="no probe was run; they are included in the components'"))
         return Costs(), []
     return measure_engine(probed.worked)
 
 
 def _network(cluster: Cluster, observed: Observed, probed: Probed | None, variation: float) -> Found:
-    """Return the cluster as its network was measured; real machines' slots are processes, of unknown bandwidth.
+    """Return the cluster with its measured network; real machines' slots are processes of unknown bandwidth.
 
-    A probe's times are usual ones, a twin's delays are means.
+    A probe's times are medians, a twin's delays are means.
     """
     if not observed.emulated:
         machines = tuple(msgspec.structs.replace(one, processes=one.slots) for one in cluster.machines)
@@ -202,7 +202,7 @@ def _network(cluster: Cluster, observed: Observed, probed: Probed | None, variat
     found = measure_network(cluster, sent, probed.routes)
     if observed.emulated:
         return found
-    why = "on real machines a byte's time is mostly serialisation; say it in cluster.toml where a card is the limit"
+    why = "on real machines a byte's time is mostly serialisation; set it in cluster.toml if a card is the limit"
     measured = [one for one in found.measured if not one.what.startswith("bandwidth")]
     left = [one for one in found.left if not one.what.startswith("bandwidth")]
     kept = msgspec.structs.replace(found.cluster, machines=cluster.machines)
@@ -210,13 +210,13 @@ def _network(cluster: Cluster, observed: Observed, probed: Probed | None, variat
 
 
 def _network_without_probe(cluster: Cluster, observed: Observed) -> Found:
-    """Return the delay between machines, from the fastest hops of the application itself; the rest stays."""
+    """Return the delay between machines from the application's fastest hops; other figures stay as described."""
     rows = observed.ways.assign(
         here=observed.ways["source_worker"].str.partition("/")[0],
         there=observed.ways["target_worker"].str.partition("/")[0],
     )
     rows = rows[rows["here"] != rows["there"]]
-    why = "an application's frames hold several tuples and wait for one another; leave --no-probe out to measure it"
+    why = "an application's frames contain several tuples that wait for each other; omit --no-probe to measure it"
     left = [Left(what="bandwidths, and delays within machines", why=why)]
     hosts = {machine.name: machine.host or machine.name for machine in cluster.machines}
     rows = rows[rows["here"].map(hosts) != rows["there"].map(hosts)]
@@ -239,13 +239,13 @@ def _network_without_probe(cluster: Cluster, observed: Observed) -> Found:
 def _variation(
     cluster: Cluster, observed: Observed, probed: Probed | None, measured: list[Measured], left: list[Left]
 ) -> float:
-    """Return how delays between machines vary, where that is the network's doing."""
+    """Return the variation of delays between machines, if the network causes it."""
     if observed.emulated:
-        why = "on emulated machines delays are constant, and what varies is how late the host is: nothing"
+        why = "on emulated machines delays are constant, and any variation comes from the host"
         left.append(Left(what=VARIATION, why=why))
         return 0.0
     if probed is None:
-        left.append(Left(what=VARIATION, why="no probe was run, and an application's tuples wait for one another"))
+        left.append(Left(what=VARIATION, why="no probe was run, and an application's tuples wait for each other"))
         return 0.0
     found = measure_variation(cluster, probed.sent, probed.routes)
     if isinstance(found, Left):
@@ -257,7 +257,7 @@ def _variation(
 
 def _moves(probed: Probed | None, measured: list[Measured], left: list[Left]) -> float:
     if probed is None or not probed.moves:
-        left.append(Left(what="the time a move takes", why="no task was moved"))
+        left.append(Left(what="duration of a move", why="no task was moved"))
         return 0.0
     value = median(probed.moves)
     spread = pstdev(probed.moves)
@@ -266,12 +266,12 @@ def _moves(probed: Probed | None, measured: list[Measured], left: list[Left]) ->
 
 
 def _never(observed: Observed) -> list[Left]:
-    """Return what is not measured, whatever telemetry there is."""
+    """Return what is not measured by any calibration."""
     if observed.emulated:
-        why = "emulated machines have what is described; costs are relative to it"
+        why = "emulated machines are as described; costs are relative to that"
         return [Left(what="cores, speeds and memory of machines", why=why)]
     return [
-        Left(what="speeds of machines", why="every core counts as one of speed 1; costs are relative to it"),
-        Left(what="cores and memory of machines", why="taken as the run's workers were told them"),
-        Left(what="bytes of a frame", why="frames of followed tuples carry marks that others do not"),
+        Left(what="speeds of machines", why="every core counts as one of speed 1; costs are relative to that"),
+        Left(what="cores and memory of machines", why="as reported by the run's workers"),
+        Left(what="bytes of a frame", why="frames of traced tuples have additional fields"),
     ]

@@ -1,10 +1,9 @@
-"""What components and streams take and carry, from the sums of a run's telemetry.
+"""Costs of components and streams, from the summaries of a run's telemetry.
 
-A tuple's processing time is longer than its work where a machine's slots share too few cores, or where an emulation is
-late. How much longer, on average, is the ratio of the seconds that tasks were busy and the core-seconds that their
-machine used; by that ratio times are shortened, machine by machine. Emulated machines know their core-seconds exactly,
-whatever the host does: there each component's work is such that all machines' core-seconds come out, as far as they
-tell components apart.
+A tuple's processing time exceeds its work if the slots of a machine share too few cores, or if an emulation lags. The
+mean factor is the ratio of the seconds that tasks were busy to the core-seconds that their machine used; times are
+divided by that ratio, machine by machine. Emulated machines know their core-seconds exactly, whatever the host does:
+there the work of components is fitted to the core-seconds of all machines, as far as these distinguish the components.
 """
 
 import math
@@ -20,12 +19,12 @@ from penstock.model.cluster import Cluster
 from penstock.model.costs import ComponentCosts, Costs, StreamCosts
 from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
 
-FEWEST = 30  # tuples of a component that must have been followed for its variation to be known
-CONSTANT = 0.01  # coefficient of variation below which times are taken as constant
+FEWEST = 30  # minimum number of traced tuples of a component to know its variation
+CONSTANT = 0.01  # coefficient of variation below which times are considered constant
 SURE = 3.0  # standard errors
-ALONE = 0.98  # of the seconds that tasks were busy in core-seconds, above which they hardly ever shared cores
-TOLD = 0.05  # of the clearest difference between machines, down to which their core-seconds tell components apart
-BLOCKED = 0.01  # share of the time that a source may be blocked for its rate to be the offered one
+ALONE = 0.98  # ratio of core-seconds to busy seconds above which tasks hardly ever shared cores
+TOLD = 0.05  # singular value relative to the largest, down to which core-seconds distinguish components
+BLOCKED = 0.01  # maximum blocked share of time for a source's rate to be the offered one
 
 
 class Moments(NamedTuple):
@@ -39,7 +38,7 @@ class Moments(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What was found of components and streams."""
+    """Costs of components and streams."""
 
     components: dict[str, ComponentCosts]
     streams: dict[str, StreamCosts]
@@ -51,8 +50,8 @@ class Parts(NamedTuple):
 def measure_parts(application: Application, cluster: Cluster, observed: Observed, engine: Costs, idle: float) -> Parts:
     """Measure components and streams.
 
-    engine: what it charges beside components. idle: s that a task is busy with a tuple that it does nothing with, which
-    is the engine's; 0 on emulated machines.
+    engine: its costs beside those of components. idle: seconds of a task per tuple without any work, which are the
+    engine's; 0 on emulated machines.
     """
     found = Parts({}, {}, {}, [], [])
     streams = _measure_streams(application, observed, found)
@@ -68,7 +67,7 @@ def measure_parts(application: Application, cluster: Cluster, observed: Observed
 
 
 def scales(cluster: Cluster, observed: Observed) -> dict[str, float]:
-    """Return by worker what a busy second of its tasks is worth in core-seconds of speed 1."""
+    """Return the core-seconds of speed 1 per busy second of a worker's tasks, by worker."""
     busy = observed.tasks.groupby("worker")["busy"].sum()
     shares = dict(zip(observed.workers["worker"], observed.workers["used"].astype(float), strict=True))
     found = {}
@@ -83,7 +82,7 @@ def scales(cluster: Cluster, observed: Observed) -> dict[str, float]:
 
 
 def works(cluster: Cluster, observed: Observed, scale: Mapping[str, float]) -> dict[str, float]:
-    """Return by component the core-seconds of speed 1 that a tuple took."""
+    """Return the core-seconds of speed 1 per tuple, by component."""
     rows = observed.tasks.assign(work=observed.tasks["busy"] * observed.tasks["worker"].map(scale).fillna(1.0))
     sums = rows.groupby("component")[["work", "processed"]].sum()
     sums = sums[sums["processed"] > 0]
@@ -105,7 +104,7 @@ def works(cluster: Cluster, observed: Observed, scale: Mapping[str, float]) -> d
 
 
 def _machine(worker: str) -> str:
-    """Return the machine of a worker: its name, or what is before a slash in it."""
+    """Return the machine of a worker: its name up to a slash."""
     return worker.partition("/")[0]
 
 
@@ -119,7 +118,7 @@ def _measure_component(
 ) -> None:
     rows = observed.tasks[(observed.tasks["component"] == component.name) & (observed.tasks["processed"] > 0)]
     if work_s is None:
-        found.left.append(Left(what=f"cpu of {component.name}", why="it processed nothing"))
+        found.left.append(Left(what=f"cpu of {component.name}", why="it processed no tuples"))
         return
     each = (rows["busy"] * rows["worker"].map(scale).fillna(1.0) / rows["processed"]).to_numpy()
     cpu = max(0.0, float(work_s) - engine_s)
@@ -138,7 +137,7 @@ def _measure_component(
 
 
 def _sending(component: Component, streams: Mapping[str, StreamCosts], observed: Observed, engine: Costs) -> float:
-    """Return the engine's seconds in which a task counts as busy because it sends to other processes, a tuple."""
+    """Return the engine's seconds per tuple in which a task counts as busy because it sends to other processes."""
     remote = dict(zip(observed.streams["stream"], observed.streams["remote"], strict=True))
     return sum(
         one.selectivity * float(remote.get(label, 0.0)) * (engine.send_cpu + engine.send_byte_cpu * one.tuple_bytes)
@@ -148,12 +147,12 @@ def _sending(component: Component, streams: Mapping[str, StreamCosts], observed:
 
 
 def _service(component: Component, observed: Observed, scale: Mapping[str, float], found: Parts) -> ServiceTime:
-    """Return how the processing times of a component vary; as described where too few were seen."""
+    """Return the variation of a component's processing times; as described if too few were measured."""
     rows = observed.services[observed.services["component"] == component.name]
     seen = moments(rows, scale)
     if seen.tuples < FEWEST:
         why = (
-            "a source's tuples have no such times" if component.kind is Kind.SOURCE else f"{seen.tuples} were followed"
+            "a source's tuples have none" if component.kind is Kind.SOURCE else f"only {seen.tuples} tuples were traced"
         )
         found.left.append(Left(what=f"variation of {component.name}", why=why))
         return component.service
@@ -173,7 +172,7 @@ def _service(component: Component, observed: Observed, scale: Mapping[str, float
 
 
 def moments(rows: pd.DataFrame, scale: Mapping[str, float]) -> Moments:
-    """Return the moments of processing times over all workers, each on its own scale."""
+    """Return the moments of processing times over all workers, each with its own scale."""
     counts = rows["count"].to_numpy(dtype=np.float64)
     total = float(counts.sum())
     if total == 0:
@@ -181,7 +180,7 @@ def moments(rows: pd.DataFrame, scale: Mapping[str, float]) -> Moments:
     by = rows["worker"].map(scale).fillna(1.0).to_numpy(dtype=np.float64)
     share = counts / total
     mean = float(share @ (rows["mean"].to_numpy() * by))
-    # Between workers only differences of scale are left, which are no variation of the component's.
+    # Between workers there are only differences of scale, which are not part of the component's variation.
     within = float(share @ (rows["deviation"].to_numpy() * by) ** 2)
     logs = rows["log_mean"].to_numpy() + np.log(by)
     return Moments(
@@ -194,7 +193,7 @@ def moments(rows: pd.DataFrame, scale: Mapping[str, float]) -> Moments:
 
 
 def fitted(seen: Moments) -> ServiceTime:
-    """Return the distribution that times were most likely drawn from: constant, exponential, gamma or lognormal."""
+    """Return the most likely distribution of the times: constant, exponential, gamma or lognormal."""
     from scipy.special import gammaln
 
     if seen.cv < CONSTANT:
@@ -218,7 +217,7 @@ def _measure_streams(application: Application, observed: Observed, found: Parts)
     streams: dict[str, StreamCosts] = {}
     for stream in application.streams:
         if stream.label not in seen.index:
-            found.left.append(Left(what=stream.label, why="no tuple was followed over it"))
+            found.left.append(Left(what=stream.label, why="no tuple was traced over it"))
             continue
         row = seen.loc[stream.label]
         size = float(row["bytes"])
@@ -243,7 +242,7 @@ def _measure_streams(application: Application, observed: Observed, found: Parts)
 
 
 def _selectivity(stream: Stream, application: Application, observed: Observed, found: Parts) -> float:
-    """Return tuples sent a tuple processed: of all tuples where a component has one stream, else of followed trees."""
+    """Return tuples emitted per tuple processed: from all tuples if a component has one stream, else from traces."""
     alone = sum(other.source == stream.source for other in application.streams) == 1
     rows = observed.tasks[observed.tasks["component"] == stream.source]
     spread = 0.0
@@ -256,7 +255,7 @@ def _selectivity(stream: Stream, application: Application, observed: Observed, f
         sent = float(trees.loc[trees["stream"] == stream.label, "followed"].sum())
         taken = float(trees.loc[trees["component"] == stream.source, "followed"].sum())
         if taken == 0:
-            found.left.append(Left(what=f"selectivity of {stream.label}", why="no tuple was followed to its end"))
+            found.left.append(Left(what=f"selectivity of {stream.label}", why="no traced tuple completed"))
             return stream.selectivity
         copies = application[stream.target].parallelism if stream.grouping is Grouping.ALL else 1
         value, count = sent / taken / copies, int(taken)
@@ -281,7 +280,7 @@ def _measure_rate(component: Component, application: Application, observed: Obse
     blocked = float((each["blocked"] / each["interval"]).max()) if len(each) else 0.0
     if rate <= 0 or blocked > BLOCKED:
         why = (
-            "it gave nothing" if rate <= 0 else f"it was blocked {blocked:.0%} of the time, {rate:.4g} tuples/s passed"
+            "it emitted nothing" if rate <= 0 else f"it was blocked {blocked:.0%} of the time and emitted {rate:.4g}/s"
         )
         found.left.append(Left(what=f"rate of {component.name}", why=why))
         return

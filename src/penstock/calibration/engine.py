@@ -1,8 +1,8 @@
-"""What the engine itself takes: processor time of processes that do nothing but pass tuples on, as fast as they can.
+"""Costs of the engine itself: processor time of processes that only pass tuples on, as fast as they can.
 
-A process's time is linear in what it did: tuples made, tuples taken from a queue, tuples and bytes sent to and received
-from other processes. A few runs, of different shapes and sizes, give the cost of each by least squares, none of them
-below nothing.
+A process's time is linear in what it did: tuples created, tuples taken from a queue, tuples and bytes sent to and
+received from other processes. A few runs of different shapes and sizes determine the costs by non-negative least
+squares.
 """
 
 from typing import NamedTuple
@@ -23,10 +23,10 @@ WORDS = {
 
 
 class Worked(NamedTuple):
-    """One process of a run: the core-seconds of speed 1 that it took, and for what."""
+    """One process of a run: its core-seconds of speed 1, and what it did."""
 
     seconds: float
-    made: float = 0.0  # tuples by sources, whose own work is not the engine's
+    made: float = 0.0  # tuples created by sources, whose own work is not the engine's
     hops: float = 0.0  # tuples taken from queues
     sent: float = 0.0  # tuples to other processes
     sent_bytes: float = 0.0
@@ -35,13 +35,13 @@ class Worked(NamedTuple):
 
 
 def measure_engine(worked: list[Worked]) -> tuple[Costs, list[Measured]]:
-    """Return what hops, sending and receiving take; the spread is how far off the processes' times are, a tuple."""
+    """Return the costs of hops, sending and receiving; the spread is the residual of the processes' times per tuple."""
     from scipy.optimize import nnls
 
     table = np.array(worked, dtype=np.float64)
     rows, seconds = table[:, 1:], table[:, 0]
     units = np.maximum(rows.max(axis=0), 1.0)
-    tuples = np.maximum(rows[:, 0] + rows[:, 1], 1.0)  # each process counts alike, a tuple
+    tuples = np.maximum(rows[:, 0] + rows[:, 1], 1.0)  # per tuple, so that each process has the same weight
     values, _ = nnls(rows / units / tuples[:, None] * tuples.mean(), seconds / tuples * tuples.mean())
     values = values / units
     off = (seconds - rows @ values) / tuples

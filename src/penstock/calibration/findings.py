@@ -1,4 +1,4 @@
-"""What a calibration found: three files' worth, how sure it is of each figure, and what it leaves as described."""
+"""Results of a calibration: three files, the uncertainty of each figure, and what stays as described."""
 
 from pathlib import Path
 
@@ -19,20 +19,20 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     value: float
     unit: str
-    spread: float = 0.0  # standard deviation over the tasks, slots or moves it was measured on; or standard error
-    count: int = 0  # tuples, or moves, behind it
-    described: float | None = None  # what was said before; None: nothing
+    spread: float = 0.0  # standard deviation over the tasks, slots or moves measured; or standard error
+    count: int = 0  # number of tuples or moves measured
+    described: float | None = None  # the value before; None: none
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that could not be measured and stays as it was described."""
+    """Something that could not be measured and stays as described."""
 
     what: str
     why: str
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """An application and a cluster as measured, and what the engine takes beside."""
+    """An application and a cluster with measured costs, and the engine's costs."""
 
     application: Application
     cluster: Cluster
@@ -41,15 +41,15 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # of the run that counted
     measured: tuple[Measured, ...]
     left: tuple[Left, ...] = ()
-    lag_s: float = 0.0  # how late workers were at worst; the host's doing, and in the figures
+    lag_s: float = 0.0  # maximum lag of workers, caused by the host and included in the figures
 
     def save(self, folder: Path) -> dict[str, Path]:
-        """Write the three files, each whole or not at all, and return where they are."""
+        """Write the three files, each atomically, and return their paths."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{folder}: cannot be made, {why}; choose another --output") from None
+            raise FileProblem(f"{folder}: cannot be created, {why}; choose another --output") from None
         for part, name in FILES.items():
             save(getattr(self, part), folder / name)
         return {part: folder / name for part, name in FILES.items()}

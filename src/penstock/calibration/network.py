@@ -1,10 +1,10 @@
-"""What the network takes, from the time that single tuples of several sizes were on their way between slots.
+"""Delays and bandwidths of the network, from the transfer times of single tuples of several sizes between slots.
 
-The time of a tuple is linear in what is not known: a delay by how far apart its slots are and, between machines, its
-bytes times what a byte takes on the sender's and on the receiver's card; on a routed network, delays and bytes add up
-over the links of its way. All times together give all of it by least squares. Where they do not tell two cards apart,
-as between two machines only, the answer is the one nearest to what was described. How single tuples' times lie around
-what is usual between their slots is how delays vary: that some machines are nearer to each other than others is not.
+A transfer time is linear in the unknowns: a delay that depends on the distance of the slots and, between machines, the
+tuple's bytes times the time per byte on the sender's and on the receiver's card; on a routed network, delays and bytes
+add up over the links of the route. Least squares over all times gives the unknowns. If times cannot distinguish two
+cards, as with only two machines, the solution nearest to the description is used. The variation of delays is that of
+single times around the median of their pair of slots; differences between pairs do not count.
 """
 
 import math
@@ -23,28 +23,28 @@ from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Bools, Floats
 
 MILLISECOND = 1e-3
-SEEN_S = 1e-6  # by which a larger tuple must be slower for its bytes to count
+SEEN_S = 1e-6  # by which a larger tuple must take longer for its bytes to count
 DISTANCES = ("same_slot_ms", "same_process_ms", "same_host_ms", "other_host_ms")
 OTHER_HOST = DISTANCES.index("other_host_ms")
-FEWEST = 30  # tuples between machines that must have been timed for their variation to be known
+FEWEST = 30  # minimum number of timed tuples between machines to know their variation
 QUARTILE = 0.67449  # of a standard normal distribution
-OF_QUARTILES = 1.17  # standard error of a deviation told from quartiles: so many times itself over √n
+OF_QUARTILES = 1.17  # standard error of a deviation estimated from quartiles, relative to it, times √n
 VARIATION = "variation of delays between machines"
 
 
 class Sent(NamedTuple):
-    """Tuples of one size that went from one slot to another, one at a time."""
+    """Tuples of one size sent from one slot to another, one at a time."""
 
     source: int  # slot
     target: int  # slot
     size: float  # bytes
-    seconds: float  # on the way, as usual
+    seconds: float  # median transfer time
     tuples: int
-    times: tuple[float, ...] = ()  # s of single ones
+    times: tuple[float, ...] = ()  # single transfer times in s
 
 
 class Found(NamedTuple):
-    """A cluster as its network was measured."""
+    """A cluster with its measured network."""
 
     cluster: Cluster
     measured: list[Measured]
@@ -52,32 +52,32 @@ class Found(NamedTuple):
 
 
 class _Unknowns(NamedTuple):
-    """The unknowns, in s and s a byte: delays by distance, delays of links, bytes on cards or links."""
+    """The unknowns, in s and s per byte: delays by distance, delays of links, bytes on cards or links."""
 
     names: list[str]
     described: Floats
-    units: Floats  # by which they are multiplied to be of one size
+    units: Floats  # factors that bring them to the same magnitude
 
 
 class _Fit(NamedTuple):
-    """The answer, and what it was found from."""
+    """The solution and its inputs."""
 
     values: Floats  # of the unknowns
-    rows: Floats  # what of each unknown a time is made of, by `Sent`
-    used: Longs  # unknowns that some time is made of
-    told: Floats  # for each of those whether it is told apart
+    rows: Floats  # coefficients of the unknowns in each time, by `Sent`
+    used: Longs  # unknowns with a coefficient in some time
+    told: Floats  # for each of those, whether the times determine it
 
 
 class _Ways(NamedTuple):
-    """What may vary of tuples' times, by `Sent`; s."""
+    """The variable parts of transfer times, by `Sent`; s."""
 
     far: Bools  # whether it went to another host
     delay: Floats  # between hosts, of all links
-    alike: Floats  # one delay that would vary as much as those of its links, which vary independently
+    alike: Floats  # a single delay with the same variation as the delays of the links, which are independent
 
 
 def measure_network(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None) -> Found:
-    """Return a cluster with measured delays and bandwidths; `routes` are the ways between machines that tuples took."""
+    """Return a cluster with measured delays and bandwidths; `routes` are those that the tuples took."""
     largest = max((one.size for one in sent), default=0.0)
     unknowns = _unknowns(cluster, largest)
     return _written(cluster, unknowns, _fit(cluster, unknowns, sent, routes or {}), sent, largest)
@@ -86,10 +86,10 @@ def measure_network(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[
 def measure_variation(
     cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None
 ) -> Measured | Left:
-    """Return the standard deviation over the mean of delays between hosts, as the interquartile range tells it.
+    """Return the standard deviation relative to the mean of delays between hosts, from the interquartile range.
 
-    Of a lognormal time that is (q3 - q1) / median = 2 sinh(0.674 σ), with σ the deviation of its logarithm. What is
-    longer than usual for the host's sake hardly counts so.
+    For a lognormal time, (q3 - q1) / median = 2 sinh(0.674 σ), where σ is the deviation of its logarithm. Outliers
+    caused by the host hardly affect this.
     """
     ways = _ways(cluster, sent, routes or {})
     around = [
@@ -99,11 +99,11 @@ def measure_variation(
     ]
     timed = sum(len(one.times) for one, far in zip(sent, ways.far, strict=True) if far)
     if timed < FEWEST:
-        return Left(what=VARIATION, why=f"{timed} tuples went to another host; it takes {FEWEST}")
-    found = np.concatenate(around) if around else np.zeros(1)  # where delays came out as none
+        return Left(what=VARIATION, why=f"only {timed} tuples went to another host, at least {FEWEST} are needed")
+    found = np.concatenate(around) if around else np.zeros(1)  # if measured delays are not positive
     low, middle, high = np.quantile(found, [0.25, 0.5, 0.75])
     if low <= 0:
-        return Left(what=VARIATION, why="clocks were further off than delays are long")
+        return Left(what=VARIATION, why="clock errors exceed the delays")
     deviation = math.asinh((high - low) / (2.0 * middle)) / QUARTILE
     value = math.sqrt(math.expm1(deviation**2))
     spread = value * OF_QUARTILES / math.sqrt(len(found))
@@ -113,9 +113,9 @@ def measure_variation(
 def as_means(
     cluster: Cluster, sent: list[Sent], variation: float, routes: dict[Hop, tuple[int, ...]] | None = None
 ) -> list[Sent]:
-    """Return the mean times of tuples whose median ones are given, by how delays between hosts vary.
+    """Return tuples with mean instead of median times, given the variation of delays between hosts.
 
-    The mean of a lognormal time is √(1 + v²) times its median, v being its deviation over its mean.
+    The mean of a lognormal time is √(1 + v²) times its median, where v is its deviation relative to its mean.
     """
     ways = _ways(cluster, sent, routes or {})
     longer = np.hypot(ways.delay, variation * ways.alike) - ways.delay
@@ -123,7 +123,7 @@ def as_means(
 
 
 def _ways(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Ways:
-    """Tell what varies of the ways that tuples took."""
+    """Return the variable parts of the times of tuples."""
     fit = _fit(cluster, _unknowns(cluster, max((one.size for one in sent), default=0.0)), sent, routes)
     delays = len(DISTANCES) + (len(cluster.links) if cluster.routed else 0)
     between, values = fit.rows[:, OTHER_HOST:delays], fit.values[OTHER_HOST:delays]
@@ -132,14 +132,14 @@ def _ways(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]
 
 
 def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Fit:
-    """Find the unknowns by least squares."""
+    """Solve for the unknowns by least squares."""
     rows = np.array([_row(cluster, one, routes) for one in sent]).reshape(len(sent), len(unknowns.names))
     used = np.flatnonzero(np.abs(rows).sum(axis=0) > 0)
     weight = np.sqrt([one.tuples for one in sent])
     times = np.array([one.seconds for one in sent])
     off = times - rows @ unknowns.described
     scaled = rows[:, used] / unknowns.units[used]
-    change, *_ = np.linalg.lstsq(scaled * weight[:, None], off * weight, rcond=1e-9)  # nearest to what was described
+    change, *_ = np.linalg.lstsq(scaled * weight[:, None], off * weight, rcond=1e-9)  # nearest to the description
     values = unknowns.described.copy()
     values[used] = np.maximum(0.0, values[used] + change / unknowns.units[used])
     return _Fit(values, rows, used, _told(scaled))
@@ -165,7 +165,7 @@ def _unknowns(cluster: Cluster, largest: float) -> _Unknowns:
 
 
 def _row(cluster: Cluster, one: Sent, routes: dict[Hop, tuple[int, ...]]) -> Floats:
-    """Return what of each unknown a tuple's time is made of."""
+    """Return the coefficients of the unknowns in a tuple's time."""
     slots = expand_slots(cluster)
     row = np.zeros(len(DISTANCES) + (2 * len(cluster.links) if cluster.routed else len(cluster.machines)))
     a, b = int(slots.machine[one.source]), int(slots.machine[one.target])
@@ -184,17 +184,17 @@ def _row(cluster: Cluster, one: Sent, routes: dict[Hop, tuple[int, ...]]) -> Flo
 
 
 def _of_sending(machine: Machine) -> float:
-    """Return what a card receives for every byte that it could send: times do not tell the two apart."""
+    """Return the receiving bandwidth of a card relative to its sending bandwidth: times cannot distinguish the two."""
     return 1.0 if machine.card_mbps is None else machine.card_mbps[1] / machine.card_mbps[0]
 
 
 def _told(rows: Floats) -> Floats:
-    """Return for each unknown whether the times tell it apart from all others: 1, or less."""
+    """Return for each unknown whether the times determine it: 1, or less."""
     return np.diag(np.linalg.pinv(rows, rcond=1e-9) @ rows)
 
 
 def _written(cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Sent], largest: float) -> Found:
-    """Put what was found into a cluster, and say what it is and how sure."""
+    """Return a cluster with the solution, and the figures with their uncertainty."""
     values, rows, used, told = fit
     residual = np.array([one.seconds for one in sent]) - rows @ values
     measured: list[Measured] = []
@@ -211,10 +211,10 @@ def _written(cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Sent],
             known[column] = value / MILLISECOND
             continue
         if value * largest < SEEN_S:
-            left.append(Left(what=name, why=f"tuples of {largest:g} B were no slower than small ones"))
+            left.append(Left(what=name, why=f"tuples of {largest:g} B were not slower than small ones"))
             continue
         if told[place] < 1 - 1e-6:
-            why = "it cannot be told from that of the other end; what was measured is the nearest to the description"
+            why = "it cannot be distinguished from the other end's; the solution nearest to the description is used"
             left.append(Left(what=name, why=why))
         before = float(unknowns.described[column])
         mbps = BITS / value / MEGABIT
@@ -230,12 +230,12 @@ def _written(cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Sent],
         )
         known[column] = mbps
     unseen = [name for column, name in enumerate(unknowns.names) if column not in used]
-    left += [Left(what=name, why="nothing went that way") for name in unseen if not _beside(cluster, name)]
+    left += [Left(what=name, why="no tuple used it") for name in unseen if not _beside(cluster, name)]
     return Found(_changed(cluster, known), measured, left)
 
 
 def _beside(cluster: Cluster, name: str) -> bool:
-    """Whether a delay has no meaning on a cluster: between machines that only links join, or in one process."""
+    """Whether a delay has no meaning on a cluster: between machines joined by links only, or in one process."""
     return cluster.routed and name in ("delay, other host", "delay, same host")
 
 
@@ -245,7 +245,7 @@ def _with_card(machine: Machine, mbps: float) -> Machine:
 
 
 def _changed(cluster: Cluster, known: dict[int, float]) -> Cluster:
-    """Return a cluster with what is known in place of what was described."""
+    """Return a cluster with measured values instead of described ones."""
     distances = Distances(
         **{name: known.get(place, getattr(cluster.distances, name)) for place, name in enumerate(DISTANCES)}
     )

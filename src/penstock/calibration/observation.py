@@ -1,7 +1,6 @@
-"""Sums telemetry up on Spark for calibration: however long a run was, what comes back is a few small tables.
+"""Summarise telemetry on Spark for calibration: the result is a few small tables, however long a run was.
 
-Times are on the controller's clock. What was recorded before a run has settled, or after it was told to drain, does
-not count.
+Times are on the controller's clock. Records before a run has settled, or after it was told to drain, do not count.
 """
 
 from pathlib import Path
@@ -17,29 +16,29 @@ from penstock.pipeline.clocks import clocks, on_controller_clock
 from penstock.pipeline.hops import component, each_once, hops
 from penstock.pipeline.ingest import ingest, read_telemetry
 
-SHORTEST_S = 1e-9  # that a time is taken to be at least, where its logarithm is wanted
-LOW = 0.05  # share of hops that were on their way for less
-KEPT = 64  # hops of a way whose single times are kept, at most
+SHORTEST_S = 1e-9  # minimum time, for its logarithm
+LOW = 0.05  # quantile that stands for the fastest hops
+KEPT = 64  # maximum number of single times kept per pair of tasks
 
 
 class Observed(NamedTuple):
-    """What telemetry says of one run."""
+    """Summary of one run's telemetry."""
 
     run: str
     emulated: bool
     seconds: float  # that count
-    tasks: pd.DataFrame  # a row a task and worker: component, processed, given, busy, blocked, interval
-    workers: pd.DataFrame  # a row a worker: used (s of all its machine's cpu), interval, lag (s at worst), capacities
-    services: pd.DataFrame  # a row a component and worker: count, mean, deviation, log_mean, log_deviation; s
-    streams: pd.DataFrame  # a row a stream: count, bytes (mean of those that have any), remote (share)
-    trees: pd.DataFrame  # of complete trees, a row a stream and a row a component: followed (tuples)
-    ways: pd.DataFrame  # a row a pair of tasks, their workers and number of bytes: count; median, low, times in s
+    tasks: pd.DataFrame  # by task and worker: component, processed, given, busy, blocked, interval
+    workers: pd.DataFrame  # by worker: used (s of all its machine's cpu), interval, lag (maximum, s), capacities
+    services: pd.DataFrame  # by component and worker: count, mean, deviation, log_mean, log_deviation; s
+    streams: pd.DataFrame  # by stream: count, bytes (mean of those that have any), remote (share)
+    trees: pd.DataFrame  # of complete trees, by stream or component: followed (tuples)
+    ways: pd.DataFrame  # by pair of tasks, their workers and number of bytes: count; median, low, times in s
 
 
 def process_seconds(observed: Observed) -> dict[str, float]:
-    """Return by worker the core-seconds that it took, where it is a process of its own on a machine that told its cpu.
+    """Return the core-seconds of each worker that is a process of its own on a machine that reports its cpu.
 
-    What a machine is worth that did not tell it is not known: taken as one core.
+    A machine that does not report its speed counts as one core.
     """
     workers = observed.workers
     taken = workers["used"] * workers["capacity_cpu"].astype(float).fillna(1.0)
@@ -49,9 +48,9 @@ def process_seconds(observed: Observed) -> dict[str, float]:
 def observe(
     spark: SparkSession, folder: Path, run: str | None = None, settle_s: float = 2.0, until: str = "drain"
 ) -> Observed:
-    """Sum the telemetry in a folder up; refuse what nothing can be learnt from.
+    """Summarise the telemetry in a folder; raises if there is nothing to calibrate with.
 
-    run: its name, where the folder has others too. until: an event that ends what counts, beside the drain.
+    run: its name, if the folder has several. until: an event that ends what counts, in addition to the drain.
     """
     good = ingest(read_telemetry(spark, folder).good).good
     if run is not None:
@@ -68,7 +67,7 @@ def observe(
 
 
 class _Span(NamedTuple):
-    """What of a run counts."""
+    """The part of a run that counts."""
 
     run: str
     emulated: bool
@@ -77,7 +76,7 @@ class _Span(NamedTuple):
 
 
 def _span(rows: DataFrame, folder: Path, settle_s: float, until: str) -> _Span:
-    """Return from when to when a run's records count; `rows` are on the controller's clock."""
+    """Return the interval in which a run's records count; `rows` are on the controller's clock."""
     is_task = _is(RecordKind.TASK)
     ends = _is(RecordKind.EVENT) & sf.col("event").isin("drain", until)
     found = rows.agg(
@@ -88,13 +87,13 @@ def _span(rows: DataFrame, folder: Path, settle_s: float, until: str) -> _Span:
         sf.min(sf.when(ends, sf.col("at"))).alias("told"),
     ).first()
     if found is None or found.begin is None:
-        raise FileProblem(f"{folder}: has no records of tasks; let the application run longer, or name another run")
+        raise FileProblem(f"{folder}: has no records of tasks; let the application run longer, or use another run")
     if len(found.runs) > 1:
         several = f"has the telemetry of {len(found.runs)} runs, {found.runs[0]} and others"
-        raise FileProblem(f"{folder}: {several}; name one run")
+        raise FileProblem(f"{folder}: {several}; select one run")
     end = found.last if found.told is None else min(found.last, found.told)
     if end - found.begin <= settle_s:
-        lasted = f"the run lasted {max(end - found.begin, 0.0):.3g} s, of which the first {settle_s:g} s do not count"
+        lasted = f"the run lasted {max(end - found.begin, 0.0):.3g} s, but the first {settle_s:g} s do not count"
         raise FileProblem(f"{folder}: {lasted}; let it run longer")
     return _Span(found.runs[0], found.emulated, found.begin + settle_s, end)
 
@@ -118,7 +117,7 @@ def _summed(span: _Span, good: DataFrame, table: DataFrame, whole: DataFrame, fo
     if not len(observed.tasks) or observed.tasks["processed"].sum() == 0:
         raise FileProblem(f"{folder}: its tasks processed nothing; let the application run longer, or at a higher rate")
     if not len(observed.services):
-        raise FileProblem(f"{folder}: no tuple in it was followed; run the application with --sample")
+        raise FileProblem(f"{folder}: it has no traced tuple; run the application with --sample")
     return observed
 
 

@@ -1,9 +1,9 @@
-"""Probes: small dataflows that measure what an application's own telemetry cannot tell.
+"""Probes: small dataflows that measure what an application's own telemetry does not contain.
 
 The *network probe* sends single tuples of several sizes from a slot of every machine to slots near and far, slowly, so
 that they hardly ever wait for each other; then some tasks move. The *engine probes* pass tuples on as fast as they can,
-within a process and between two, so that all the time that their processes take is the engine's. On emulated machines
-the engine's work is the host's and costs nothing, so that only the network is probed there.
+within a process and between two, so all the time of their processes is the engine's. On emulated machines the engine's
+work is done by the host and costs nothing, so only the network is probed there.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,21 +37,21 @@ SIZES = (32, 2_048, 16_384)  # bytes of payload
 REPEATS = 8  # tuples of each size from a machine to a slot
 MOVES = 6
 SETTLE_S = 1.0
-MOST_RATE = 1500.0  # tuples a second of all machines, so that a small host keeps up
-ENGINE_S = 3.0  # that an engine probe runs, beyond settling
+MOST_RATE = 1500.0  # tuples per second of all machines, so that a small host keeps up
+ENGINE_S = 3.0  # duration of an engine probe after settling
 RELAYS = 2
 
 Say = Callable[[str], None]
 
 
 class Blob(msgspec.Struct, frozen=True, array_like=True):
-    """A tuple of some size."""
+    """A tuple with a payload."""
 
     payload: bytes
 
 
 class Pinging:
-    """Makes the tuples of the network probe from their number: to one slot after another, then of another size."""
+    """Creates the tuples of the network probe from their number: for one slot after another, then in the next size."""
 
     def __init__(self, sources: int, targets: int) -> None:
         self.sources = sources
@@ -59,14 +59,14 @@ class Pinging:
         self.blobs = [Blob(bytes(size)) for size in SIZES]
 
     def __call__(self, number: int) -> tuple[int, Blob]:
-        """Return the task that a tuple goes to, and the tuple."""
+        """Return the target task of a tuple, and the tuple."""
         turn, source = divmod(number, self.sources)
         apart = source * self.targets // self.sources  # so that no two sources send to one machine at a time
         return (turn + apart) % self.targets, self.blobs[turn // self.targets % len(self.blobs)]
 
 
 class Pouring:
-    """Makes equal tuples."""
+    """Creates equal tuples."""
 
     def __init__(self, size: int) -> None:
         self.blob = Blob(bytes(size))
@@ -94,32 +94,32 @@ class Site(NamedTuple):
     cluster: Cluster
     emulated: bool
     master: str | None
-    slots: int | None  # worker processes, where nothing is emulated
+    slots: int | None  # worker processes if nothing is emulated
     folder: Path  # for their runs
     say: Say
 
 
 class Probed(NamedTuple):
-    """What probes have seen."""
+    """Measurements of the probes."""
 
     sent: list[Sent]
     routes: dict[Hop, tuple[int, ...]]
-    moves: list[float]  # s that tasks stood still
+    moves: list[float]  # s that tasks were suspended
     worked: list[Worked]
-    idle: float  # s that a task is busy with a tuple that it does nothing with
+    idle: float  # s of a task per tuple without any work
 
 
 def probe(site: Site) -> Probed:
-    """Run all probes that make sense at a site."""
+    """Run all probes that are meaningful at a site."""
     sent, routes, moves = _probe_network(site)
     worked, idle = ([], 0.0) if site.emulated else _probe_engine(site)
     return Probed(sent, routes, moves, worked, idle)
 
 
 def ends(cluster: Cluster) -> tuple[list[int], list[int]]:
-    """Return the slots from which and those to which the network probe sends: of each machine the first, and others.
+    """Return the source and target slots of the network probe: of each machine the first, and others.
 
-    The others are the second and the last, which is in another process where a machine has several.
+    The others are the second and the last, which is in another process if a machine has several.
     """
     first = [sum(machine.slots for machine in cluster.machines[:place]) for place in range(len(cluster.machines))]
     wanted = [
@@ -130,7 +130,7 @@ def ends(cluster: Cluster) -> tuple[list[int], list[int]]:
 
 
 def network_flow(cluster: Cluster) -> tuple[Dataflow, Placement, float]:
-    """Return the network probe, where its tasks go, and for how many seconds it has to run."""
+    """Return the network probe, the placement of its tasks, and its duration in seconds."""
     sources, targets = ends(cluster)
     tuples = REPEATS * len(SIZES) * len(targets) * len(sources)
     seconds = max(4.0, tuples / MOST_RATE)
@@ -146,7 +146,7 @@ def network_flow(cluster: Cluster) -> tuple[Dataflow, Placement, float]:
 
 
 def engine_flow(cluster: Cluster, size: int, relays: int, slots: Sequence[int]) -> tuple[Dataflow, Placement]:
-    """Return an engine probe: a source, so many relays and a sink, and where they go."""
+    """Return an engine probe, which is a source, relays and a sink, and its placement."""
     flow = Dataflow("engine-probe")
     outlet = flow.source("from", Generated(Pouring(size)), gives=Blob)
     for number in range(relays):
@@ -156,7 +156,7 @@ def engine_flow(cluster: Cluster, size: int, relays: int, slots: Sequence[int]) 
 
 
 def _placed(flow: Dataflow, cluster: Cluster, slots: Sequence[int]) -> Placement:
-    """Return a placement, with its routes where the network is routed."""
+    """Return a placement, with routes if the network is routed."""
     if not cluster.routed:
         return Placement(tuple(slots))
     instance = Instance(flow.application, cluster)
@@ -168,9 +168,9 @@ def _placed(flow: Dataflow, cluster: Cluster, slots: Sequence[int]) -> Placement
 
 
 def sent_between(flow: Dataflow, cluster: Cluster, placement: Placement, observed: Observed) -> list[Sent]:
-    """Return how long tuples were on their way, by slots and size; of those that had moved nothing counts.
+    """Return transfer times by slots and size; tuples of tasks that had moved do not count.
 
-    It is the median; on emulated machines, where only waiting for others makes a tuple slower, nearly the least.
+    Times are medians; on emulated machines, where only waiting for other tuples adds to a time, nearly the minimum.
     """
     usual = "low" if observed.emulated else "median"
     names = task_names(flow.application)
@@ -217,7 +217,7 @@ def _probe_engine(site: Site) -> tuple[list[Worked], float]:
 
 
 def processes(observed: Observed) -> list[Worked]:
-    """Return what each process of an engine probe took, and for what."""
+    """Return what each process of an engine probe did, and its processor time."""
     host = dict(zip(observed.tasks["task"], observed.tasks["worker"], strict=True))
     done = observed.tasks.groupby("task")["processed"].sum()
     size = observed.streams["bytes"].to_numpy()
@@ -238,14 +238,14 @@ def processes(observed: Observed) -> list[Worked]:
 
 
 def _place(task: str) -> tuple[int, str]:
-    """Order the tasks of an engine probe: source, relays, sink."""
+    """Sort key of an engine probe's tasks: source, relays, sink."""
     return (0 if task.startswith("from") else 2 if task.startswith("to") else 1), task
 
 
 def _run(
     site: Site, flow: Dataflow, placement: Placement, seconds: float, *, sample_tps: float, moves: int = 0
 ) -> tuple[Observed, list[float]]:
-    """Run a probe, and return what its telemetry says and how long its tasks stood still when they moved."""
+    """Run a probe; return the summary of its telemetry, and how long its tasks were suspended by moves."""
     plan = to_plan(flow.application, site.cluster, placement, policy="calibration", objective="throughput")
     run = start(
         flow,

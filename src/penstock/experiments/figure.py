@@ -1,7 +1,7 @@
-"""What it takes to reproduce a figure of a paper: cases to run, how to run one, a picture, and what was claimed.
+"""A figure of a paper to be reproduced: its cases, a function that runs one, a picture, and the paper's claims.
 
-A reproduction is a table of figures. Cases are plain values, so that they travel to Spark's workers as rows; results
-are flat rows again. Claims are judged on the rows alone, after all cases have run.
+Cases are plain values, so that they can be sent to Spark's workers as rows; results are flat rows, too. Claims are
+checked against these rows only, after all cases have run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,37 +18,37 @@ Row = Mapping[str, Value]
 
 
 class Claim(NamedTuple):
-    """One sentence of a paper, or of an independent check, beside what came out here."""
+    """A statement of a paper, or of an independent check, and the result here."""
 
     figure: str
     claim: str
-    paper: str  # what it says, in its own figures; of a claim that begins with `check:`, what the check says
-    ours: str  # what came out, with its spread
-    tolerance: str  # how it was judged
+    paper: str  # its own figures; if `claim` starts with `check:`, the expectation of the check
+    ours: str  # the result, with its spread
+    tolerance: str  # how it is checked
     holds: bool
-    why: str = ""  # why not, or under which settings
+    why: str = ""  # why it fails, or under which settings it holds
 
     @property
     def checked(self) -> bool:
-        """Whether it is of an independent check of the paper, and not of the paper."""
+        """Whether it is an independent check, not a claim of the paper."""
         return self.claim.startswith("check:")
 
 
 class Figure(NamedTuple):
     """One figure of a paper."""
 
-    number: str  # as the paper has it: 4, 5a
+    number: str  # in the paper: 4, 5a
     title: str
-    cases: Callable[[bool], Sequence[Case]]  # all of them; of a quick run: fewer
-    run: Callable[[Case], Sequence[Row]]  # one of them, anywhere; a top-level function
+    cases: Callable[[bool], Sequence[Case]]  # given whether the run is quick, with fewer cases
+    run: Callable[[Case], Sequence[Row]]  # runs one case, on any worker; a top-level function
     draw: Callable[[pd.DataFrame, "Picture"], None]
     claims: Callable[[pd.DataFrame], Sequence[Claim]]
-    live: bool = False  # its cases are real runs: one after another in the driver; `run` then is a `LiveRun`
+    live: bool = False  # cases are real runs, one after another in the driver; `run` is a `LiveRun`
 
 
 class LiveRun(Protocol):
-    """How a case of a live figure is run."""
+    """Function that runs a case of a live figure."""
 
     def __call__(self, case: Case, tell: Callable[[str], None]) -> Sequence[Row]:
-        """Run a case and return its rows, saying meanwhile what is being done."""
+        """Run a case and return its rows; `tell` is called with the progress."""
         ...

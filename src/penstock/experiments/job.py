@@ -1,4 +1,4 @@
-"""Many cases as one Spark job: rows go out, rows come back, and how many are done is told on the way."""
+"""Run many cases as one Spark job and report its progress."""
 
 from collections.abc import Callable, Iterator
 from threading import Thread
@@ -11,20 +11,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Progress = Callable[[int, int], None]
-"""Hears how many of all cases are done."""
+"""Called with the number of finished cases and of all cases."""
 
 MOST_PARTITIONS = 400
 ASKED_EVERY_S = 0.2
 
 
 def unheard(_done: int, _all: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 def run_cases(
     spark: SparkSession, cases: pd.DataFrame, run: Run, schema: pa.Schema, on_progress: Progress = unheard
 ) -> DataFrame:
-    """Run a function over all cases, a few to a task, and return its rows, kept in memory, in no order."""
+    """Run a function over all cases, a few per task; return its rows, cached, in no particular order."""
     parts = min(len(cases), MOST_PARTITIONS)
     results = spark.createDataFrame(cases).repartition(parts).mapInArrow(run, from_arrow_schema(schema)).cache()
     _materialise(spark, results, len(cases), parts, on_progress)

@@ -1,4 +1,4 @@
-"""Run live cases: one after another, in the driver, as each has the whole host for itself."""
+"""Run live cases one after another in the driver, because each needs the whole host."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,18 +10,18 @@ from penstock.pipeline.session import running_session, session
 from penstock.runtime.spark.executors import embedded_master, spark_settings
 
 Tell = Callable[[str], None]
-"""Hears what is being done."""
+"""Called with the progress of a case."""
 
-MOST_MACHINES = 10  # that any case emulates
+MOST_MACHINES = 10  # maximum number of machines that a case emulates
 
 
 def silent(_: str) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 @contextmanager
 def live_session(master: str | None = None) -> Iterator[SparkSession]:
-    """Give the session that is running, or one with room for the machines of any case and for the pipeline."""
+    """Return the running session, or start one with room for the machines of any case and for the pipeline."""
     if (running := running_session()) is not None:
         yield running
         return
@@ -31,5 +31,5 @@ def live_session(master: str | None = None) -> Iterator[SparkSession]:
 
 
 def temporary() -> TemporaryDirectory[str]:
-    """Return a folder for runs of which nothing is kept."""
+    """Return a temporary folder for runs that are not kept."""
     return TemporaryDirectory(prefix="penstock-live-")

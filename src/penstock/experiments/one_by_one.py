@@ -1,7 +1,7 @@
-"""Live figures: cases that are real runs, one after another in the driver, as each needs the whole host.
+"""Live figures: their cases are real runs, one after another in the driver, because each needs the whole host.
 
-They take minutes each, so what is finished is written down at once: a table `figure-NUMBER.partial.csv`, until all of
-the figure is there.
+Cases take minutes each, so finished ones are written at once to a table `figure-NUMBER.partial.csv`, until the figure
+is complete.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from penstock.model.decoding import decode_json
 from penstock.model.files import write_whole
 
 Tell = Callable[[int, int, str], None]
-"""Hears how many of all cases are done, and what is being done."""
+"""Called with the number of finished cases, of all cases, and the current step."""
 
 
 def reproduce_live(figures: Sequence[Figure], quick: bool, seed: int, folder: Path, tell: Tell) -> Reproduced:
-    """Run every case of some figures, those of several figures once, and judge their claims."""
+    """Run every case of some figures, cases of several figures once, and check their claims."""
     work = [(figure, case) for figure in figures for case in seeded(figure.cases(quick), seed)]
     known = {case_key(figure, case): (figure, case) for figure, case in work}
     rows: dict[Any, list[dict[str, Any]]] = {}
@@ -29,7 +29,7 @@ def reproduce_live(figures: Sequence[Figure], quick: bool, seed: int, folder: Pa
         done = len(rows)
         run = cast(LiveRun, figure.run)
         made = run(case, lambda what, done=done: tell(done, len(known), what))  # type: ignore[misc]
-        # As through a Spark sweep: plain values, whatever a figure's code computes with.
+        # Plain values, as a Spark job returns them, whatever types a figure's code uses.
         plain = decode_json(msgspec.json.encode([dict(row) for row in made], enc_hook=lambda one: one.item()))
         rows[key] = [{**case, **row} for row in plain]
         tell(len(rows), len(known), "")
@@ -40,7 +40,7 @@ def reproduce_live(figures: Sequence[Figure], quick: bool, seed: int, folder: Pa
 
 
 def partial_table(folder: Path, number: str) -> Path:
-    """Return where the finished cases of a figure are while others of it still run."""
+    """Return the table of a figure's finished cases while others still run."""
     return folder / f"figure-{number}.partial.csv"
 
 

@@ -1,7 +1,7 @@
 """Reproduce the figures of a paper: all cases of all figures as one Spark job, then tables, pictures and claims.
 
-A case that several figures have is run once. The seed of a reproduction is added to the seeds of its cases, which are
-part of the figures, so that equal seeds give equal results wherever cases run.
+A case that several figures share is run once. The random seed of a reproduction is added to the seeds of its cases,
+which are part of the figures, so equal seeds give equal results wherever cases run.
 """
 
 import re
@@ -30,16 +30,16 @@ RESULT = pa.schema({"number": pa.int64(), "rows": pa.string(), "mistake": pa.str
 
 
 class FailedCase(PenstockError):
-    """A case that could not be run."""
+    """A case that failed."""
 
 
 class Reproduced(NamedTuple):
-    """What came of it, figure by figure."""
+    """The results, by figure."""
 
     tables: Mapping[str, pd.DataFrame]  # rows in the order of the cases, each with the values of its case
     claims: Sequence[Claim]
-    cases: int  # that were run, each once
-    quick: bool = False  # fewer and shorter than what may be quoted
+    cases: int  # number of different cases
+    quick: bool = False  # cases are fewer and shorter, and must not be quoted
 
 
 def reproduce(
@@ -49,7 +49,7 @@ def reproduce(
     seed: int = 0,
     on_progress: Progress = unheard,
 ) -> Reproduced:
-    """Run every case of some figures on Spark and judge their claims."""
+    """Run every case of some figures on Spark and check their claims."""
     work = [(figure, case) for figure in figures for case in seeded(figure.cases(quick), seed)]
     keys = [case_key(figure, case) for figure, case in work]
     order = {key: number for number, key in enumerate(dict.fromkeys(keys))}
@@ -66,15 +66,15 @@ def reproduce(
 
 
 def judged(figures: Sequence[Figure], tables: Mapping[str, pd.DataFrame]) -> list[Claim]:
-    """Return the claims of figures on their rows; what numpy finds true is plainly true from here on."""
+    """Check the claims of figures against their rows; numpy's booleans become plain ones."""
     claims = [claim for figure in figures for claim in figure.claims(tables[figure.number])]
     return [claim._replace(holds=bool(claim.holds)) for claim in claims]
 
 
 def keep(folder: Path, figures: Sequence[Figure], found: Reproduced) -> list[Path]:
-    """Write a table and a picture a figure, and all claims; those of other figures that are there stay.
+    """Write a table and a picture per figure, and all claims; claims of other figures in the folder are kept.
 
-    Returns what was written. Every file is there as a whole or not at all.
+    Returns the files. Each is written atomically.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -91,7 +91,7 @@ def keep(folder: Path, figures: Sequence[Figure], found: Reproduced) -> list[Pat
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """Return the claims in a file that `keep` has written; none where there is no such file."""
+    """Return the claims in a file written by `keep`; none if it does not exist."""
     if not path.exists():
         return []
     table = pd.read_csv(path, keep_default_na=False, dtype={name: str for name in Claim._fields if name != "holds"})
@@ -133,7 +133,7 @@ def _detail(claim: Claim) -> str:
 
 
 def put_table(page: Path, table: str) -> bool:
-    """Replace what is between the two marks of a page; return whether it has them."""
+    """Replace the text between the two markers of a page; return whether the page has them."""
     if not page.exists():
         return False
     text = read_text(page)
@@ -146,20 +146,20 @@ def put_table(page: Path, table: str) -> bool:
 
 
 def seeded(cases: Sequence[Case], seed: int) -> Iterator[Case]:
-    """Yield cases with a seed added to theirs."""
+    """Yield cases with a seed added to their own."""
     for case in cases:
         yield {**case, "seed": int(case["seed"]) + seed} if seed and "seed" in case else case
 
 
 def case_key(figure: Figure, case: Case) -> tuple[str, str, bytes]:
-    """Return what tells cases apart: what runs them, and their values."""
+    """Return the identity of a case: the function that runs it, and its values."""
     return figure.run.__module__, figure.run.__qualname__, msgspec.json.encode(dict(case), order="sorted")
 
 
 def _runner(
     runs: Sequence[Callable[[Case], Sequence[Row]]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what a Spark task does with its cases; a user's mistake is a result, any other exception a failure."""
+    """Return the function of a Spark task for its cases; our errors are results, other exceptions failures."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -184,7 +184,7 @@ def _rows(results: pd.DataFrame) -> dict[int, list[dict[str, Any]]]:
 
 
 def _merged(path: Path, figures: Sequence[Figure], claims: Sequence[Claim]) -> list[Claim]:
-    """Put the claims of some figures in the place of those that a file has of them, new ones behind all."""
+    """Replace the claims of some figures in those of a file, and append new ones."""
     by_figure: dict[str, list[Claim]] = {}
     for old in read_claims(path):
         by_figure.setdefault(old.figure, []).append(old)

@@ -1,8 +1,8 @@
-"""Sweeps: every policy on every instance and seed, as one Spark job, and the table of what came out.
+"""Sweeps: every policy on every instance and random seed, as one Spark job, and a summary of the results.
 
-A case is one policy on one instance (an application on a cluster). Cases are rows; Spark hands them to its workers,
-wherever these run; results are rows again. Instances differ in size, so policies are compared by ratios to one of
-them, the baseline, taken instance by instance.
+A case is one policy on one instance (an application on a cluster). Cases are rows; Spark distributes them to its
+workers; results are rows, too. Instances differ in size, so policies are compared by their ratio to one of them, the
+baseline, on the same instance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,16 +33,16 @@ RESULT = pa.schema(
         "policy": pa.string(),
         "seed": pa.int64(),
         "placed": pa.bool_(),
-        "constraint": pa.string(),  # what binds, where nothing could be placed; otherwise null
+        "constraint": pa.string(),  # the binding one if nothing could be placed; else null
         "reason": pa.string(),
         "throughput_tps": pa.float64(),
         "delay_ms": pa.float64(),
-        "traffic_bytes": pa.float64(),  # between machines, a source tuple
+        "traffic_bytes": pa.float64(),  # between machines, per source tuple
         "machines": pa.int64(),
         "score": pa.float64(),  # by the objective, higher is better
-        "note": pa.string(),  # what the policy says of its answer
-        "gap": pa.float64(),  # to the best, where the policy proves one
-        "seconds": pa.float64(),  # to decide
+        "note": pa.string(),  # the policy's note on its result
+        "gap": pa.float64(),  # to the optimum, if the policy proves one
+        "seconds": pa.float64(),  # decision time
     }
 )
 
@@ -50,7 +50,7 @@ RESULT = pa.schema(
 class Case(NamedTuple):
     """One policy on one instance."""
 
-    instance: str  # what is compared: equal for all policies on the same application, cluster and seed
+    instance: str  # key of the comparison: equal for all policies with the same application, cluster and seed
     application: str  # JSON
     cluster: str  # JSON
     policy: str
@@ -74,7 +74,7 @@ def cases(
 
 
 def run_case(case: Case) -> dict[str, Any]:
-    """Ask the policy and return a row of RESULT."""
+    """Run the policy and return a row of RESULT."""
     application = decode_json(case.application, Application)
     cluster = decode_json(case.cluster, Cluster)
     row: dict[str, Any] = {
@@ -87,7 +87,7 @@ def run_case(case: Case) -> dict[str, Any]:
     planner = Planner(application, cluster, case.objective, case.seed, MODELS[case.model])
     try:
         decision = planner.decide(case.policy)
-    except PenstockError as mistake:  # of this instance, such as a pin to a machine that it lacks: others may go on
+    except PenstockError as mistake:  # of this instance, such as a pin to an unknown machine: others may succeed
         return {**row, "placed": False, "constraint": "input", "reason": str(mistake)}
     row |= {"placed": decision.placed, "seconds": decision.seconds}
     if decision.evaluation is None:
@@ -107,7 +107,7 @@ def run_case(case: Case) -> dict[str, Any]:
 
 
 def sweep(spark: SparkSession, work: Sequence[Case], on_progress: Progress = unheard) -> DataFrame:
-    """Run all cases on Spark and return their results, kept in memory; `on_progress` hears how many are done."""
+    """Run all cases on Spark and return their results, cached; `on_progress` receives the number of finished cases."""
     return run_cases(spark, pd.DataFrame(work, columns=list(Case._fields)), _run_cases, RESULT, on_progress)
 
 
@@ -117,7 +117,7 @@ def _run_cases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def ratios(results: DataFrame, baseline: str) -> DataFrame:
-    """Add to every result its ratio to what the baseline gave on the same instance."""
+    """Add to every result its ratio to the baseline's on the same instance."""
     measures = ("throughput_tps", "delay_ms", "traffic_bytes")
     base = results.where(sf.col("policy") == baseline).select(
         "instance", *(sf.col(measure).alias(f"base_{measure}") for measure in measures)
@@ -130,7 +130,7 @@ def ratios(results: DataFrame, baseline: str) -> DataFrame:
 
 
 def summary(compared: DataFrame) -> DataFrame:
-    """Return a row a policy: how often it placed, and mean and spread of its ratios, score and time."""
+    """Return one row per policy: how often it found a placement, mean and spread of its ratios, score and time."""
     columns = [sf.count("*").alias("cases"), sf.sum(sf.col("placed").cast("int")).alias("placed")]
     for measure in ("throughput_tps_ratio", "delay_ms_ratio", "traffic_bytes_ratio", "score"):
         columns += [sf.avg(measure).alias(measure), sf.stddev(measure).alias(f"{measure}_sd")]

@@ -1,4 +1,4 @@
-"""Which works can be reproduced, and where their figures are; nothing is imported before a work is asked for."""
+"""The works that can be reproduced, and where their figures are; a work is imported when it is needed."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def figures_of(work: str) -> tuple[Figure, ...]:
 
 
 def chosen(figures: Sequence[Figure], numbers: Sequence[str]) -> tuple[Figure, ...]:
-    """Return the figures of some numbers, all where none is given; 5 stands for 5a, 5b and so on too."""
+    """Return the figures with some numbers, all if none is given; 5 includes 5a, 5b and so on."""
     picked: list[Figure] = []
     for number in numbers:
         found = [figure for figure in figures if number in (figure.number, re.sub(r"(?<=\d)[a-z]$", "", figure.number))]

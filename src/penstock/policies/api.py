@@ -1,9 +1,9 @@
-"""What a policy is: a pure function from a read-only view to a small value, one verb a kind.
+"""Protocols of policies: a policy is a pure function from a read-only view to a small value, one verb per kind.
 
-A placement policy is any object with `place(view, rng)`. Its parameters are the fields of a frozen dataclass. It
-remembers nothing between calls, takes all randomness from `rng`, leaves the view unchanged, and answers a case that
-it cannot place with `Infeasible`; exceptions are for parameters that make no sense and for views that lack what it
-needs. It does not check its own result: `checks` does.
+A placement policy is any object with `place(view, rng)`. Its parameters are the fields of a frozen dataclass. It has no
+state between calls, takes all randomness from `rng`, leaves the view unchanged, and returns `Infeasible` if it cannot
+place the tasks; exceptions are for invalid parameters and for views that lack something it needs. It does not check its
+own result: `checks` does.
 """
 
 from collections.abc import Callable
@@ -23,10 +23,9 @@ Evaluate = Callable[[NDArray[np.int32]], Floats]
 
 @dataclass(frozen=True)
 class PlacementView(Instance):
-    """What a placement policy may look at.
+    """Input of a placement policy.
 
-    `objective` and `evaluate` say what is wanted: the objective's name, and a function that scores placements. Policies
-    that follow a rule of their own ignore both.
+    `objective` is the objective's name, `evaluate` a function that scores placements. Rule-based policies ignore both.
     """
 
     objective: str = "throughput"
@@ -38,21 +37,21 @@ class PlacementPolicy(Protocol):
     """Decides in which slot every task runs."""
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return a slot for every task, with routes where the network is routed, or why there is none."""
+        """Return a slot for every task, with routes if the network is routed, or why there is none."""
         ...
 
 
 @runtime_checkable
 class BoundingPolicy(PlacementPolicy, Protocol):
-    """A placement policy that can say how far its answers may be from the best, where there is time for it."""
+    """A placement policy that can bound how far its results are from the optimum, given time."""
 
     def bounded(self, view: PlacementView, found: Placement, seconds: float) -> Placement:
-        """Return a placement of its own with its gap and a note of it, by what so many seconds show."""
+        """Return a placement of its own with its gap and a note, after searching for a bound for some seconds."""
         ...
 
 
 class Rule(NamedTuple):
-    """A tuple policy as kernels know it: which decision it is, and its parameters."""
+    """A tuple policy in the form that kernels use: the number of its decision, and its parameters."""
 
     kind: int
     settings: Floats  # [SETTINGS]
@@ -62,7 +61,7 @@ SETTINGS = 6
 
 
 def rule(kind: int, *settings: float) -> Rule:
-    """Return a rule; settings that are not given are 0."""
+    """Return a rule; settings that are missing are 0."""
     return Rule(kind, np.array([*settings, *[0.0] * (SETTINGS - len(settings))]))
 
 
@@ -73,16 +72,16 @@ class RoutingPolicy(Protocol):
     __slots__ = ()
 
     keyed: ClassVar[bool]
-    """Whether a tuple's key has a say: then `tuples.routing.route_keyed` decides."""
+    """Whether tuples' keys matter: then `tuples.routing.route_keyed` decides."""
 
     looks: ClassVar[bool] = False
-    """Whether it wants to know how loaded the tasks are that it chooses from."""
+    """Whether it uses the load of the tasks that it selects from."""
 
     compares: ClassVar[bool] = False
-    """Whether it can choose between the two tasks of a key."""
+    """Whether it can select one of the two tasks of a key."""
 
     holds: ClassVar[bool] = False
-    """Whether it may keep tuples waiting though there is room for them."""
+    """Whether it may hold tuples back although there is room for them."""
 
     @property
     def rule(self) -> Rule:
@@ -91,15 +90,15 @@ class RoutingPolicy(Protocol):
 
     @property
     def price_of_cost(self) -> float | None:
-        """What a unit of cost adds to the price of a tuple, where tasks are to say their prices; None: they need not.
+        """Weight of cost in the price of a tuple if tasks report prices; None: they need not.
 
-        Prices add up along streams, so all that ask for them must have the same.
+        Prices add up along streams, so all policies that use them need the same weight.
         """
         return None
 
     @property
     def looks_onward(self) -> bool:
-        """Whether it wants to know the least cost of all that follows from a tuple at each task."""
+        """Whether it uses the minimum cost of all that follows from a tuple at each task."""
         return False
 
 

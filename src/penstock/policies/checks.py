@@ -1,6 +1,6 @@
-"""Whether a policy's result may be used: the harness asks, so that policies need not.
+"""Check the results of policies, so that policies need not do so themselves.
 
-`violations` lists what is wrong with a placement; `untruths` what is wrong with a refusal: a reason must be true.
+`violations` lists the errors of a placement, `untruths` those of a refusal: its reason must be true.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def violations(view: PlacementView, placement: Placement) -> list[str]:
     """Return every rule that a placement breaks, one sentence each."""
     tasks, slots = view.tasks, view.slots
     if len(placement.slots) != tasks.number:
-        return [f"{len(placement.slots)} slots are given for {tasks.number} tasks"]
+        return [f"{len(placement.slots)} slots for {tasks.number} tasks"]
     placed = np.asarray(placement.slots, dtype=np.int64)
     names = task_names(view.topology)
     outside = np.flatnonzero((placed < 0) | (placed >= slots.number))
@@ -48,8 +48,8 @@ def violations(view: PlacementView, placement: Placement) -> list[str]:
 
 
 def _together(view: PlacementView, machine: Ints, names: Sequence[str], called: Sequence[str]) -> list[str]:
-    """Return which tasks share a machine against an anti-affinity, one sentence each."""
-    assert view.conflicts is not None, "the caller has looked"
+    """Return the tasks that share a machine despite their anti-affinity, one sentence each."""
+    assert view.conflicts is not None, "checked by the caller"
     component, found = view.tasks.component, []
     for number in np.unique(machine).tolist():
         there = np.flatnonzero(machine == number)
@@ -84,14 +84,14 @@ def _broken_routes(view: PlacementView, placement: Placement) -> list[str]:
 
 
 def untruths(view: PlacementView, refusal: Infeasible) -> list[str]:
-    """Return what is not true of a refusal, one sentence each."""
+    """Return the false statements of a refusal, one sentence each."""
     found = [] if refusal.needed > refusal.available else [f"needs {refusal.needed:g}, has {refusal.available:g}"]
     if refusal.constraint is Constraint.MEMORY and refusal.task is not None:
         found += _room_after_all(view, refusal, refusal.task)
     if refusal.constraint is Constraint.ROUTE and len(refusal.placed) == view.tasks.number:
         slots = [refusal.placed[task] for task in range(view.tasks.number)]
         if not isinstance(route(view.tasks, view.slots, view.links, slots), Hop):
-            found.append("every stream has a way after all")
+            found.append("every stream has a route")
     if refusal.constraint is Constraint.RESOURCE and not view.tasks.resources:
         found.append("no task needs a resource")
     return found
@@ -108,4 +108,4 @@ def _room_after_all(view: PlacementView, refusal: Infeasible, task: int) -> list
             able[slots.machine[slot]] = False
     allowed = able[slots.machine] & ((view.pins[task] < 0) | (slots.machine == view.pins[task]))
     room = np.minimum(slot_free, machine_free[slots.machine])[allowed].max(initial=-np.inf)
-    return [f"task {task} would find {room:g} MB"] if view.tasks.memory_mb[task] <= room * (1 - MEMORY_SLACK) else []
+    return [f"task {task} fits into {room:g} MB"] if view.tasks.memory_mb[task] <= room * (1 - MEMORY_SLACK) else []

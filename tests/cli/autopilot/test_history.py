@@ -99,7 +99,7 @@ def test_history_tells_of_a_torn_line_and_shows_the_rest(penstock: Penstock, fol
         file.write('{"record": "outc')
     ran = penstock("autopilot", "history", folder)
     assert ran.code == 0
-    assert "is torn" in ran.err
+    assert "is incomplete" in ran.err
     assert "kept" in ran.out
 
 
@@ -108,7 +108,7 @@ def test_explain_shows_inputs_alternatives_and_why(penstock: Penstock, folder: P
     assert ran.code == 0, ran.err
     assert f"decision 1 by {SEARCH}: kept" in ran.out
     assert "in 100/s" in ran.out
-    assert "to act, a gain of" in ran.out
+    assert "to act, predicted gain" in ran.out
     assert "stay" in ran.out
     assert "★" in ran.out
     assert "made again, it is another" not in ran.out
@@ -137,7 +137,7 @@ def test_a_decision_whose_driver_has_ended_is_not_under_way(penstock: Penstock, 
     decisions = [number for number, line in enumerate(lines) if '"record":"decision"' in line]
     (folder / LEDGER).write_text("".join(lines[: decisions[0] + 1]))
     verdict = json.loads(penstock("autopilot", "history", folder, "--json").out)["decisions"][-1]["verdict"]
-    assert verdict == "under way"  # this process, which has made the run's folder, is still there
+    assert verdict == "in progress"  # this process, which has made the run's folder, is still there
     ended(load(folder))
     verdict = json.loads(penstock("autopilot", "history", folder, "--json").out)["decisions"][-1]["verdict"]
     assert verdict == "unfinished"

@@ -1,1 +1,1 @@
-"""Allocation: how much of what they share each of several applications gets."""
+"""Allocation of shared capacity to applications."""

@@ -1,11 +1,11 @@
 """Weighted proportional fairness: the rates of applications that share elements (SPARCLE, eq. (4)).
 
-maximise Σ P log x subject to R w ≤ C, w ≥ 0, x being the sum of an application's path rates w. Capacities of cores
-and of links differ by a factor of 10⁹, so the program that is solved has every capacity 1 and every path's own limit 1;
-and applications that share nothing with each other, not even by way of others, have programs of their own, each with
-priorities that sum up to 1. Clarabel solves all of them at once to about 10⁻⁶ of that; Newton's method on the
-conditions of optimality (`optimality`) does the rest, and they are checked at the end. Where Clarabel has no answer, or
-one that is of no use as priorities are too far apart, the method sets out from anywhere.
+maximise Σ P log x subject to R w ≤ C, w ≥ 0, where x is the sum of an application's path rates w. Capacities of cores
+and of links differ by a factor of 10⁹, so the program is scaled to capacities of 1 and path limits of 1. Applications
+that share nothing with each other, not even indirectly, have separate programs, each with priorities that sum to 1.
+Clarabel solves all of them at once to about 10⁻⁶; Newton's method on the optimality conditions (`optimality`) refines
+the result, and the conditions are checked at the end. If Clarabel has no answer, or an unusable one because priorities
+are too far apart, Newton's method starts from an arbitrary point.
 """
 
 import warnings
@@ -19,12 +19,12 @@ from penstock.model.errors import InvalidInput
 from penstock.model.taskgraph import Bools, Floats, Ints, sum_by
 from penstock.policies.allocation.optimality import Point, Program, even_point, improved, missed, polished
 
-EXACT = 1e-9  # by which the conditions of optimality may be missed
-NEARLY, ANYWHERE = 1e-7, 1e-3  # of all pairs of a point where Newton's method sets out: from a solver's, from any
+EXACT = 1e-9  # tolerance of the optimality conditions
+NEARLY, ANYWHERE = 1e-7, 1e-3  # minimum of all pairs at the start of Newton's method: from a solver's point, from any
 
 
 class Shares(NamedTuple):
-    """Fair rates: of P paths, of A applications; and what one more unit of each of E elements would be worth."""
+    """Fair rates of P paths and A applications, and the marginal value of each of E elements."""
 
     paths: Floats  # [P]
     rates: Floats  # [A]
@@ -32,21 +32,21 @@ class Shares(NamedTuple):
 
 
 class _Scaled(NamedTuple):
-    """The program in units of its own, and the way back."""
+    """The scaled program, and how to scale back."""
 
     program: Program
     limit: Floats  # [P] the rate of a path by itself
-    worth: Floats  # [E] the priorities of all who share with an element's users
-    part: tuple[Ints, Ints, Ints]  # of elements, paths and applications: which of the separate programs they are in
+    worth: Floats  # [E] the priorities of all applications in the element's program
+    part: tuple[Ints, Ints, Ints]  # of elements, paths and applications: the number of their separate program
 
 
 def fair_rates(load: Floats, capacity: Floats, owner: Ints, priority: Floats) -> Shares:
     """Return the weighted proportionally fair rates (4).
 
-    `load` [E, P] is what a path takes of an element for a source tuple, `owner` [P] the application of a path. A path
-    that needs an element without capacity gets 0, and so does an application that has no other path. Rates of
-    applications are unique, those of their paths need not be. Raises `InvalidInput` for a path that takes nothing of
-    anything, as its rate would be endless, and for priorities too far apart to meet the conditions to 10⁻⁹.
+    `load` [E, P] is what a path takes of an element per source tuple, `owner` [P] the application of a path. A path
+    that needs an element without capacity gets 0, and so does an application without any other path. Rates of
+    applications are unique, those of their paths need not be. Raises `InvalidInput` for a path without any load, whose
+    rate would be unlimited, and for priorities too far apart to meet the conditions to 10⁻⁹.
     """
     _refuse_nonsense(load, capacity, priority)
     usable = _usable(load, capacity)
@@ -58,7 +58,7 @@ def fair_rates(load: Floats, capacity: Floats, owner: Ints, priority: Floats) ->
 
 
 def conditions(load: Floats, capacity: Floats, owner: Ints, priority: Floats, shares: Shares) -> float:
-    """Return by how much rates and prices miss the conditions of optimality of (4) at most, as `missed` measures it."""
+    """Return the maximum violation of the optimality conditions of (4), as `missed` measures it."""
     usable = _usable(load, capacity)
     if not usable.any():
         return 0.0
@@ -97,7 +97,7 @@ def _scaled(load: Floats, capacity: Floats, owner: Ints, priority: Floats) -> _S
     total[row, np.arange(load.shape[1])] = limit
     total /= total.max(axis=1, keepdims=True)
     element, path = np.nonzero(load)
-    nodes = len(served) + len(capacity)  # an application is joined to every element that it uses
+    nodes = len(served) + len(capacity)  # an edge joins an application to every element that it uses
     joined = coo_array((np.ones(len(path)), (row[path], len(served) + element)), shape=(nodes, nodes))
     part = connected_components(joined, directed=False)[1].astype(np.int32)
     row_part, element_part = part[: len(served)], part[len(served) :]
@@ -107,15 +107,15 @@ def _scaled(load: Floats, capacity: Floats, owner: Ints, priority: Floats) -> _S
 
 
 def _nearly(program: Program) -> Point | None:
-    """Return a point that is nearly optimal; None where the solver has none."""
+    """Return a nearly optimal point; None if the solver has none."""
     if program.load.shape[1] == 1:
         return None
-    cvxpy: Any = import_module("cvxpy")  # takes seconds, which commands that share nothing need not wait for
+    cvxpy: Any = import_module("cvxpy")  # takes seconds, so only when something is shared
     rate = cvxpy.Variable(program.load.shape[1], nonneg=True)
     within = program.load @ rate <= 1.0
     utility = program.weight @ cvxpy.log(program.total @ rate)  # (4)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the last digits are missing, which Newton's method finds
+        warnings.simplefilter("ignore")  # about missing last digits, which Newton's method finds
         try:
             cvxpy.Problem(cvxpy.Maximize(utility), [within]).solve(solver=cvxpy.CLARABEL)
         except cvxpy.SolverError:
@@ -126,7 +126,7 @@ def _nearly(program: Program) -> Point | None:
 
 
 def _points(program: Program, near: Point | None) -> Iterator[Point]:
-    """Yield what may be the optimum, what takes least time first."""
+    """Yield candidates for the optimum, the cheapest first."""
     if near is not None:
         yield polished(program, near)
         yield improved(program, near, NEARLY)
@@ -134,17 +134,17 @@ def _points(program: Program, near: Point | None) -> Iterator[Point]:
 
 
 def _exact(program: Program, near: Point | None) -> Point:
-    """Return the optimum, from a point near it where there is one; refuse what is beyond the computer's numbers."""
-    if program.load.shape[1] == 1:  # one path alone fills its tightest element
+    """Return the optimum, from a nearby point if there is one; raises if it cannot be represented."""
+    if program.load.shape[1] == 1:  # a single path fills its tightest element
         full = program.load[:, 0] >= program.load[:, 0].max()  # 1, but for rounding
         return Point(np.ones(1), full / full.sum())
     gap = np.inf
-    with np.errstate(all="ignore"):  # what comes of an overflow is seen by what it misses
+    with np.errstate(all="ignore"):  # an overflow shows in the violation of the conditions
         for found in _points(program, near):
             if (gap := missed(program, found)) <= EXACT:
                 return found
-    problem = f"the fair rates of {len(program.weight)} applications that share elements are beyond this computer"
-    raise InvalidInput("priority", f"{problem}, found to {gap:.1g} and not to {EXACT:g}; bring priorities nearer")
+    problem = f"the fair rates of {len(program.weight)} applications that share elements cannot be computed"
+    raise InvalidInput("priority", f"{problem}, accuracy {gap:.1g} instead of {EXACT:g}; bring priorities closer")
 
 
 def _refuse_nonsense(load: Floats, capacity: Floats, priority: Floats) -> None:
@@ -153,4 +153,4 @@ def _refuse_nonsense(load: Floats, capacity: Floats, priority: Floats) -> None:
     if not ((priority > 0) & np.isfinite(priority)).all():
         raise InvalidInput("priority", f"expected numbers > 0, got {priority.min()}")
     if len(free := np.flatnonzero(~(load > 0).any(axis=0))):
-        raise InvalidInput(f"load[:, {free[0]}]", "expected a load on some element, got none; state what a tuple costs")
+        raise InvalidInput(f"load[:, {free[0]}]", "expected a load on some element, got none; set what a tuple costs")

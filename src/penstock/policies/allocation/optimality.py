@@ -1,10 +1,10 @@
-"""Weighted proportional fairness to the last digit: the conditions of optimality, and Newton's method on them.
+"""Weighted proportional fairness to the last digit: the optimality conditions, and Newton's method on them.
 
-A solver leaves errors of 10⁻⁶ of all priorities together, which is everything that an application of small priority
-gets. So the conditions are measured relative to what each application pays. `polished` solves them as equations where
-the solver's answer tells which elements are full and which paths are used: a step or two. Where it does not, priorities
-being far apart, `improved` takes many steps and needs no such knowledge: of every pair of which one must be 0 (an
-element's price and its room, a path's rate and what it costs too much) it leads the product to 0.
+A solver leaves errors of 10⁻⁶ of all priorities, which may be everything that an application of small priority gets. So
+the conditions are measured relative to what each application pays. If the solver's answer tells which elements are full
+and which paths are used, `polished` solves the conditions as equations in a step or two. If it does not, because
+priorities are far apart, `improved` takes many steps without such knowledge: of every pair of which one must be 0 (an
+element's price and its free capacity, a path's rate and its surplus cost), it drives the product to 0.
 """
 
 from typing import NamedTuple
@@ -13,45 +13,45 @@ import numpy as np
 
 from penstock.model.taskgraph import Bools, Floats
 
-POLISHES = 8  # steps; 1 or 2 are usual
-SHIFT = 1e-9  # far below the curvature of what matters, far above rounding
+POLISHES = 8  # maximum number of steps; 1 or 2 are usual
+SHIFT = 1e-9  # far below the relevant curvature, far above rounding
 STEPS = 100  # 10 to 20 are usual, 70 were needed for priorities that differ by 10¹⁰
-GOOD = 1e-12  # where to stop
-SHRINK = 0.1  # of pairs, in a step
-INSIDE = 0.99  # of the way to where something would be 0
+GOOD = 1e-12  # stopping tolerance
+SHRINK = 0.1  # factor of pairs per step
+INSIDE = 0.99  # fraction of the step at which something would become 0
 
 
 class Program(NamedTuple):
-    """Maximise Σ weight log(total y) (4), load y ≤ 1, y ≥ 0; a path by itself could have the rate 1."""
+    """Maximise Σ weight log(total y) (4), load y ≤ 1, y ≥ 0; the rate of a path alone is at most 1."""
 
     load: Floats  # [E, P]
-    total: Floats  # [A, P] one entry a column, of the path's application
+    total: Floats  # [A, P] one entry per column, for the path's application
     weight: Floats  # [A]
 
 
 class Point(NamedTuple):
-    """Rates of paths and prices of elements, in the units of the program."""
+    """Rates of paths and prices of elements, in the program's units."""
 
     rate: Floats  # [P]
     price: Floats  # [E]
 
 
 class _Pairs(NamedTuple):
-    """A point and what belongs to it; rate × surplus and price × room are to become 0, income × sum the weight."""
+    """A point and derived values; rate × surplus and price × room have to be 0, income × sum the weight."""
 
     rate: Floats  # [P]
     price: Floats  # [E]
-    room: Floats  # [E] what an element has left
-    surplus: Floats  # [P] by how much a path costs more than it is worth
-    income: Floats  # [A] what a tuple of an application is worth
+    room: Floats  # [E] free capacity
+    surplus: Floats  # [P] cost of a path above its value
+    income: Floats  # [A] value of an application's tuple
 
 
 def missed(program: Program, point: Point) -> float:
-    """Return by how much the conditions of optimality of (4) are missed at most.
+    """Return the maximum violation of the optimality conditions of (4).
 
-    They are that no element is over its capacity, that one which has a price is full, and that no path costs less than
-    it is worth, one in use not more either. All is relative: to an element's capacity, to what its most dependent path
-    pays in all, to what a path is worth and to the rate of its application.
+    The conditions: no element exceeds its capacity, an element with a price is full, no path costs less than its value,
+    and a used one not more either. All are relative: to an element's capacity, to what its most dependent path pays in
+    total, to a path's value and to the rate of its application.
     """
     if not (program.total @ point.rate > 0).all() or min(point.rate.min(), point.price.min()) < 0:
         return np.inf
@@ -60,7 +60,7 @@ def missed(program: Program, point: Point) -> float:
 
 
 def _measures(program: Program, point: Point) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return pairs: what an element has left and its part in a path's cost, a path's loss and its part in a rate."""
+    """Return pairs: free capacity and its part in a path's cost, a path's loss and its part in a rate."""
     sums = program.total @ point.rate
     worth = program.total.T @ (program.weight / sums)
     matters = (point.price[:, None] * program.load / worth).max(axis=1)
@@ -87,7 +87,7 @@ def polished(program: Program, start: Point) -> Point:
 
 
 def _balanced(program: Program, point: Point, full: Bools, used: Bools) -> Point:
-    """Take one step towards: the full elements are full, the used paths pay what they are worth, the rest is 0."""
+    """Take one step towards full elements that are full, used paths that pay their value, and 0 for all others."""
     load, total = program.load[np.ix_(full, used)], program.total[:, used]
     rate, price = point.rate[used], point.price[full]
     sums = total @ rate
@@ -95,7 +95,7 @@ def _balanced(program: Program, point: Point, full: Bools, used: Bools) -> Point
     by_path = 1.0 / np.sqrt(np.diag(curvature))
     by_element = 1.0 / (load * by_path).max(axis=1)
     sides = load * by_path * by_element[:, None]
-    # Neither path rates nor prices need be unique: the shift keeps the step small in directions that do not matter.
+    # Neither path rates nor prices need be unique: the shift keeps the step small in undetermined directions.
     matrix = np.block([[curvature * by_path[:, None] * by_path, sides.T], [sides, np.zeros((len(price), len(price)))]])
     matrix[np.diag_indices(len(matrix))] += np.repeat([SHIFT, -SHIFT], [len(rate), len(price)])
     gap = [by_path * (total.T @ (program.weight / sums) - load.T @ price), by_element * (1.0 - load @ rate)]
@@ -107,7 +107,7 @@ def _balanced(program: Program, point: Point, full: Bools, used: Bools) -> Point
 
 
 def even_point(program: Program) -> Point:
-    """Return where to set out from if nothing better is known: half of every element, divided over its paths."""
+    """Return a default starting point: half of every element, divided over its paths."""
     load = program.load
     crowd = np.where(load > 0, load.sum(axis=1)[:, None], 0.0).max(axis=0)
     users, weight = load > 0, program.weight @ (program.total > 0)
@@ -115,9 +115,9 @@ def even_point(program: Program) -> Point:
 
 
 def improved(program: Program, start: Point, apart: float) -> Point:
-    """Return the best point on the way to the optimum; no pair is nearer to 0 than `apart` at the beginning."""
+    """Return the best point found; no pair is below `apart` at the start."""
     weight = program.weight @ (program.total > 0)  # [P] of a path's application
-    least = np.where(program.load > 0, weight, np.inf).min(axis=1)  # [E] of those who use an element
+    least = np.where(program.load > 0, weight, np.inf).min(axis=1)  # [E] over the users of an element
     at = _pairs(program, start, weight, least, apart)
     best, lowest = start, missed(program, start)
     for _ in range(STEPS):
@@ -146,7 +146,7 @@ def _pairs(program: Program, start: Point, weight: Floats, least: Floats, apart:
 
 
 def _newton(program: Program, at: _Pairs, surplus_pays: Floats, room_pays: Floats) -> _Pairs:
-    """Return the step by which, were the conditions linear, pairs would have these products and all else would hold."""
+    """Return the step that, if the conditions were linear, would give pairs these products and meet the others."""
     load, total = program.load, program.total
     sums = total @ at.rate
     paths = surplus_pays - at.rate * at.surplus

@@ -1,1 +1,1 @@
-"""How many tuples will come: one file a policy, and what shows how well each foresees."""
+"""Forecasts of arrivals: one file per policy, and a measure of their accuracy."""

@@ -1,8 +1,8 @@
-"""What a forecaster is: a pure function from what came to what is expected, slot by slot.
+"""Protocol of forecasters: pure functions from past counts to expected ones, slot by slot.
 
-Its parameters are the fields of a frozen dataclass; it remembers nothing between calls, takes all randomness from `rng`
-and leaves the counts unchanged. It is handed the whole series, so that it may work on all of it at once: `honest` says
-that it does not look ahead.
+Parameters are the fields of a frozen dataclass; a forecaster has no state between calls, takes all randomness from
+`rng` and leaves the counts unchanged. It receives the whole series, so that it may process all of it at once: `honest`
+states that it does not look ahead.
 """
 
 from typing import ClassVar, Protocol, runtime_checkable
@@ -21,14 +21,14 @@ class MissingExtra(InvalidInput):
 
 @runtime_checkable
 class Forecaster(Protocol):
-    """Says how many tuples will come."""
+    """Forecasts the number of tuples."""
 
     honest: ClassVar[bool]
-    """False: an oracle, which looks at what it forecasts."""
+    """False: an oracle, which uses the counts that it forecasts."""
 
     def forecast(self, counts: Counts, lead: int, rng: np.random.Generator) -> Counts:
-        """Say, `lead` slots before each slot, how many tuples it will bring. [slots] of integers ≥ 0; lead ≥ 1
+        """Forecast every slot's count `lead` slots before it. [slots] of integers ≥ 0; lead ≥ 1
 
-        An honest forecaster's answer for slot t uses `counts[: t - lead + 1]` only; where that is empty it is 0.
+        An honest forecast of slot t uses `counts[: t - lead + 1]` only; if that is empty, it is 0.
         """
         ...

@@ -1,4 +1,4 @@
-"""How well a forecaster would have foreseen a series that is known by now."""
+"""Accuracy that a forecaster would have had on a known series."""
 
 from typing import NamedTuple
 
@@ -7,36 +7,36 @@ import numpy as np
 from penstock.model.errors import InvalidInput
 from penstock.policies.forecast.api import Counts, Forecaster
 
-WARM_UP, LONGEST = 0.1, 1000  # the share of the slots that is not judged, and how many at most
+WARM_UP, LONGEST = 0.1, 1000  # share of the slots that does not count, and its maximum
 
 
 class Score(NamedTuple):
-    """What was said against what came, a slot on average."""
+    """Forecasts compared with actual counts, mean per slot."""
 
     mse: float  # squared error
-    bias: float  # said minus came: above 0, more phantoms than misses
+    bias: float  # forecast minus actual: above 0, more phantoms than misses
     mae: float  # absolute error
-    phantom: float  # tuples said that did not come, relative to those that came
-    missed: float  # the share of the tuples that came without having been said
+    phantom: float  # tuples forecast that did not arrive, relative to those that arrived
+    missed: float  # share of the tuples that arrived without a forecast
 
 
 def backtest(forecaster: Forecaster, counts: Counts, lead: int, rng: np.random.Generator) -> Score:
-    """Forecast a series `lead` slots ahead and judge it, but for its beginning, where little was known."""
+    """Forecast a series `lead` slots ahead and score it, except for the warm-up."""
     warm_up(len(counts), lead)
     return judge(forecaster.forecast(counts, lead, rng), counts, lead)
 
 
 def warm_up(slots: int, lead: int) -> int:
-    """Return how many slots are not judged: a tenth, 1,000 at most, and those that nothing could be said of."""
+    """Return the number of slots that do not count: a tenth, at most 1,000, and those without a forecast."""
     if lead < 1:
         raise InvalidInput("lead", f"expected 1 slot or more, got {lead}")
     if lead >= slots:
-        raise InvalidInput("lead", f"expected fewer than the {slots} slots that there are, got {lead}; look less far")
+        raise InvalidInput("lead", f"expected fewer than the {slots} slots of the series, got {lead}; reduce it")
     return max(lead, min(int(WARM_UP * slots), LONGEST))
 
 
 def judge(said: Counts, came: Counts, lead: int) -> Score:
-    """Compare forecasts made `lead` slots ahead with what came; shares of nothing are not a number."""
+    """Compare forecasts made `lead` slots ahead with actual counts; shares of 0 are NaN."""
     judged = slice(warm_up(len(came), lead), None)
     error = said[judged] - came[judged]
     total = float(came[judged].sum()) or np.nan

@@ -1,4 +1,4 @@
-"""The distribution of what was seen: slots are taken to be independent draws from it, POTUS's Distr."""
+"""Distribution of the past: slots are assumed to be independent draws from it, POTUS's Distr."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,11 +13,11 @@ from penstock.policies.forecast.whole import ahead
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """Expect the mean of all that was seen, a quantile of it, or a draw from it.
+    """Expect the mean of the past, a quantile of it, or a random draw from it.
 
-    quantile: 0.5 expects the median; more errs on the side of phantoms, less on the side of misses. None: the mean.
-    draw: expect the count of a slot of the past drawn at random, as POTUS has it: the spread of what comes is kept, the
-    squared error doubled.
+    quantile: 0.5 expects the median; higher values cause more phantoms, lower ones more misses. None: the mean.
+    draw: expect the count of a random past slot, as in POTUS: the spread of arrivals is kept, the squared error
+    doubled.
     """
 
     quantile: Probability | None = None
@@ -27,7 +27,7 @@ class Empirical:
 
     def __post_init__(self) -> None:
         if self.draw and self.quantile is not None:
-            raise InvalidInput("draw", f"expected a draw or a quantile, got both, quantile {self.quantile}; drop one")
+            raise InvalidInput("draw", f"expected a draw or a quantile, got both, quantile {self.quantile}; omit one")
 
     def forecast(self, counts: Counts, lead: int, rng: np.random.Generator) -> Counts:
         """Return the means, quantiles or draws; only draws use `rng`."""

@@ -1,4 +1,4 @@
-"""Exponentially weighted moving average: recent slots count most, POTUS's EWMA."""
+"""Exponentially weighted moving average: recent slots weigh most, POTUS's EWMA."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,9 +13,9 @@ from penstock.policies.forecast.whole import ahead
 
 @dataclass(frozen=True, slots=True)
 class Ewma:
-    """Expect a mean that moves by a share of every error, and begins with the first slot.
+    """Expect a mean that moves by a share of every error, and starts with the first slot.
 
-    alpha: the share; 1 expects what was seen last.
+    alpha: the share; 1 expects the last count.
     """
 
     alpha: Share = 0.2

@@ -1,4 +1,4 @@
-"""Perfect prediction with phantoms on top: what tuples that never come cost, POTUS's False-Positive(x)."""
+"""Perfect prediction plus phantoms: the cost of tuples that never arrive, POTUS's False-Positive(x)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,10 +11,11 @@ from penstock.policies.forecast.api import Counts
 
 @dataclass(frozen=True, slots=True)
 class FalsePositive:
-    """Foresee everything that comes, and a Poisson number of tuples that do not.
+    """Forecast all arrivals, and a Poisson number of tuples that do not arrive.
 
-    x: phantoms a slot on average, of each source that is forecast; POTUS takes 10, 20 and 30 over its whole system.
-    share: x is a share of the real tuples instead, so that quiet slots get few phantoms.
+    x: mean number of phantoms per slot, of each source that is forecast; POTUS uses 10, 20 and 30 over its whole
+    system.
+    share: x is a share of the real tuples instead, so that quiet slots have few phantoms.
     """
 
     x: NonNegative = 10.0
@@ -23,5 +24,5 @@ class FalsePositive:
     honest: ClassVar[bool] = False
 
     def forecast(self, counts: Counts, lead: int, rng: np.random.Generator) -> Counts:
-        """Return what comes and the phantoms drawn."""
+        """Return the arrivals plus phantoms drawn with `rng`."""
         return counts + rng.poisson(self.x * counts if self.share else self.x, size=len(counts))

@@ -4,9 +4,9 @@ A count is a level and noise. The level takes a random step every slot (the loca
 by a slope that takes random steps of its own (the local linear trend; Harvey 1989). The paper says no more than "Kalman
 filter".
 
-The forecast depends on the variances of the steps relative to that of the noise only. These are what makes the counts
-seen so far most likely, and are estimated anew whenever what was seen has doubled. The filter begins without an opinion
-(diffuse): with the first count as its level, the first difference as its slope.
+The forecast depends only on the variances of the steps relative to that of the noise. They are estimated by maximum
+likelihood from the counts so far, again whenever their number has doubled. The filter starts with a diffuse prior: with
+the first count as its level, the first difference as its slope.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from penstock.model.taskgraph import Floats
 from penstock.policies.forecast.api import Counts
 from penstock.policies.forecast.whole import ahead
 
-FIRST = 32  # slots seen when variances are first estimated
+FIRST = 32  # number of slots before variances are first estimated
 UNKNOWN = (0.1, 0.001)  # variances of level and slope until then
-SMALLEST, LARGEST = -8.0, 4.0  # logarithms to base ten between which a variance is looked for
+SMALLEST, LARGEST = -8.0, 4.0  # range of a variance, as logarithms to base ten
 
 
 class Steps(NamedTuple):
@@ -37,11 +37,11 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kalman:
-    """Expect the level that a Kalman filter sees, moved on by its slope where there is a trend.
+    """Expect the level estimated by a Kalman filter, extrapolated with its slope if there is a trend.
 
     trend: the level has a slope.
-    level: the variance of the level's step a slot relative to that of the noise; None: estimated from the past.
-    slope: the same of the slope's; only with a trend.
+    level: variance of the level's step per slot relative to that of the noise; None: estimated from the past.
+    slope: the same for the slope's step; only with a trend.
     """
 
     trend: bool = False
@@ -55,7 +55,7 @@ class Kalman:
             raise InvalidInput("slope", f"expected none without a trend, got {self.slope}; add trend=true")
 
     def forecast(self, counts: Counts, lead: int, rng: np.random.Generator) -> Counts:
-        """Return the levels, moved on; `rng` is not used."""
+        """Return the extrapolated levels; `rng` is not used."""
         begun = 2 if self.trend else 1
         levels, slopes = np.zeros(len(counts)), np.zeros(len(counts))
         levels[:begun] = counts[:begun]
@@ -66,7 +66,7 @@ class Kalman:
         return ahead(levels + lead * slopes, lead)
 
     def _follow(self, counts: Floats, begun: int, levels: Floats, slopes: Floats) -> None:
-        """Filter stretch by stretch, each with the variances that its past makes most likely."""
+        """Filter interval by interval, each with the variances most likely given its past."""
         steps = self._steps(*UNKNOWN)
         state = opinion(counts, steps, self.trend)
         for begin, end in pairwise(_doubling(begun, len(counts))):
@@ -75,12 +75,12 @@ class Kalman:
             follow(counts[begin:end], steps, state, levels[begin:end], slopes[begin:end])
 
     def _steps(self, level: float, slope: float) -> Steps:
-        """Return the variances, those that were given instead of the estimates."""
+        """Return the variances: parameters, or else estimates."""
         given = slope if self.slope is None else self.slope
         return Steps(level if self.level is None else self.level, given if self.trend else 0.0)
 
     def _estimate(self, seen: Floats) -> Steps:
-        """Return the variances under which the counts seen are most likely: the best of a grid, improved."""
+        """Return the most likely variances given the counts: the best of a grid, refined."""
         free = [self.level is None, self.trend and self.slope is None]
         if not any(free):
             return self._steps(*UNKNOWN)
@@ -106,7 +106,7 @@ class Kalman:
 
 
 def _doubling(begun: int, slots: int) -> list[int]:
-    """Return where stretches begin, each but the first after as many slots as it has, and where the last one ends."""
+    """Return the starts of intervals, each but the first after as many slots as it has, and the end of the last."""
     begins = [begun]
     estimate_at = FIRST
     while estimate_at < slots:
@@ -117,7 +117,7 @@ def _doubling(begun: int, slots: int) -> list[int]:
 
 @kernel
 def opinion(counts: Floats, steps: Steps, trend: bool) -> Floats:
-    """Return what one count, or two where there is a trend, say of the level and its slope.
+    """Return what one count, or two if there is a trend, imply for the level and its slope.
 
     [5] level, slope, variance of the level, covariance, variance of the slope, in units of the noise's variance.
     """
@@ -128,7 +128,7 @@ def opinion(counts: Floats, steps: Steps, trend: bool) -> Floats:
 
 @kernel
 def follow(counts: Floats, steps: Steps, state: Floats, levels: Floats, slopes: Floats) -> tuple[float, float]:
-    """Filter counts, changing the state, and write down level and slope after each.
+    """Filter counts, updating the state, and write level and slope after each.
 
     Returns the sums over slots of the squared error relative to its variance, and of the variance's logarithm.
     """
@@ -152,7 +152,7 @@ def follow(counts: Floats, steps: Steps, state: Floats, levels: Floats, slopes: 
 
 @kernel
 def unlikeliness(seen: Floats, steps: Steps, trend: bool) -> float:
-    """Return the negative logarithm of the likelihood, twice, but for a constant; the noise's variance is its best."""
+    """Return twice the negative log-likelihood, up to a constant, with the best variance of the noise."""
     begun = 2 if trend else 1
     state = opinion(seen, steps, trend)
     left = np.empty(len(seen))

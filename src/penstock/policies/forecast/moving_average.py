@@ -12,9 +12,9 @@ from penstock.policies.forecast.whole import ahead
 
 @dataclass(frozen=True, slots=True)
 class MovingAverage:
-    """Expect the mean of the last slots, of as many as there are at the beginning.
+    """Expect the mean of the last slots, or of all if there are fewer.
 
-    window: how many slots; 1 expects what was seen last.
+    window: number of slots; 1 expects the last count.
     """
 
     window: Count = 10

@@ -1,7 +1,7 @@
-"""No prediction: what every forecaster must beat to be worth its errors.
+"""No prediction: the baseline that every forecaster has to beat.
 
-POTUS's extreme All-True-Negative, in which no arrival is predicted and none is made up, "is equivalent to the case
-without prediction" (section 5.2.2): both names stand for this.
+POTUS's extreme All-True-Negative, in which no arrival is predicted and none is invented, "is equivalent to the case
+without prediction" (section 5.2.2): both names refer to this.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from penstock.policies.forecast.api import Counts
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Expect nothing: every tuple that comes is missed, none is served before it comes."""
+    """Expect nothing: every tuple is missed, none is served before it arrives."""
 
     honest: ClassVar[bool] = True
 

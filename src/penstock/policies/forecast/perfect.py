@@ -1,4 +1,4 @@
-"""Perfect prediction: the most that look-ahead can give, POTUS's benchmark."""
+"""Perfect prediction: the maximum benefit of look-ahead, POTUS's benchmark."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,10 +10,10 @@ from penstock.policies.forecast.api import Counts
 
 @dataclass(frozen=True, slots=True)
 class Perfect:
-    """Foresee everything, and nothing that does not come."""
+    """Forecast exactly the arrivals."""
 
     honest: ClassVar[bool] = False
 
     def forecast(self, counts: Counts, lead: int, rng: np.random.Generator) -> Counts:
-        """Return what comes; `rng` is not used."""
+        """Return the arrivals; `rng` is not used."""
         return counts.copy()

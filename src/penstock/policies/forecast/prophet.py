@@ -1,7 +1,7 @@
-"""Prophet: a curve with a trend that bends and, where the past is long enough, days and weeks (Taylor and Letham 2018).
+"""Prophet: a piecewise trend and, if the past is long enough, daily and weekly seasons (Taylor and Letham 2018).
 
-POTUS's Prophet, by the package of that name, an extra. A fit takes a good part of a second, so the curve is fitted anew
-only every so often, and says nothing of what was seen since: it is for rhythms, not for bursts.
+POTUS's Prophet, from the package of that name, an extra. A fit takes a good part of a second, so the curve is fitted
+only periodically and ignores counts since then: it suits rhythms, not bursts.
 """
 
 import logging
@@ -19,17 +19,17 @@ from penstock.model.taskgraph import Floats
 from penstock.policies.forecast.api import Counts, MissingExtra
 from penstock.policies.forecast.whole import ahead
 
-FIRST = 100  # slots seen when a curve is first fitted; until then their mean is expected
-TALKATIVE = ("prophet", "prophet.plot", "cmdstanpy")  # loggers that tell of every fit
+FIRST = 100  # number of slots before the first fit; until then their mean is expected
+TALKATIVE = ("prophet", "prophet.plot", "cmdstanpy")  # loggers that report every fit
 
 
 @dataclass(frozen=True, slots=True)
 class Prophet:
-    """Expect what a curve, fitted to the last slots by the package prophet, gives.
+    """Expect the values of a curve that the package prophet has fitted to the last slots.
 
-    slot: how many seconds a slot lasts; it finds days and weeks by the clock.
-    window: how many of the last slots it is fitted to.
-    every: after how many slots it is fitted anew.
+    slot: length of a slot in seconds, which daily and weekly seasons need.
+    window: number of last slots to fit.
+    every: number of slots after which it is fitted again.
     """
 
     slot: Positive = 1.0
@@ -43,7 +43,7 @@ class Prophet:
             raise MissingExtra("", "its package is not installed; pip install 'penstock[prophet]'")
 
     def forecast(self, counts: Counts, lead: int, rng: np.random.Generator) -> Counts:
-        """Return the curves; `rng` is not used, a fit being the most likely one."""
+        """Return the curves; `rng` is not used, because a fit is the most likely one."""
         values = np.cumsum(counts) / np.arange(1, len(counts) + 1)
         with _quiet():
             for known in range(FIRST, len(counts) + 1, self.every):
@@ -65,7 +65,7 @@ class Prophet:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence loggers; what fails is raised anyway."""
+    """Silence loggers; errors are raised in any case."""
     loggers = [logging.getLogger(name) for name in TALKATIVE]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:

@@ -1,1 +1,1 @@
-"""Where every task runs: one file a policy."""
+"""Placement policies: one file each."""

@@ -1,7 +1,7 @@
-"""How strongly a task is drawn to each place by the tasks already there: the bytes they would exchange.
+"""Affinity of a task to a place: the bytes it would exchange with the tasks already there.
 
-A place is a machine, a process or any other grouping of slots. What a task exchanges with another depends only on
-their components, so nothing here holds the edges between tasks.
+A place is a machine, a process or any other group of slots. What two tasks exchange depends only on their components,
+so nothing here stores the edges between tasks.
 """
 
 import numpy as np
@@ -12,13 +12,13 @@ from penstock.policies.api import PlacementView
 
 
 class Affinity:
-    """Bytes a source tuple between a task and the tasks put in each place; places are machines unless counted."""
+    """Bytes per source tuple between a task and the tasks in each place; default: places are machines."""
 
     def __init__(self, view: PlacementView, places: int | None = None) -> None:
         components = len(view.tasks.position)
         self._tasks = view.tasks
         self._places = view.slots.machines if places is None else places
-        self._place = np.full(view.tasks.number, self._places, dtype=np.int64)  # one past the last: not put anywhere
+        self._place = np.full(view.tasks.number, self._places, dtype=np.int64)  # one past the last: in no place
         self._out: list[list[Flow]] = [[] for _ in range(components)]
         self._in: list[list[Flow]] = [[] for _ in range(components)]
         for flow in view.tasks.flows:
@@ -26,11 +26,11 @@ class Affinity:
             self._in[flow.target].append(flow)
 
     def put(self, task: int, place: int) -> None:
-        """Note that a task is in a place."""
+        """Record the place of a task."""
         self._place[task] = place
 
     def pull(self, task: int) -> Floats:
-        """Return what a task would exchange with the tasks in every place: [places]."""
+        """Return what a task would exchange with the tasks in each place: [places]."""
         tasks, place = self._tasks, self._place
         component = int(tasks.component[task])
         number = task - int(tasks.first[component])
@@ -53,7 +53,7 @@ class Affinity:
 
 
 def task_traffic(view: PlacementView) -> Floats:
-    """Return the bytes a source tuple that each task sends and receives. [T]"""
+    """Return the bytes per source tuple that each task sends and receives. [T]"""
     tasks = view.tasks
     amount = np.zeros(tasks.number)
     for flow in tasks.flows:
@@ -71,5 +71,5 @@ def task_traffic(view: PlacementView) -> Floats:
 
 
 def busiest_first(view: PlacementView) -> Ints:
-    """Return the tasks by descending traffic, the lowest first among equals, pinned tasks before all others."""
+    """Return the tasks by descending traffic, ties by number, pinned tasks first."""
     return np.lexsort((-task_traffic(view), view.pins < 0)).astype(np.int32)

@@ -1,8 +1,8 @@
-"""Tasks that are alike, and the placed tasks that they reach: who counts in the second half of SPARCLE's eq. (2).
+"""Equivalent tasks, and the placed tasks that they reach: the terms in the second half of SPARCLE's eq. (2).
 
-Tasks of a component are alike unless forward streams give each its own partner, so γ is kept for groups of alike
-tasks. Where the transports between a task and the placed tasks around it are rated together, of the placed tasks only
-those count that can be reached through tasks not placed yet, as what lies beyond them is routed already.
+Tasks of a component are equivalent unless forward streams give each its own partner, so γ is computed for groups of
+equivalent tasks. If the transports between a task and the placed tasks around it are rated together, only those placed
+tasks count that can be reached through tasks not placed yet, because what lies beyond them is already routed.
 """
 
 from typing import NamedTuple
@@ -16,22 +16,22 @@ from penstock.policies.placement.transports import Between, set_between
 
 
 class Groups(NamedTuple):
-    """Groups of alike tasks that are not pinned; G of them, by their first tasks."""
+    """Groups of equivalent tasks that are not pinned; G of them, ordered by their first tasks."""
 
     of: Ints  # [T] a task's group, -1: pinned
     following: Ints  # [T] the next task of the same group, -1: none
-    task: Ints  # [G] the first that is not placed, -1: none is left
-    left: Bools  # [G] whether one is
+    task: Ints  # [G] the first that is not placed, -1: none
+    left: Bools  # [G] whether there is one
     component: Ints  # [G]
     number: Ints  # [G] of the first task within its component
-    receives: Bools  # [G] whether they get tuples
+    receives: Bools  # [G] whether they receive tuples
 
 
 class Partners(NamedTuple):
-    """The groups that exchange something with a placed task and those like it on its machine; room for all groups."""
+    """The groups that exchange tuples with a placed task and its equals on its machine; arrays for all groups."""
 
     group: Ints  # [G]
-    each: Floats  # [G] bits a source tuple, at least, with each of the placed tasks
+    each: Floats  # [G] bits per source tuple, at least, with each of the placed tasks
     number: Floats  # [G] of placed tasks on the machine
     paired: Bools  # [G] whether the placed task is the only one of its component that is reached
 
@@ -77,7 +77,7 @@ def has_partners(between: Between, component: int) -> bool:
 
 
 def no_partners(groups: int) -> Partners:
-    """Make room for partners."""
+    """Allocate arrays for partners."""
     return Partners(
         np.empty(groups, dtype=np.int32), np.empty(groups), np.empty(groups), np.empty(groups, dtype=np.bool_)
     )
@@ -85,7 +85,7 @@ def no_partners(groups: int) -> Partners:
 
 @part
 def pass_on(groups: Groups, placed: Placed, task: int) -> None:
-    """Note that a task is placed: the first of its group that is not comes next."""
+    """Record that a task is placed: its group's next task follows."""
     group = groups.of[task]
     if group >= 0:
         following = groups.task[group]
@@ -98,9 +98,9 @@ def pass_on(groups: Groups, placed: Placed, task: int) -> None:
 
 @part
 def reach_anew(asked: Asked, placed: Placed, task: int, between: Between, room: Room) -> bool:
-    """Return whether other tasks are reached now than before a task was placed, not just more.
+    """Return whether placing a task changed which other tasks are reached, beyond adding some.
 
-    If so, what lies `between` is set: nothing is reached through a component whose tasks are all placed.
+    If so, `between` is updated: nothing is reached through a component whose tasks are all placed.
     """
     for component in range(len(room.closed)):
         room.closed[component] = True
@@ -114,9 +114,9 @@ def reach_anew(asked: Asked, placed: Placed, task: int, between: Between, room: 
 
 @stage
 def list_one_of_each(asked: Asked, placed: Placed, between: Between, room: Room) -> int:
-    """List one placed task of every component on every machine, or all where tasks have partners of their own.
+    """List one placed task of every component on every machine, or all if tasks have partners of their own.
 
-    Returns how many there are.
+    Returns their number.
     """
     number = 0
     room.seen[:] = -1
@@ -135,9 +135,9 @@ def list_one_of_each(asked: Asked, placed: Placed, between: Between, room: Room)
 def find_partners(
     partners: Partners, groups: Groups, between: Between, asked: Asked, placed: Placed, task: int, sends: bool
 ) -> int:
-    """List the groups left that send to a placed task, or those it sends to, and return how many there are.
+    """List the remaining groups that send to a placed task, or that it sends to, and return their number.
 
-    They do so directly or through others.
+    Directly, or through others.
     """
     component, found = asked.component[task], 0
     here = placed.tasks_on[component, placed.machine[task]]

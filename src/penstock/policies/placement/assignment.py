@@ -1,12 +1,12 @@
 """SPARCLE's assignment as a kernel: tasks ranked by γ of eq. (2), placed and charged one after another (Algorithm 2).
 
-Tasks whose turn is given are not ranked: the pinned ones and, for the paper's greedy baselines, all the others.
+Tasks with a given order are not ranked: the pinned ones and, for the paper's greedy baselines, all others.
 
-While tasks are placed loads grow and γ falls: a group's best machine stays its best for as long as γ there has not
-changed, and only then are the others looked through again.
+While tasks are placed, loads grow and γ decreases: a group's best machine remains the best as long as γ there has not
+changed, and only then the others are searched again.
 
-There is a kernel for routed clusters and one for meshes, so that only what is used gets compiled. Either leaves the
-work to a few stages that make no arrays, which would take long to compile.
+There is one kernel for routed clusters and one for meshes, so that only what is used is compiled. Both delegate to a
+few stages that create no arrays, which would take long to compile.
 """
 
 from typing import NamedTuple
@@ -60,39 +60,39 @@ from penstock.policies.placement.widest_trees import Kept, no_trees, reverse, wi
 
 
 class Assigned(NamedTuple):
-    """Who is where, what is left, and the routes."""
+    """Result: slots of tasks, free memory, and routes."""
 
     slot: Ints  # [T] -1: not placed
     slot_free: Floats  # [S] MB
     free: Floats  # [M] MB
     hops: Hops
-    stuck: int  # the task that fits nowhere, -1: all are placed
+    stuck: int  # a task that has no room anywhere, -1: all are placed
 
 
 class State(NamedTuple):
-    """An assignment in the making."""
+    """State of an assignment."""
 
     asked: Asked
     offered: Offered
-    given: Ints  # the tasks whose turn is: the pinned, then those of an order; the others are ranked
+    given: Ints  # tasks in a given order: pinned ones first; the others are ranked
     placed: Placed
     carried: Carried
     reached: Reached
-    work: Floats  # [G] core-seconds a source tuple of the next task of each group
+    work: Floats  # [G] core-seconds per source tuple of the next task of each group
     needs: Floats  # [G, R]
     slot_load: Floats  # [G, M] of the least loaded slot with room for it
-    room: Bools  # [G, M] where it has room
+    room: Bools  # [G, M] whether there is room
     sought: Sought
     cards: Cards
-    best: Floats  # [G] γ of each group on its best machine, as of the last rank
+    best: Floats  # [G] γ of each group on its best machine, at the last ranking
     where: Ints  # [G] that machine
-    promises: Floats  # [G] what γ there is at most
+    promises: Floats  # [G] upper bound of γ
 
 
 def assign(asked: Asked, offered: Offered, near: bool, together: bool, order: Ints) -> Assigned:
-    """Place all tasks: the pinned ones, then those of the `order`, whose ways are rated alone, then by rank.
+    """Place all tasks: pinned ones, those of the `order`, whose routes are rated separately, then by rank.
 
-    `near` says how to choose among equally good machines.
+    `near` selects the tie rule among equally good machines.
     """
     state = start(asked, offered, near, together, order)
     hops, stuck = (assign_over_links if offered.routed else assign_over_cards)(state, near)
@@ -101,7 +101,7 @@ def assign(asked: Asked, offered: Offered, near: bool, together: bool, order: In
 
 @kernel
 def assign_over_links(state: State, near: bool) -> tuple[Hops, int]:
-    """Place all tasks on a routed cluster; return the routes and the task that fits nowhere, -1: all are placed."""
+    """Place all tasks on a routed cluster; return the routes and a task without room anywhere, -1: all are placed."""
     streams, groups, nodes = len(state.asked.streams.listed), len(state.best), state.offered.links.nodes
     together = state.reached.together
     hops, kept = no_hops(streams, 4 * streams, streams), no_trees(4 * groups, nodes, len(state.offered.cpu))
@@ -124,9 +124,9 @@ def assign_over_links(state: State, near: bool) -> tuple[Hops, int]:
 
 @kernel
 def assign_over_cards(state: State, near: bool) -> tuple[Hops, int]:
-    """Place all tasks on a mesh; return no routes and the task that fits nowhere, -1: all are placed."""
+    """Place all tasks on a mesh; return no routes and a task without room anywhere, -1: all are placed."""
     prepare(state)
-    risen = False  # whether any γ may have, since the last rank
+    risen = False  # whether any γ may have increased since the last ranking
     for step in range(len(state.asked.component)):
         task, machine = next_over_cards(state, step, near, not risen)
         if not place_over_cards(state, task, machine):
@@ -136,7 +136,7 @@ def assign_over_cards(state: State, near: bool) -> tuple[Hops, int]:
 
 
 def start(asked: Asked, offered: Offered, near: bool, together: bool, order: Ints) -> State:
-    """Make the arrays, for `prepare` to fill: in Python, as every array made in a kernel takes long to compile."""
+    """Create the arrays that `prepare` fills: in Python, because array creation in a kernel takes long to compile."""
     placed, carried = nothing_placed(asked, offered), nothing_carried(offered, near)
     components, machines = len(asked.first) - 1, len(offered.cpu)
     given = np.concatenate((np.flatnonzero(asked.pin >= 0), order[asked.pin[order] < 0])).astype(np.int32)
@@ -175,7 +175,7 @@ def start(asked: Asked, offered: Offered, near: bool, together: bool, order: Int
 
 @stage
 def prepare(state: State) -> None:
-    """Fill the arrays: nothing is placed, carried or wanted; which machines have room, which have one link only."""
+    """Fill the arrays: nothing is placed, carried or wanted; machines with room and those with one link only."""
     nobody_placed(state.placed, state.offered)
     clear_carried(state.carried)
     clear_wishes(state.sought.wishes)
@@ -200,7 +200,7 @@ def demand_of(state: State) -> Demand:
 
 @part
 def supply_of(state: State) -> Supply:
-    """Return what machines have for them."""
+    """Return the capacities of machines for them."""
     offered, placed = state.offered, state.placed
     return Supply(
         offered.cpu, placed.load, offered.slot_cpu, state.slot_load, offered.capacity, placed.used, state.room
@@ -215,13 +215,13 @@ def ways_of(state: State) -> Ways:
 
 @stage
 def promise(state: State) -> None:
-    """Set what each group's γ is at most."""
+    """Set the upper bound of each group's γ."""
     find_promises(demand_of(state), supply_of(state), state.sought.wishes, state.promises)
 
 
 @stage
 def next_over_links(state: State, kept: Kept, by_promise: NDArray[np.int64], step: int, near: bool) -> tuple[int, int]:
-    """Return the task to place at a step and its machine, with its ways settled; `by_promise` has the groups so."""
+    """Return the next task and its machine, with its routes settled; `by_promise` has the groups in that order."""
     sought, together = state.sought, state.reached.together
     if together and step >= len(state.given):
         settle(by_promise, demand_of(state), supply_of(state), sought.wishes, kept, ways_of(state), sought.room)
@@ -230,7 +230,7 @@ def next_over_links(state: State, kept: Kept, by_promise: NDArray[np.int64], ste
 
 @stage
 def next_over_cards(state: State, step: int, near: bool, falling: bool) -> tuple[int, int]:
-    """Return the task to place at a step and its machine, with the cards rated that matter."""
+    """Return the next task and its machine, after rating the relevant cards."""
     groups, only = state.reached.groups, -1 if step >= len(state.given) else state.given[step]
     for group in range(len(groups.task)):
         if state.offered.carded and groups.left[group] and (only < 0 or groups.of[only] == group):
@@ -240,9 +240,9 @@ def next_over_cards(state: State, step: int, near: bool, falling: bool) -> tuple
 
 @part
 def next_task(state: State, step: int, near: bool, falling: bool) -> tuple[int, int]:
-    """Return the task to place at a step and its machine.
+    """Return the next task and its machine.
 
-    Where its turn is not given, it is the one of the lowest γ on its best machine (Algorithm 2, line 16).
+    Without a given order, it is the task with the lowest γ on its best machine (Algorithm 2, line 16).
     """
     groups, rates = state.reached.groups, state.sought.wishes.rates
     if step < len(state.given):
@@ -258,13 +258,13 @@ def next_task(state: State, step: int, near: bool, falling: bool) -> tuple[int, 
 
 @stage
 def hops_ahead(state: State, task: int) -> int:
-    """Return how many hops a task may need at most."""
+    """Return the maximum number of hops that a task may need."""
     return most_hops(state.asked, state.placed, task)
 
 
 @stage
 def place_over_links(state: State, hops: Hops, task: int, machine: int) -> bool:
-    """Place a task on a machine and charge the links, unless it does not fit; return whether it does."""
+    """Place a task on a machine and charge the links, unless there is no room; return whether there is."""
     if machine < 0 or not fits(state, task, machine):
         return False
     links, room = state.offered.links, state.sought.room
@@ -275,7 +275,7 @@ def place_over_links(state: State, hops: Hops, task: int, machine: int) -> bool:
 
 @stage
 def place_over_cards(state: State, task: int, machine: int) -> bool:
-    """Place a task on a machine and charge the cards, unless it does not fit; return whether it does."""
+    """Place a task on a machine and charge the cards, unless there is no room; return whether there is."""
     if machine < 0 or not fits(state, task, machine):
         return False
     if state.offered.carded:
@@ -286,31 +286,31 @@ def place_over_cards(state: State, task: int, machine: int) -> bool:
 
 @stage
 def ends_after(state: State, task: int) -> int:
-    """Return to how many placed tasks ways are to be looked for now that a task is placed."""
+    """Return the number of placed tasks to which routes are searched after a task is placed."""
     return list_ends(state.sought, state.reached, state.asked, state.placed, task)
 
 
 @stage
 def want_ways(state: State, kept: Kept, end: int) -> None:
-    """Let groups want ways to one of these tasks."""
+    """Add routes to one of these tasks to the wishes of groups."""
     want(state.sought, kept, state.reached, state.asked, state.placed, int(state.sought.room.listed[end]))
 
 
 @stage
 def renew_ways(state: State, kept: Kept) -> None:
-    """Find the ways that are wanted."""
+    """Find the routes that are wanted."""
     find_ways(state.sought, kept, state.reached, ways_of(state))
 
 
 @stage
 def load_cards(state: State, task: int) -> bool:
-    """Note what groups would add to cards now that a task is placed; return whether any γ may have risen."""
+    """Update what groups would add to cards after a task is placed; return whether any γ may have increased."""
     return find_cards(state.cards, state.reached, state.asked, state.placed, state.sought.room, task)
 
 
 @part
 def place(state: State, task: int, machine: int) -> None:
-    """Place a task and note which slot of its machine the next task of each group would get."""
+    """Place a task and record which slot of its machine the next task of each group would use."""
     groups = state.reached.groups
     put(state.placed, state.asked, state.offered, task, machine)
     pass_on(groups, state.placed, task)
@@ -326,7 +326,7 @@ def place(state: State, task: int, machine: int) -> None:
 
 @part
 def fits(state: State, task: int, machine: int) -> bool:
-    """Return whether a machine has room for a task, the resources that it needs and no task that it conflicts with."""
+    """Return whether a machine has room and resources for a task, and no task that it conflicts with."""
     slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[task])
     if conflicting(state.asked, state.placed, task, machine):
         return False
@@ -335,9 +335,9 @@ def fits(state: State, task: int, machine: int) -> bool:
 
 @part
 def choose(state: State, group: int, task: int, near: bool) -> int:
-    """Return the machine on which a task of a group has the highest γ, one that ways lead to if there is any.
+    """Return the machine on which a task of a group has the highest γ, a connected one if there is any.
 
-    Of equally good ones the first, or the one `near` its neighbours; -1: none has room.
+    Ties go to the first, or to the one `near` its neighbours; -1: none has room.
     """
     demand, supply, rates = demand_of(state), supply_of(state), state.sought.wishes.rates
     speed, gamma = state.sought.room.speed, state.sought.room.gamma
@@ -361,7 +361,7 @@ def choose(state: State, group: int, task: int, near: bool) -> int:
 
 @part
 def nearest(state: State, task: int, highest: float) -> int:
-    """Return the one of the machines with the highest γ with the least detour for a task's transports, then fastest."""
+    """Return, of the machines with the highest γ, the one with the smallest detour of transports, then the fastest."""
     room, found = state.sought.room, -1
     set_detours(state.carried, state.asked, state.placed, state.offered.links, state.sought.back, room, task)
     detour, speed = room.detour, room.speed

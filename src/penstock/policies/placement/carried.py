@@ -1,7 +1,6 @@
-"""What the tasks placed so far send over the network, as kernels: routes, the load of links, the load of cards.
+"""Traffic of the tasks placed so far, as kernels: routes, loads of links and of cards.
 
-A hop keeps the route that it was given when it first carried something. On a full mesh a transport is charged to the
-network card it leaves by and the one it arrives by.
+A hop keeps its first route. On a full mesh a transport is charged to the network cards of its sender and receiver.
 """
 
 from typing import NamedTuple
@@ -16,30 +15,30 @@ from penstock.policies.placement.partly_placed import Asked, Offered, Placed, Ro
 
 
 class Carried(NamedTuple):
-    """Bits a source tuple, so far; L links, M machines."""
+    """Bits per source tuple so far; L links, M machines."""
 
     load: Floats  # [L]
     sent: Floats  # [M] by cards
     received: Floats  # [M]
-    steps: Floats  # [2, M, V] the fewest links from machines to nodes, forwards and backwards
+    steps: Floats  # [2, M, V] minimum number of links from machines to nodes, forwards and backwards
     known: Bools  # [2, M] for which machines
 
 
 class Hops(NamedTuple):
-    """The routes taken so far; H hops, F streams."""
+    """The routes so far; H hops, F streams."""
 
     stream: Ints  # [H]
     source: Ints  # [H] machine
     target: Ints  # [H]
     first: Ints  # [H + 1] the links of hop h are first[h] .. first[h + 1]
     following: Ints  # [H] another hop of the same stream, -1: none
-    newest: Ints  # [F] the first of them, -1: none
+    newest: Ints  # [F] the newest hop, -1: none
     links: Ints  # of one hop after another, in the order of travel
-    filled: Ints  # [1] how many hops there are
+    filled: Ints  # [1] number of hops
 
 
 def nothing_carried(offered: Offered, near: bool) -> Carried:
-    """Make room for what is carried; `near`: detours will be asked for."""
+    """Allocate arrays for traffic; `near`: detours will be needed."""
     machines = len(offered.cpu)
     far = machines if near and offered.routed else 0
     return Carried(
@@ -53,13 +52,13 @@ def nothing_carried(offered: Offered, near: bool) -> Carried:
 
 @part
 def clear_carried(carried: Carried) -> None:
-    """Note that nothing is carried."""
+    """Reset the traffic to 0."""
     carried.load[:], carried.sent[:], carried.received[:], carried.known[:] = 0.0, 0.0, 0.0, False
 
 
 @kernel
 def no_hops(hops: int, links: int, flows: int) -> Hops:
-    """Make room for so many hops and links."""
+    """Allocate arrays for hops and links."""
     return Hops(
         np.empty(hops, dtype=np.int32),
         np.empty(hops, dtype=np.int32),
@@ -78,7 +77,7 @@ def charge_links(
 ) -> None:
     """Route the hops between a task on a machine and its placed neighbours, stream by stream, and charge their links.
 
-    To be called before the task is placed, with room for `most_hops` more hops.
+    Call this before the task is placed, with room for `most_hops` more hops.
     """
     bits = room.bits
     component = asked.component[task]
@@ -103,7 +102,7 @@ def charge_links(
 
 @part
 def most_hops(asked: Asked, placed: Placed, task: int) -> int:
-    """Return how many hops there may be at most between a task and its placed neighbours."""
+    """Return the maximum number of hops between a task and its placed neighbours."""
     component, most = asked.component[task], 0
     for flow in asked.streams.listed:
         source, target = asked.streams.source[flow], asked.streams.target[flow]
@@ -116,7 +115,7 @@ def most_hops(asked: Asked, placed: Placed, task: int) -> int:
 
 @part
 def find_hop(hops: Hops, stream: int, source: int, target: int) -> int:
-    """Return the number of a hop that has a route, -1 where it has none."""
+    """Return the number of a hop that has a route, -1 if it has none."""
     hop = hops.newest[stream]
     for _ in range(hops.filled[0]):
         if hop < 0 or (hops.source[hop] == source and hops.target[hop] == target):
@@ -127,7 +126,7 @@ def find_hop(hops: Hops, stream: int, source: int, target: int) -> int:
 
 @kernel
 def with_hops(hops: Hops, more: int, nodes: int) -> Hops:
-    """Return hops with room for so many more, each of fewer links than there are nodes, in larger arrays if needed."""
+    """Return hops with room for more, each with fewer links than there are nodes, in larger arrays if needed."""
     size, last = hops.filled[0], hops.first[hops.filled[0]]
     if size + more <= len(hops.stream) and last + more * nodes <= len(hops.links):
         return hops
@@ -151,7 +150,7 @@ def copy_hops(hops: Hops, grown: Hops) -> None:
 
 @part
 def add_hop(hops: Hops, stream: int, source: int, target: int, tail: Ints, via: Ints) -> int:
-    """Add a hop that takes its way in a tree, and return its number; there must be room for another."""
+    """Add a hop with its route in a tree, and return its number; there must be room for another."""
     hop = hops.filled[0]
     first = hops.first[hop]
     hops.stream[hop], hops.source[hop], hops.target[hop] = stream, source, target
@@ -165,7 +164,7 @@ def add_hop(hops: Hops, stream: int, source: int, target: int, tail: Ints, via: 
 def charge_cards(carried: Carried, asked: Asked, placed: Placed, bits: Floats, task: int, machine: int) -> None:
     """Charge the cards of both ends of what a task on a machine exchanges with its placed neighbours.
 
-    `bits` [M] is room for that.
+    `bits` [M] is scratch space.
     """
     for sends in (True, False):
         near, far = (carried.sent, carried.received) if sends else (carried.received, carried.sent)
@@ -185,9 +184,9 @@ def charge_cards(carried: Carried, asked: Asked, placed: Placed, bits: Floats, t
 def set_detours(
     carried: Carried, asked: Asked, placed: Placed, links: Links, back: Links, room: Room, task: int
 ) -> None:
-    """Set what its neighbours' transports would take of the network with a task on each machine: `room.detour`.
+    """Set the detour of its neighbours' transports for a task on each machine: `room.detour`.
 
-    Bits × links by the fewest links; on a mesh, the bits that would leave or reach the machine.
+    Bits × minimum number of links; on a mesh, the bits that would leave or reach the machine.
     """
     bits, detour, routed = room.bits, room.detour, carried.steps.shape[1] > 0
     detour[:] = 0.0

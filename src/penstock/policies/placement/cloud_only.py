@@ -1,7 +1,7 @@
 """Cloud only, SPARCLE's baseline: everything on the most powerful machine.
 
-It is what one gets by sending all data from the field to the cloud: no traffic between machines except to and from
-the components that are pinned elsewhere.
+It corresponds to sending all data from the field to the cloud: no traffic between machines except to and from the
+components that are pinned elsewhere.
 """
 
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from penstock.policies.placement.draft import Draft
 
 @dataclass(frozen=True, slots=True)
 class CloudOnly:
-    """Put all tasks that are not pinned on one machine, over its slots by load.
+    """Put all tasks that are not pinned on one machine, balanced over its slots.
 
     A task that needs a resource or a label that this machine lacks goes to the most powerful machine that has it.
 
-    machine: its name; none: the machine with the most cores × speed, the first among equals.
+    machine: its name; none: the machine with the largest cores × speed, ties by number.
     """
 
     machine: str | None = None
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return the placement; `rng` is not used. Raise `UnknownMachine` when the cluster lacks the machine named."""
+        """Return the placement; `rng` is not used. Raise `UnknownMachine` if the cluster lacks the machine."""
         cloud = self._cloud(view.cluster)
         draft = Draft(view)
         if (refusal := draft.put_pinned()) is not None:

@@ -1,6 +1,6 @@
-"""A placement in the making: who is where, what is left, and the refusal when a task fits nowhere.
+"""A partial placement: slots of tasks, free capacity, and the refusal if a task has no room.
 
-Policies that place one task after another share this bookkeeping, so that each of them is only its rule.
+Policies that place one task after another share this bookkeeping, so that each consists only of its rule.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ from penstock.policies.api import PlacementView
 class Draft:
     """The tasks placed so far.
 
-    `slot` [T] is -1 for tasks not placed; `slot_load` [S] and `machine_load` [M] are core-seconds a source tuple;
-    `slot_free_mb` [S] and `machine_free_mb` [M] is the memory left.
+    `slot` [T] is -1 for tasks not placed; `slot_load` [S] and `machine_load` [M] are core-seconds per source tuple;
+    `slot_free_mb` [S] and `machine_free_mb` [M] are free memory.
     """
 
     def __init__(self, view: PlacementView) -> None:
@@ -57,7 +57,7 @@ class Draft:
 
     def machines_with_conflict(self, task: int) -> Bools:
         """Return which machines have a task that this one may not share a machine with. [M]"""
-        assert self.view.conflicts is not None, "the caller has looked"
+        assert self.view.conflicts is not None, "checked by the caller"
         rivals = self.view.conflicts[self.view.tasks.component[task]]
         found: Bools = (self._tasks_on[rivals] > 0).any(axis=0)
         return found
@@ -79,7 +79,7 @@ class Draft:
         self._tasks_on[self.view.tasks.component[task], machine] += 1
 
     def put_on(self, task: int, machine: int) -> None:
-        """Place a task in the least loaded slot of a machine that has room for it, the lowest among equals."""
+        """Place a task in the least loaded slot of a machine that has room for it, ties by number."""
         self.put_among(task, int(self.view.slots.first[machine]), int(self.view.slots.first[machine + 1]))
 
     def put_among(self, task: int, first: int, last: int) -> None:
@@ -103,16 +103,17 @@ class Draft:
         return None
 
     def stuck(self, task: int) -> Placement | Infeasible:
-        """Return how all tasks fit if some that have their place are rearranged for one that no slot has room for.
+        """Rearrange placed tasks so that a task that no slot has room for fits as well.
 
         If that is impossible, or nothing is found, return the refusal.
         """
-        from penstock.policies.placement.rearrangement import rearranged  # most drafts never need it
+        # imported here because most drafts never need it
+        from penstock.policies.placement.rearrangement import rearranged
 
         return rearranged(self.view, self.slot, self.refusal(task))
 
     def refusal(self, task: int, only: int | None = None) -> Infeasible:
-        """Return the refusal for a task that no slot has room for: none at all, or none of the machine `only`."""
+        """Return the refusal for a task without room: in no slot at all, or in none of the machine `only`."""
         view = self.view
         name, needed = task_names(view.topology)[task], float(view.tasks.memory_mb[task])
         pin = int(view.pins[task])
@@ -146,8 +147,8 @@ class Draft:
         """Return the refusal for a task that anti-affinity keeps off every machine that it could use."""
         return Infeasible(
             constraint=Constraint.ANTI_AFFINITY,
-            reason=f"task {task_names(self.view.topology)[task]} finds no machine without a task that its "
-            "anti_affinity keeps it apart from; add machines or shorten anti_affinity",
+            reason=f"task {task_names(self.view.topology)[task]} has no machine without a task of its "
+            "anti_affinity; add machines or shorten anti_affinity",
             needed=1.0,
             available=0.0,
         )
@@ -165,12 +166,12 @@ class Draft:
         )
 
     def done(self, gap: float | None = None, note: str = "") -> Placement | Infeasible:
-        """Return the finished placement with its routes, or the hop for which there is no way."""
+        """Return the finished placement with its routes, or the hop without a route."""
         return complete(self.view, self.slot.tolist(), gap, note)
 
 
 def complete(view: PlacementView, slots: list[int], gap: float | None = None, note: str = "") -> Placement | Infeasible:
-    """Return the placement of all tasks with its routes, or the refusal when two machines are not connected."""
+    """Return the placement of all tasks with its routes, or a refusal if two machines are not connected."""
     if not view.cluster.routed:
         return Placement(tuple(slots), gap=gap, note=note)
     routes = route(view.tasks, view.slots, view.links, slots)

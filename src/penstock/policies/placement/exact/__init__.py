@@ -1,1 +1,1 @@
-"""What the exact policy is made of: programs of whole numbers for rate and traffic, enumeration for the rest."""
+"""Parts of the exact policy: integer programs for rate and traffic, enumeration for other objectives."""

@@ -1,7 +1,7 @@
-"""Groups of tasks that may change places without anything changing: how many are where is all that matters.
+"""Groups of interchangeable tasks: only their number in each place matters.
 
-Tasks of one component are alike unless a stream tells them apart: a global stream picks the first, a forward stream
-joins each to its own partner. Where the network does not matter, tasks that cost the same are alike whatever they do.
+Tasks of one component are interchangeable unless a stream distinguishes them: a global stream selects the first, a
+forward stream joins each to its own partner. If the network does not matter, all tasks of equal cost are.
 """
 
 from collections.abc import Hashable
@@ -16,26 +16,26 @@ from penstock.policies.api import PlacementView
 
 
 class Group(NamedTuple):
-    """Tasks that are alike."""
+    """Interchangeable tasks."""
 
     tasks: tuple[int, ...]
     pin: int  # machine, -1: free
     memory_mb: float  # of one task
-    work: float  # of one task, core-seconds a source tuple
-    needs: tuple[float, ...]  # of one task, of other resources a source tuple
+    work: float  # of one task, core-seconds per source tuple
+    needs: tuple[float, ...]  # of one task, other resources per source tuple
 
 
 class Exchange(NamedTuple):
-    """What each task of one group sends to each task of another along a stream."""
+    """What each task of one group sends to each task of another over a stream."""
 
     stream: int  # position in the topology's streams
     source: int  # group
     target: int  # group
-    bits: float  # from one task to one task, a source tuple
+    bits: float  # from one task to one task, per source tuple
 
 
 def group_tasks(view: PlacementView, wired: bool) -> tuple[Group, ...]:
-    """Group the tasks; `wired` says whether it matters with whom they exchange tuples."""
+    """Group the tasks; `wired`: it matters with whom they exchange tuples."""
     tasks = view.tasks
     apart = _told_apart(view) if wired else frozenset()
     rivals = frozenset() if view.conflicts is None else frozenset(np.flatnonzero(view.conflicts.any(axis=0)).tolist())
@@ -43,7 +43,7 @@ def group_tasks(view: PlacementView, wired: bool) -> tuple[Group, ...]:
     for task in range(tasks.number):
         what = (view.work[task], tasks.memory_mb[task], *(tasks.needs[task] * tasks.gain[task]), view.pins[task])
         whom = (tasks.component[task], tasks.gain[task], task if task in apart else -1) if wired else ()
-        own = tasks.component[task] if tasks.component[task] in rivals else -1  # rivals of others are not alike
+        own = tasks.component[task] if tasks.component[task] in rivals else -1  # rivals of others are distinct
         members.setdefault((*what, *whom, own), []).append(task)
     return tuple(
         Group(
@@ -58,7 +58,7 @@ def group_tasks(view: PlacementView, wired: bool) -> tuple[Group, ...]:
 
 
 def exchanges(view: PlacementView, groups: tuple[Group, ...]) -> tuple[Exchange, ...]:
-    """Return what wired groups send each other, streams that send nothing left out."""
+    """Return what wired groups send each other, without streams that send nothing."""
     tasks = view.tasks
     group_of = _group_of(groups, tasks.number)
     found = []
@@ -78,7 +78,7 @@ def exchanges(view: PlacementView, groups: tuple[Group, ...]) -> tuple[Exchange,
 
 
 def _told_apart(view: PlacementView) -> frozenset[int]:
-    """Return the tasks that a stream treats otherwise than the rest of their component."""
+    """Return the tasks that a stream treats differently from others of their component."""
     tasks = view.tasks
     apart: set[int] = set()
     for flow in tasks.flows:

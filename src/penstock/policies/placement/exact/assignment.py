@@ -1,7 +1,7 @@
-"""How many tasks of each group are in each bin, as a program of whole numbers: where they fit, what they load.
+"""Number of tasks of each group in each bin as an integer program: memory, pins and loads.
 
-A bin is a slot, or a whole machine where its slots make no difference. The stress column is `SCALE` when the busiest
-element works `most` seconds for a source tuple, the longest that is acceptable; so rows of loads have factors near 1.
+A bin is a slot, or a whole machine if its slots make no difference. The stress column is `SCALE` if the busiest element
+works `most` seconds per source tuple, the maximum that is acceptable; so rows of loads have coefficients near 1.
 """
 
 from itertools import pairwise
@@ -22,10 +22,10 @@ ROUNDING = 1e-9  # relative
 
 
 class Assignment:
-    """The counts of every group in every bin, within memory and pins; its methods add further demands.
+    """The counts of every group in every bin, within memory and pins; methods add further constraints.
 
-    `most` is the highest stress that is acceptable, infinite where stress does not matter. `ordered`: a machine's slots
-    may change places, so only one order of them is looked at.
+    `most` is the maximum acceptable stress, infinite if stress does not matter. `ordered`: the slots of a machine are
+    interchangeable, so only one order of them is considered.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Assignment:
         return [(int(self._counts[group, b]), factor) for b in bins if self._upper[group, b] > 0]
 
     def most_on(self, group: int, machine: int) -> int:
-        """Return how many of a group's tasks a machine can have at most."""
+        """Return the maximum number of a group's tasks on a machine."""
         return int(min(self._upper[group, self._bins(machine)].sum(), len(self.groups[group].tasks)))
 
     def unary(self, group: int, machine: int) -> Columns:
-        """Return columns of 0 or 1 that add up to the number of a group's tasks on a machine, the ones first."""
+        """Return binary columns that add up to the number of a group's tasks on a machine, ones first."""
         key, bins = (group, machine), self._bins(machine)
         if len(bins) == 1 and self._upper[group, bins[0]] == 1:
             return self._counts[group, bins]
@@ -87,13 +87,13 @@ class Assignment:
         return column
 
     def stay_below(self, stress: int, load: Terms, capacity: float) -> None:
-        """Keep a load a source tuple, for an element of some capacity a second, below the stress."""
+        """Keep the load of an element per source tuple, relative to its capacity per second, below the stress."""
         terms = [(column, amount / capacity / self.most * SCALE) for column, amount in load if amount != 0]
         if terms:
             self.program.row([*terms, (stress, -1.0)], high=0.0)
 
     def reward(self, group: int, place: int, count: int) -> None:
-        """Lower the cost by one for each task of a group in a bin, up to so many."""
+        """Lower the cost by one for each task of a group in a bin, up to a number."""
         staying = int(self.program.columns([count])[0])
         self.program.row([(staying, 1.0), (int(self._counts[group, place]), -1.0)], high=0.0)
         self.program.cost(staying, -1.0)
@@ -119,9 +119,9 @@ class Assignment:
         return range(int(self._first[machine]), int(self._first[machine + 1]))
 
     def _room(self, group: Group) -> Floats:
-        """Return how many of a group's tasks each bin can have at most, all else being empty. [B]"""
+        """Return the maximum number of a group's tasks in each bin if it is empty otherwise. [B]"""
         slots, some = self.view.slots, 1 + ROUNDING
-        with np.errstate(divide="ignore", invalid="ignore"):  # what is not needed may be infinitely often
+        with np.errstate(divide="ignore", invalid="ignore"):  # any number of tasks that need nothing
             on_machine = slots.machine_memory_mb * (1 + MEMORY_SLACK) / group.memory_mb
             on_machine = np.fmin(on_machine, self.most * slots.machine_cpu * some / group.work)
             for resource, need in enumerate(group.needs):
@@ -147,7 +147,7 @@ class Assignment:
                 self._fit(load, float(slots.memory_mb[b]))
 
     def _keep_apart(self) -> None:
-        """Keep tasks off the machines of those that an anti-affinity keeps them apart from."""
+        """Keep tasks off the machines of those in their anti-affinity."""
         if (conflicts := self.view.conflicts) is None:
             return
         component = [int(self.view.tasks.component[group.tasks[0]]) for group in self.groups]

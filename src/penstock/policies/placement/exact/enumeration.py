@@ -1,8 +1,8 @@
-"""All placements that differ: of those that only exchange what is alike, the first in order stands for all.
+"""Enumerate all different placements: of those that differ only by interchangeable parts, the first in order.
 
-The first in lexicographic order obeys simple rules: tasks that are alike are in ascending slots, and of slots that are
-alike (in one process, in processes or machines of equal make) each is used only when those before it are. Every prefix
-that obeys them can be continued, so there are never fewer longer ones.
+The first in lexicographic order follows simple rules: interchangeable tasks are in ascending slots, and of
+interchangeable slots (in one process, in processes or machines of equal make) each is used only if those before it are.
+Every prefix that follows the rules can be continued, so longer prefixes are never fewer.
 """
 
 from collections.abc import Hashable
@@ -15,11 +15,11 @@ from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.exact.alike import group_tasks
 
-CHUNK = 16_384  # prefixes continued at a time
+CHUNK = 16_384  # prefixes extended at a time
 
 
 def placements(view: PlacementView, limit: int) -> NDArray[np.int16] | None:
-    """Return every placement that pins allow, up to symmetry, [N, T]; None where there are more than `limit`."""
+    """Return every placement that pins allow, up to symmetry, [N, T]; None if there are more than `limit`."""
     if view.slots.number > np.iinfo(np.int16).max:
         return None
     alike_before, slot_before = _alike_before(view), _slot_before(view)
@@ -41,7 +41,7 @@ def placements(view: PlacementView, limit: int) -> NDArray[np.int16] | None:
 
 
 def count_up_to_tasks(view: PlacementView) -> float:
-    """Return how many placements differ when tasks that are alike are, and slots are not, taken for one another."""
+    """Return the number of different placements if only tasks are interchangeable, slots are not."""
     slots = np.diff(view.slots.first)
     total = 1.0
     for group in group_tasks(view, wired=True):
@@ -51,23 +51,23 @@ def count_up_to_tasks(view: PlacementView) -> float:
 
 
 def _used_or_next(prefix: NDArray[np.int16], slot_before: Ints) -> NDArray[np.bool_]:
-    """Return which slots may be used next: those in use, and those before which the one that must be is. [N, S]"""
+    """Return the slots that may be used next: used ones, and those whose required predecessor is used. [N, S]"""
     used = np.zeros((len(prefix), len(slot_before)), dtype=np.bool_)
-    used[:, -1] = True  # stands for "none must be before"
+    used[:, -1] = True  # stands for "no predecessor"
     used[np.arange(len(prefix))[:, None], prefix] = True
     may: NDArray[np.bool_] = (used | used[:, slot_before])[:, :-1]
     return may
 
 
 def _pinned(view: PlacementView, task: int) -> NDArray[np.bool_]:
-    """Return which slots a task's pin allows. [S]"""
+    """Return the slots that a task's pin allows. [S]"""
     pin = view.pins[task]
     allowed: NDArray[np.bool_] = (view.slots.machine == pin) | (pin < 0)
     return allowed
 
 
 def _alike_before(view: PlacementView) -> Ints:
-    """Return for every task the last one before it that is like it, -1 where there is none. [T]"""
+    """Return for every task its last equivalent predecessor, -1 if there is none. [T]"""
     before = np.full(view.tasks.number, -1, dtype=np.int32)
     for group in group_tasks(view, wired=True):
         before[list(group.tasks[1:])] = group.tasks[:-1]
@@ -75,9 +75,9 @@ def _alike_before(view: PlacementView) -> Ints:
 
 
 def _slot_before(view: PlacementView) -> Ints:
-    """Return for every slot one that must be used before it: of its process, a like process, a like machine. [S + 1]
+    """Return for every slot one that must be used first: of its process, an equal process, an equal machine. [S + 1]
 
-    Where there is none it is the number of slots.
+    If there is none, it is the number of slots.
     """
     slots = view.slots
     before = np.full(slots.number + 1, slots.number, dtype=np.int32)
@@ -98,7 +98,7 @@ def _slot_before(view: PlacementView) -> Ints:
 
 
 def _make(view: PlacementView, machine: int) -> Hashable:
-    """Return what a machine has in common with those that it could change places with."""
+    """Return the properties that interchangeable machines have in common."""
     host = view.slots.host[view.slots.first[:-1]]
     if view.cluster.routed or machine in view.pins or np.count_nonzero(host == host[machine]) > 1:
         return machine

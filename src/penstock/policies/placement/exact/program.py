@@ -1,8 +1,8 @@
-"""A mixed-integer linear program in the making, solved by HiGHS through scipy.
+"""A mixed-integer linear program, solved by HiGHS through scipy.
 
-Columns (variables) and rows (constraints) are added one after another; nothing is solved before all are there. HiGHS
-accepts rows that are violated by 1e-6 and stops at an absolute gap of 1e-6, so callers scale rows and objective to be
-about `SCALE` where they bind: that makes both errors 1e-8 of the whole.
+Columns (variables) and rows (constraints) are added one after another, then the program is solved. HiGHS accepts rows
+that are violated by 1e-6 and stops at an absolute gap of 1e-6, so callers scale binding rows and the objective to about
+`SCALE`: both errors are then 1e-8 of the total.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from penstock.model.taskgraph import Floats
 from penstock.policies.placement.exact.quiet import without_developers_line
 
 SCALE = 100.0
-MAX_COLUMNS = 200_000  # beyond that HiGHS gets nowhere in minutes
+MAX_COLUMNS = 200_000  # more cannot be solved in minutes
 
 Columns = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What HiGHS found: the best values (none where it found none), and what no values can be below."""
+    """Result of HiGHS: the best values (none if it found none), and a lower bound of the cost."""
 
     outcome: Outcome
     values: Floats | None
@@ -62,7 +62,7 @@ class Program:
     def columns(self, upper: ArrayLike, whole: bool = False) -> Columns:
         """Add a column for every upper bound and return their numbers, in the same shape.
 
-        Raises `TooLarge` where these are too many.
+        Raises `TooLarge` if there are too many.
         """
         bounds = np.asarray(upper, dtype=np.float64)
         if self.size + bounds.size > MAX_COLUMNS:
@@ -73,7 +73,7 @@ class Program:
         return np.arange(first, self.size).reshape(bounds.shape)
 
     def row(self, terms: Sequence[tuple[int, float]], low: float = -np.inf, high: float = np.inf) -> None:
-        """Demand that the sum of column times factor lies between `low` and `high`; a column may come twice."""
+        """Constrain the sum of column × factor to `low` … `high`; a column may occur twice."""
         for column, factor in terms:
             self._rows.append(len(self._low))
             self._columns.append(column)
@@ -82,11 +82,11 @@ class Program:
         self._high.append(high)
 
     def cost(self, column: int, factor: float) -> None:
-        """Add a term to what is minimised."""
+        """Add a term to the objective, which is minimised."""
         self._cost[column] = self._cost.get(column, 0.0) + factor
 
     def solve(self, seconds: float, nodes: int | None = None) -> Solution:
-        """Look for the least cost until it is proven, or time or so many nodes of the search tree are up."""
+        """Minimise until the result is proven optimal, or the limit of time or search-tree nodes is reached."""
         if seconds <= 0:
             return Solution(Outcome.STOPPED, None, -np.inf)
         options: Any = {"mip_rel_gap": 0.0}

@@ -1,4 +1,4 @@
-"""What an exact search returns: the best placement it found, and what no placement can be better than."""
+"""Result of an exact search: the best placement found, and a lower bound of the cost."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from penstock.model.placement import Hop
 from penstock.model.taskgraph import Ints
 
-PROVEN = 1e-6  # relative; the solver does not tell apart what is closer
+PROVEN = 1e-6  # relative; the solver does not distinguish closer values
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A placement and its cost, the less the better."""
+    """A placement and its cost; lower is better."""
 
     slots: Ints  # [T]
     cost: float
@@ -20,9 +20,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The best candidate (none where none was found), and what no placement's cost is below.
+    """The best candidate (none if none was found), and a lower bound of any placement's cost.
 
-    `impossible` says that there is no placement at all.
+    `impossible`: there is no placement at all.
     """
 
     best: Candidate | None
@@ -31,7 +31,7 @@ class Proof:
 
 
 def better(one: Candidate | None, other: Candidate | None) -> Candidate | None:
-    """Return the candidate with the lower cost, the first among equals."""
+    """Return the candidate with the lower cost, the first if they are equal."""
     if one is None or other is None:
         return one or other
     return other if other.cost < one.cost else one

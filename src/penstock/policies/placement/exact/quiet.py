@@ -1,8 +1,8 @@
-"""Standard output kept clean while HiGHS runs.
+"""Keep standard output clean while HiGHS runs.
 
-HiGHS 1.12, as scipy 1.17 has it, prints a line for its developers whenever it mends a rounded solution, whatever its
-options say. In the middle of a command's output that line would be a defect of ours. So the process's standard output
-goes to a file for as long as HiGHS runs, and all of it but that line is written out afterwards.
+HiGHS 1.12, in scipy 1.17, prints a debugging line whenever it repairs a rounded solution, whatever its options. That
+line must not appear in a command's output. So the process's standard output is redirected to a file while HiGHS runs,
+and everything but that line is written afterwards.
 """
 
 import ctypes
@@ -20,11 +20,11 @@ _one_at_a_time = threading.Lock()
 
 @contextmanager
 def without_developers_line() -> Iterator[None]:
-    """Hold back standard output, and write it without HiGHS's line at the end; one thread at a time."""
+    """Hold back standard output, then write it without HiGHS's line; one thread at a time."""
     with _one_at_a_time, tempfile.TemporaryFile() as held:
         try:
             real = os.dup(STDOUT)
-        except OSError:  # closed, as in a service without a terminal: then nobody reads it
+        except OSError:  # closed, as in a service without a terminal
             yield
             return
         os.dup2(held.fileno(), STDOUT)

@@ -1,4 +1,4 @@
-"""The exact search for the highest bottleneck rate: the least stress, with routes chosen together with slots."""
+"""Exact search for the highest bottleneck rate: minimum stress, with routes and slots chosen together."""
 
 import time
 from collections.abc import Iterable
@@ -17,11 +17,11 @@ from penstock.policies.placement.exact.routing import Routing
 from penstock.policies.placement.exact.stress import least_stress, stress, worst_stress
 from penstock.policies.placement.exact.together import Together
 
-COARSE = 5.0  # with a start this many times worse than the best, the solver's tolerance is too coarse: solve again
+COARSE = 5.0  # if the start is this much worse than the best, the solver's tolerance is too coarse: solve again
 
 
 def least_stressed(view: PlacementView, placed: Iterable[Ints], linked: bool) -> Candidate | None:
-    """Return the placement of the highest rate, hops routed by widest paths; none where all rates are 0."""
+    """Return the placement with the highest rate, hops on widest paths; none if all rates are 0."""
     best = None
     for slots in placed:
         routes = route(view.tasks, view.slots, view.links, slots.tolist()) if linked else {}
@@ -31,16 +31,16 @@ def least_stressed(view: PlacementView, placed: Iterable[Ints], linked: bool) ->
 
 
 def minimise_stress(view: PlacementView, start: Candidate | None, seconds: float, linked: bool) -> Proof:
-    """Search for the least stress, from a start if there is one; `linked`: whether routes and links count."""
+    """Search for the minimum stress, from a start if there is one; `linked`: routes and links count."""
     ends = time.perf_counter() + seconds
     best, bound = start, least_stress(view)
-    for _ in range(4):  # each is at least COARSE times finer, and the first is seldom coarse
+    for _ in range(4):  # each is at least COARSE times finer, and the first is seldom too coarse
         if best is not None and best.cost <= bound * (1 + PROVEN):
             break
-        most = best.cost if best is not None else worst_stress(view) or 1.0  # any unit will do for no work at all
+        most = best.cost if best is not None else worst_stress(view) or 1.0  # any unit is good if there is no work
         try:
             program = StressProgram(view, most, bound, linked)
-        except TooLarge:  # the start is an answer, though not a proven one
+        except TooLarge:  # the start is a result, though not a proven one
             if best is None:
                 raise
             break
@@ -55,7 +55,7 @@ def minimise_stress(view: PlacementView, start: Candidate | None, seconds: float
 
 
 class StressProgram:
-    """The program whose objective is the stress, at most `most` and at least `least`."""
+    """The program whose objective is the stress, from `least` to `most`."""
 
     def __init__(self, view: PlacementView, most: float, least: float, linked: bool) -> None:
         carded = bool(np.isfinite(view.slots.machine_network).any()) and not view.cluster.routed
@@ -71,7 +71,7 @@ class StressProgram:
         self._assignment.program.cost(stress_column, 1.0)
 
     def solve(self, seconds: float) -> Solution:
-        """Look for the least stress; the bound is `SCALE` for a stress of `most`."""
+        """Minimise the stress; the bound is `SCALE` for a stress of `most`."""
         return self._assignment.program.solve(seconds)
 
     def candidate(self, solution: Solution) -> Candidate | None:

@@ -1,4 +1,4 @@
-"""Why there is no placement at all, in figures that can be checked."""
+"""Refusals that explain with figures why there is no placement at all."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from penstock.policies.placement.starts import packed
 
 
 def without_room(view: PlacementView) -> Infeasible | None:
-    """Return the refusal that can be seen without a search: a task too large for any slot, or memory for all."""
+    """Return a refusal that needs no search: a task too large for any slot, or too little memory in total."""
     empty = Draft(view)
     for task in range(view.tasks.number):
         if not empty.slots_with_room(task).any():
@@ -20,15 +20,15 @@ def without_room(view: PlacementView) -> Infeasible | None:
 
 
 def unpackable(view: PlacementView) -> Infeasible:
-    """Return the refusal for tasks that have been proven not to fit together: how far packing them comes."""
+    """Return the refusal for tasks that are proven not to fit together: where packing them fails."""
     stuck = packed(view)
     if isinstance(stuck, Infeasible):
         reason = f"no arrangement fits all tasks: largest first, {stuck.reason}"
         return replace(stuck, reason=reason, proven=True)
     return Infeasible(
         constraint=Constraint.RESOURCE,
-        reason="no arrangement fits the memory and has every task where the resources that it needs are; "
-        "add memory to the machines that have them",
+        reason="no arrangement fits the memory and has every task on a machine with its resources; "
+        "add memory to these machines",
         needed=1.0,
         available=0.0,
         proven=True,
@@ -36,10 +36,10 @@ def unpackable(view: PlacementView) -> Infeasible:
 
 
 def unroutable() -> Infeasible:
-    """Return the refusal for a network that has been proven not to join any placement."""
+    """Return the refusal for a network that is proven not to connect any placement."""
     return Infeasible(
         constraint=Constraint.ROUTE,
-        reason="in every arrangement that fits, some stream has no way over links with bandwidth; add links",
+        reason="in every arrangement that fits, some stream has no route over links with bandwidth; add links",
         needed=1.0,
         available=0.0,
         proven=True,
@@ -47,7 +47,7 @@ def unroutable() -> Infeasible:
 
 
 def too_slow(offered_tps: float, best_tps: float) -> Infeasible:
-    """Return the refusal for an offered load that no placement sustains; `best_tps` is what the best one found does."""
+    """Return the refusal for an offered load that no placement sustains; `best_tps` is the maximum found."""
     return Infeasible(
         constraint=Constraint.CPU,
         reason=f"the offered load is {offered_tps:g} tuples/s and the best placement found sustains {best_tps:g}; "
@@ -58,27 +58,27 @@ def too_slow(offered_tps: float, best_tps: float) -> Infeasible:
 
 
 def too_large(what: str, needed: float, available: float) -> Infeasible:
-    """Return the refusal for a case that is beyond an exact policy."""
+    """Return the refusal for a case that is too large for an exact policy."""
     return Infeasible(
         constraint=Constraint.SIZE,
-        reason=f"an exact answer takes {what}, and at most {available:g} are allowed; use local-search",
+        reason=f"an exact result takes {what}, the limit is {available:g}; use local-search",
         needed=needed,
         available=available,
     )
 
 
 def out_of_time(seconds: float) -> Infeasible:
-    """Return the refusal where nothing that fits was found in time."""
+    """Return the refusal if no placement that fits was found in time."""
     return Infeasible(
         constraint=Constraint.SIZE,
-        reason=f"no placement that fits was found within {seconds:g} s, nor proven not to exist; allow more time",
+        reason=f"within {seconds:g} s, no placement was found nor proven impossible; allow more time",
         needed=1.0,
         available=0.0,
     )
 
 
 def _memory_in_all(view: PlacementView) -> Infeasible | None:
-    """Return the refusal where the tasks pinned to a machine, or all tasks, need more memory than there is."""
+    """Return the refusal if the tasks pinned to a machine, or all tasks, need more memory than there is."""
     slots, memory = view.slots, view.tasks.memory_mb
     room = np.minimum(slots.machine_memory_mb, np.add.reduceat(slots.memory_mb, slots.first[:-1]))
     pinned = view.pins >= 0

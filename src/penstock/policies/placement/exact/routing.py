@@ -1,8 +1,8 @@
-"""Routes as a program: every hop takes one way through the network, chosen together with the placement.
+"""Routes as a program: every hop has one route through the network, chosen together with the placement.
 
-A stream between two single tasks is a unit of flow from the machine of the one to that of the other. A stream between
-many tasks has a route for every two machines, as that is what a placement can say: it carries what the pairs of tasks
-on those two exchange, and every node passes it on over one arc at most. In a forest there is nothing to choose.
+A stream between two single tasks is a unit of flow between their machines. A stream between many tasks has one route
+for every two machines, as in a placement: it carries what the pairs of tasks on those two exchange, and every node
+forwards it over one arc at most. In a forest there is no choice.
 """
 
 from collections import deque
@@ -40,9 +40,9 @@ class Routing:
         self._nodes = assignment.view.links.nodes
         self._arcs = usable_arcs(assignment.view.links)
         self._forest = is_forest(self._arcs, self._nodes)
-        self._load: dict[int, Terms] = {arc.link: [] for arc in self._arcs}  # bits a source tuple
-        self._alone: dict[int, Columns] = {}  # stream -> whether it takes an arc: [arcs]
-        self._between: dict[Hop, Columns] = {}  # the same of a stream between two machines
+        self._load: dict[int, Terms] = {arc.link: [] for arc in self._arcs}  # bits per source tuple
+        self._alone: dict[int, Columns] = {}  # stream -> whether it uses an arc: [arcs]
+        self._between: dict[Hop, Columns] = {}  # the same for a stream between two machines
         for stream, exchanges in groupby(sorted(exchanged), key=lambda exchange: exchange.stream):
             carried = tuple(exchanges)
             ends = [len(assignment.groups[group].tasks) for group in (carried[0].source, carried[0].target)]
@@ -52,7 +52,7 @@ class Routing:
                 self._route_between(stream, carried)
 
     def limit_links(self, stress: int) -> None:
-        """Keep what passes over every link below the stress."""
+        """Keep the load of every link below the stress."""
         for link, load in self._load.items():
             self._assignment.stay_below(stress, load, float(self._assignment.view.links.bandwidth[link]))
 
@@ -71,7 +71,7 @@ class Routing:
     def _route_alone(self, exchange: Exchange) -> None:
         assignment = self._assignment
         taken = assignment.program.columns(np.ones(len(self._arcs)), whole=not self._forest)
-        flow: list[Terms] = [[] for _ in range(self._nodes)]  # what leaves a node less what comes to it
+        flow: list[Terms] = [[] for _ in range(self._nodes)]  # out of a node minus into it
         for machine in self._machines:
             flow[machine] = assignment.on(exchange.source, machine, -1.0) + assignment.on(exchange.target, machine)
         self._conserve(flow, taken)
@@ -100,7 +100,7 @@ class Routing:
                     self._choose(Hop(stream, source, target), terms, self._most_bits(carried, source, target))
 
     def _choose(self, hop: Hop, bits: Terms, most: float) -> None:
-        """Add the route of a hop: arcs to be taken, at most one from every node, and the share of `most` on each."""
+        """Add the route of a hop: its arcs, at most one out of every node, and the share of `most` on each."""
         program = self._assignment.program
         taken = program.columns(np.ones(len(self._arcs)), whole=True)
         carried = program.columns(np.ones(len(self._arcs)))
@@ -117,7 +117,7 @@ class Routing:
         self._between[hop] = taken
 
     def _conserve(self, flow: Sequence[Terms], on_arcs: Columns) -> None:
-        """Demand that at every node what leaves on arcs less what comes on them cancels with `flow`."""
+        """Constrain the flow on arcs out of every node, minus that into it, to cancel with `flow`."""
         balance = [list(terms) for terms in flow]
         for arc, column in zip(self._arcs, on_arcs, strict=True):
             balance[arc.tail].append((int(column), 1.0))
@@ -150,14 +150,14 @@ class Routing:
 
 
 def usable_arcs(links: Links) -> tuple[Arc, ...]:
-    """Return the arcs over which anything can go."""
+    """Return the arcs of links with bandwidth."""
     tails = np.repeat(np.arange(links.nodes), np.diff(links.start))
     every = zip(tails.tolist(), links.head.tolist(), links.link.tolist(), strict=True)
     return tuple(Arc(*arc) for arc in every if links.bandwidth[arc[2]] > 0)
 
 
 def is_forest(arcs: Sequence[Arc], nodes: int) -> bool:
-    """Return whether there is at most one way from any node to any other."""
+    """Return whether there is at most one path between any two nodes."""
     ways = {(arc.tail, arc.head) for arc in arcs}
     joined = {(min(ends), max(ends)) for ends in ways}
     ends = np.array(sorted(joined), dtype=np.int32).reshape(-1, 2)
@@ -167,7 +167,7 @@ def is_forest(arcs: Sequence[Arc], nodes: int) -> bool:
 
 
 def way(arcs: Sequence[Arc], source: int, target: int) -> tuple[int, ...] | None:
-    """Return the links of a way over as few arcs as possible; None where there is none."""
+    """Return the links of a path with the minimum number of arcs; None if there is none."""
     came: dict[int, Arc | None] = {source: None}
     waiting = deque([source])
     while waiting and target not in came:

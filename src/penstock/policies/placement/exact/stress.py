@@ -1,6 +1,6 @@
-"""How long the busiest element works for a source tuple: the inverse of the bottleneck rate (SPARCLE, eq. (1a)).
+"""Time that the busiest element works per source tuple: the inverse of the bottleneck rate (SPARCLE, eq. (1a)).
 
-The exact policy minimises this `stress`, since it is linear in what is placed where and the rate is not.
+The exact policy minimises this `stress`, which, unlike the rate, is linear in the placement.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from penstock.policies.placement.affinity import task_traffic
 
 
 def stress(view: PlacementView, placed: Ints, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
-    """Return the seconds a source tuple of the busiest element; without routes, links don't count."""
+    """Return the seconds per source tuple of the busiest element; without routes, links do not count."""
     tasks, slots = view.tasks, view.slots
     machine = slots.machine[placed]
     found = max(
@@ -31,7 +31,7 @@ def stress(view: PlacementView, placed: Ints, routes: Mapping[Hop, tuple[int, ..
 
 
 def worst_stress(view: PlacementView) -> float:
-    """Return what no placement's stress is above, if it is finite: everything on the weakest element of each kind."""
+    """Return an upper bound of finite stress: everything on the weakest element of each kind."""
     tasks, slots = view.tasks, view.slots
     found = view.work.sum() / slots.cpu.min()
     for column, need in enumerate((tasks.needs * tasks.gain[:, None]).sum(axis=0)):
@@ -42,10 +42,10 @@ def worst_stress(view: PlacementView) -> float:
 
 
 def least_stress(view: PlacementView) -> float:
-    """Return what no placement's stress can be below: all work spread evenly, or the worst task in its best place."""
+    """Return a lower bound of the stress: all work spread evenly, or the worst task in its best place."""
     slots, tasks = view.slots, view.tasks
     slot_cpu = slots.cpu[slots.first[:-1]]
-    cpu = np.minimum(slots.machine_cpu, slot_cpu * np.diff(slots.first))  # what a machine's slots can use
+    cpu = np.minimum(slots.machine_cpu, slot_cpu * np.diff(slots.first))  # maximum used by a machine's slots
     bound = view.work.sum() / cpu.sum()
     pinned = view.pins >= 0
     bound = max(bound, (np.bincount(view.pins[pinned], view.work[pinned], slots.machines) / cpu).max())
@@ -54,7 +54,7 @@ def least_stress(view: PlacementView) -> float:
     for column in np.flatnonzero(whole > 0).tolist():
         bound = max(bound, needs[:, column].sum() / whole[column])
     apart = np.stack([tasks.component, tasks.gain, view.pins])
-    _, kinds = np.unique(apart, axis=1, return_index=True)  # the others are alike
+    _, kinds = np.unique(apart, axis=1, return_index=True)  # others are equivalent
     alone = view.work[kinds, None] / slot_cpu  # [kinds, M]
     for column in range(needs.shape[1]):
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
-"""What stays inside a machine, as a program: for two groups that exchange tuples, how many pairs of tasks are together.
+"""Traffic inside a machine as a program: for two groups that exchange tuples, the number of pairs on one machine.
 
-The product of two counts is linear once one of them is written in ones and zeros: every one adds the other count. Only
-upper limits are stated, since all that uses these columns wants them large.
+The product of two counts becomes linear if one of them is written with binary columns: every one adds the other count.
+Only upper limits are needed, because these columns are maximised wherever they are used.
 """
 
 from collections.abc import Sequence
@@ -14,34 +14,34 @@ from penstock.policies.placement.exact.program import SCALE, Columns
 
 
 class Together:
-    """For every exchange and machine, the sender–receiver pairs that are both there."""
+    """For every exchange and machine, the sender–receiver pairs on it."""
 
     def __init__(self, assignment: Assignment, exchanged: Sequence[Exchange]) -> None:
         self._assignment, self._exchanged = assignment, exchanged
         self._pairs: dict[tuple[Exchange, int], Columns] = {}
         sizes = [len(group.tasks) for group in assignment.groups]
-        self.total_bits = sum(e.bits * sizes[e.source] * sizes[e.target] for e in exchanged)  # a source tuple
+        self.total_bits = sum(e.bits * sizes[e.source] * sizes[e.target] for e in exchanged)  # per source tuple
 
     def limit_cards(self, stress: int) -> None:
-        """Keep what passes network cards of limited bandwidth below the stress, each way."""
+        """Keep the load of network cards with limited bandwidth below the stress, in both directions."""
         for machine, (sends, receives) in enumerate(self._assignment.view.slots.machine_network.T):
             if np.isfinite(sends):
                 self._assignment.stay_below(stress, self._passing(machine, out=True), float(sends))
                 self._assignment.stay_below(stress, self._passing(machine, out=False), float(receives))
 
     def keep_inside(self) -> None:
-        """Make it the objective that little passes between machines: the cost is -`SCALE` when nothing does."""
+        """Minimise the traffic between machines: the cost is -`SCALE` if there is none."""
         for exchange in self._exchanged:
             for machine in range(self._assignment.view.slots.machines):
                 for pair in self._on(exchange, machine):
                     self._assignment.program.cost(int(pair), -exchange.bits / self.total_bits * SCALE)
 
     def crossing_bits(self, cost: float) -> float:
-        """Return the bits a source tuple between machines for a cost of `keep_inside`."""
+        """Return the bits per source tuple between machines for a cost of `keep_inside`."""
         return (1.0 + cost / SCALE) * self.total_bits if self.total_bits > 0 else 0.0
 
     def _passing(self, machine: int, out: bool) -> Terms:
-        """Return the bits a source tuple that leave a machine, or enter it."""
+        """Return the bits per source tuple that leave a machine, or enter it."""
         terms: Terms = []
         for exchange in self._exchanged:
             here, there = (exchange.source, exchange.target) if out else (exchange.target, exchange.source)

@@ -1,4 +1,4 @@
-"""The exact search for the least traffic between machines, at a rate that processors and network cards sustain."""
+"""Exact search for the minimum traffic between machines at a rate that processors and network cards sustain."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ from penstock.policies.placement.exact.together import Together
 
 
 def least_crossing(view: PlacementView, placed: Iterable[Ints], most: float) -> Candidate | None:
-    """Return the placement with the least traffic of those with at most `most` stress; links don't count for that."""
+    """Return the placement with the minimum traffic among those with at most `most` stress, links not included."""
     best = None
     for slots in placed:
         if stress(view, slots, None) <= most and isinstance(complete(view, slots.tolist()), Placement):
@@ -28,12 +28,12 @@ def least_crossing(view: PlacementView, placed: Iterable[Ints], most: float) -> 
 
 
 def crossing_bits(view: PlacementView, slots: Ints) -> float:
-    """Return the bits between machines a source tuple."""
+    """Return the bits between machines per source tuple."""
     return float(sum(hop_bits(view.tasks, view.slots, slots).values()))
 
 
 def minimise_traffic(view: PlacementView, start: Candidate | None, most: float, seconds: float) -> Proof:
-    """Search for the least traffic with at most `most` stress, from a start if there is one."""
+    """Search for the minimum traffic with at most `most` stress, from a start if there is one."""
     if start is not None and start.cost == 0:
         return Proof(start, 0.0)
     stressed = bool(np.isfinite(most))
@@ -58,7 +58,7 @@ def minimise_traffic(view: PlacementView, start: Candidate | None, most: float, 
 
 
 def _keep_connected(assignment: Assignment, exchanged: Iterable[Exchange]) -> None:
-    """Forbid that two groups exchange tuples over machines between which there is no way."""
+    """Forbid that two groups exchange tuples between machines without a route."""
     arcs = usable_arcs(assignment.view.links)
     machines = range(assignment.view.slots.machines)
     apart = [(a, b) for a in machines for b in machines if a != b and way(arcs, a, b) is None]
