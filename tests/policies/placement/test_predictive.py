@@ -150,7 +150,7 @@ def test_the_search_scores_about_as_many_placements_as_it_is_allowed() -> None:
     result = answer(f"{SEARCH}:steps=1", view)
     assert isinstance(result, Placement)
     assert list(result.slots) == placed("predictive", view)
-    assert "steps ran out" in result.note
+    assert "step limit reached" in result.note
 
 
 def test_says_so_when_nothing_is_allowed() -> None:

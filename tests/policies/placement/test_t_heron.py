@@ -31,7 +31,7 @@ def test_shares_all_tasks_evenly_when_ten_a_container_would_not_do() -> None:
 def test_names_the_capacity_when_every_container_is_full() -> None:
     refusal = refused("t-heron:capacity=3", PlacementView(chain(3, 4), equal_machines(2)))
     assert (refusal.constraint, refusal.needed, refusal.available) == (Constraint.SLOTS, 4.0, 3.0)
-    assert "holds 3 tasks" in refusal.reason
+    assert "has 3 tasks" in refusal.reason
 
 
 def test_exceeds_the_usual_capacity_where_memory_leaves_no_other_way() -> None:

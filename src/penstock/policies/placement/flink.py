@@ -1,9 +1,8 @@
 """Flink's default scheduler: slots shared by one task of every component, machines filled one after another.
 
 Subtask k of every component goes to the k-th slot, so that a slot holds a whole pipeline and no two tasks of one
-component; the application takes as many slots as its widest component has tasks. Memory is unknown to Flink's slot
-sharing; here a task that does not fit moves on to the next slot, so that the answer differs only where Flink's would
-not run.
+component; the application takes as many slots as its widest component has tasks. Flink's slot sharing ignores memory;
+here a task without room moves on to the next slot, so the result differs only if Flink's would not run.
 """
 
 from dataclasses import dataclass
@@ -26,12 +25,12 @@ class Flink:
 
 
 def share_slots(view: PlacementView, turn: Ints) -> Placement | Infeasible:
-    """Put subtask k of every component in the k-th slot of `turn`; of a pinned one, in the k-th of its machine."""
+    """Put subtask k of every component in the k-th slot of `turn`; if pinned, in the k-th of its machine."""
     if (refusal := _too_wide(view)) is not None:
         return refusal
     draft = Draft(view)
     pin = view.pins[view.tasks.first[:-1]]
-    for component in np.argsort(pin < 0, kind="stable").tolist():  # pinned ones first: they have no choice
+    for component in np.argsort(pin < 0, kind="stable").tolist():  # pinned ones first, because they have no choice
         for machine in np.unique(view.pins[view.tasks.of(component)]).tolist():
             mine = turn if machine < 0 else turn[view.slots.machine[turn] == machine]
             tasks = [task for task in view.tasks.of(component) if view.pins[task] == machine]
@@ -54,7 +53,7 @@ def _too_wide(view: PlacementView) -> Infeasible | None:
 
 
 def _put_component(draft: Draft, component: int, tasks: list[int], turn: Ints) -> Infeasible | None:
-    """Put tasks of a component that may use the same slots, each in the next of them."""
+    """Put tasks of a component that may use the same slots in the next slots."""
     taken = np.zeros(draft.view.slots.number, dtype=np.bool_)  # by this component
     late = []
     for number, task in enumerate(tasks):
@@ -64,9 +63,9 @@ def _put_component(draft: Draft, component: int, tasks: list[int], turn: Ints) -
             taken[slot] = True
         else:
             late.append((number, task))
-    for number, task in late:  # after the rest, so that nobody loses the slot of its own pipeline
+    for number, task in late:  # after the others, so that each keeps the slot of its own pipeline
         room = draft.slots_with_room(task)
-        ahead = turn[number:]  # all before are taken by its equals, or full for it as for them
+        ahead = turn[number:]  # earlier slots are taken by its component, or full
         open_to_it = ahead[(room & ~taken)[ahead]]
         if not len(open_to_it):
             return _crowded(draft, component, task, room, taken)
@@ -76,11 +75,11 @@ def _put_component(draft: Draft, component: int, tasks: list[int], turn: Ints) -
 
 
 def _crowded(draft: Draft, component: int, task: int, room: Bools, taken: Bools) -> Infeasible:
-    """Return the refusal for a task without a slot: no memory anywhere, or only beside a task of its component."""
+    """Return the refusal for a task without a slot: no memory anywhere, or only with another task of its component."""
     if not room.any():
         return draft.refusal(task)
     slots = int(taken.sum())
-    return _no_slot(draft.view, component, slots, f"beside the other tasks only {slots} have room for one")
+    return _no_slot(draft.view, component, slots, f"with the other tasks only {slots} have room for one")
 
 
 def _no_slot(view: PlacementView, component: int, slots: int, problem: str) -> Infeasible:

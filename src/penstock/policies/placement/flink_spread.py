@@ -1,7 +1,7 @@
 """Flink with `cluster.evenly-spread-out-slots`: shared slots taken from all machines in turn.
 
-Flink's default fills one machine before it starts the next, which leaves machines idle when there are more slots than
-the widest component has tasks. With this option it asks the least used machine for each slot.
+Flink's default fills one machine before it starts the next, which leaves machines idle if there are more slots than the
+widest component has tasks. With this option it uses a slot of the least used machine each time.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from penstock.policies.placement.round_robin import interleave
 
 @dataclass(frozen=True, slots=True)
 class FlinkSpread:
-    """Put subtask k of every component in the k-th slot, the slots being taken from every machine in turn."""
+    """Put subtask k of every component in the k-th slot, with slots from every machine in turn."""
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
         """Return the placement; `rng` is not used."""

@@ -7,7 +7,7 @@ import numpy as np
 from penstock.model.kernel import part, stage
 from penstock.model.taskgraph import Bools, Floats, Ints
 
-EQUAL = 1e-12  # relative; rates closer than this differ by rounding only
+EQUAL = 1e-12  # relative; closer rates differ only by rounding
 
 
 class Demand(NamedTuple):
@@ -15,28 +15,28 @@ class Demand(NamedTuple):
 
     task: Ints  # [G]
     left: Bools  # [G] whether there is one
-    work: Floats  # [G] core-seconds a source tuple
-    needs: Floats  # [G, R] a source tuple
+    work: Floats  # [G] core-seconds per source tuple
+    needs: Floats  # [G, R] per source tuple
 
 
 class Supply(NamedTuple):
-    """What machines have for them; M machines."""
+    """Capacities of machines; M machines."""
 
     cpu: Floats  # [M]
-    load: Floats  # [M] core-seconds a source tuple
+    load: Floats  # [M] core-seconds per source tuple
     slot_cpu: Floats  # [M]
     slot_load: Floats  # [G, M] of the least loaded slot with room
     capacity: Floats  # [M, R]
-    used: Floats  # [M, R] a source tuple
+    used: Floats  # [M, R] per source tuple
     room: Bools  # [G, M]
 
 
 @stage
 def rank(demand: Demand, supply: Supply, network: Floats, best: Floats, where: Ints, falling: bool) -> int:
-    """Return the group whose next task has the lowest γ on its best machine, the lowest task among equals.
+    """Return the group whose next task has the lowest γ on its best machine, ties by task number.
 
-    `best` and `where` [G] are γ on the best machine and that machine, as of the last call; `falling` says that no γ
-    has risen since. A group without room comes first.
+    `best` and `where` [G] are γ on the best machine and that machine, at the last call; `falling`: no γ has increased
+    since. A group without room comes first.
     """
     chosen, lower, equal = -1, False, False
     for group in range(len(best)):
@@ -55,7 +55,7 @@ def rank(demand: Demand, supply: Supply, network: Floats, best: Floats, where: I
 
 @part
 def highest(demand: Demand, supply: Supply, network: Floats, group: int) -> tuple[float, int]:
-    """Return the highest γ of a group and its machine (Algorithm 2, line 15); -1 where no machine has room."""
+    """Return the highest γ of a group and its machine (Algorithm 2, line 15); -1 if no machine has room."""
     best, where = -1.0, -1
     for machine in range(len(supply.cpu)):
         rate = gamma(demand, supply, network, group, machine)
@@ -66,7 +66,7 @@ def highest(demand: Demand, supply: Supply, network: Floats, group: int) -> tupl
 
 @part
 def gamma(demand: Demand, supply: Supply, network: Floats, group: int, machine: int) -> float:
-    """Return γ of eq. (2); -1 where there is no room, 0 where no way leads."""
+    """Return γ of eq. (2); -1 without room, 0 without a route."""
     if not supply.room[group, machine]:
         return -1.0
     return min(float(network[group, machine]), processing_rate(demand, supply, group, machine))

@@ -14,10 +14,10 @@ from penstock.policies.placement.imposed_rate import Ties, place_in_order
 
 @dataclass(frozen=True, slots=True)
 class GreedyRandom:
-    """Place tasks in random order, each where the rate falls least.
+    """Place tasks in random order, each where the rate decreases least.
 
-    ties: among equally good machines `near` takes the one with the least bits × links to the neighbours placed, then
-        the roomier; `lowest` the first, as SPARCLE's reference answers do.
+    ties: among equally good machines, `near` selects the one with the fewest bits × links to placed neighbours, then
+        the one with more capacity; `lowest` the first, as SPARCLE's reference results do.
     """
 
     ties: Ties = "near"

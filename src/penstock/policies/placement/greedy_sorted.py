@@ -1,7 +1,7 @@
 """SPARCLE's baseline GS: its placement step without its dynamic ranking, the neediest tasks first.
 
-GS puts each task where SPARCLE would, on the machine with the highest γ of eq. (2), but takes the tasks in the
-order of what they require themselves, blind to what they exchange.
+GS puts each task where SPARCLE would, on the machine with the highest γ of eq. (2), but in the order of the tasks' own
+requirements, regardless of what they exchange.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from penstock.policies.placement.imposed_rate import Ties, place_in_order
 
 @dataclass(frozen=True, slots=True)
 class GreedySorted:
-    """Place the neediest task first, each where the rate falls least.
+    """Place the most demanding task first, each where the rate decreases least.
 
-    measure: `total` adds up a task's needs of all resources, each as a share of what all machines have; `cpu` looks at
-        cpu alone, as SPARCLE's reference answers do.
-    ties: among equally good machines `near` takes the one with the least bits × links to the neighbours placed, then
-        the roomier; `lowest` the first, as the reference answers do.
+    measure: `total` adds up a task's needs of all resources, each as a share of all machines' capacity; `cpu` uses cpu
+        alone, as SPARCLE's reference results do.
+    ties: among equally good machines, `near` selects the one with the fewest bits × links to placed neighbours, then
+        the one with more capacity; `lowest` the first, as the reference results do.
     """
 
     measure: Literal["total", "cpu"] = "total"
@@ -35,7 +35,7 @@ class GreedySorted:
 
 
 def requirement(view: PlacementView) -> Floats:
-    """Return what each task needs for a source tuple, summed over resources as shares of the cluster's. [T]"""
+    """Return what each task needs per source tuple, summed over resources as shares of the cluster's. [T]"""
     slots, tasks = view.slots, view.tasks
     needs = np.column_stack([view.work, tasks.needs * tasks.gain[:, None]])
     there_is = np.concatenate([[slots.machine_cpu.sum()], slots.capacity.sum(axis=0)])

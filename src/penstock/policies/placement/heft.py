@@ -1,11 +1,11 @@
 """HEFT, the classic list scheduler for heterogeneous machines (Topcuoglu, Hariri and Wu, 2002).
 
-HEFT minimises when one job ends: tasks in descending *upward rank* (the longest way to the end, in mean execution and
-mean communication times), each in the slot that finishes it earliest, in a gap between tasks scheduled before it where
-one is long enough. A stream has no end, so the job here is a *batch* of source tuples passing through all tasks once.
-Ranks are worked out between components, whose tasks are alike. Pinned tasks have their slot beforehand, so that the
-others leave them room. A placement that ends one batch early need not sustain a high rate: SPARCLE compares itself
-with HEFT for that.
+HEFT minimises the end of one job: tasks in descending *upward rank* (the longest path to the end, in mean execution and
+communication times), each in the slot that finishes it earliest, in a gap between scheduled tasks if one is long
+enough. A stream has no end, so the job here is a *batch* of source tuples that passes through all tasks once. Ranks are
+computed between components, whose tasks are equivalent. Pinned tasks have their slots in advance, so that the others
+leave room for them. A placement that ends one batch early need not sustain a high rate: for that SPARCLE compares
+itself with HEFT.
 """
 
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ from penstock.policies.placement.transfer_times import (
 
 @dataclass(frozen=True, slots=True)
 class Heft:
-    """Place the task with the longest way to the end first, each where it finishes earliest.
+    """Place the task with the longest path to the end first, each where it finishes earliest.
 
-    batch: how many source tuples make a job; none: one for every task of the widest component. A task's
-        execution time is what it does for the batch, a hop's what it carries for the batch plus its latency once.
+    batch: number of source tuples in a job; none: one for every task of the widest component. A task's execution time
+        is its work for the batch, a hop's its bits for the batch plus its latency once.
     """
 
     batch: Positive | None = None
@@ -94,7 +94,7 @@ class Schedule:
         )
 
     def add(self, task: int, room: Bools) -> int:
-        """Schedule a task, whose upstream tasks are scheduled, in the slot with room that finishes it earliest."""
+        """Schedule a task, whose upstream tasks are scheduled, in the slot with room where it finishes earliest."""
         view, table = self._view, self.table
         at_machine, at_slot = np.zeros(view.slots.machines), np.zeros(view.slots.number)
         for flow in self._inputs[view.tasks.component[task]]:
@@ -118,9 +118,9 @@ class Schedule:
 
 
 def execution_times(view: PlacementView, task: int, batch: float) -> Floats:
-    """Return the seconds that a task takes for a batch in a slot of each machine, as long as its slowest resource. [M]
+    """Return the seconds of a task for a batch in a slot of each machine, limited by its slowest resource. [M]
 
-    A slot whose machine has fewer cores than slots runs at the speed that is left when all of them are busy.
+    A slot of a machine with fewer cores than slots has the speed that remains if all slots are busy.
     """
     slots, tasks = view.slots, view.tasks
     speed = np.minimum(slots.cpu[slots.first[:-1]], slots.machine_cpu / np.diff(slots.first))
@@ -133,14 +133,14 @@ def execution_times(view: PlacementView, task: int, batch: float) -> Floats:
 
 
 def usual_bits(view: PlacementView) -> float:
-    """Return the bits a source tuple between a pair of tasks, on average over streams."""
+    """Return the bits per source tuple between a pair of tasks, mean over streams."""
     tasks = view.tasks
     bits = [tasks.gain[tasks.of(flow.source)].max() * flow.share * flow.tuple_bytes * BITS for flow in tasks.flows]
     return float(np.mean(bits)) if bits else 0.0
 
 
 def upward_ranks(view: PlacementView, batch: float, times: TransferTimes) -> Floats:
-    """Return the longest way from the start of each component to the end of the job, in mean times. [C]"""
+    """Return the longest path from the start of each component to the end of the job, in mean times. [C]"""
     tasks = view.tasks
     latency, bit = mean_transfer(times)
     onward = np.zeros(len(tasks.position))  # after the component's own execution
@@ -157,7 +157,7 @@ def upward_ranks(view: PlacementView, batch: float, times: TransferTimes) -> Flo
 
 
 def _mean_execution(view: PlacementView, task: int, batch: float) -> float:
-    """Return the mean execution time of a task over the slots that can run it at all."""
+    """Return the mean execution time of a task over the slots that can run it."""
     seconds = execution_times(view, task, batch)
     able = np.isfinite(seconds)
     return float(np.average(seconds[able], weights=np.diff(view.slots.first)[able])) if able.any() else 0.0
@@ -167,9 +167,9 @@ def _mean_execution(view: PlacementView, task: int, batch: float) -> float:
 def arrivals(
     times: TransferTimes, slot: Ints, finish_s: Floats, bits: Floats, at_machine: Floats, at_slot: Floats
 ) -> None:
-    """Raise the times at which all input is there, given where and when its senders finish.
+    """Raise the times at which all input is available, given where and when its senders finish.
 
-    `at_machine` is for what comes from other machines, `at_slot` for what comes from the same one.
+    `at_machine` is for input from other machines, `at_slot` for input from the same one.
     """
     for sender in range(len(slot)):
         here = times.slot_machine[slot[sender]]
@@ -185,7 +185,7 @@ def arrivals(
 def earliest_finish(
     table: Timetable, slot_machine: Ints, durations: Floats, at_machine: Floats, at_slot: Floats, room: Bools
 ) -> tuple[int, float]:
-    """Return the slot with room in which a task finishes earliest, the lowest among equals, and when it starts."""
+    """Return the slot with room in which a task finishes earliest, ties by number, and its start time."""
     best_slot, best_start, best_finish = -1, 0.0, np.inf
     for slot in range(len(room)):
         if room[slot]:

@@ -1,7 +1,7 @@
 """TATA's improved Storm: tasks dealt to slots in turn, the hosts with the most slots first.
 
 TATA (section V) compares with Storm's default scheduler after "sorting all hosts in descending order of slots'
-number". The order decides who works beside whom when there are fewer tasks than slots: the large hosts come first.
+number". The order determines which tasks share a host if there are fewer tasks than slots: large hosts come first.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class IStorm:
     """Deal tasks to the first slot of every host, then to the second of every host: large hosts first."""
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return the placement; `rng` is not used. Hosts of one size have their turns as the cluster lists them."""
+        """Return the placement; `rng` is not used. Hosts of one size keep the cluster's order."""
         host = view.slots.host
         largest_first = np.argsort(-np.bincount(host), kind="stable").astype(np.int32)
         return deal(view, interleave(host, largest_first))

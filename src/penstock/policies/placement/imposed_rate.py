@@ -1,7 +1,7 @@
-"""Placing by the rate that a task would impose, SPARCLE's γ of eq. (2): by rank, or in a given order.
+"""Place tasks by the rate that they would impose, SPARCLE's γ of eq. (2): by rank, or in a given order.
 
-Pinned tasks come first. Each of the others is put where γ is highest, and what it exchanges with its placed neighbours
-takes the widest paths (Algorithm 1): policies differ in who is next, and in what they do among equals.
+Pinned tasks come first. Each of the others is put where γ is highest, and its transports to placed neighbours use the
+widest paths (Algorithm 1): policies differ in the order of tasks and in their tie rules.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ Ties = Literal["lowest", "near"]
 
 
 def place_by_rank(view: PlacementView, ties: Ties, together: bool) -> Placement | Infeasible:
-    """Put the task next that would lower the rate most where γ is highest; `together`: as transports share links."""
+    """Place the task next that would lower the rate most, where γ is highest; `together`: transports share links."""
     return _assigned(view, (), ties, together)
 
 
 def place_in_order(view: PlacementView, order: Sequence[int], ties: Ties) -> Placement | Infeasible:
-    """Put every task where γ is highest, each transport rated alone: the pinned ones first, the others in the order."""
+    """Put every task where γ is highest, each transport rated separately: pinned ones first, others in order."""
     return _assigned(view, order, ties, together=False)
 
 
 def _assigned(view: PlacementView, order: Sequence[int], ties: Ties, together: bool) -> Placement | Infeasible:
-    """Return the placement with the routes by which it was rated, or what there is no room or no way for."""
+    """Return the placement with the routes by which it was rated, or the refusal."""
     turns = np.array(order, dtype=np.int32)
     found = assign(asked_of(view), offered_by(view), ties == "near", together, turns)
     if found.stuck >= 0:
@@ -40,13 +40,13 @@ def _assigned(view: PlacementView, order: Sequence[int], ties: Ties, together: b
     if not view.cluster.routed:
         return Placement(tuple(slots))
     routes = _routes(found.hops)
-    sizeless = any(stream.tuple_bytes == 0 for stream in view.topology.streams)  # it loads no link, but needs a path
+    sizeless = any(stream.tuple_bytes == 0 for stream in view.topology.streams)  # no load, but it needs a route
     unrouted = sizeless and any(hop not in routes for hop in hop_bits(view.tasks, view.slots, found.slot))
     return complete(view, slots) if unrouted or () in routes.values() else Placement(tuple(slots), routes)
 
 
 def _stuck(view: PlacementView, found: Assigned) -> Placement | Infeasible:
-    """Return what becomes of the task that has no room."""
+    """Return the result for a task without room."""
     draft = Draft(view)
     for task in np.flatnonzero(found.slot >= 0).tolist():
         draft.put(task, int(found.slot[task]))

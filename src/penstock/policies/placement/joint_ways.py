@@ -1,12 +1,13 @@
-"""What ways that share links allow together: a task's transports routed one after another, as they will be.
+"""Rate allowed by routes that share links: a task's transports routed one after another, as they finally will be.
 
-Each transport rated alone gives a bound that is cheap to keep (eq. (2)). Where the widest paths of a task's transports
-share a link that cannot carry them all at that rate, they are routed one after another to know better, but only for
-the machines that might be the best. What was found so is taken for a bound later, when links carry more, and still
-holds where no link of the ways found was charged since.
+Rating each transport separately gives a bound that is cheap to maintain (eq. (2)). If the widest paths of a task's
+transports share a link that cannot carry them all at that rate, they are routed one after another for the exact rate,
+but only for machines that might be the best. Such a result later becomes a bound, when links carry more; it stays exact
+if no link of these routes was charged since.
 
-A machine whose only link could not carry all of a task's transports at the best rate found so far is not looked at
-further, unless the task stays unplaced and its ways the same: then a bound is wanted, and the ways are found after all.
+If the only link of a machine cannot carry all of a task's transports at the best rate so far, the machine is not
+examined further, unless the task stays unplaced and its routes unchanged: then a bound is needed, and the routes are
+found.
 """
 
 from typing import NamedTuple
@@ -26,28 +27,28 @@ class Ways(NamedTuple):
     """The network; L links."""
 
     links: Links
-    back: Links  # every arc turned round
-    load: Floats  # [L] bits a source tuple
+    back: Links  # with every arc reversed
+    load: Floats  # [L] bits per source tuple
 
 
 class Wishes(NamedTuple):
-    """The trees that groups want; G groups, M machines, of which at most P trees matter to a group."""
+    """The trees that groups need; G groups, M machines, at most P trees per group."""
 
     rows: Ints  # [G, P] numbers of trees
-    counts: Ints  # [G] how many of them count
-    alone: Floats  # [G, M] what each transport's widest path allows; together they may allow less
-    rates: Floats  # [G, M] what the network allows, or a bound where it is not settled
+    counts: Ints  # [G] number of them that count
+    alone: Floats  # [G, M] rate of each transport's widest path by itself; together they may allow less
+    rates: Floats  # [G, M] rate that the network allows, or a bound if it is not settled
     settled: Bools  # [G, M]
-    looked: Bools  # [G, M] whether the two that follow are known
-    apart: Bools  # [G, M] the widest paths, each found alone, share no link that lowers the rate: it is settled too
-    shared: Floats  # [G, M] what these paths allow, all charged at once
-    best: Ints  # [G] machine that was best when its ways were found, -1: none
-    used: Bools  # [G, L] the links of those ways
-    put_off: Floats  # [G, M] what ways had to allow to matter where they were not found for it, -1: where they were
+    looked: Bools  # [G, M] whether the next two are known
+    apart: Bools  # [G, M] the widest paths share no link that lowers the rate: settled, too
+    shared: Floats  # [G, M] rate of these paths, all charged at once
+    best: Ints  # [G] machine that was best when its routes were found, -1: none
+    used: Bools  # [G, L] the links of those routes
+    put_off: Floats  # [G, M] rate below which routes were not worth finding, -1: they were found
 
 
 def no_wishes(groups: int, machines: int, most: int, links: int, together: bool) -> Wishes:
-    """Make room for what groups want; where transports are not rated `together`, there is less to note."""
+    """Allocate arrays for what groups need; less if transports are not rated `together`."""
     alone = np.empty((groups, machines))
     shape = (groups, machines) if together else (0, 0)
     return Wishes(
@@ -67,7 +68,7 @@ def no_wishes(groups: int, machines: int, most: int, links: int, together: bool)
 
 @part
 def clear_wishes(wishes: Wishes) -> None:
-    """Note that groups want nothing yet."""
+    """Record that groups need nothing yet."""
     wishes.counts[:], wishes.best[:] = 0, -1
     wishes.alone[:], wishes.rates[:] = np.inf, np.inf
     wishes.settled[:], wishes.looked[:], wishes.used[:], wishes.put_off[:] = True, False, False, -1.0
@@ -75,7 +76,7 @@ def clear_wishes(wishes: Wishes) -> None:
 
 @stage
 def find_only_links(ways: Ways, only: Ints) -> None:
-    """Set the only link of each machine, by which all that it sends and receives has to pass, or -1. [M]"""
+    """Set the only link of each machine, which all its traffic uses, or -1. [M]"""
     for machine in range(len(only)):
         only[machine], number = -1, 0
         for forwards in (True, False):
@@ -90,7 +91,7 @@ def find_only_links(ways: Ways, only: Ints) -> None:
 
 @part
 def needs_rating(rows: Ints, touched: bool, renewed: Bools) -> bool:
-    """Return whether a group's trees are others than before or one of them was renewed."""
+    """Return whether a group's trees have changed or one of them was renewed."""
     for row in rows:
         touched = touched or renewed[row]
     return touched
@@ -98,7 +99,7 @@ def needs_rating(rows: Ints, touched: bool, renewed: Bools) -> bool:
 
 @stage
 def look(group: int, machine: int, wishes: Wishes, kept: Kept, ways: Ways, added: Floats) -> None:
-    """Find out whether a group's ways to a machine share a link that lowers the rate, unless it is known."""
+    """Determine whether a group's routes to a machine share a link that lowers the rate, unless it is known."""
     if wishes.looked[group, machine]:
         return
     rows = wishes.rows[group, : wishes.counts[group]]
@@ -115,9 +116,9 @@ def look(group: int, machine: int, wishes: Wishes, kept: Kept, ways: Ways, added
 
 @stage
 def catch_up(left: Bools, wishes: Wishes, touched: Bools, kept: Kept, before: Ways, room: Room) -> None:
-    """Find the ways that were put off, of the groups to which they still matter, as they were `before` the last charge.
+    """Find deferred routes of the groups to which they still matter, as they were `before` the last charge.
 
-    What they allowed then is a bound from now on.
+    The rate that they allowed then is a bound from now on.
     """
     for group in range(len(left)):
         for machine in range(len(room.only)):
@@ -132,7 +133,7 @@ def catch_up(left: Bools, wishes: Wishes, touched: Bools, kept: Kept, before: Wa
 
 @stage
 def loosen(left: Bools, wishes: Wishes, touched: Bools, charged: Bools, kept: Kept, ways: Ways, added: Floats) -> None:
-    """Turn what was settled into bounds, now that links are `charged` [L] and groups `touched` [G] want other ways."""
+    """Turn settled rates into bounds after links were `charged` [L] and groups `touched` [G] need other routes."""
     for group in range(len(left)):
         if not left[group]:
             continue
@@ -146,7 +147,7 @@ def loosen(left: Bools, wishes: Wishes, touched: Bools, charged: Bools, kept: Ke
             wishes.looked[group] = False
         for machine in range(wishes.alone.shape[1]):
             alone = wishes.alone[group, machine]
-            if not touched[group] and wishes.rates[group, machine] < alone:  # its ways were found one after another
+            if not touched[group] and wishes.rates[group, machine] < alone:  # its routes were found one after another
                 look(group, machine, wishes, kept, ways, added)
                 if not wishes.apart[group, machine]:
                     alone = wishes.rates[group, machine]
@@ -167,7 +168,7 @@ def charge_way(added: Floats, bits: float, tail: Ints, via: Ints, node: int) -> 
 
 @part
 def clear_way(added: Floats, tail: Ints, via: Ints, node: int, ways: Ways) -> float:
-    """Return the lowest rate on the links between a node and a tree's root, with what was added, and take it off."""
+    """Return the minimum rate on the links between a node and a tree's root, with added bits, and remove these."""
     rate = np.inf
     for _ in range(len(tail)):
         link = via[node]
@@ -184,9 +185,9 @@ def clear_way(added: Floats, tail: Ints, via: Ints, node: int, ways: Ways) -> fl
 def settle(
     order: NDArray[np.int64], demand: Demand, supply: Supply, wishes: Wishes, kept: Kept, ways: Ways, room: Room
 ) -> None:
-    """Replace bounds by what ways allow together, until no bounds stand for the best machines of the lowest groups.
+    """Replace bounds by rates of joint routes, until the best machines of the lowest groups have no bounds.
 
-    `order` [G] has the groups by what they promise.
+    `order` [G] has the groups by upper bound.
     """
     lowest = np.inf  # γ of the groups that are settled
     for group in order:
@@ -194,14 +195,14 @@ def settle(
             continue
         speeds(demand, supply, group, room.speed)
         if surpasses(lowest, group, wishes, kept, ways, room):
-            continue  # another group's γ is lower in any case
+            continue  # another group's γ is lower anyway
         rows = wishes.rows[group, : wishes.counts[group]]
         for _ in range(wishes.rates.shape[1] + 1):
             machine, floor = most_promising(group, wishes, kept, ways, room)
             if machine < 0:
                 lowest = min(lowest, floor)
                 break
-            wishes.settled[group, machine] = True  # or so low that it does not matter how low
+            wishes.settled[group, machine] = True  # or so low that its exact value does not matter
             through = rate_through(room.only[machine], rows, kept, machine, ways)
             if through < floor * (1 - EQUAL):
                 wishes.rates[group, machine], wishes.put_off[group, machine] = through, floor
@@ -216,7 +217,7 @@ def settle(
 
 @part
 def find_promises(demand: Demand, supply: Supply, wishes: Wishes, promises: Floats) -> None:
-    """Set what each group's γ on its best machine is at most. [G]"""
+    """Set the upper bound of each group's γ on its best machine. [G]"""
     for group in range(len(promises)):
         promises[group] = -1.0
         if demand.left[group]:
@@ -227,7 +228,7 @@ def find_promises(demand: Demand, supply: Supply, wishes: Wishes, promises: Floa
 
 @part
 def speeds(demand: Demand, supply: Supply, group: int, speed: Floats) -> None:
-    """Set the rate that each machine would allow with the next task of a group, -1 where there is no room."""
+    """Set the rate that each machine would allow with the next task of a group, -1 without room."""
     for machine in range(len(speed)):
         speed[machine] = -1.0
         if supply.room[group, machine]:
@@ -236,7 +237,7 @@ def speeds(demand: Demand, supply: Supply, group: int, speed: Floats) -> None:
 
 @stage
 def surpasses(rate: float, group: int, wishes: Wishes, kept: Kept, ways: Ways, room: Room) -> bool:
-    """Return whether γ of a group is higher than a rate for certain, since ways that are known allow more."""
+    """Return whether γ of a group certainly exceeds a rate, because known routes allow more."""
     if rate == np.inf:
         return False
     for machine in range(len(room.speed)):
@@ -249,7 +250,7 @@ def surpasses(rate: float, group: int, wishes: Wishes, kept: Kept, ways: Ways, r
 
 @stage
 def most_promising(group: int, wishes: Wishes, kept: Kept, ways: Ways, room: Room) -> tuple[int, float]:
-    """Return the machine with the highest bound, if that is as high as any γ, else -1; and the highest settled γ."""
+    """Return the machine with the highest bound, if no γ is higher, else -1; and the highest settled γ."""
     best, bound, where = -1.0, -1.0, -1
     for machine in range(len(room.speed)):
         if room.speed[machine] >= 0.0 and wishes.settled[group, machine]:
@@ -268,7 +269,7 @@ def most_promising(group: int, wishes: Wishes, kept: Kept, ways: Ways, room: Roo
 
 @part
 def rate_through(link: int, rows: Ints, kept: Kept, machine: int, ways: Ways) -> float:
-    """Return the rate that the only link of a machine allows with all transports of a task there, infinite for -1."""
+    """Return the rate that a machine's only link allows with all transports of a task there, infinite for -1."""
     if link < 0:
         return np.inf
     load = ways.load[link]
@@ -282,7 +283,7 @@ def rate_through(link: int, rows: Ints, kept: Kept, machine: int, ways: Ways) ->
 def one_by_one(rows: Ints, kept: Kept, machine: int, ways: Ways, floor: float, room: Room) -> float:
     """Return the rate that the network allows with the transports of a task on a machine routed in turn.
 
-    Below `floor` a bound will do.
+    Below `floor`, a bound suffices.
     """
     loaded = room.loaded
     for link in range(len(loaded)):

@@ -1,9 +1,9 @@
-"""Simulated annealing on whatever the view scores: the best placement that a given time or number of scores finds.
+"""Simulated annealing on the view's score: the best placement within a limit of time or of scored placements.
 
-Several chains walk in lockstep, so that one call of `view.evaluate` scores a move of each. A move takes one task to
-another slot or lets two tasks of different components change places. The temperature falls geometrically; its unit is
-the usual difference that a move makes to the score, so that scores may be of any scale. Every so many steps the
-worst quarter of the chains goes on from where the best quarter is.
+Several chains walk in lockstep, so that one call of `view.evaluate` scores a move of each. A move changes the slot of
+one task or swaps two tasks of different components. The temperature decreases geometrically; its unit is the median
+score difference of a move, so scores may have any scale. Periodically, the worst quarter of the chains is replaced by
+copies of the best quarter.
 """
 
 import time
@@ -21,20 +21,21 @@ from penstock.policies.placement.starts import starts
 
 Placed = NDArray[np.int32]
 
-DRAWN = 64  # moves a chain that are drawn at a time
-REGROUP = 24  # moves of each chain between two regroupings of the chains
-WALK = 150  # moves that a chain should have before it; with fewer, fewer chains are better
+DRAWN = 64  # moves per chain that are drawn at a time
+REGROUP = 24  # moves of each chain between two regroupings
+WALK = 150  # minimum number of moves per chain before that; with fewer, fewer chains are better
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSearch:
     """Anneal several placements at once and keep the best one seen.
 
-    seconds: how long to search; None: until `steps`.
-    steps: how many placements to score; None: until `seconds`. With `seconds` None the result depends only on the seed.
-    chains: how many placements are annealed at once, fewer where there is time for a few moves only.
-    hot, cold: the first and last temperature, in usual score differences of a move.
-    swaps: the share of moves that let two tasks change places.
+    seconds: time limit; None: until `steps`.
+    steps: maximum number of placements to score; None: until `seconds`. With `seconds` None, the result depends only on
+        the random seed.
+    chains: number of placements annealed at once, fewer if there is time for few moves only.
+    hot, cold: first and last temperature, in median score differences of a move.
+    swaps: share of moves that swap two tasks.
     """
 
     seconds: float | None = 0.5
@@ -57,9 +58,9 @@ class LocalSearch:
             raise InvalidInput("cold", f"expected > 0 and ≤ hot, got {self.cold} and hot {self.hot}")
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return the best placement seen, never worse than the constructive ones that the search sets out from.
+        """Return the best placement seen, never worse than the constructive ones that the search starts from.
 
-        Raises `ValueError` for a view without `evaluate`: there is nothing to search for.
+        Raises `ValueError` for a view without `evaluate`, which gives the score.
         """
         if view.evaluate is None:
             raise ValueError("local-search needs a view with evaluate")
@@ -78,20 +79,20 @@ class LocalSearch:
 
 
 def nothing_allowed(view: PlacementView, slots: list[int], scored: int) -> Infeasible:
-    """Return why a search ends with nothing: no way between two machines, or an objective that allows nothing tried."""
+    """Return why a search found nothing: no route between two machines, or an objective that rejects all placements."""
     routed = complete(view, slots)
     if isinstance(routed, Infeasible):
         return routed
     return Infeasible(
         constraint=Constraint.SIZE,
-        reason=f"the objective {view.objective!r} allows none of the {scored} placements tried; ask for less of it",
+        reason=f"the objective {view.objective!r} allows none of the {scored} placements tried; relax it",
         needed=1.0,
         available=0.0,
     )
 
 
 class _Budget:
-    """How much of a search's limits is spent, and how many chains are worth having within them."""
+    """Spent share of a search's limits, and the number of chains that suits them."""
 
     def __init__(self, policy: LocalSearch, began: float, search: "_Search") -> None:
         self._steps, self._seconds, self._began = policy.steps, policy.seconds, began
@@ -101,7 +102,7 @@ class _Budget:
         self.chains = int(np.clip(rows / WALK, 1, policy.chains))
 
     def spent(self, scored: int) -> float:
-        """Return the larger share that is spent of the two limits; from 1 on there is none left for another step."""
+        """Return the larger spent share of the two limits; 1 or more: the search is over."""
         steps = 0.0 if self._steps is None else (scored + self.chains) / (self._steps + 1)
         if self._seconds is None:
             return steps
@@ -109,13 +110,13 @@ class _Budget:
 
 
 class _Moves:
-    """Random moves for all chains at once; a task keeps to the slots that its pin allows."""
+    """Random moves for all chains at once; a task stays in the slots that its pin allows."""
 
     def __init__(self, view: PlacementView, swaps: float, chains: int, rng: np.random.Generator) -> None:
         pinned = view.pins >= 0
         first, last = view.slots.first[view.pins], view.slots.first[view.pins + 1]
-        self._first = np.where(pinned, first, 0)  # a task may use the slots from here
-        self._number = np.where(pinned, last - first, view.slots.number)  # so many of them
+        self._first = np.where(pinned, first, 0)  # first allowed slot of a task
+        self._number = np.where(pinned, last - first, view.slots.number)  # number of allowed slots
         self._free = np.flatnonzero(self._number > 1)
         self._component = view.tasks.component
         self._swaps, self._rng, self._shape = swaps, rng, (DRAWN, chains)
@@ -124,7 +125,7 @@ class _Moves:
 
     @property
     def possible(self) -> bool:
-        """Whether any task has more than one slot to be in."""
+        """Whether any task has more than one allowed slot."""
         return len(self._free) > 0
 
     def propose(self, current: Placed) -> Placed:
@@ -146,8 +147,8 @@ class _Moves:
         rng, shape = self._rng, self._shape
         self._task = self._free[rng.integers(len(self._free), size=shape)]
         self._other = self._free[rng.integers(len(self._free), size=shape)]
-        self._by = rng.integers(1, self._number[self._task])  # never back to where it is
-        different = self._component[self._task] != self._component[self._other]  # tasks of one component are alike
+        self._by = rng.integers(1, self._number[self._task])  # never its own slot
+        different = self._component[self._task] != self._component[self._other]  # tasks of one component are equivalent
         self._swap = (rng.random(shape) < self._swaps) & different
         self._left = DRAWN
 
@@ -158,7 +159,7 @@ class _Moves:
 
 
 class _Search:
-    """The best placement seen, and the chains that look for a better one."""
+    """The best placement seen, and the chains that search for a better one."""
 
     def __init__(self, evaluate: Evaluate, first: Placed) -> None:
         self._evaluate, self._first = evaluate, first
@@ -168,7 +169,7 @@ class _Search:
         self.best, self.best_score = first[best].copy(), float(self._first_scores[best])
 
     def seconds_a_row(self) -> float:
-        """Return how long it takes to score a placement."""
+        """Return the time to score a placement."""
         began = time.perf_counter()
         self._evaluate(self._first)
         return (time.perf_counter() - began) / len(self._first) + 1e-9
@@ -199,7 +200,7 @@ class _Search:
 
 
 def _usual_difference(before: Floats, after: Floats) -> float:
-    """Return the median change of the scores that did change; 0 where none did."""
+    """Return the median change of the scores that changed; 0 if none did."""
     known = np.isfinite(before) & np.isfinite(after)
     change = np.abs(after[known] - before[known])
     change = change[change > 0]
@@ -207,7 +208,7 @@ def _usual_difference(before: Floats, after: Floats) -> float:
 
 
 def _regroup(current: Placed, scores: Floats) -> None:
-    """Let the worst quarter of the chains go on from where the best quarter is."""
+    """Replace the worst quarter of the chains by copies of the best quarter."""
     quarter = len(scores) // 4
     order = np.argsort(scores, kind="stable")
     worst, best = order[:quarter], order[len(order) - quarter :]

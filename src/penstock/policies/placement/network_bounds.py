@@ -1,6 +1,6 @@
-"""What the network allows for every group of alike tasks on every machine, as tasks are placed: eq. (2)'s second half.
+"""Rate that the network allows for every group of equivalent tasks on every machine: eq. (2)'s second half.
 
-`alone` each transport is rated by itself, as eq. (2) has it. `together` the transports between a task and the placed
+`alone`: each transport is rated by itself, as in eq. (2). `together`: the transports between a task and the placed
 tasks around it are loaded at once, so that two that share a link add up.
 """
 
@@ -21,22 +21,22 @@ from penstock.policies.placement.widest_trees import Kept, renew, take
 
 
 class Wanted(NamedTuple):
-    """The trees that groups look for ways in, in the order in which they will be routed; at most P a group."""
+    """The trees in which groups search routes, in the order of routing; at most P per group."""
 
-    key: NDArray[np.int64]  # [G, P] direction, machine and, where all transports of a machine add up, component
+    key: NDArray[np.int64]  # [G, P] direction, machine and, if all transports of a machine add up, component
     tree: Ints  # [G, P]
     number: Ints  # [G]
 
 
 class Sought(NamedTuple):
-    """The ways that are looked for."""
+    """The routes that are needed."""
 
     wishes: Wishes
     wanted: Wanted
-    before: Wanted  # what was wanted while other tasks were reached
+    before: Wanted  # what was needed while other tasks were reached
     anew: Bools  # [1] whether that is kept
-    seen: Floats  # [L] load of links when the trees were last made anew
-    back: Links  # every arc turned round
+    seen: Floats  # [L] load of links when the trees were last computed
+    back: Links  # with every arc reversed
     room: Room
 
 
@@ -48,16 +48,16 @@ class Cards(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Who reaches whom."""
+    """Which groups and placed tasks reach each other."""
 
     groups: Groups
     between: Between
-    partners: Partners  # room for them
+    partners: Partners  # scratch space
     together: bool
 
 
 def nothing_wanted(groups: int, most: int) -> Wanted:
-    """Make room for the trees that groups want."""
+    """Allocate arrays for the trees that groups need."""
     return Wanted(
         np.empty((groups, most), dtype=np.int64),
         np.empty((groups, most), dtype=np.int32),
@@ -66,16 +66,16 @@ def nothing_wanted(groups: int, most: int) -> Wanted:
 
 
 def most_wanted(asked: Asked, machines: int, together: bool) -> int:
-    """Return how many trees a group may want at most: one for every machine, `together` for every component there."""
+    """Return the maximum number of trees per group: one per machine, `together` one per component and machine."""
     number = int(np.minimum(np.diff(asked.first), machines).sum())
     return number if together else min(number, 2 * machines)
 
 
 @part
 def list_ends(sought: Sought, reached: Reached, asked: Asked, placed: Placed, task: int) -> int:
-    """List the placed tasks that groups have to look for ways to now that a task is placed, and return how many.
+    """List the placed tasks to which groups need routes after a task is placed, and return their number.
 
-    That is the task, or all of them where others are reached now; then what groups wanted `before` is kept apart.
+    It is that task, or all of them if others are reached now; then what groups needed `before` is kept separately.
     """
     room, wanted = sought.room, sought.wanted
     room.touched[:] = False
@@ -94,9 +94,9 @@ def list_ends(sought: Sought, reached: Reached, asked: Asked, placed: Placed, ta
 
 @part
 def want(sought: Sought, kept: Kept, reached: Reached, asked: Asked, placed: Placed, task: int) -> None:
-    """Let the groups that reach a placed task want trees at its machine; there must be room for two a group."""
+    """Add trees at a placed task's machine for the groups that reach it; there must be room for two per group."""
     wanted, machine, machines = sought.wanted, placed.machine[task], len(placed.load)
-    # Of transports to one machine the largest alone limits; together all of them do.
+    # If transports to one machine count separately, the largest limits; together, their sum does.
     component = asked.component[task] + 1 if reached.together else 0
     partners = reached.partners
     for sends in (True, False):
@@ -118,7 +118,7 @@ def want(sought: Sought, kept: Kept, reached: Reached, asked: Asked, placed: Pla
 
 @part
 def find_ways(sought: Sought, kept: Kept, reached: Reached, ways: Ways) -> None:
-    """Find the ways that groups have come to want, and again those whose links were charged since."""
+    """Find the routes that groups newly need, and those whose links were charged since."""
     wishes, wanted, room = sought.wishes, sought.wanted, sought.room
     left, touched = reached.groups.left, room.touched
     if sought.anew[0]:
@@ -147,7 +147,7 @@ def find_ways(sought: Sought, kept: Kept, reached: Reached, ways: Ways) -> None:
 
 @part
 def find_key(wanted: Wanted, group: int, key: int) -> int:
-    """Return where a group's tree of a key is listed, the end of the list where it is not."""
+    """Return the position of a group's tree with a key, the end of the list if there is none."""
     for entry in range(wanted.number[group]):
         if wanted.key[group, entry] == key:
             return entry
@@ -156,7 +156,7 @@ def find_key(wanted: Wanted, group: int, key: int) -> int:
 
 @part
 def same(wanted: Wanted, before: Wanted, group: int) -> bool:
-    """Return whether a group wants what it wanted before, in whatever order."""
+    """Return whether a group needs the same trees as before, in any order."""
     if wanted.number[group] != before.number[group]:
         return False
     for entry in range(wanted.number[group]):
@@ -170,7 +170,7 @@ def same(wanted: Wanted, before: Wanted, group: int) -> bool:
 
 @part
 def forget(wanted: Wanted, kept: Kept, group: int) -> None:
-    """Note that a group does not want its trees any more."""
+    """Record that a group no longer needs its trees."""
     for entry in range(wanted.number[group]):
         kept.users[wanted.tree[group, entry]] -= 1
     wanted.number[group] = 0
@@ -178,9 +178,9 @@ def forget(wanted: Wanted, kept: Kept, group: int) -> None:
 
 @stage
 def find_cards(cards: Cards, reached: Reached, asked: Asked, placed: Placed, room: Room, task: int) -> bool:
-    """Add what a placed task exchanges with the groups that reach it to cards.
+    """Add the traffic between a placed task and the groups that reach it to the cards.
 
-    Returns whether rates may have risen: they fall unless other tasks are reached.
+    Returns whether rates may have increased: they decrease unless other tasks are reached.
     """
     anew = reached.together and reach_anew(asked, placed, task, reached.between, room)
     if not cards.near.shape[1]:
@@ -196,7 +196,7 @@ def find_cards(cards: Cards, reached: Reached, asked: Asked, placed: Placed, roo
 
 @stage
 def rate_cards(rates: Floats, cards: Cards, carried: Carried, card: Floats, group: int) -> None:
-    """Set what the cards allow for a group on every machine; `rates` is [G, M]."""
+    """Set the rate that cards allow for a group on every machine; `rates` is [G, M]."""
     rates[group] = np.inf
     for way in (1, 0):
         near, far = (carried.sent, carried.received) if way else (carried.received, carried.sent)
@@ -208,9 +208,9 @@ def rate_cards(rates: Floats, cards: Cards, carried: Carried, card: Floats, grou
 def lower_by_cards(
     rates: Floats, near_card: Floats, far_card: Floats, near: Floats, far: Floats, near_load: Floats, far_load: Floats
 ) -> None:
-    """Lower rates to what cards allow with a task on each machine that adds `near` there and `far` to all others'."""
+    """Lower rates to what cards allow with a task on each machine that adds `near` there and `far` to all others."""
     machines = len(rates)
-    lowest, second, where = np.inf, np.inf, -1  # of the others' cards; a machine's own does not count
+    lowest, second, where = np.inf, np.inf, -1  # over the other machines' cards
     for machine in range(machines):
         if far[machine] > 0.0:
             rate = far_card[machine] / (far_load[machine] + far[machine])
@@ -225,7 +225,7 @@ def lower_by_cards(
 
 @stage
 def add_partners(cards: Cards, reached: Reached, asked: Asked, placed: Placed, task: int, anew: bool) -> None:
-    """Add what groups exchange with a placed task, or `anew` with all of its component there, to the cards."""
+    """Add groups' traffic with a placed task to the cards, or `anew` with all of its component there."""
     machine, there = placed.machine[task], placed.tasks_on[asked.component[task]]
     for way in (1, 0):
         near, far = cards.near[way], cards.far[way]
@@ -238,7 +238,7 @@ def add_partners(cards: Cards, reached: Reached, asked: Asked, placed: Placed, t
 
 @stage
 def lowest_widths(rates: Floats, rows: Ints, counts: Ints, touched: Bools, kept: Kept) -> None:
-    """Set the rates of the groups whose trees are others or were renewed: the lowest width of each on every machine."""
+    """Set the rates of groups whose trees changed or were renewed: the minimum width of each on every machine."""
     for group in range(len(rates)):
         if needs_rating(rows[group, : counts[group]], touched[group], kept.renewed):
             rates[group] = np.inf

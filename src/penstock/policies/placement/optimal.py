@@ -1,7 +1,7 @@
-"""The best placement there is, proven: what every other policy is measured against, on cases small enough.
+"""The optimal placement, proven: the reference for all other policies, on cases that are small enough.
 
-Rate and traffic are solved as mixed-integer programs (HiGHS), where SPARCLE's authors search exhaustively for the rate.
-For any other objective every placement is scored, up to symmetry.
+Rate and traffic are solved as mixed-integer programs (HiGHS); SPARCLE's authors search exhaustively for the rate. For
+any other objective, every placement is scored, up to symmetry.
 """
 
 import time
@@ -36,11 +36,12 @@ class Optimal:
 
     Objective `throughput`: the highest bottleneck rate (1a), with streams split evenly; on a routed network routes are
     chosen together with slots, one for each stream and pair of machines. `traffic`: the fewest bytes between machines;
-    if the application states its load, of the placements whose slots, machines, other resources and network cards (not
-    links) sustain it. Any other, or with local streams: all scored, tasks of one component being taken for alike.
+    if the application declares its load, among placements whose slots, machines, other resources and network cards (not
+    links) sustain it. Any other, or with local streams: all placements are scored, tasks of one component being
+    equivalent.
 
-    seconds: how long to search; when time is up, the best found is returned with the gap to what may be possible.
-    limit: the most placements to score, after those that differ only by what is alike are counted once.
+    seconds: time limit; then the best placement found is returned with its gap to the bound.
+    limit: maximum number of placements to score, equivalent ones counted once.
     """
 
     seconds: float = 30.0
@@ -52,15 +53,15 @@ class Optimal:
                 raise InvalidInput(name, f"expected ≥ {least}, got {getattr(self, name)}")
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return the best placement, with gap 0 when that is proven; `rng` makes the placements a search starts from.
+        """Return the best placement, with gap 0 if it is proven; `rng` draws the placements a search starts from.
 
-        Raises `ValueError` where every placement must be scored and the view has no `evaluate`.
+        Raises `ValueError` if every placement must be scored and the view has no `evaluate`.
         """
         run = _Run(view, rng, time.perf_counter() + self.seconds, self)
         if (short := refusal.without_room(view)) is not None:
             return short
         try:
-            if any(flow.local for flow in view.tasks.flows):  # what these carry depends on where tasks are
+            if any(flow.local for flow in view.tasks.flows):  # their traffic depends on the placement
                 return run.highest_score()
             if view.objective == "throughput":
                 return run.highest_rate()
@@ -71,7 +72,7 @@ class Optimal:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One search: what it looks at and when it must end."""
+    """One search: its input and its deadline."""
 
     view: PlacementView
     rng: np.random.Generator
@@ -89,7 +90,7 @@ class _Run:
         return Placement(tuple(proof.best.slots.tolist()), proof.best.routes, *_proven(gap))
 
     def least_traffic(self) -> Placement | Infeasible:
-        """Return the placement with the least traffic of those that sustain the offered load."""
+        """Return the placement with the minimum traffic among those that sustain the offered load."""
         view = self.view
         offered = view.topology.offered_tps if isinstance(view.topology, Application) else None
         most = np.inf if offered is None else 1.0 / offered
@@ -120,7 +121,7 @@ class _Run:
         return refusal.too_large(f"scores of up to {count:g} placements", count, self.policy.limit)
 
     def _or_searched(self, fastest: Placement) -> Placement:
-        """Return the placement of the highest rate, or what a search finds if that scores higher: neither is proven."""
+        """Return the placement with the highest rate, or a search's result with a higher score: neither is proven."""
         view = self.view
         note = "the highest bottleneck rate, streams split evenly; not proven for the estimate of throughput"
         if view.evaluate is not None and view.tasks.number <= WARM_UP_TASKS:
@@ -150,7 +151,7 @@ class _Run:
         return complete(self.view, best.tolist(), note=note)
 
     def _candidates(self) -> list[Ints]:
-        """Return placements that are easily found."""
+        """Return placements that are easy to find."""
         made = starts(self.view, self.rng)
         found = [] if isinstance(made, Infeasible) else list(made)
         if found and self.view.evaluate is not None and self.view.tasks.number <= WARM_UP_TASKS:
@@ -159,7 +160,7 @@ class _Run:
         return found
 
     def _nothing(self, impossible: bool) -> Infeasible:
-        """Return why no placement was found."""
+        """Return the refusal: why no placement was found."""
         if not impossible:
             return refusal.out_of_time(self.policy.seconds)
         if self.view.cluster.routed:
@@ -173,7 +174,7 @@ class _Run:
 
 
 def _proven(gap: float) -> tuple[float, str]:
-    """Return the gap to report and what to say about it."""
+    """Return the gap to report, and a note about it."""
     if gap <= PROVEN:
         return 0.0, "proven best"
     return float(gap), f"stopped early: at most {gap:.2%} from the best" if np.isfinite(gap) else "stopped early"

@@ -1,4 +1,4 @@
-"""What is to be placed, where, and how far that is: SPARCLE's assignment in array form, as its kernels know it."""
+"""Input and state of SPARCLE's assignment in array form, for its kernels."""
 
 from typing import NamedTuple
 
@@ -14,21 +14,21 @@ from penstock.policies.placement.transports import Streams, streams_of
 
 
 class Asked(NamedTuple):
-    """What is to be placed; T tasks, C components, R resources beside cpu."""
+    """Tasks to be placed; T tasks, C components, R resources beside cpu."""
 
     first: Ints  # [C + 1] number of the component's first task; the last entry is T
     component: Ints  # [T]
-    gain: Floats  # [T] tuples processed a source tuple
-    work: Floats  # [T] core-seconds a source tuple
+    gain: Floats  # [T] tuples processed per source tuple
+    work: Floats  # [T] core-seconds per source tuple
     memory: Floats  # [T] MB
-    needs: Floats  # [T, R] a source tuple
+    needs: Floats  # [T, R] per source tuple
     pin: Ints  # [T] machine, -1: free
     conflicts: Bools  # [C, C] components that may not share a machine; empty if all may
     streams: Streams
 
 
 class Offered(NamedTuple):
-    """Where it can be placed; M machines, S slots."""
+    """Capacities of the cluster; M machines, S slots."""
 
     first: Ints  # [M + 1] number of the machine's first slot; the last entry is S
     slot_cpu: Floats  # [M] of each of its slots
@@ -36,28 +36,28 @@ class Offered(NamedTuple):
     cpu: Floats  # [M]
     memory: Floats  # [M] MB
     capacity: Floats  # [M, R]
-    card: Floats  # [2, M] bits a second that it sends and receives
+    card: Floats  # [2, M] bits per second that it sends and receives
     links: Links
     routed: bool
     carded: bool  # whether cards limit
 
 
 class Placed(NamedTuple):
-    """The tasks placed so far, and what is left."""
+    """The tasks placed so far, and the free capacity."""
 
     slot: Ints  # [T] -1: not placed
     machine: Ints  # [T]
-    slot_load: Floats  # [S] core-seconds a source tuple
+    slot_load: Floats  # [S] core-seconds per source tuple
     load: Floats  # [M]
     slot_free: Floats  # [S] MB
     free: Floats  # [M] MB
-    used: Floats  # [M, R] a source tuple
-    tasks_on: Floats  # [C, M] tasks that get tuples
-    gain_on: Floats  # [C, M] tuples that they process a source tuple
+    used: Floats  # [M, R] per source tuple
+    tasks_on: Floats  # [C, M] tasks that receive tuples
+    gain_on: Floats  # [C, M] tuples that they process per source tuple
 
 
 class Room(NamedTuple):
-    """Room for what is worked out on the way; V nodes, A arcs, L links, M machines, G groups, C components, T tasks."""
+    """Scratch space; V nodes, A arcs, L links, M machines, G groups, C components, T tasks."""
 
     width: Floats  # [V] of one tree
     tail: Ints  # [V]
@@ -66,7 +66,7 @@ class Room(NamedTuple):
     heap_rates: Floats  # [A + 1]
     heap_nodes: Ints  # [A + 1]
     loaded: Floats  # [L]
-    added: Floats  # [L] nothing, between two looks
+    added: Floats  # [L] 0 between two uses
     charged: Bools  # [L]
     only: Ints  # [M] the only link of a machine, -1: it has several
     speed: Floats  # [M]
@@ -81,7 +81,7 @@ class Room(NamedTuple):
 
 
 def asked_of(view: PlacementView) -> Asked:
-    """Return what a view asks for."""
+    """Return the tasks of a view."""
     tasks = view.tasks
     return Asked(
         first=tasks.first,
@@ -97,7 +97,7 @@ def asked_of(view: PlacementView) -> Asked:
 
 
 def offered_by(view: PlacementView) -> Offered:
-    """Return what a view's cluster offers."""
+    """Return the capacities of a view's cluster."""
     slots, routed = view.slots, view.cluster.routed
     return Offered(
         first=slots.first,
@@ -114,7 +114,7 @@ def offered_by(view: PlacementView) -> Offered:
 
 
 def nothing_placed(asked: Asked, offered: Offered) -> Placed:
-    """Make room for who is placed where."""
+    """Allocate arrays for placed tasks."""
     tasks, components, machines = len(asked.component), len(asked.first) - 1, len(offered.cpu)
     return Placed(
         np.empty(tasks, dtype=np.int32),
@@ -131,7 +131,7 @@ def nothing_placed(asked: Asked, offered: Offered) -> Placed:
 
 @part
 def nobody_placed(placed: Placed, offered: Offered) -> None:
-    """Note that no task is placed."""
+    """Record that no task is placed."""
     placed.slot[:], placed.machine[:], placed.slot_load[:], placed.load[:] = -1, -1, 0.0, 0.0
     placed.used[:], placed.tasks_on[:], placed.gain_on[:] = 0.0, 0.0, 0.0
     for slot in range(len(placed.slot_free)):
@@ -141,7 +141,7 @@ def nobody_placed(placed: Placed, offered: Offered) -> None:
 
 
 def room_for(asked: Asked, offered: Offered, groups: int) -> Room:
-    """Make room."""
+    """Allocate scratch space."""
     nodes, arcs, links = offered.links.nodes, len(offered.links.head), len(offered.links.bandwidth)
     tasks, components, machines = len(asked.component), len(asked.first) - 1, len(offered.cpu)
     return Room(
@@ -169,7 +169,7 @@ def room_for(asked: Asked, offered: Offered, groups: int) -> Room:
 
 @stage
 def least_loaded(placed: Placed, offered: Offered, machine: int, memory: float) -> int:
-    """Return the least loaded slot of a machine that has room for a task, the lowest among equals; -1: none has."""
+    """Return the least loaded slot of a machine with room for a task, ties by number; -1: none."""
     found = -1
     if placed.free[machine] >= memory:
         for slot in range(offered.first[machine], offered.first[machine + 1]):
@@ -209,14 +209,14 @@ def put(placed: Placed, asked: Asked, offered: Offered, task: int, machine: int)
     placed.free[machine] -= asked.memory[task]
     for resource in range(placed.used.shape[1]):
         placed.used[machine, resource] += asked.needs[task, resource]
-    if asked.gain[task] > 0.0:  # a task that gets no tuples exchanges none
+    if asked.gain[task] > 0.0:  # a task without tuples exchanges none
         placed.tasks_on[asked.component[task], machine] += 1.0
         placed.gain_on[asked.component[task], machine] += asked.gain[task]
 
 
 @stage
 def exchanged(asked: Asked, placed: Placed, flow: int, task: int, sends: bool, bits: Floats) -> None:
-    """Set the bits a source tuple that a task sends along a stream to the tasks on every machine, or receives. [M]"""
+    """Set the bits per source tuple that a task sends over a stream to the tasks on every machine, or receives. [M]"""
     streams, other = asked.streams, asked.streams.target[flow] if sends else asked.streams.source[flow]
     heard, number = streams.heard[flow], task - asked.first[asked.component[task]]
     amount = (asked.gain[task] if sends else 1.0) * streams.share[flow] * streams.tuple_bytes[flow] * BITS
@@ -235,7 +235,7 @@ def exchanged(asked: Asked, placed: Placed, flow: int, task: int, sends: bool, b
 
 @part
 def at_only(bits: Floats, machine: int, amount: float) -> None:
-    """Set what is exchanged with one machine only, with none where it is -1."""
+    """Set traffic with one machine only; none if it is -1."""
     bits[:] = 0.0
     if machine >= 0:
         bits[machine] = amount

@@ -1,8 +1,8 @@
-"""Beyond Li's Algorithm 1: from where it ends, the best single move or exchange, again and again until none helps.
+"""Beyond Li's Algorithm 1: from its result, the best single move or swap, repeatedly until none helps.
 
-Algorithm 1 looks at every task once, when the tasks after it are still where they were. Here every task may move again
-once others have, and where no move helps two tasks on different machines may change places. The result is never worse
-than Algorithm 1's, by whatever the view scores, and no move or exchange improves on it.
+Algorithm 1 considers every task once, while later tasks are still in their first places. Here every task may move again
+after others have, and if no move helps, two tasks on different machines may be swapped. The result is never worse than
+Algorithm 1's by the view's score, and no move or swap improves it.
 """
 
 from collections.abc import Iterator
@@ -17,20 +17,20 @@ from penstock.policies.placement.draft import complete
 from penstock.policies.placement.local_search import nothing_allowed
 from penstock.policies.placement.predictive import Found, Placed, Predictive, Room
 
-BATCH = 2048  # placements that are scored in a call
+BATCH = 2048  # placements scored per call
 GAIN = 1e-9  # relative; less is rounding
 
 Change = tuple[tuple[int, int], ...]
-"""Tasks, each with the slot that it goes to."""
+"""Tasks, each with its new slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictiveSearch:
-    """Improve on `predictive` by the best move or exchange until there is none.
+    """Improve the result of `predictive` with the best move or swap until there is none.
 
-    start: the policy whose placement `predictive` sets out from.
-    steps: how many placements to score at most; None: until nothing improves.
-    swaps: whether two tasks may change places.
+    start: the policy whose placement `predictive` starts from.
+    steps: maximum number of placements to score; None: until nothing improves.
+    swaps: whether two tasks may be swapped.
     """
 
     start: str = "round-robin"
@@ -43,9 +43,9 @@ class PredictiveSearch:
             raise InvalidInput("steps", f"expected ≥ 1, got {self.steps}")
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return the placement that no move and no exchange improves on, or the best so far when steps run out.
+        """Return a placement that no move or swap improves, or the best one after `steps`.
 
-        Raises `ValueError` for a view without `evaluate`: there is nothing to go by.
+        Raises `ValueError` for a view without `evaluate`, which gives the score.
         """
         if view.evaluate is None:
             raise ValueError("predictive-search needs a view with evaluate")
@@ -56,14 +56,14 @@ class PredictiveSearch:
         ended = _improve(view, view.evaluate, found, limit, self.swaps)
         if found.score == -np.inf:
             return nothing_allowed(view, found.slots.tolist(), found.scored)
-        why = "no other improves on it" if ended else "steps ran out"
+        why = "no other improves it" if ended else "step limit reached"
         return complete(
             view, found.slots.tolist(), note=f"{found.moved} moves, {found.scored} placements scored, {why}"
         )
 
 
 def _improve(view: PlacementView, evaluate: Evaluate, found: Found, limit: float, swaps: bool) -> bool:
-    """Take the best change until there is none; return whether there is none, or else steps have run out."""
+    """Apply the best change until there is none; return True if there is none, False at the step limit."""
     room = Room(view, found.slots)
     while True:
         best = _best(evaluate, found, _moves(view, room), limit)
@@ -93,7 +93,7 @@ def _exchanges(view: PlacementView, room: Room) -> Iterator[Change]:
 
 
 def _best(evaluate: Evaluate, found: Found, changes: Iterator[Change], limit: float) -> Change | None:
-    """Return the change with the highest score if it improves; the score is kept, the placement not yet."""
+    """Return the change with the highest score if it improves; updates the score, not the placement."""
     least = found.score + GAIN * abs(found.score) if np.isfinite(found.score) else found.score
     best, top = None, least
     for batch in _batches(changes):
@@ -110,7 +110,7 @@ def _best(evaluate: Evaluate, found: Found, changes: Iterator[Change], limit: fl
 
 
 def _rows(slots: Placed, changes: list[Change]) -> Placed:
-    """Return the placement itself, then it with each change: neighbours, which are scored faster together."""
+    """Return the placement itself, then with each change: neighbours are scored faster together."""
     rows = np.repeat(slots[None, :], len(changes) + 1, axis=0)
     for row, change in zip(rows[1:], changes, strict=True):
         for task, slot in change:

@@ -1,14 +1,14 @@
-"""R-Storm (Peng et al. 2015): each task on the machine whose free resources are nearest to what the task demands.
+"""R-Storm (Peng et al. 2015): each task on the machine whose free resources are nearest to the task's demand.
 
-Tasks are taken breadth-first from the sources, one of each component in turn, so that tasks that talk to each other
-are placed one after another. The first goes to the machine with the most resources, the *reference*; each of the
-others to the machine at the least weighted Euclidean distance between demand and what is left, in the dimensions cpu,
-memory and network distance from the reference. Memory is a hard constraint and cpu a soft one: a machine is overloaded
-only when no machine has the cpu left.
+Tasks are taken breadth-first from the sources, one of each component in turn, so that communicating tasks are placed
+one after another. The first goes to the machine with the most resources, the *reference*; each of the others to the
+machine with the smallest weighted Euclidean distance between demand and free resources, in the dimensions cpu, memory
+and network distance from the reference. Memory is a hard constraint, cpu a soft one: a machine is overloaded only if no
+machine has the cpu left.
 
-R-Storm is told by the user what a task demands. Here the cpu demand of a task is its work at the application's
-offered load or, where that is not known, at the load that all machines together could just sustain. Racks are unknown:
-the reference is chosen among all machines.
+In R-Storm the user specifies a task's demand. Here the cpu demand of a task is its work at the application's offered
+load or, if that is unknown, at the load that all machines together could just sustain. Racks are unknown: the reference
+is chosen among all machines.
 """
 
 from collections import deque
@@ -24,15 +24,16 @@ from penstock.model.topology import Application
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
 
-_CPU_SLACK = 1e-9  # relative; tasks that just fill a machine must not miss it by rounding
+_CPU_SLACK = 1e-9  # relative; rounding must not reject tasks that just fill a machine
 
 
 @dataclass(frozen=True, slots=True)
 class RStorm:
-    """Put each task on the machine nearest to it in resource space, the lowest among equals.
+    """Put each task on the machine nearest to it in resource space, ties by number.
 
-    cpu_weight, memory_weight, network_weight: what a difference counts in each dimension, after cpu and memory are
-        divided by those of the largest machine and network distance by the largest one.
+    cpu_weight, memory_weight, network_weight: weight of a difference in each dimension, after cpu and memory are
+    divided
+        by those of the largest machine and network distance by the largest one.
     """
 
     cpu_weight: NonNegative = 1.0
@@ -64,13 +65,13 @@ class RStorm:
         spare = room & (cpu_left >= demand * (1 - _CPU_SLACK))
         cpu = (cpu_left - demand) / slots.machine_cpu.max()
         memory = (draft.machine_free_mb - draft.view.tasks.memory_mb[task]) / slots.machine_memory_mb.max()
-        # the root of the sum is the distance; its square orders machines alike
+        # the root of the sum is the distance; its square gives the same order
         square = self.cpu_weight * cpu**2 + self.memory_weight * memory**2 + self.network_weight * far**2
         return int(np.argmin(np.where(spare if spare.any() else room, square, np.inf)))
 
 
 def demand_rate(view: PlacementView) -> float:
-    """Return the source tuples a second for which tasks demand cpu: those offered, or those that use all cpu."""
+    """Return the source tuples per second for which tasks demand cpu: those offered, or those that use all cpu."""
     offered = view.topology.offered_tps if isinstance(view.topology, Application) else None
     if offered is not None:
         return offered
@@ -79,7 +80,7 @@ def demand_rate(view: PlacementView) -> float:
 
 
 def breadth_first(view: PlacementView) -> Ints:
-    """Return the free tasks: one of each component in turn, components by their steps from the sources."""
+    """Return the free tasks: one of each component in turn, components by distance from the sources."""
     tasks = view.tasks
     down: list[list[int]] = [[] for _ in tasks.position]
     for flow in tasks.flows:
@@ -98,10 +99,10 @@ def breadth_first(view: PlacementView) -> Ints:
 
 
 def network_distance(view: PlacementView, reference: int) -> Floats:
-    """Return how far each machine is from the reference, the furthest being 1: [M].
+    """Return the distance of each machine from the reference, relative to the furthest: [M].
 
     On a mesh another machine of the same host is half as far as one of another host; on a routed network distance is
-    the number of links, and machines that cannot be reached are one link further than all others.
+    the number of links, and unreachable machines are one link further than all others.
     """
     if view.cluster.routed:
         far = _hops(view, reference)[: view.slots.machines]

@@ -1,4 +1,4 @@
-"""Random placement: the yardstick that every rule must beat, and the source of varied samples.
+"""Random placement: the baseline for every rule, and the source of varied samples.
 
 SPARCLE compares with it; Li's predictors and learners are trained on placements drawn this way.
 """
@@ -15,10 +15,10 @@ from penstock.policies.placement.draft import Draft
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """Give every task a slot drawn evenly from those that have room for it; pinned tasks draw first.
+    """Give every task a random slot among those with room for it; pinned tasks are placed first.
 
-    machines: so many are drawn before, and only they take tasks that are not pinned; None: all do. Over all slots of a
-    large cluster tasks are hardly ever near each other, so that samples for learning are drawn with this, too.
+    machines: number of machines that are drawn first, and used by all tasks that are not pinned; None: all machines. On
+    a large cluster, tasks in random slots hardly ever share a machine, so samples for training also use this.
     """
 
     machines: Count | None = None

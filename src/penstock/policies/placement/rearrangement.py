@@ -1,10 +1,10 @@
-"""A placement of all tasks near one that got stuck: few tasks move, the others keep the place they had.
+"""A placement of all tasks near one that got stuck: few tasks move, the others keep their slots.
 
-Any rule that places one task after another can leave its memory in pieces that are too small for the last ones. So
-the tasks that are left go where they exceed memory least, the largest first, and tasks move or change places as long
-as that lowers the excess. If some is left, a mixed-integer program looks for the arrangement that moves the fewest
-tasks, or proves that none fits; tasks that must be kept apart are left to it at once. Nothing here depends on the
-clock: the program's effort is limited by its nodes.
+A rule that places one task after another can fragment memory so that the last tasks have no room. The remaining tasks
+then go where they exceed memory least, the largest first, and tasks move or are swapped as long as that reduces the
+excess. If some excess remains, a mixed-integer program searches for the arrangement that moves the fewest tasks, or
+proves that none fits; anti-affinity is left to the program from the start. Nothing here depends on the clock: the
+program is limited by its number of nodes.
 """
 
 from dataclasses import replace
@@ -22,14 +22,14 @@ from penstock.policies.placement.exact.assignment import Assignment
 from penstock.policies.placement.exact.program import Outcome, TooLarge
 
 NODES = 1000  # of the program's search tree
-COLUMNS = 20_000  # that a program may have: larger ones take too long
-STEPS = 4  # changes for every task, after which the search for less excess ends
+COLUMNS = 20_000  # maximum size of the program; larger ones take too long
+STEPS = 4  # changes per task after which the search for less excess ends
 
 
 def rearranged(view: PlacementView, kept: Ints, stuck: Infeasible) -> Placement | Infeasible:
     """Return a placement of all tasks near `kept` [T], in which tasks without a slot are -1, or why there is none.
 
-    `stuck` is why the policy could not go on.
+    `stuck` is the policy's refusal.
     """
     slots = fitting(view, kept, stuck)
     if isinstance(slots, Infeasible):
@@ -39,7 +39,7 @@ def rearranged(view: PlacementView, kept: Ints, stuck: Infeasible) -> Placement 
 
 
 def fitting(view: PlacementView, kept: Ints, stuck: Infeasible) -> Ints | Infeasible:
-    """Return slots for all tasks as `rearranged` does, without a look at routes."""
+    """Return slots for all tasks as `rearranged` does, without checking routes."""
     if stuck.constraint not in (Constraint.MEMORY, Constraint.ANTI_AFFINITY):
         return stuck
     if (short := refusal.without_room(view)) is not None:
@@ -50,7 +50,7 @@ def fitting(view: PlacementView, kept: Ints, stuck: Infeasible) -> Ints | Infeas
         if impossible and stuck.constraint is Constraint.MEMORY:
             return refusal.unpackable(view)
         if impossible:
-            return replace(stuck, reason=f"no arrangement keeps all tasks apart: {stuck.reason}", proven=True)
+            return replace(stuck, reason=f"no arrangement meets all anti-affinities: {stuck.reason}", proven=True)
     if slots is None:
         problem, _, remedy = stuck.reason.partition("; ")
         reason = f"no placement was found, nor proven impossible: {problem}; try local-search or optimal, or {remedy}"
@@ -69,7 +69,7 @@ def _settled(view: PlacementView, kept: Ints) -> Ints | None:
 
 
 class _Packing:
-    """Who is where, and what memory slots and machines have in use: they may exceed what there is."""
+    """Slots of tasks and used memory of slots and machines, which may exceed their capacity."""
 
     def __init__(self, view: PlacementView, kept: Ints) -> None:
         self._view, self._slots, self._memory = view, view.slots, view.tasks.memory_mb
@@ -91,19 +91,19 @@ class _Packing:
         )
 
     def fits(self) -> bool:
-        """Return whether all tasks have a slot and no memory is exceeded, added up again."""
+        """Return whether all tasks have a slot and no memory is exceeded, recomputed."""
         in_slot, on_machine = self._in_use()
         within = (in_slot <= self._slot_limit).all() and (on_machine <= self._machine_limit).all()
         return bool((self.slot >= 0).all() and within)
 
     def add(self, task: int) -> None:
-        """Put a task where it exceeds memory least, and of such slots in the least loaded one for its speed."""
+        """Put a task where it exceeds memory least; ties go to the least loaded slot for its speed."""
         excess = self._added(task, np.arange(self._slots.number, dtype=np.int32))
         load = (self._load + self._view.work[task]) / self._slots.cpu
         self._put(task, int(np.lexsort((load, excess))[0]))
 
     def relieve(self) -> None:
-        """Move single tasks off what is exceeded, or let pairs change places, as long as that lowers the excess."""
+        """Move single tasks away from exceeded memory, or swap pairs, as long as that reduces the excess."""
         for _ in range(STEPS * len(self.slot)):
             best: tuple[float, float, int, int, int] | None = None
             for task in self._crowded():
@@ -127,21 +127,21 @@ class _Packing:
         return np.flatnonzero((self.slot >= 0) & over[self.slot]).tolist()
 
     def _best_move(self, task: int) -> tuple[float, float, int, int, int] | None:
-        """Return the move of a task that lowers the excess most: the change, what moves, task, slot, no partner."""
+        """Return the move of a task that reduces the excess most: change, memory moved, task, slot, no partner."""
         here, memory = int(self.slot[task]), float(self._memory[task])
         left = self._without(here, memory)
         excess = self._added(task, np.arange(self._slots.number, dtype=np.int32)) + left
         machine = self._slots.machine
-        beside = machine == machine[here]  # what stays on its machine changes only the excess of slots
+        beside = machine == machine[here]  # moves within a machine change only the excess of slots
         excess[beside] = self._within(task, here)[beside]
         slot = int(np.argmin(excess))
         return (float(excess[slot]), memory, task, slot, -1) if excess[slot] < -1e-6 else None
 
     def _best_swap(self, task: int) -> tuple[float, float, int, int, int] | None:
-        """Return the exchange with another task that lowers the excess most: as for a move, with the partner."""
+        """Return the swap with another task that reduces the excess most: like a move, with the partner."""
         machine, here = self._slots.machine, int(self.slot[task])
         there = self.slot
-        more = self._memory[task] - self._memory  # that their slots get
+        more = self._memory[task] - self._memory  # increase in the other task's slot
         change = self._over(there, more, self._in_slot, self._slot_limit)
         change += self._over(np.full_like(there, here), -more, self._in_slot, self._slot_limit)
         across = self._over(machine[there], more, self._on_machine, self._machine_limit)
@@ -154,20 +154,20 @@ class _Packing:
         return (float(change[other]), moved, task, int(there[other]), other) if change[other] < -1e-6 else None
 
     def _added(self, task: int, slots: Ints) -> Floats:
-        """Return by how much the excess grows with a task in each slot; infinite where it may not be. [S]"""
+        """Return how much the excess grows with a task in each slot; infinite if it is not allowed there. [S]"""
         memory, machine = np.full(len(slots), self._memory[task]), self._slots.machine
         grown = self._over(slots, memory, self._in_slot, self._slot_limit)
         grown += self._over(machine[slots], memory, self._on_machine, self._machine_limit)
         return np.where(self._able[task, machine[slots]], grown, np.inf)
 
     def _without(self, slot: int, memory: float) -> float:
-        """Return by how much the excess changes without so much memory in a slot."""
+        """Return the change of the excess with less memory in a slot."""
         at, less = np.array([slot], dtype=np.int32), np.array([-memory])
         slots = self._over(at, less, self._in_slot, self._slot_limit)
         return float((slots + self._over(self._slots.machine[at], less, self._on_machine, self._machine_limit))[0])
 
     def _within(self, task: int, here: int) -> Floats:
-        """Return by how much the excess changes with a task in each slot of its own machine. [S]"""
+        """Return the change of the excess with a task in each slot of its own machine. [S]"""
         every = np.arange(self._slots.number, dtype=np.int32)
         memory = np.full(len(every), self._memory[task])
         change = self._over(every, memory, self._in_slot, self._slot_limit)
@@ -176,7 +176,7 @@ class _Packing:
         return change
 
     def _over(self, where: Ints, more: Floats, used: Floats, limit: Floats) -> Floats:
-        """Return by how much the excess of places changes when they get more."""
+        """Return the change of the excess of places with more memory used."""
         over = used[where] - limit[where]
         change: Floats = np.maximum(over + more, 0.0) - np.maximum(over, 0.0)
         return change
@@ -218,7 +218,7 @@ def _program(view: PlacementView, kept: Ints) -> tuple[Ints | None, bool]:
 
 
 def _slots(view: PlacementView, kept: Ints, placed: Ints, counts: NDArray[np.int64], by_slot: bool) -> Ints | None:
-    """Return the slot of every task, given how many of each group [G] are in each bin [B]; those that can stay do."""
+    """Return the slot of every task, given the number of each group [G] in each bin [B]; tasks stay if possible."""
     draft, moving = Draft(view), []
     for number, group in enumerate(group_tasks(view, wired=False)):
         left = counts[number].copy()

@@ -1,9 +1,9 @@
-"""A search for a higher bottleneck rate (SPARCLE, eq. (1a)) by moves, swaps and new routes, as kernels.
+"""Search for a higher bottleneck rate (SPARCLE, eq. (1a)) with moves, swaps and new routes, as kernels.
 
-What is searched is a slot for every task and an order of streams. Given these, every hop in turn takes the way of the
-least added load among those that keep a wanted rate, and the widest path where there is none: of many ways that are
-good enough the shortest leaves most to those that follow. Of equal rates the placement with less load in all is
-better (the sum of fourth powers, in which the busiest elements count most), so that a plateau has a way down.
+The search space is a slot for every task and an order of streams. Given these, every hop in turn takes the route with
+the least added load among those that keep a wanted rate, and the widest path if there is none: of many routes that are
+good enough, the shortest leaves most to the following hops. Of equal rates, the placement with less total load is
+better (the sum of fourth powers, dominated by the busiest elements), so that the search can leave a plateau.
 """
 
 from typing import NamedTuple
@@ -19,16 +19,16 @@ from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
 from penstock.policies.api import PlacementView
 
 NO_WAY = -1.0
-ANY_WAY = 1e-3  # what a link adds to the cost of a way, in loads: of equal ways the shorter
+ANY_WAY = 1e-3  # cost of a link, in loads: of equal routes the shorter is better
 
 
 class Problem(NamedTuple):
-    """What a placement is rated by; T tasks, C components, F flows, S slots, M machines, R resources."""
+    """Constants for rating a placement; T tasks, C components, F flows, S slots, M machines, R resources."""
 
-    work: Floats  # [T] core-seconds a source tuple
-    needs: Floats  # [T, R] a source tuple
+    work: Floats  # [T] core-seconds per source tuple
+    needs: Floats  # [T, R] per source tuple
     memory: Floats  # [T] MB
-    gain: Floats  # [T] tuples processed a source tuple
+    gain: Floats  # [T] tuples processed per source tuple
     pin: Ints  # [T] machine, -1: free
     free: Ints  # tasks that are not pinned
     first: Ints  # [C + 1] first task of each component
@@ -38,14 +38,14 @@ class Problem(NamedTuple):
     flow_source: Ints  # [F] sending component
     flow_target: Ints  # [F]
     heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
-    bits: Floats  # [F] to each receiver a tuple processed
+    bits: Floats  # [F] to each receiver per tuple processed
     slot_machine: Ints  # [S]
     slot_first: Ints  # [M + 1]
     slot_cpu: Floats  # [S]
     slot_memory: Floats  # [S]
     cpu: Floats  # [M]
     machine_memory: Floats  # [M]
-    card: Floats  # [2, M] bits a second that it sends and receives
+    card: Floats  # [2, M] bits per second that it sends and receives
     capacity: Floats  # [M, R]
     links: Links
     routed: bool
@@ -53,7 +53,7 @@ class Problem(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for rating one placement; V nodes, L links."""
+    """Scratch space for rating one placement; V nodes, L links."""
 
     slot_load: Floats  # [S]
     slot_used: Floats  # [S] MB
@@ -67,14 +67,14 @@ class Scratch(NamedTuple):
     heard: Floats  # [M] receivers of a flow
     senders: Ints  # [M] machines that have any
     receivers: Ints  # [M]
-    cost: Floats  # [V] of the way to a node
-    tail: Ints  # [V] node before it
-    via: Ints  # [V] link to it
+    cost: Floats  # [V] of the route to a node
+    tail: Ints  # [V] previous node
+    via: Ints  # [V] link from there
     done: Bools  # [V]
 
 
 class Log(NamedTuple):
-    """The routes of a placement, as far as there is room; H hops."""
+    """The routes of a placement, as far as they fit; H hops."""
 
     filled: Ints  # [2] hops, and their links
     hops: Ints  # [H, 4] flow, source, target, number of links
@@ -82,7 +82,7 @@ class Log(NamedTuple):
 
 
 def problem_of(view: PlacementView) -> Problem:
-    """Gather what a placement is rated by."""
+    """Collect the constants for rating placements."""
     tasks, slots = view.tasks, view.slots
     flows = sorted((flow for flow in tasks.flows if flow.share > 0), key=lambda flow: flow.stream)
     return Problem(
@@ -115,12 +115,12 @@ def problem_of(view: PlacementView) -> Problem:
 
 
 def log_of(hops: int, links: int) -> Log:
-    """Make room for so many hops and links."""
+    """Allocate arrays for hops and links."""
     return Log(np.zeros(2, dtype=np.int32), np.zeros((hops, 4), dtype=np.int32), np.zeros(links, dtype=np.int32))
 
 
 def scratch_of(problem: Problem) -> Scratch:
-    """Make room for rating placements."""
+    """Allocate scratch space."""
     slots, machines = len(problem.slot_cpu), len(problem.cpu)
     nodes = problem.links.nodes
     return Scratch(
@@ -149,8 +149,8 @@ def rate(
 ) -> tuple[float, float]:
     """Return the rate of a placement and the sum of its elements' loads to the fourth power.
 
-    `order` [F] is that in which flows are routed, so as to keep the rate `wanted`. A placement found to be below
-    `floor` is not looked at to the end; one that does not fit or has no way gets NO_WAY.
+    `order` [F] is the routing order of flows, which try to keep the rate `wanted`. Rating stops as soon as a placement
+    is known to be below `floor`; one without room or route gets NO_WAY.
     """
     lowest, powers = rate_machines(problem, scratch, placed)
     if lowest < floor or not (problem.routed or problem.carded):
@@ -179,7 +179,7 @@ def add_up(load: Floats, capacity: Floats) -> tuple[float, float]:
 
 @kernel
 def rate_machines(problem: Problem, scratch: Scratch, placed: Ints) -> tuple[float, float]:
-    """Return what slots, machines and resources allow; NO_WAY if tasks lack memory or resources, or conflict."""
+    """Return the rate of slots, machines and resources; NO_WAY if tasks lack memory or resources, or conflict."""
     if problem.conflicts.shape[0] > 0:
         rows = placed.reshape((1, -1))
         if not keeps_apart(problem.conflicts, problem.component, problem.slot_machine, len(problem.cpu), rows)[0]:
@@ -217,7 +217,7 @@ def rate_machines(problem: Problem, scratch: Scratch, placed: Ints) -> tuple[flo
 def exchange(
     problem: Problem, scratch: Scratch, log: Log, placed: Ints, order: Ints, wanted: float, floor: float
 ) -> float:
-    """Charge all hops to links or cards, and return what links allow."""
+    """Charge all hops to links or cards, and return the rate that links allow."""
     scratch.carried[:] = 0.0
     scratch.sent[:] = 0.0
     scratch.received[:] = 0.0
@@ -248,7 +248,7 @@ def exchange(
 
 @kernel
 def gather(problem: Problem, scratch: Scratch, placed: Ints, flow: int) -> tuple[int, int]:
-    """List the machines of a flow's senders and receivers; return how many each are."""
+    """List the machines of a flow's senders and receivers; return the number of each."""
     senders, receivers = 0, 0
     source, target = problem.flow_source[flow], problem.flow_target[flow]
     for task in range(problem.first[source], problem.first[source + 1]):
@@ -281,7 +281,7 @@ def forward_pairs(problem: Problem, placed: Ints, flow: int, here: int, there: i
 
 @kernel
 def lay(links: Links, scratch: Scratch, bits: float, here: int, there: int, wanted: float) -> float:
-    """Route a hop, charge its links and return the lowest rate on them; NO_WAY if there are none."""
+    """Route a hop, charge its links and return the minimum rate on them; NO_WAY if there is no route."""
     if wanted < np.inf:
         find_cheapest(links, scratch, bits, here, there, wanted)
     if wanted == np.inf or scratch.via[there] < 0:
@@ -302,7 +302,7 @@ def lay(links: Links, scratch: Scratch, bits: float, here: int, there: int, want
 
 @kernel
 def find_cheapest(links: Links, scratch: Scratch, bits: float, here: int, there: int, wanted: float) -> None:
-    """Find the way that adds least load, over links that keep the wanted rate."""
+    """Find the route that adds the least load, over links that keep the wanted rate."""
     cost, tail, via, done = scratch.cost, scratch.tail, scratch.via, scratch.done
     cost[:] = np.inf
     via[:] = -1
@@ -327,7 +327,7 @@ def find_cheapest(links: Links, scratch: Scratch, bits: float, here: int, there:
 
 @kernel
 def find_widest(links: Links, scratch: Scratch, bits: float, here: int, there: int) -> None:
-    """Find the way whose narrowest link allows most (Algorithm 1)."""
+    """Find the route whose narrowest link allows most (Algorithm 1)."""
     width, tail, via, done = scratch.cost, scratch.tail, scratch.via, scratch.done
     width[:] = 0.0
     via[:] = -1
@@ -350,7 +350,7 @@ def find_widest(links: Links, scratch: Scratch, bits: float, here: int, there: i
 
 @kernel
 def note(log: Log, scratch: Scratch, flow: int, here: int, there: int) -> None:
-    """Write down the route just laid, where there is room; the count goes on in any case."""
+    """Record the route just laid if there is room; count it in any case."""
     length, node = 0, there
     for _ in range(len(scratch.via)):
         if node == here or scratch.via[node] < 0:

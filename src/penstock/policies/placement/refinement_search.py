@@ -1,6 +1,6 @@
-"""The walk of the refinement: climb by moves, swaps and new orders of routing; leave local optima by random moves.
+"""Local search of the refinement: climb with moves, swaps and routing orders; leave local optima with random moves.
 
-An answer is only better if its rate is higher, or its rate is the same and its loads are less (see `refinement`).
+A result is better only if its rate is higher, or its rate is equal and its loads are less (see `refinement`).
 """
 
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from penstock.model.kernel import kernel
 from penstock.model.taskgraph import Floats, Ints
 from penstock.policies.placement.refinement import Log, Problem, Scratch, rate
 
-SAME = 1e-9  # relative; rates closer than this are equal
-KICK = 3  # random moves at most by which a local optimum is left
-KEPT = 0.9  # of the best rate: a local optimum that has as much may be left from, not only the best
+SAME = 1e-9  # relative; closer rates are equal
+KICK = 3  # maximum number of random moves to leave a local optimum
+KEPT = 0.9  # of the best rate: a local optimum with this rate may be the next start, not only the best
 ROUTE, MOVE, SWAP = 0.2, 0.6, 0.85
-"""Proposals: up to here other routes, where ways can differ; then one task; two tasks; the rest two machines' tasks."""
-AHEAD = (1.0 + 1e-6, 1.02, 1.1, np.inf)  # rates wanted of routes, in those of the placement at hand
+"""Cumulative shares of proposals: other routes, if there is a choice; one task; two tasks; two machines' tasks."""
+AHEAD = (1.0 + 1e-6, 1.02, 1.1, np.inf)  # wanted rates of routes, relative to the current placement's
 
 
 class Walk(NamedTuple):
-    """Where a search stands; T tasks, F flows."""
+    """State of a search; T tasks, F flows."""
 
     placed: Ints  # [T] slot
     order: Ints  # [F] in which flows are routed
@@ -37,10 +37,10 @@ def search(
     patience: int,
     rng: np.random.Generator,
 ) -> int:
-    """Improve a placement in place by rating so many others; return how many were better than the best before them.
+    """Improve a placement in place by rating others; return how often a new best one was found.
 
-    `patience` is how many proposals in a row may fail before a local optimum is left. There must be a task that is
-    not pinned, or several ways.
+    `evaluations` limits the number of ratings, `patience` the number of consecutive failed proposals before a local
+    optimum is left. There must be a task that is not pinned, or a choice of routes.
     """
     now, tried = copied(best), copied(best)
     ways = several_ways(problem)
@@ -72,7 +72,7 @@ def search(
 
 @kernel
 def several_ways(problem: Problem) -> bool:
-    """Return whether routes depend on the order of flows: more links than a tree has, and flows to put in order."""
+    """Return whether routes depend on the order of flows: more links than a tree has, and several flows."""
     return len(problem.links.head) > 2 * (problem.links.nodes - 1) and len(problem.bits) > 1
 
 
@@ -84,7 +84,7 @@ def copied(walk: Walk) -> Walk:
 
 @kernel
 def take(to: Walk, other: Walk) -> None:
-    """Go to where another walk stands."""
+    """Copy the state of another walk."""
     to.placed[:] = other.placed
     to.order[:] = other.order
     to.score[:] = other.score
@@ -92,7 +92,7 @@ def take(to: Walk, other: Walk) -> None:
 
 @kernel
 def is_better(one: Walk, other: Walk) -> bool:
-    """Return whether the rate is higher, or the same with less load."""
+    """Return whether the rate is higher, or equal with less load."""
     if one.score[0] > other.score[0] * (1 + SAME):
         return True
     return bool(one.score[0] >= other.score[0] * (1 - SAME) and one.score[1] < other.score[1] * (1 - SAME))
@@ -122,7 +122,7 @@ def propose(problem: Problem, walk: Walk, ways: bool, rng: np.random.Generator) 
 
 @kernel
 def exchange_machines(problem: Problem, placed: Ints, here: int, there: int) -> None:
-    """Let the tasks of two machines that are not pinned change places, all at once."""
+    """Swap the tasks of two machines that are not pinned, all at once."""
     was = problem.slot_machine[placed]
     for task in problem.free:
         if was[task] == here:
@@ -133,7 +133,7 @@ def exchange_machines(problem: Problem, placed: Ints, here: int, there: int) -> 
 
 @kernel
 def idlest_slot(problem: Problem, placed: Ints, task: int, machine: int) -> int:
-    """Return the slot of a machine that is least loaded without a task, the lowest among equals."""
+    """Return the least loaded slot of a machine not counting a task, ties by number."""
     first, last = problem.slot_first[machine], problem.slot_first[machine + 1]
     if last - first == 1:
         return int(first)

@@ -1,8 +1,8 @@
 """Storm's default scheduler: tasks dealt to slots in turn.
 
 Storm's `EvenScheduler` sorts the free slots so that neighbours in the list are on different machines, and deals the
-tasks of a topology to them one after another, whatever they cost. Memory is unknown to it; here a slot without room
-is passed over, so that the answer differs from Storm's only where Storm's would not run.
+tasks of a topology to them one after another, whatever they cost. It ignores memory; here a slot without room is
+skipped, so the result differs from Storm's only if Storm's would not run.
 """
 
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ class RoundRobin:
 def interleave(group: Ints, turn: Ints | None = None) -> Ints:
     """Return all slots: the first of each group, then the second of each group, and so on.
 
-    `group` [S] numbers the group of every slot (its machine, its host); `turn` lists the groups in the order in which
-    they have their turns, by default as they are numbered.
+    `group` [S] numbers the group of every slot (its machine, its host); `turn` is the order of the groups, by default
+    their numbers.
     """
     size = np.bincount(group)
     by_group = np.argsort(group, kind="stable")
-    number = np.empty(len(group), dtype=np.int64)  # of the slot in its group
+    number = np.empty(len(group), dtype=np.int64)  # position of the slot in its group
     number[by_group] = np.arange(len(group)) - np.repeat(np.cumsum(size) - size, size)
     rank = np.arange(len(size)) if turn is None else np.argsort(turn)
     return np.lexsort((rank[group], number)).astype(np.int32)
@@ -55,7 +55,7 @@ def deal(view: PlacementView, turn: Ints) -> Placement | Infeasible:
 
 
 def deal_out(view: PlacementView, turn: Ints) -> tuple[Draft, int | None]:
-    """Deal as long as there is room; return what is placed, and the first task that has none."""
+    """Deal as long as there is room; return what is placed, and the first task without room."""
     draft = Draft(view)
     if (stuck := draft.first_pinned_stuck()) is not None:
         return draft, stuck

@@ -1,12 +1,12 @@
-"""SPARCLE's task assignment (Algorithm 2): of the tasks left, the one that would lower the rate most is placed next.
+"""SPARCLE's task assignment (Algorithm 2): the remaining task that would lower the rate most is placed next.
 
-For every task that is not placed yet γ of eq. (2) says what rate each machine would allow; the task whose best machine
-allows least is put there, and what it exchanges with its placed neighbours takes the widest paths (Algorithm 1).
-Pinned tasks, as sources and sinks are in the paper, come first.
+For every task that is not placed yet, γ of eq. (2) is the rate that each machine would allow. The task whose best
+machine allows least is put there, and its transports to placed neighbours use the widest paths (Algorithm 1). Pinned
+tasks, as sources and sinks are in the paper, come first.
 
-With `ties=lowest,together=false` this is the paper's algorithm to the letter. Neither is the default, since on 160
-random stars and lines of 8 machines, links as fast as machines, it had on average 0.64 of the highest rate there is,
-0.74 with ties to what is near, and 0.85 where transports that share links are also rated together.
+With `ties=lowest,together=false` this is exactly the paper's algorithm. It is not the default: on 160 random stars and
+lines of 8 machines, with links as fast as machines, it reached on average 0.64 of the optimal rate, 0.74 with ties to
+near machines, and 0.85 if transports that share links are also rated together.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from penstock.policies.placement.imposed_rate import Ties, place_by_rank
 
 @dataclass(frozen=True, slots=True)
 class Sparcle:
-    """Place the task first that the rate will suffer from most, each where the rate falls least.
+    """Place the task first that limits the rate most, each where the rate decreases least.
 
-    ties: among equally good machines `near` takes the one with the least bits × links to the neighbours placed, then
-        the roomier; `lowest` the first, as SPARCLE's reference answers do.
+    ties: among equally good machines, `near` selects the one with the fewest bits × links to placed neighbours, then
+        the one with more capacity; `lowest` the first, as SPARCLE's reference results do.
     together: rate the transports between a task and the placed tasks around it as they share links; `false` rates each
-        alone, as eq. (2) does.
+        separately, as eq. (2) does.
     """
 
     ties: Ties = "near"

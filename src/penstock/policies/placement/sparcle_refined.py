@@ -1,8 +1,8 @@
-"""SPARCLE's placement, improved: the rate that a greedy rule leaves on the table, for a few milliseconds more.
+"""SPARCLE's placement, refined: a few more milliseconds for the rate that a greedy rule misses.
 
-The search sets out from what `sparcle` finds by both of its tie rules and from `greedy-sorted`, as far as there is time
-for them, and is never worse than the best of these; `sparcle`'s own answer is always among them. It knows one goal, the
-bottleneck rate (1a), whatever the view's objective is.
+The search starts from the results of `sparcle` with both of its tie rules and of `greedy-sorted`, as far as there is
+time for them, and is never worse than the best of these; the default result of `sparcle` is always included. Its only
+goal is the bottleneck rate (1a), whatever the view's objective is.
 """
 
 import time
@@ -23,23 +23,24 @@ from penstock.policies.placement.refinement_search import SAME, Walk, search, se
 from penstock.policies.placement.sparcle import Sparcle
 
 STARTS = (Sparcle(), Sparcle(ties="lowest", together=False), GreedySorted())
-STEPS = 6e6  # elementary steps that a search may take where `evaluations` does not say: about 20 ms
-MOST = 4000  # placements rated at most then
-BATCH = 200  # placements rated between two looks at the clock
-BOUND_S = 30.0  # to look for a bound
+STEPS = 6e6  # elementary steps of a search if `evaluations` is not set: about 20 ms
+MOST = 4000  # maximum number of placements rated in that case
+BATCH = 200  # placements rated between two checks of the time
+BOUND_S = 30.0  # time limit for a bound
 
 
 @dataclass(frozen=True, slots=True)
 class SparcleRefined:
-    """Improve what `sparcle` finds by moves, swaps and new routes.
+    """Improve the result of `sparcle` with moves, swaps and new routes.
 
-    With a bound on the time, as by default, the result depends on the clock wherever the time is over before the
-    evaluations are: on a slow or busy host another placement may be found, never one worse than `sparcle`'s.
+    With a time limit, as by default, the result depends on the clock if the time ends before the evaluations do: on a
+    slow or busy host another placement may be found, never one worse than `sparcle`'s.
 
-    seconds: how long to search at most, the placements that it sets out from included, though the first is always made;
-        none: until `evaluations` are spent, so that the result depends on nothing but the seed.
-    evaluations: how many placements to rate; none: as many as take about 20 ms at this size, 4000 at most.
-    bound: look for a bound of the rate too, by a mixed-integer program, and tell the gap to it; takes up to 30 s.
+    seconds: time limit, including the placements that it starts from, of which the first is always computed; none:
+    until
+        `evaluations` are spent, so that the result depends only on the random seed.
+    evaluations: maximum number of placements to rate; none: as many as take about 20 ms at this size, at most 4000.
+    bound: also compute a bound of the rate with a mixed-integer program, and report the gap; takes up to 30 s.
     """
 
     seconds: float | None = 0.05
@@ -52,7 +53,7 @@ class SparcleRefined:
                 raise InvalidInput(name, f"expected ≥ 0, got {value}")
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return the best placement found; `rng` draws what is tried."""
+        """Return the best placement found; `rng` draws the proposals."""
         began = time.perf_counter()
         with preparing() as prepared:
             budget = _Budget(self, began, prepared)
@@ -69,9 +70,9 @@ class SparcleRefined:
         return self.bounded(view, found, BOUND_S) if self.bound else found
 
     def bounded(self, view: PlacementView, found: Placement, seconds: float) -> Placement:
-        """Return a placement with how far its rate may be from the best, by a mixed-integer program that starts there.
+        """Return a placement with its gap to a bound of the rate, by a mixed-integer program that starts there.
 
-        Building the program comes before its time is looked at, which takes a second or two in a large network.
+        Building the program does not count towards the time, and takes a second or two in a large network.
         """
         from penstock.policies.placement.exact.rate import minimise_stress
 
@@ -83,21 +84,21 @@ class SparcleRefined:
 
 
 class _Budget:
-    """What a search may spend; the time that kernels take to be ready does not count."""
+    """Limits of a search; the compilation of kernels does not count."""
 
     def __init__(self, policy: SparcleRefined, began: float, prepared: Preparation) -> None:
         self.evaluations = policy.evaluations
         self._seconds, self._began, self._prepared = policy.seconds, began, prepared
 
     def in_time(self) -> bool:
-        """Return whether there is time left."""
+        """Return whether time is left."""
         if self._seconds is None:
             return True
         return time.perf_counter() - self._began - self._prepared.seconds < self._seconds
 
 
 class _Search:
-    """Placements on their way to a higher rate."""
+    """Placements that are being improved."""
 
     def __init__(self, view: PlacementView, made: list[Placement]) -> None:
         self._view = view
@@ -135,7 +136,7 @@ class _Search:
         return Walk(placed, order, np.array([*score, np.inf]))
 
     def _affordable(self) -> int:
-        """Return how many placements to rate: fewer where one takes longer."""
+        """Return the number of placements to rate: fewer if one takes longer."""
         problem = self._problem
         steps = len(problem.work) + len(problem.slot_cpu) + problem.capacity.size + 2 * len(problem.cpu)
         if problem.routed:
@@ -145,9 +146,9 @@ class _Search:
         return int(min(STEPS / steps, MOST))
 
     def _routes(self, walk: Walk) -> dict[Hop, tuple[int, ...]]:
-        """Return the routes by which a walk's placement was rated."""
+        """Return the routes with which a walk's placement was rated."""
         log, problem = self._log, self._problem
-        for _ in range(2):  # the first time to count
+        for _ in range(2):  # the first time counts the hops
             rate(problem, self._scratch, log, walk.placed, walk.order, float(walk.score[2]), 0.0)
             log = log_of(*log.filled.tolist()) if len(log.hops) < log.filled[0] else log
         ends = np.cumsum(log.hops[:, 3])

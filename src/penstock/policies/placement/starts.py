@@ -1,8 +1,8 @@
-"""Cheap placements from which a search sets out: dealt, balanced, gathered, scattered, packed.
+"""Cheap placements from which a search starts: dealt, balanced, gathered, scattered, packed.
 
-Each is good at something that the next is bad at: dealing uses every slot, balancing evens out the cpu, gathering sends
-little between machines, packing still fits where memory is short. A search that keeps the best it has seen is never
-worse than the best of these.
+Their strengths differ: dealing uses every slot, balancing distributes the cpu load evenly, gathering reduces the
+traffic between machines, packing works if memory is short. A search that keeps the best placement seen is never worse
+than the best of these.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from penstock.policies.placement.draft import Draft
 from penstock.policies.placement.round_robin import deal_out, interleave
 
 Preference = Callable[[Draft, int], Floats]
-"""From a draft and a task to how little each slot is wanted for it: [S]."""
+"""From a draft and a task to a penalty of each slot: [S]."""
 
 
 def starts(view: PlacementView, rng: np.random.Generator) -> NDArray[np.int32] | Infeasible:
-    """Return placements that respect pins and memory, [N, T]; if none is found easily, packing rearranged, or why not.
+    """Return placements that respect pins and memory, [N, T]; if none is found, packing rearranged, or a refusal.
 
-    Routes are not looked at.
+    Routes are not checked.
     """
     dealt, stuck = deal_out(view, interleave(view.slots.machine))
     drafts = [balanced(view), gathered(view), scattered(view, rng), packed(view)]
@@ -42,7 +42,7 @@ def starts(view: PlacementView, rng: np.random.Generator) -> NDArray[np.int32] |
 
 
 def balanced(view: PlacementView) -> Draft | Infeasible:
-    """Put the task with the most work first, each where slot and machine end least loaded for their speed."""
+    """Put the task with the most work first, each where slot and machine are then least loaded for their speed."""
     slots = view.slots
 
     def load(draft: Draft, task: int) -> Floats:
@@ -67,12 +67,12 @@ def gathered(view: PlacementView) -> Draft | Infeasible:
 
 
 def scattered(view: PlacementView, rng: np.random.Generator) -> Draft | Infeasible:
-    """Give every task any slot."""
+    """Give every task a random slot."""
     return _fill(view, rng.random(view.tasks.number), lambda _draft, _task: rng.random(view.slots.number))
 
 
 def packed(view: PlacementView) -> Draft | Infeasible:
-    """Put the largest task first, each where least memory is left over (best fit, decreasing)."""
+    """Put the largest task first, each where the least memory remains (best fit, decreasing)."""
 
     def room(draft: Draft, _task: int) -> Floats:
         free: Floats = np.minimum(draft.slot_free_mb, draft.machine_free_mb[view.slots.machine])
@@ -82,7 +82,7 @@ def packed(view: PlacementView) -> Draft | Infeasible:
 
 
 def _fill(view: PlacementView, order: Floats, unwanted: Preference) -> Draft | Infeasible:
-    """Take the pinned tasks, then the others, by ascending `order`, each to the slot with room that it wants most."""
+    """Place pinned tasks, then the others by ascending `order`, each in the slot with room and the lowest penalty."""
     draft = Draft(view)
     for task in np.lexsort((order, view.pins < 0)).tolist():
         fits: Bools = draft.slots_with_room(task)

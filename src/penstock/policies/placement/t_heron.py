@@ -1,8 +1,8 @@
 """T-Heron, POTUS's placement (section 5.1): the busiest tasks first, each where it adds least inter-container traffic.
 
 POTUS adapts T-Storm to Heron: it sorts all tasks "by their descending order of (incoming and outgoing) tuple traffic
-rate" and gives each to one of the *available* containers. A container is one process here. What makes a container
-unavailable is not said; without a limit all tasks would end up in one, so each takes only so many.
+rate" and gives each to one of the *available* containers. A container is one process here. The paper does not define
+availability; without a limit all tasks would be in one container, so here each has a capacity.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ _USUAL_CAPACITY = 10
 
 @dataclass(frozen=True, slots=True)
 class THeron:
-    """Put each task in the container that draws it most, the lowest among equals.
+    """Put each task in the container with the highest affinity, ties by number.
 
-    capacity: how many tasks a container takes, pinned ones included; more are refused. None: 10, or the tasks divided
-        by the containers where those are more; and where no container below that has room, the least filled ones that
-        have room take one more.
+    capacity: maximum number of tasks per container, including pinned ones; more are refused. None: 10, or tasks divided
+        by containers if that is more; if no container below that has room, the least filled ones with room take one
+        more.
     """
 
     capacity: Count | None = None
@@ -57,7 +57,7 @@ class THeron:
 def _full(view: PlacementView, task: int, capacity: int) -> Infeasible:
     return Infeasible(
         constraint=Constraint.SLOTS,
-        reason=f"every container with the memory for task {task_names(view.topology)[task]} holds {capacity} tasks, "
+        reason=f"every container with memory for task {task_names(view.topology)[task]} has {capacity} tasks, "
         "the policy's capacity; raise it, or add containers",
         needed=float(capacity + 1),
         available=float(capacity),

@@ -1,8 +1,8 @@
 """T-Storm (Xu et al. 2014): the busiest tasks first, each on the machine where it adds least inter-machine traffic.
 
-What a task adds is its traffic less what it exchanges with tasks already on the machine, so the machine that draws it
-most is taken. T-Storm holds every machine to about the same number of tasks, whatever they cost and however fast the
-machine is; heterogeneous machines are unknown to it.
+A task adds its traffic minus what it exchanges with tasks already on the machine, so the machine with the highest
+affinity is chosen. T-Storm gives every machine about the same number of tasks, whatever their cost and the machine's
+speed; it ignores heterogeneity.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,11 @@ from penstock.policies.placement.draft import Draft
 
 @dataclass(frozen=True, slots=True)
 class TStorm:
-    """Put each task where it adds least traffic between machines; of equal machines on the one with fewest free tasks.
+    """Put each task where it adds the least traffic between machines, ties by the number of free tasks there.
 
-    capacity: how many tasks a machine takes, those pinned to it not counted; none: the free tasks divided by the
-        machines, rounded up. Where no machine below it has room, the least filled ones that have room take one more.
+    capacity: maximum number of tasks per machine, without pinned ones; none: free tasks divided by machines, rounded
+    up.
+        If no machine below it has room, the least filled ones with room take one more.
     """
 
     capacity: Count | None = None
@@ -50,6 +51,6 @@ class TStorm:
 
 
 def below(limit: int, tasks_in: Ints, room: Bools) -> Bools:
-    """Return which places with room hold fewer than `limit` tasks; where none does, those that hold the fewest."""
+    """Return places with room and fewer than `limit` tasks; if there are none, those with the fewest."""
     spare: Bools = room & (tasks_in < max(limit, int(tasks_in[room].min()) + 1))
     return spare

@@ -1,8 +1,8 @@
-"""How long tuples take from one slot to another: latency, and bits over the bandwidth on the way.
+"""Transfer times between slots: latency, and bits divided by the bandwidth on the route.
 
-Inside a machine and on a full mesh the latency is that of the cluster's distances; between machines of a mesh the
-slower of the two network cards sets the pace. On a routed cluster tuples are passed on link by link, each taking them
-in whole before the next, along the way through the empty network that is the quickest for tuples of usual size.
+Inside a machine and on a full mesh, latency follows from the cluster's distances; between machines of a mesh, the
+slower of the two network cards limits. On a routed cluster tuples are forwarded link by link, each receiving them
+completely before the next, along the fastest route through the empty network for tuples of mean size.
 """
 
 from typing import NamedTuple
@@ -19,20 +19,20 @@ MILLISECOND = 1e-3
 
 
 class TransferTimes(NamedTuple):
-    """What the kernels read; S slots, M machines."""
+    """Input of the kernels; S slots, M machines."""
 
     slot_machine: Ints  # [S]
     slot_process: Ints  # [S]
     first: Ints  # [M + 1] number of the machine's first slot
     host: Ints  # [M]
     level_s: Floats  # [4] same slot, same process, same host, other host
-    card: Floats  # [2, M] bits a second that it sends and receives, infinite where unknown
-    route_latency_s: Floats  # [M, M] on a routed cluster, else empty; 0 where there is no way
-    route_bit_s: Floats  # [M, M] seconds a bit, all links of the way together; infinite where there is none
+    card: Floats  # [2, M] bits per second that it sends and receives, infinite if unknown
+    route_latency_s: Floats  # [M, M] on a routed cluster, else empty; 0 without a route
+    route_bit_s: Floats  # [M, M] seconds per bit, summed over the links of the route; infinite without a route
 
 
 def transfer_times(view: PlacementView, usual_bits: float) -> TransferTimes:
-    """Gather the times of a view's cluster; ways are the quickest for `usual_bits`."""
+    """Collect the times of a view's cluster; routes are the fastest for `usual_bits`."""
     slots = view.slots
     nothing = np.empty((0, 0))
     routed = view.cluster.routed
@@ -50,7 +50,7 @@ def transfer_times(view: PlacementView, usual_bits: float) -> TransferTimes:
 
 
 def mean_transfer(times: TransferTimes) -> tuple[float, float]:
-    """Return the mean latency and the mean seconds a bit over all pairs of different slots that ways connect."""
+    """Return the mean latency and the mean seconds per bit over all pairs of different connected slots."""
     width = np.diff(times.first).astype(np.float64)
     in_process = _pairs(np.bincount(times.slot_process))
     in_machine = _pairs(width)
@@ -71,7 +71,7 @@ def mean_transfer(times: TransferTimes) -> tuple[float, float]:
 
 
 def _over_cards(card: Floats, width: Floats) -> float:
-    """Return the seconds a bit of all ordered pairs of slots of different machines together."""
+    """Return the sum of seconds per bit over all ordered pairs of slots of different machines."""
     sends, receives = card
     if np.array_equal(sends, receives):
         slowest_first = np.argsort(sends, kind="stable")  # the slower card of a pair is the earlier one
@@ -82,15 +82,15 @@ def _over_cards(card: Floats, width: Floats) -> float:
 
 
 def _pairs(sizes: NDArray[np.int64] | Floats) -> float:
-    """Return how many ordered pairs of different members groups of these sizes have."""
+    """Return the number of ordered pairs of different members in groups of these sizes."""
     return float((sizes * (sizes - 1.0)).sum())
 
 
 @kernel
 def quickest_ways(links: Links, machines: int, bits: float) -> tuple[Floats, Floats]:
-    """Return latency in seconds and seconds a bit along the quickest way for `bits` between all machines. [M, M]
+    """Return latency in seconds and seconds per bit on the fastest route for `bits` between all machines. [M, M]
 
-    Among equally quick ways the one found first is kept, the lowest node being settled first.
+    Of equally fast routes the first one found is kept; the lowest node is settled first.
     """
     latency_s = np.zeros((machines, machines))
     bit_s = np.full((machines, machines), np.inf)
@@ -120,7 +120,7 @@ def quickest_ways(links: Links, machines: int, bits: float) -> tuple[Floats, Flo
 
 @kernel
 def between_machines(times: TransferTimes, here: int, there: int, bits: float) -> float:
-    """Return the seconds that bits take from a machine to another machine."""
+    """Return the seconds to transfer bits from one machine to another."""
     if len(times.route_bit_s) > 0:
         on_links = bits * times.route_bit_s[here, there] if bits > 0.0 else 0.0
         return float(times.route_latency_s[here, there] + on_links)
@@ -130,7 +130,7 @@ def between_machines(times: TransferTimes, here: int, there: int, bits: float) -
 
 @kernel
 def inside_machine(times: TransferTimes, here: int, there: int) -> float:
-    """Return the seconds that tuples take between two slots of one machine, whatever their size."""
+    """Return the seconds that tuples of any size take between two slots of one machine."""
     if here == there:
         return float(times.level_s[0])
     return float(times.level_s[1] if times.slot_process[here] == times.slot_process[there] else times.level_s[2])

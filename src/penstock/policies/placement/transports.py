@@ -1,9 +1,9 @@
-"""What tasks exchange: the streams in array form, and what passes at least between tasks further off.
+"""Traffic between tasks: the streams in array form, and the minimum traffic between tasks that are not neighbours.
 
 SPARCLE's eq. (2) looks beyond neighbours: whatever lies between task i and a placed task i' that it can reach, at least
-one transport of the graph G(i, i') between them will cross from one machine to the other. Tasks of one component are
-alike, so reachability and the smallest transport are worked out between components, and the tasks of a component
-on one machine count as one partner with as many times the bits; nothing here grows with the edges between tasks.
+one transport of the graph G(i, i') between them has to cross from one machine to the other. Tasks of one component are
+equivalent, so reachability and the smallest transport are computed between components, and the tasks of a component on
+one machine count as one partner with a multiple of the bits; nothing here grows with the edges between tasks.
 """
 
 from typing import NamedTuple
@@ -18,8 +18,8 @@ from penstock.model.taskgraph import FORWARD, Bools, Floats, Ints, Tasks
 class Between(NamedTuple):
     """The graphs between components; C components."""
 
-    bits: Floats  # [C, C] of the smallest transport from a task of one to a task of the other; infinite: no way
-    aligned: Bools  # [C, C] every stream on the way is forward: task k reaches task k only
+    bits: Floats  # [C, C] of the smallest transport from a task of one to a task of the other; infinite: no path
+    aligned: Bools  # [C, C] every stream on the path is forward: task k reaches task k only
 
 
 class Streams(NamedTuple):
@@ -30,7 +30,7 @@ class Streams(NamedTuple):
     heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
     number: Ints  # [F] position in the topology
     listed: Ints  # [F] the streams as the topology lists them
-    share: Floats  # [F] tuples from a task to each task it sends to, a tuple processed
+    share: Floats  # [F] tuples from a task to each task it sends to, per tuple processed
     tuple_bytes: Floats  # [F]
 
 
@@ -49,7 +49,7 @@ def streams_of(tasks: Tasks) -> Streams:
 def find_between(streams: Streams, first: Ints, gain: Floats, closed: Bools) -> Between:
     """Find the smallest transport between any two components.
 
-    No way leads through the components that are `closed` [C], only to and from them.
+    Paths lead to and from the components that are `closed` [C], not through them.
     """
     shape = len(closed), len(closed)
     between = Between(np.empty(shape), np.empty(shape, dtype=np.bool_))
@@ -59,12 +59,12 @@ def find_between(streams: Streams, first: Ints, gain: Floats, closed: Bools) -> 
 
 @part
 def set_between(between: Between, streams: Streams, first: Ints, gain: Floats, closed: Bools, reached: Bools) -> None:
-    """Set the smallest transport between any two components; `reached` [C, C] is room to note who reaches whom."""
+    """Set the smallest transport between any two components; `reached` [C, C] is scratch space."""
     components, bits, aligned = len(closed), between.bits, between.aligned
     bits[:], aligned[:], reached[:] = np.inf, True, False
     for component in range(components):
         reached[component, component] = True
-    for flow in range(len(streams.source) - 1, -1, -1):  # whatever is further down is known by then
+    for flow in range(len(streams.source) - 1, -1, -1):  # everything downstream is known by then
         source, target = streams.source[flow], streams.target[flow]
         forward, least = streams.heard[flow] == FORWARD, pair_bits(streams, flow, first, gain)
         for beyond in range(components):
@@ -79,7 +79,7 @@ def set_between(between: Between, streams: Streams, first: Ints, gain: Floats, c
 
 @part
 def pair_bits(streams: Streams, flow: int, first: Ints, gain: Floats) -> float:
-    """Return the bits a source tuple from one task to one task along a stream, of the least busy of its senders."""
+    """Return the bits per source tuple from one task to one task over a stream, for its least busy sender."""
     least, most = np.inf, 0.0
     for sender in range(first[streams.source[flow]], first[streams.source[flow] + 1]):
         most = max(most, gain[sender])

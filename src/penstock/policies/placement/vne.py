@@ -1,10 +1,10 @@
 """Virtual network embedding by topology-aware node ranking (Cheng et al., 2011), SPARCLE's baseline VNE.
 
-A node is worth more next to worthy nodes, as in PageRank: its NodeRank is the share of time that a random walker spends
-there who jumps anywhere or moves on along a link, always in proportion to H = cpu × bandwidth of the links around. The
-machines and the application's components are ranked alike, a component by what one of its tasks needs, and matched
-large to large. Switches pass the walker on and have no rank; on a full mesh all machines are neighbours and the network
-card is the only link.
+A node's rank is higher next to nodes of high rank, as in PageRank: its NodeRank is the share of time that a random
+walker spends there who jumps anywhere or moves along a link, always in proportion to H = cpu × bandwidth of the
+adjacent links. Machines and the application's components are ranked alike, a component by the needs of one of its
+tasks, and matched from high to low. Switches forward the walker and have no rank; on a full mesh all machines are
+neighbours and the network card is the only link.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from penstock.policies.api import PlacementView
 from penstock.policies.placement.affinity import task_traffic
 from penstock.policies.placement.draft import Draft
 
-RANK_DIGITS = 12  # ranks that differ less are equal: what is left differs by rounding
+RANK_DIGITS = 12  # smaller differences between ranks are rounding
 
 
 class Arcs(NamedTuple):
-    """The ways on which the walker moves."""
+    """Arcs on which the walker moves."""
 
     tail: Ints  # [A] from
     head: Ints  # [A] to
@@ -33,13 +33,12 @@ class Arcs(NamedTuple):
 class NodeRanking:
     """Match tasks and machines in the order of their NodeRank.
 
-    Pinned tasks are placed first and take no turn. Every other task, in descending rank, goes to the machine that has
-    been given the fewest of them so far (none, while there is such a machine with room), and of these to the one with
-    the highest rank.
+    Pinned tasks are placed first and do not count. Every other task, in descending rank, goes to the machine with room
+    that has received the fewest of them so far, ties by highest rank.
 
-    jump: how likely the walker jumps to any node instead of moving on to a neighbour.
-    tolerance: the walk ends when the ranks, whose sum is 1, change by less in all.
-    rounds: the walk ends after so many steps in any case.
+    jump: probability that the walker jumps to any node instead of moving on to a neighbour.
+    tolerance: the walk ends when the ranks, whose sum is 1, change by less in total.
+    rounds: maximum number of steps.
     """
 
     jump: Probability = 0.15
@@ -51,7 +50,7 @@ class NodeRanking:
         task_rank = self._rank(*components_of(view))[view.tasks.component]
         best_machine_first = np.argsort(-self._rank(*machines_of(view)), kind="stable")
         draft = Draft(view)
-        turn = np.empty(view.slots.machines, dtype=np.int64)  # the machine's next turn: round × machines + place
+        turn = np.empty(view.slots.machines, dtype=np.int64)  # the machine's next turn: round × machines + position
         turn[best_machine_first] = np.arange(view.slots.machines)
         free = np.flatnonzero(view.pins < 0)
         refusal = draft.put_pinned()
@@ -73,7 +72,7 @@ class NodeRanking:
 def node_rank(strength: Floats, arcs: Arcs | None, jump: float, tolerance: float, rounds: int) -> Floats:
     """Return the share of time that the walker spends at every node, by power iteration; no arcs: all are neighbours.
 
-    From a node whose neighbours are all worth nothing the walker jumps.
+    From a node whose neighbours all have strength 0, the walker jumps.
     """
     total = float(strength.sum())
     if total == 0:
@@ -92,7 +91,7 @@ def node_rank(strength: Floats, arcs: Arcs | None, jump: float, tolerance: float
 
 
 def _add_up(amount: Floats, arcs: Arcs | None) -> Floats:
-    """Return for every node what the nodes to which its arcs lead hold together."""
+    """Return for every node the sum over the nodes to which its arcs lead."""
     return amount.sum() - amount if arcs is None else sum_by(arcs.tail, amount[arcs.head], len(amount))
 
 
@@ -108,12 +107,12 @@ def components_of(view: PlacementView) -> tuple[Floats, Arcs]:
 
 
 def machines_of(view: PlacementView) -> tuple[Floats, Arcs | None]:
-    """Return H of each machine, and from which machine links lead to which; none on a full mesh."""
+    """Return H of each machine, and the arcs between machines; none on a full mesh."""
     slots = view.slots
     if not view.cluster.routed:
-        card = slots.machine_network.mean(axis=0)  # of both ways
+        card = slots.machine_network.mean(axis=0)  # of both directions
         known = np.isfinite(card)
-        fastest = card[known].max(initial=1.0)  # an unknown card never limits
+        fastest = card[known].max(initial=1.0)  # an unknown card is no limit
         return slots.machine_cpu * np.where(known, card, fastest), None
     bandwidth = np.zeros(view.links.nodes)
     for link in view.cluster.links:

@@ -1,7 +1,7 @@
-"""Widest paths from many machines, kept for as long as they are right: what SPARCLE's eq. (2) asks again and again.
+"""Widest paths from many machines, cached while they are valid: the repeated query of SPARCLE's eq. (2).
 
-Loads on links only ever grow while tasks are placed one after another. A link that is not in a tree of widest paths
-cannot get into it by growing worse, so a tree is made anew only after one of its own links has been charged.
+Loads on links only grow while tasks are placed one after another. A link outside a tree of widest paths cannot enter it
+by getting slower, so a tree is recomputed only after one of its own links has been charged.
 """
 
 from typing import NamedTuple
@@ -18,22 +18,22 @@ class Kept(NamedTuple):
     """Trees in array form; K of them, V nodes, M machines."""
 
     root: Ints  # [K]
-    bits: Floats  # [K] a source tuple, of the transport that looks for a way
-    towards: Bools  # [K] the ways lead to the root, not from it
-    users: Ints  # [K] how many want it
-    stale: Bools  # [K] a link of it has been charged since it was made
-    renewed: Bools  # [K] whether it was made anew the last time
+    bits: Floats  # [K] per source tuple, of the transport to be routed
+    towards: Bools  # [K] paths lead to the root, not from it
+    users: Ints  # [K] number of users
+    stale: Bools  # [K] a link of it has been charged since it was computed
+    renewed: Bools  # [K] whether it was recomputed the last time
     width: Floats  # [K, V] rate of the widest path
-    tail: Ints  # [K, V] next node on the way to the root, -1: none
+    tail: Ints  # [K, V] next node on the path to the root, -1: none
     via: Ints  # [K, V] link to that node, -1: none
     following: Ints  # [K] another tree of the same root and direction, -1: none
-    newest: Ints  # [2, M] the first of them, by direction and root, -1: none
-    filled: Ints  # [1] how many trees there are
+    newest: Ints  # [2, M] the newest of them, by direction and root, -1: none
+    filled: Ints  # [1] number of trees
 
 
 @kernel
 def no_trees(size: int, nodes: int, machines: int) -> Kept:
-    """Make room for so many trees."""
+    """Allocate arrays for trees."""
     return Kept(
         np.zeros(size, dtype=np.int32),
         np.zeros(size),
@@ -52,7 +52,7 @@ def no_trees(size: int, nodes: int, machines: int) -> Kept:
 
 @kernel
 def with_room(kept: Kept, more: int) -> Kept:
-    """Return trees with room for so many more."""
+    """Return trees with room for more."""
     size = kept.filled[0]
     if size + more <= len(kept.root):
         return kept
@@ -79,7 +79,7 @@ def copy_trees(kept: Kept, grown: Kept) -> None:
 
 @kernel
 def reverse(links: Links) -> Links:
-    """Return the same links with every arc turned round, so that a tree from a node tells who reaches it best."""
+    """Return the same links with every arc reversed, so that a tree from a node has the best paths to it."""
     start = np.zeros(links.nodes + 1, dtype=np.int32)
     head, link = np.empty_like(links.head), np.empty_like(links.link)
     for arc in range(len(head)):
@@ -97,7 +97,7 @@ def reverse(links: Links) -> Links:
 
 @part
 def take(kept: Kept, towards: bool, root: int, bits: float) -> int:
-    """Return the number of a tree that somebody wants from now on; there must be room for another."""
+    """Return the number of a tree for a new user; there must be room for another."""
     way = 1 if towards else 0
     number = kept.newest[way, root]
     for _ in range(kept.filled[0]):
@@ -109,7 +109,7 @@ def take(kept: Kept, towards: bool, root: int, bits: float) -> int:
         kept.filled[0] += 1
         kept.root[number], kept.bits[number], kept.towards[number] = root, bits, towards
         kept.following[number], kept.newest[way, root] = kept.newest[way, root], number
-    if kept.users[number] == 0:  # new, or not kept up while nobody wanted it
+    if kept.users[number] == 0:  # new, or not kept current while it had no user
         kept.stale[number] = True
     kept.users[number] += 1
     return int(number)
@@ -119,7 +119,7 @@ def take(kept: Kept, towards: bool, root: int, bits: float) -> int:
 def renew(
     kept: Kept, charged: Bools, links: Links, back: Links, load: Floats, rates: Floats, nodes: NDArray[np.int32]
 ) -> None:
-    """Make anew the trees in use with a link that has been charged; `rates` and `nodes` are room for a heap."""
+    """Recompute the used trees with a link that has been charged; `rates` and `nodes` are scratch space for a heap."""
     for tree in range(kept.filled[0]):
         kept.renewed[tree] = False
         if kept.users[tree] == 0:
@@ -151,8 +151,8 @@ def grow_tree(
 ) -> None:
     """Set the widest path between a root and every node: Algorithm 1 with a heap, for its widths.
 
-    Nodes further off than `last` are left out; -1: none is.
-    `rates` and `nodes` are room for a heap of as many entries as there are arcs, and one.
+    Nodes further than `last` are left out; -1: none is.
+    `rates` and `nodes` are scratch space for a heap with one more entry than there are arcs.
     """
     width[:] = 0.0
     tail[:] = -1
@@ -167,11 +167,11 @@ def grow_tree(
         size -= 1
         sink(rates, nodes, size)
         if best < width[node]:
-            continue  # a wider way to it was found after this one was put on the heap
+            continue  # a wider path to it was found after this one was put on the heap
         for arc in range(links.start[node], links.start[node + 1]):
             link, head = links.link[arc], links.head[arc]
             if width[head] >= best:
-                continue  # no link could improve on that
+                continue  # no link could improve that
             rate = min(best, links.bandwidth[link] / (bits + load[link]))
             if rate > width[head]:
                 width[head], tail[head], via[head] = rate, node, link
@@ -181,7 +181,7 @@ def grow_tree(
 
 @part
 def rise(rates: Floats, nodes: NDArray[np.int32], size: int, rate: float, node: int) -> None:
-    """Put an entry on a heap of `size` entries whose first has the highest rate."""
+    """Add an entry to a heap of `size` entries whose first has the highest rate."""
     place = size
     for _ in range(64):  # levels
         above = (place - 1) // 2
@@ -194,7 +194,7 @@ def rise(rates: Floats, nodes: NDArray[np.int32], size: int, rate: float, node: 
 
 @part
 def sink(rates: Floats, nodes: NDArray[np.int32], size: int) -> None:
-    """Take the first entry off a heap, of which `size` are left: the last one finds a new place."""
+    """Remove the first entry of a heap, of which `size` are left: the last one is moved to its new position."""
     rate, node = rates[size], nodes[size]
     place = 0
     for _ in range(64):  # levels
