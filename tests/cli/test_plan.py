@@ -224,7 +224,7 @@ def test_a_saved_plan_has_the_tuple_policies_that_are_asked_for(penstock: Pensto
     assert load_plan(plan).tuples == TuplePolicies(routing="potus", streams=streams, sending="random", slot_ms=2.0)
     named = "routing potus, routing of source->split least-loaded, sending random, slot 2 ms"
     assert f"saved {plan} with {named}\n" in ran.out
-    assert "routing potus leaves to their grouping: split->count (fields)\n" in ran.out
+    assert "routing potus does not apply to: split->count (fields)\n" in ran.out
     off = penstock("plan", "word-count", "li-10", "--policy", "r-storm", "--save", plan, "--sending", "none", "--json")
     assert json.loads(off.out)["tuples"] == {"sending": "none"}
     assert load_plan(plan).tuples == TuplePolicies(sending="none")  # which takes one away where the plan is applied
@@ -266,9 +266,9 @@ def test_a_mistake_that_only_shows_beside_the_cluster_names_the_file(penstock: P
         (("--sending", "random"), "sending: it is kept in a saved plan, got 'random' without one; add --save FILE"),
         (
             ("--slot-ms", "0", "--save", "plan.toml"),
-            "--slot-ms: expected a number > 0, got 0; choose another, or leave it out",
+            "--slot-ms: expected a number > 0, got 0; choose another, or omit it",
         ),
-        (("--slot-ms", "5", "--save", "plan.toml"), "--slot-ms: no policy is in force that decides once a slot, got 5"),
+        (("--slot-ms", "5", "--save", "plan.toml"), "--slot-ms: no policy in force uses slots, got 5"),
         (
             ("--routing", "partial-key", "--save", "plan.toml"),
             "routing: no stream can have 'partial-key'; there are count->database by shuffle",

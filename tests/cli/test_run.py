@@ -99,7 +99,7 @@ def test_a_plan_takes_the_place_of_a_policy(
     assert fake_run.SETTINGS[0]["plan"] == plan
     assert penstock(*command, "--slot-ms", 2).code == 0  # the plan may have policies that it is for
     ran = penstock("run", FLOW, "--runs", tmp_path, "--emulate", trio, "--slot-ms", 2)
-    assert ran.err.startswith("error: --slot-ms: no policy is in force that decides once a slot, got 2; name one")
+    assert ran.err.startswith("error: --slot-ms: no policy in force uses slots, got 2; set a")
     ran = penstock(*command, "--rate", 9)  # costs differ: it is not what was planned for
     assert ran.code == 2
     assert "'fake' has changed since the plan was made; plan again" in ran.err

@@ -7,7 +7,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.model.tuples import TuplePolicies, over
 from penstock.policies.registry import PolicyKind, names
-from penstock.policies.streams import changed, check, check_names, kept_groupings, routings, told
+from penstock.policies.streams import changed, check, check_names, kept_groupings, parse_policies, routings
 
 FIXED = [Grouping.FIELDS, Grouping.ALL, Grouping.GLOBAL, Grouping.FORWARD, Grouping.DIRECT]
 COMPARING = ["partial-key", "least-loaded", "potus", "potus-plus"]
@@ -40,8 +40,8 @@ def refusal(policies: TuplePolicies, grouping: Grouping = Grouping.SHUFFLE) -> s
 def test_a_stream_that_decides_itself_has_no_policy(grouping: Grouping) -> None:
     assert routings(TuplePolicies(routing="potus"), application(grouping)) == {"a->b": "potus"}
     told = refusal(TuplePolicies(streams={"b->c": "potus"}), grouping)
-    problem = f"routing: stream b->c is grouped by {grouping}, which says where each tuple goes, got 'potus'"
-    assert told == f"{problem}; leave it out or choose another"
+    problem = f"routing: stream b->c is grouped by {grouping}, which determines the task of each tuple, got 'potus'"
+    assert told == f"{problem}; omit it or choose another"
 
 
 @pytest.mark.parametrize("policy", names(PolicyKind.ROUTING))
@@ -90,14 +90,14 @@ def test_a_policy_that_no_stream_can_have_is_refused_with_the_streams_and_their_
     alone = Application(name="alone", components=ends, streams=application(grouping).streams[1:])
     with pytest.raises(PenstockError) as found:
         check(TuplePolicies(routing=policy), alone)
-    remedy = f"leave it out, or group a stream by {wanted}"
+    remedy = f"omit it, or group a stream by {wanted}"
     assert str(found.value) == f"routing: no stream can have '{policy}'; there are b->c by {grouping}; {remedy}"
 
 
 def test_streams_that_tell_each_other_prices_weigh_cost_alike() -> None:
     policies = TuplePolicies(routing="potus-plus:v=2", streams={"b->c": "potus-plus:v=5"})
-    problem = "routing: streams tell each other prices, and a->b has v=2, b->c has v=5"
-    assert refusal(policies) == f"{problem}; give both the same, or one prices=false"
+    problem = "routing: prices of streams are added, but a->b has v=2, b->c has v=5"
+    assert refusal(policies) == f"{problem}; use equal values, or prices=false for one"
     check(TuplePolicies(routing="potus-plus:v=2", streams={"b->c": "potus-plus:v=2"}), application(Grouping.SHUFFLE))
     mixed = TuplePolicies(routing="potus-plus:v=2", streams={"b->c": "potus-plus:v=5,prices=false"})
     assert len(routings(mixed, application(Grouping.SHUFFLE))) == 2
@@ -110,7 +110,7 @@ def test_streams_that_tell_each_other_prices_weigh_cost_alike() -> None:
         (TuplePolicies(sending="slowest"), "sending: no sending policy is named 'slowest'; there are fifo"),
         (TuplePolicies(streams={"a->c": "potus"}), "routing: no stream is named 'a->c'; did you mean "),
         (TuplePolicies(streams={"a->b": "potus:w=1"}), "routing.potus: no parameter is named 'w'"),
-        (TuplePolicies(routing="fields"), "routing: 'fields' is what a stream's grouping says, not a choice"),
+        (TuplePolicies(routing="fields"), "routing: 'fields' follows from a stream's grouping and cannot be chosen"),
         (TuplePolicies(sending="longest-backlog-first:tau=-1"), "sending.longest-backlog-first.tau: expected a number"),
     ],
 )
@@ -140,10 +140,10 @@ def test_what_a_plan_does_not_name_stays() -> None:
 
 
 def test_what_is_told_keeps_that_there_is_to_be_none() -> None:
-    named = told(["none", "a->b=none"], "none", None)
+    named = parse_policies(["none", "a->b=none"], "none", None)
     assert named == TuplePolicies(routing="none", streams={"a->b": "none"}, sending="none")
     check_names(named)
-    assert told(None, None, None) == TuplePolicies()
+    assert parse_policies(None, None, None) == TuplePolicies()
 
 
 @pytest.mark.parametrize("text", ["", "a->b=", "=potus", "="])
@@ -164,14 +164,14 @@ def test_says_which_streams_a_policy_for_all_leaves_to_their_groupings() -> None
 
 
 def test_a_slot_takes_some_time() -> None:
-    with pytest.raises(PenstockError, match="slot_ms: expected a number > 0, got -1; choose another, or leave it out"):
+    with pytest.raises(PenstockError, match="slot_ms: expected a number > 0, got -1; choose another, or omit it"):
         changed(TuplePolicies(), None, None, -1)
 
 
 def test_a_slot_is_refused_where_no_policy_is_in_force() -> None:
     with pytest.raises(PenstockError) as found:
         changed(TuplePolicies(), None, None, 5)
-    problem = "slot_ms: no policy is in force that decides once a slot, got 5"
+    problem = "slot_ms: no policy in force uses slots, got 5"
     assert str(found.value) == f"{problem}; name one by routing or sending"
     assert changed(TuplePolicies(sending="random"), None, None, 5).slot_ms == 5.0
     assert changed(TuplePolicies(), "potus", None, 5) == TuplePolicies(routing="potus", slot_ms=5.0)

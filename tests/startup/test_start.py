@@ -99,7 +99,7 @@ def test_a_routing_for_all_streams_says_which_it_leaves_to_their_grouping(tmp_pa
     plan, notes = plan_for(words(rate=10), TRIO), list[str]()
     astray = msgspec.structs.replace(plan, tasks={**plan.tasks, "lines": ("m9/0",)})
     refused(UnknownMachine, tmp_path, emulate=TRIO, plan=astray, routing="potus", tell=notes.append)
-    assert notes == ["routing potus leaves to their grouping: split->count (fields), count->out (fields)"]
+    assert notes == ["routing potus does not apply to: split->count (fields), count->out (fields)"]
 
 
 def test_a_policy_that_finds_no_place_says_why(tmp_path: Path) -> None:

@@ -134,10 +134,10 @@ def tuple_policies(
 ) -> "TuplePolicies":
     """Return tuple policies as options say them; refuse those that are not known or that a stream cannot have."""
     from penstock.model.tuples import TuplePolicies
-    from penstock.policies.streams import changed, check, told
+    from penstock.policies.streams import changed, check, parse_policies
 
     check(changed(TuplePolicies(), routing, sending, slot_ms), application)
-    return told(routing, sending, slot_ms)
+    return parse_policies(routing, sending, slot_ms)
 
 
 def promise(flow: "Dataflow") -> str:

@@ -1,6 +1,6 @@
-"""The one table of policies: kind, name, where the code is, where the idea is from, what it does.
+"""The registry of policies: kind, name, code, origin, summary.
 
-Nothing is imported before a policy is asked for. `make("local-search:seconds=0.5")` gives a policy with parameters.
+A policy is imported when it is first used. `make("local-search:seconds=0.5")` gives a policy with parameters.
 Names are those of a kind: a placement and a sending policy may both be called `round-robin`.
 """
 
@@ -24,7 +24,7 @@ class PolicyKind(StrEnum):
 
     @property
     def word(self) -> str:
-        """What errors call it: the option that names one."""
+        """Its name in errors: the option that selects one."""
         return "policy" if self is PolicyKind.PLACEMENT else str(self)
 
 
@@ -48,12 +48,12 @@ _PLACEMENTS: dict[str, Entry] = {
     "flink": Entry(
         f"{_PLACEMENT}.flink:Flink",
         "Flink's default",
-        "one pipeline a slot, machines filled one after another",
+        "one pipeline per slot, machines filled one after another",
     ),
     "flink-spread": Entry(
         f"{_PLACEMENT}.flink_spread:FlinkSpread",
         "Flink, evenly spread out",
-        "one pipeline a slot, spread over machines",
+        "one pipeline per slot, spread over machines",
     ),
     "r-storm": Entry(
         f"{_PLACEMENT}.r_storm:RStorm",
@@ -83,7 +83,7 @@ _PLACEMENTS: dict[str, Entry] = {
     "sparcle": Entry(
         f"{_PLACEMENT}.sparcle:Sparcle",
         "SPARCLE's Algorithm 2",
-        "the task that lowers the rate most first, where it falls least",
+        "the most limiting task first, where the rate decreases least",
     ),
     "sparcle-refined": Entry(
         f"{_PLACEMENT}.sparcle_refined:SparcleRefined",
@@ -93,12 +93,12 @@ _PLACEMENTS: dict[str, Entry] = {
     "greedy-sorted": Entry(
         f"{_PLACEMENT}.greedy_sorted:GreedySorted",
         "SPARCLE's GS",
-        "neediest tasks first, where the rate falls least",
+        "most demanding tasks first, where the rate decreases least",
     ),
     "greedy-random": Entry(
         f"{_PLACEMENT}.greedy_random:GreedyRandom",
         "SPARCLE's GR",
-        "tasks in random order, where the rate falls least",
+        "tasks in random order, where the rate decreases least",
     ),
     "random": Entry(f"{_PLACEMENT}.random:Random", "SPARCLE, Li", "any slot that has room, evenly at random"),
     "cloud-only": Entry(f"{_PLACEMENT}.cloud_only:CloudOnly", "SPARCLE", "all on the most powerful machine"),
@@ -110,7 +110,7 @@ _PLACEMENTS: dict[str, Entry] = {
     "predictive": Entry(
         f"{_PLACEMENT}.predictive:Predictive",
         "Li's Algorithm 1",
-        "each task once, to the machine predicted best",
+        "each task once, to the machine with the best prediction",
     ),
     "predictive-search": Entry(
         f"{_PLACEMENT}.predictive_search:PredictiveSearch",
@@ -138,7 +138,7 @@ _ROUTINGS: dict[str, Entry] = {
         f"{_TUPLES}.load_aware:LoadAwareShuffle", "Storm 2", "at random, weighted by load, near tasks first"
     ),
     "least-loaded": Entry(
-        f"{_TUPLES}.least_loaded:LeastLoaded", "Flink's adaptive partitioner", "where least is under way from here"
+        f"{_TUPLES}.least_loaded:LeastLoaded", "Flink's adaptive partitioner", "fewest tuples in flight from here"
     ),
     "local-first": Entry(f"{_TUPLES}.local_first:LocalFirst", "Storm", "in turn over tasks on the same machine"),
     "potus": Entry(f"{_TUPLES}.potus:Potus", "POTUS", "trade communication cost against queues, slot by slot"),
@@ -148,7 +148,7 @@ _ROUTINGS: dict[str, Entry] = {
 }
 
 _SENDINGS: dict[str, Entry] = {
-    "fifo": Entry(f"{_TUPLES}.fifo:Fifo", "Storm, Flink", "what was made first goes first"),
+    "fifo": Entry(f"{_TUPLES}.fifo:Fifo", "Storm, Flink", "oldest tuple first"),
     "random": Entry(f"{_TUPLES}.random_queue:RandomQueue", "Penstock", "any queue that is not empty"),
     "round-robin": Entry(f"{_TUPLES}.queues_in_turn:QueuesInTurn", "Penstock", "queues in turn, empty ones skipped"),
     "round-robin-idle": Entry(
@@ -162,23 +162,21 @@ _SENDINGS: dict[str, Entry] = {
 _FORECAST = "penstock.policies.forecast"
 
 _FORECASTS: dict[str, Entry] = {
-    "perfect": Entry(f"{_FORECAST}.perfect:Perfect", "POTUS, an oracle", "all that comes, and nothing else"),
+    "perfect": Entry(f"{_FORECAST}.perfect:Perfect", "POTUS, an oracle", "exactly the arrivals"),
     "none": Entry(f"{_FORECAST}.nothing:Nothing", "POTUS", "nothing is expected"),
     "moving-average": Entry(f"{_FORECAST}.moving_average:MovingAverage", "POTUS's MA", "the mean of the last slots"),
     "ewma": Entry(f"{_FORECAST}.ewma:Ewma", "POTUS's EWMA", "a mean in which recent slots count most"),
     "kalman": Entry(
         f"{_FORECAST}.kalman:Kalman", "POTUS's Kalman", "a level that moves, and a trend; variances estimated"
     ),
-    "empirical": Entry(
-        f"{_FORECAST}.empirical:Empirical", "POTUS's Distr", "mean, quantile or draws of all that was seen"
-    ),
+    "empirical": Entry(f"{_FORECAST}.empirical:Empirical", "POTUS's Distr", "mean, quantile or draws of the past"),
     "prophet": Entry(
         f"{_FORECAST}.prophet:Prophet", "Taylor and Letham 2018", "trend, days and weeks; an extra to install"
     ),
     "false-positive": Entry(
-        f"{_FORECAST}.false_positive:FalsePositive", "POTUS, an oracle", "all that comes, and phantoms"
+        f"{_FORECAST}.false_positive:FalsePositive", "POTUS, an oracle", "the arrivals, plus phantoms"
     ),
-    "all-true-negative": Entry(f"{_FORECAST}.nothing:Nothing", "POTUS", "all that comes is missed: none, so called"),
+    "all-true-negative": Entry(f"{_FORECAST}.nothing:Nothing", "POTUS", "all arrivals are missed; the same as none"),
 }
 
 REGISTRY: dict[PolicyKind, dict[str, Entry]] = {
@@ -204,7 +202,7 @@ def policy_class(name: str, kind: PolicyKind | str = PolicyKind.PLACEMENT) -> ty
 
 
 def _unknown(name: str, kind: PolicyKind) -> str:
-    """Say that a kind has no policy of a name, and which kind has."""
+    """Return an error for an unknown name, with the kind that has it."""
     others = [other for other, table in REGISTRY.items() if name in table]
     elsewhere = f"; {name!r} is a {others[0]} policy" if others else ""
     called = "policy" if kind is PolicyKind.PLACEMENT else f"{kind} policy"

@@ -1,11 +1,11 @@
-"""Places some tasks while the others stay where they are: after a machine was lost, and when one was added.
+"""Place some tasks while the others stay: after a machine was lost, and when one was added.
 
-Unlike a placement policy, a repair always comes to an answer, since a run that has lost half of its machines must go
-on: a pin or a resource counts as long as a slot that satisfies it is open, and memory is exceeded as little as it
-can be. Where all ways to place the tasks can be tried, they are. Otherwise a few constructive placements are improved,
-task by task and pair by pair, until that helps no more or so many placements have been scored.
+Unlike a placement policy, a repair always has a result, because a run that has lost half of its machines must continue:
+pins and resources are respected as long as an open slot satisfies them, and memory is exceeded as little as possible.
+If all placements of the tasks can be tried, they are. Otherwise a few constructive placements are improved with moves
+and swaps, until none helps or the limit of scored placements is reached.
 
-What is best is said in this order: the least memory beyond what there is, the best score, the most even load.
+Placements are compared by excess memory first, then by score, then by balance of load.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,25 +22,25 @@ from penstock.policies.api import PlacementView
 
 Placed = NDArray[np.int32]
 
-BATCH = 256  # pairs of tasks that change places in one call
+BATCH = 256  # pairs of tasks that are swapped in one call
 SAME = 1e-9  # relative; scores that differ by less are equal
 SAME_MB = 1e-3
-ENOUGH = 0.95  # of what the most moves gain, for which fewer are enough
+ENOUGH = 0.95  # of the gain of the maximum number of moves; fewer moves suffice for that
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Places tasks among others that stay, scoring at most about `rows` placements.
+    """Places tasks among others that stay, scoring approximately `rows` placements at most.
 
-    The view's `evaluate` must not look at memory: that is weighed here, where a limit may have to be exceeded.
+    The view's `evaluate` must ignore memory: it is handled here, because its limits may have to be exceeded.
     """
 
     rows: int = 2048
 
     def complete(self, view: PlacementView, kept: Ints, opened: Bools) -> list[int]:
-        """Return a slot for every task: `kept` [T] has that of tasks that stay and -1; `opened` [S] what may be used.
+        """Return a slot for every task: `kept` [T] has those of tasks that stay, else -1; `opened` [S]: usable.
 
-        Raises `ValueError` where no slot is open, or the view has no `evaluate`.
+        Raises `ValueError` if no slot is open, or the view has no `evaluate`.
         """
         if not opened.any():
             raise ValueError("no slot is open")
@@ -55,9 +55,9 @@ class Repair:
         return [int(slot) for slot in search.best]
 
     def extend(self, view: PlacementView, placed: Ints, opened: Bools, most: int) -> list[tuple[int, int]]:
-        """Return moves of tasks to open slots, each the one that helps most after those before it: at most `most`.
+        """Return moves of tasks to open slots, at most `most`, each the best one after those before it.
 
-        Where fewer gain nearly as much, only those.
+        Returns fewer if they gain nearly as much.
         """
         case = _Case(view, np.full(len(placed), -1, dtype=np.int32), opened, strict=True)
         ways = [_steps(case, placed.astype(np.int32), most, choose) for choose in (case.pick, case.relieve)]
@@ -72,10 +72,10 @@ class Repair:
 
 
 def _steps(case: "_Case", placed: Placed, most: int, choose: Callable[[Placed], int]) -> Placed:
-    """Return a placement and what becomes of it move by move, each the best of all there are: [N, T].
+    """Return a placement and those after each move, always the best one possible: [N, T].
 
-    A single move can make a score worse that several together improve: so one way to choose follows the score, another
-    the load of the busiest slot.
+    A single move may lower a score that several together improve, so one choice follows the score, another the load of
+    the busiest slot.
     """
     steps = [placed]
     for _ in range(most):
@@ -88,14 +88,14 @@ def _steps(case: "_Case", placed: Placed, most: int, choose: Callable[[Placed], 
 
 
 def gain(before: float, after: float) -> float:
-    """Return by which share a score is better than another; 0 where that cannot be said."""
+    """Return the relative improvement of a score; 0 if it is undefined."""
     if before == after or not np.isfinite(after):
         return 0.0
     return (after - before) / abs(before) if np.isfinite(before) and before != 0 else np.inf
 
 
 def _without_idle_moves(case: "_Case", before: Placed, after: Placed) -> Placed:
-    """Take back the moves without which the score is as good."""
+    """Revert moves without which the score is equally good."""
     for task in np.flatnonzero(before != after):
         fewer = after.copy()
         fewer[task] = before[task]
@@ -105,7 +105,7 @@ def _without_idle_moves(case: "_Case", before: Placed, after: Placed) -> Placed:
 
 
 class _Case:
-    """What is to be placed, where that may be, and which of several placements is the best."""
+    """The tasks to be placed, their allowed slots, and the comparison of placements."""
 
     def __init__(self, view: PlacementView, kept: Ints, opened: Bools, strict: bool = False) -> None:
         if view.evaluate is None:
@@ -118,10 +118,10 @@ class _Case:
         for task, slots in self.allowed.items():
             self.may[task, slots] = True
         counted = view.work.max(initial=0.0)
-        self._load = view.work + (counted * 1e-6 or 1.0)  # so that tasks that cost nothing are spread, too
+        self._load = view.work + (counted * 1e-6 or 1.0)  # so that tasks without cost are spread, too
 
     def _allowed(self, task: int, strict: bool) -> Ints:
-        """Return the open slots that a task may use; unless strict, where there is none, without what it demands."""
+        """Return the open slots that a task may use; if there are none, ignore its constraints unless strict."""
         view, machine = self.view, self.view.slots.machine
         pinned = self.opened & ((view.pins[task] < 0) | (machine == view.pins[task]))
         able = view.machines_with_resources(task)[machine]
@@ -132,7 +132,7 @@ class _Case:
 
     @cached_property
     def combinations(self) -> float:
-        """In how many ways the tasks can be placed."""
+        """Number of possible placements of the tasks."""
         return float(np.prod([float(len(self.allowed[task])) for task in self.lost]))
 
     def scores(self, rows: Placed) -> Floats:
@@ -140,7 +140,7 @@ class _Case:
         return self._evaluate(rows)
 
     def pick(self, rows: Placed, even: bool = True) -> int:
-        """Return which of the placements [B, T] is the best; of equals the first."""
+        """Return which of the placements [B, T] is the best; ties by number."""
         excess = self.excess(rows)
         left = np.flatnonzero(excess <= excess.min() + SAME_MB)
         scores = self._evaluate(rows[left])
@@ -152,12 +152,12 @@ class _Case:
         return int(left[0])
 
     def relieve(self, rows: Placed) -> int:
-        """Return which of the placements loads its busiest slot or machine least; of equals the most even one."""
+        """Return the placement whose busiest slot or machine has the lowest load; ties go to the most balanced one."""
         busiest = np.maximum(*(loads.max(axis=1) for loads in self._loads(rows)))
         return int(np.lexsort((self.crowding(rows), busiest, self.excess(rows)))[0])
 
     def excess(self, rows: Placed) -> Floats:
-        """Return the memory by which slots and machines are exceeded, in MB: [B]."""
+        """Return the excess memory of slots and machines in MB: [B]."""
         slots, memory = self.view.slots, self.view.tasks.memory_mb
         over = np.zeros(len(rows))
         for place, limit in ((rows, slots.memory_mb), (slots.machine[rows], slots.machine_memory_mb)):
@@ -188,7 +188,7 @@ class _Case:
         return rows
 
     def everything(self) -> Iterator[Placed]:
-        """Yield all ways to place the tasks, a batch at a time."""
+        """Yield all placements of the tasks, in batches."""
         ways = [self.allowed[task] for task in self.lost]
         total = int(self.combinations)
         for begin in range(0, total, BATCH):
@@ -200,13 +200,13 @@ class _Case:
             yield rows
 
     def starts(self) -> Placed:
-        """Return placements to begin with: evenly over all open slots, and over those of each machine alone."""
+        """Return starting placements: evenly over all open slots, and over those of each machine alone."""
         machine = self.view.slots.machine
         masks = [self.opened] + [self.opened & (machine == number) for number in np.unique(machine[self.opened])]
         return np.unique(np.array([self._spread(mask) for mask in masks]), axis=0)
 
     def _spread(self, wanted: Bools) -> Placed:
-        """Put the task with the most work first, each where memory lasts and slot and machine end least loaded."""
+        """Put the task with the most work first, each where memory suffices and load is then lowest."""
         view, slots, placed = self.view, self.view.slots, self.kept.copy()
         stays = placed >= 0
         in_slot = np.bincount(placed[stays], self._load[stays], slots.number)
@@ -235,7 +235,7 @@ class _Case:
 
 
 class _Search:
-    """The best placement seen, and how many more may be scored."""
+    """The best placement seen, and the remaining number of placements to score."""
 
     def __init__(self, case: _Case, rows: int) -> None:
         self._case = case
@@ -243,12 +243,12 @@ class _Search:
         self.best = case.kept
 
     def try_all(self) -> None:
-        """Look at every way to place the tasks."""
+        """Score all placements of the tasks."""
         found = [rows[self._case.pick(rows)] for rows in self._case.everything()]
         self.best = found[self._case.pick(np.array(found))]
 
     def improve_starts(self) -> None:
-        """Improve constructive placements, the best of them first, as long as more may be scored."""
+        """Improve constructive placements, the best of them first, as long as the limit allows."""
         rows, found = self._case.starts(), []
         while len(rows) and self._left > 0:
             best = self._case.pick(rows)
@@ -257,7 +257,7 @@ class _Search:
         self.best = found[self._case.pick(np.array(found))]
 
     def _improve(self, placed: Placed) -> Placed:
-        """Move single tasks as long as that helps, then let pairs change places, and again."""
+        """Move single tasks as long as that helps, then swap pairs, repeatedly."""
         moved = True
         while moved and self._left > 0:
             before = placed
@@ -265,7 +265,7 @@ class _Search:
                 if self._left <= 0:
                     break
                 self._left -= len(rows)
-                # Others have moved since these were drawn: only what changes in them counts.
+                # Other tasks have moved since these were drawn: only the differences count.
                 now = np.concatenate([placed[None, :], np.where(rows != before, rows, placed)])
                 placed = now[self._case.pick(now)]
             moved = bool((placed != before).any())
@@ -289,7 +289,7 @@ class _Search:
         first, second = (np.array(case.lost)[side] for side in np.triu_indices(len(case.lost), 1))
         here, there = placed[first], placed[second]
         component = case.view.tasks.component
-        useful = (here != there) & (component[first] != component[second])  # tasks of one component are alike
+        useful = (here != there) & (component[first] != component[second])  # tasks of one component are equivalent
         useful &= case.may[first, there] & case.may[second, here]
         for batch in np.array_split(np.flatnonzero(useful), int(useful.sum()) // BATCH + 1):
             rows = np.repeat(placed[None, :], len(batch), axis=0)

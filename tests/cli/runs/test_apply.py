@@ -160,7 +160,7 @@ def test_a_plan_with_a_policy_that_nobody_knows_is_one_line_with_file_and_field(
         (("--routing", "nearest"), "routing: no routing policy is named 'nearest'; there are fields, least-loaded"),
         (("--sending", "potus"), "sending: no sending policy is named 'potus'; 'potus' is a routing policy; there are"),
         (("--slot-ms", -1), "--slot-ms: expected a number > 0, got -1"),
-        (("--slot-ms", 5), "--slot-ms: no policy is in force that decides once a slot, got 5; name one by routing or"),
+        (("--slot-ms", 5), "--slot-ms: no policy in force uses slots, got 5; set a routing or"),
     ],
 )
 def test_policies_that_cannot_be_are_one_line(

@@ -113,7 +113,7 @@ def test_applications_that_share_nothing_do_not_know_of_each_other() -> None:
 def test_refuses_priorities_that_cannot_be_told_apart_from_nothing() -> None:
     owner = np.array([0, 1, 2, 0, 1], dtype=np.int32)
     load = np.array([[1.0, 1.0, 1.0, 0.3, 0.0], [0.2, 1.0, 0.5, 1.0, 1.0]])
-    with pytest.raises(InvalidInput, match=r"priority: the fair rates .* bring priorities nearer"):
+    with pytest.raises(InvalidInput, match=r"priority: the fair rates .* bring priorities closer"):
         fair_rates(load, np.ones(2), owner, np.array([1e300, 1.0, 1e-300]))
 
 

@@ -1,10 +1,10 @@
 """Li's predictive scheduling (chapter 2, Algorithm 1): each task in turn to the machine that is predicted best.
 
-From a feasible placement, for every task and every machine: move the task there if the prediction falls. A machine's
-turn comes once a task, a task's turn once: N · M predictions. What is predicted is the view's business: with a trained
-latency model the mean time of a tuple, else what the objective scores.
+From a feasible placement, for every task and every machine: move the task there if the prediction improves. Every task
+is considered once, for every machine once: N · M predictions. The view defines the prediction: with a trained latency
+model the mean latency of a tuple, else the objective's score.
 
-The paper assigns tasks to machines; on a machine with several slots a task gets the one with least work that has room.
+The paper assigns tasks to machines; on a machine with several slots a task uses the least loaded one with room.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ STAYS = -1
 
 @dataclass(frozen=True, slots=True)
 class Predictive:
-    """Move each task once, to the machine for which the prediction is best.
+    """Move each task once, to the machine with the best prediction.
 
-    start: the policy whose placement it sets out from, as Storm's default in the paper; `name` without parameters.
+    start: the policy whose placement it starts from, Storm's default in the paper; a name without parameters.
     """
 
     start: str = "round-robin"
@@ -39,14 +39,12 @@ class Predictive:
 
         known = [name for name in names(PolicyKind.PLACEMENT) if name not in OWN]
         if self.start not in known:
-            raise UnknownName(
-                "start", f"no policy to set out from is named {self.start!r}; {nearest(self.start, known)}"
-            )
+            raise UnknownName("start", f"no policy to start from is named {self.start!r}; {nearest(self.start, known)}")
 
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
-        """Return the placement after every task had its turn.
+        """Return the placement after every task was considered.
 
-        Raises `ValueError` for a view without `evaluate`: there is nothing to go by.
+        Raises `ValueError` for a view without `evaluate`, which gives the prediction.
         """
         if view.evaluate is None:
             raise ValueError("predictive needs a view with evaluate")
@@ -58,7 +56,7 @@ class Predictive:
         return complete(view, found.slots.tolist(), note=f"{found.moved} moves, {found.scored} placements scored")
 
     def improve(self, view: PlacementView, evaluate: Evaluate, rng: np.random.Generator) -> "Found | Infeasible":
-        """Return what Algorithm 1 ends with, whatever its score, or why there is nothing to set out from."""
+        """Return the result of Algorithm 1, whatever its score, or the refusal if there is no start."""
         from penstock.policies.registry import placement_policy
 
         first = placement_policy(self.start).place(view, rng)
@@ -86,7 +84,7 @@ class Predictive:
 
 @dataclass
 class Found:
-    """A placement, what it scores, and what that took."""
+    """A placement, its score, and the effort to find it."""
 
     slots: Placed
     score: float = -np.inf
@@ -95,7 +93,7 @@ class Found:
 
 
 class Room:
-    """Who is where, and which slot of a machine a task would get there; `slots` is kept up to date in place."""
+    """Slots of tasks, and the slot of a machine that a task would use; `slots` is updated in place."""
 
     def __init__(self, view: PlacementView, slots: Placed) -> None:
         self._view, self.slots = view, slots
@@ -104,7 +102,7 @@ class Room:
         self._limit = view.slots.memory_mb * (1 + MEMORY_SLACK)
 
     def slots_for(self, task: int) -> Iterator[int]:
-        """Give for every machine but its own, in order, the slot that a task would get; none where none has room."""
+        """Yield for every machine but its own, in order, the slot that a task would use, if there is room."""
         own = self._view.slots.machine[self.slots[task]]
         pin = self._view.pins[task]
         if pin >= 0:
@@ -116,7 +114,7 @@ class Room:
                 yield slot
 
     def _least(self, task: int, machine: int) -> int:
-        """Return the slot with least work of those that have the memory, the lowest among equals."""
+        """Return the least loaded slot with enough memory, ties by number."""
         first, last = self._view.slots.first[machine], self._view.slots.first[machine + 1]
         fits = self._memory[first:last] + self._view.tasks.memory_mb[task] <= self._limit[first:last]
         if not fits.any():
@@ -124,7 +122,7 @@ class Room:
         return int(first + np.argmin(np.where(fits, self._work[first:last], np.inf)))
 
     def move(self, task: int, slot: int) -> None:
-        """Take a task to a slot."""
+        """Move a task to a slot."""
         for place, sign in ((self.slots[task], -1.0), (slot, 1.0)):
             self._work[place] += sign * self._view.work[task]
             self._memory[place] += sign * self._view.tasks.memory_mb[task]

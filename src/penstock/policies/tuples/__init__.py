@@ -1,1 +1,1 @@
-"""Tuple policies: routing (which way each tuple goes) and sending (which out-queue goes first); one file a policy."""
+"""Tuple policies: routing (the task of each tuple) and sending (the order of out-queues); one file per policy."""

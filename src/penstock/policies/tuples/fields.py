@@ -1,4 +1,4 @@
-"""Fields: the task that owns a tuple's key gets it. What a stream by key must have; other policies do not apply."""
+"""Fields: each tuple goes to the task that owns its key. Required for streams by key."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""First in, first out over all out-queues of a link: what Storm and Flink do, which send as tuples are made."""
+"""First in, first out over all out-queues of a link: Storm and Flink send tuples in order of emission."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from penstock.policies.tuples.kinds import FIFO
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """Send what was made first."""
+    """Send the oldest tuple first."""
 
     @property
     def rule(self) -> Rule:
@@ -21,7 +21,7 @@ class Fifo:
 
 @kernel
 def oldest_first(budget: int, backlog: Longs, oldest: Floats, allowed: Longs) -> int:
-    """Allow one tuple: that of the queue whose first tuple came first. Engines ask again for the next."""
+    """Allow one tuple, from the queue with the oldest one. Engines call this again for the next."""
     best = -1
     for queue in range(len(backlog)):
         if backlog[queue] > 0 and (best < 0 or oldest[queue] < oldest[best]):

@@ -1,7 +1,7 @@
-"""Fill lanes evenly, as water fills vessels of different heights and widths: most where least stands already.
+"""Water-filling: distribute tuples over lanes so that their levels become equal.
 
-A lane's score is how high it stands; a tuple raises it by one over the lane's speed. Nothing is sorted: the level that
-the water reaches takes a few passes over the lanes, however many tuples are poured.
+A lane's score is its level; a tuple raises it by one over the lane's speed. Nothing is sorted: the final level is found
+in a few passes over the lanes, however many tuples there are.
 """
 
 import numpy as np
@@ -11,19 +11,19 @@ from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.lanes import Lanes
 
-FEW = 32  # lanes that are searched anew for every tuple
+FEW = 32  # number of lanes up to which each tuple searches them
 
 
 @lean
 def fill(lanes: Lanes, first: int, last: int, amount: int, others: float, turn: int, sent: Longs) -> int:
-    """Send `amount` tuples to lanes `first` to `last` by their scores and speeds; return how many went.
+    """Send `amount` tuples to lanes `first` to `last` by their scores and speeds; return how many were sent.
 
-    others: how many senders are taken to do the same at the same time, this one included. What they all send is poured
-    together, and each sends its part of every lane's; fractions of tuples are carried over in `lanes.weight`, so that
-    over time every lane gets its part exactly. Ties go to the first lane from `turn` on.
+    others: number of senders assumed to do the same at the same time, including this one. Their tuples are distributed
+    together, and each sends its part to every lane; fractions of tuples are carried over in `lanes.weight`, so that
+    over time every lane receives exactly its part. Ties go to the first lane from `turn` on.
     """
     went = 0
-    for _ in range(last - first):  # once, unless lanes are full: then what they did not take is poured over the others
+    for _ in range(last - first):  # once, unless lanes are full: then the remainder is distributed over the others
         more = _pour(lanes, first, last, amount - went, others, turn, sent)
         went += more
         if more == 0 or went == amount:
@@ -33,7 +33,7 @@ def fill(lanes: Lanes, first: int, last: int, amount: int, others: float, turn: 
 
 @lean
 def _pour(lanes: Lanes, first: int, last: int, amount: int, others: float, turn: int, sent: Longs) -> int:
-    """Send tuples down lanes that have room and are below the level; fewer than `amount` where these are full then."""
+    """Send tuples to lanes with room below the level; fewer than `amount` if these become full."""
     score, speed, weight, room, order = lanes.score, lanes.speed, lanes.weight, lanes.room, lanes.order
     top = _level(score, speed, room, first, last, amount * others, sent)
     went, able, lane = 0, 0, first + turn % (last - first)
@@ -53,7 +53,7 @@ def _pour(lanes: Lanes, first: int, last: int, amount: int, others: float, turn:
 
 @lean
 def _level(score: Floats, speed: Floats, room: Longs, first: int, last: int, amount: float, sent: Longs) -> float:
-    """Return how high the water stands: that of all lanes, then without those above it, until none is."""
+    """Return the final level: that of all lanes, then without those above it, until none is."""
     top, able = np.inf, -1
     for _ in range(last - first):
         width, held, below = 0.0, 0.0, 0
@@ -70,7 +70,7 @@ def _level(score: Floats, speed: Floats, room: Longs, first: int, last: int, amo
 
 @lean
 def _round_up(weight: Floats, room: Longs, order: Longs, first: int, able: int, amount: int, sent: Longs) -> int:
-    """Send what is left of `amount` where the largest fractions are; return how many went."""
+    """Send the remainder of `amount` to the lanes with the largest fractions; return how many were sent."""
     if able > FEW:
         return _round_up_many(weight, order, first, able, amount, sent)
     went = 0
@@ -90,10 +90,10 @@ def _round_up(weight: Floats, room: Longs, order: Longs, first: int, able: int, 
 
 @lean
 def _round_up_many(weight: Floats, order: Longs, first: int, able: int, amount: int, sent: Longs) -> int:
-    """Send one tuple down each of the `amount` lanes with the largest fractions, or down each of all."""
+    """Send one tuple to each of the `amount` lanes with the largest fractions, or to all lanes."""
     least = _largest(weight, order, first, able, amount) if 0 < amount < able else -np.inf
     went = 0
-    for equal in range(2):  # those above the least of them, then as many of its like as are needed
+    for equal in range(2):  # those above the smallest of them, then enough equal ones
         for place in range(able):
             lane = order[first + place]
             if went < amount and (weight[lane] == least if equal else weight[lane] > least):
@@ -105,6 +105,6 @@ def _round_up_many(weight: Floats, order: Longs, first: int, able: int, amount: 
 
 @kernel
 def _largest(weight: Floats, order: Longs, first: int, able: int, amount: int) -> float:
-    """Return the least of the `amount` largest weights."""
+    """Return the smallest of the `amount` largest weights."""
     found: float = np.partition(weight[order[first : first + able]], able - amount)[able - amount]
     return found

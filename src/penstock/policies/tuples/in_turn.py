@@ -1,4 +1,4 @@
-"""Round-robin: downstream tasks in turn, as Storm's shuffle grouping and Flink's rebalance deal tuples out."""
+"""Round-robin: downstream tasks in turn, like Storm's shuffle grouping and Flink's rebalance."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,9 +26,9 @@ class InTurn(RoutingPolicy):
 
 @lean
 def deal(queues: Queues, lanes: Lanes, queue: int, amount: int, near: bool, sent: Longs) -> int:
-    """Deal `amount` tuples of a queue out in turn, over lanes without cost if `near` and there are any.
+    """Send `amount` tuples of a queue to lanes in turn, if `near` only to lanes without cost, if there are any.
 
-    Whole rounds are dealt at once; lanes that are full are passed over. Returns how many tuples went.
+    Whole rounds are sent at once; full lanes are skipped. Returns the number of tuples sent.
     """
     room, cost, turn = lanes.room, lanes.cost, queues.turn
     first, last = queues.lanes[queue], queues.lanes[queue + 1]
@@ -50,7 +50,7 @@ def deal(queues: Queues, lanes: Lanes, queue: int, amount: int, near: bool, sent
             if room[lane] > sent[lane] and cost[lane] <= dearest:
                 sent[lane] += whole
                 left -= whole
-    for _ in range(last - first):  # fewer than one each: from whose turn it is
+    for _ in range(last - first):  # fewer than one each, from the next turn on
         if left == 0:
             break
         lane = first + turn[queue]

@@ -1,4 +1,4 @@
-"""The numbers by which kernels know tuple policies; a compiled function passed as an argument would not be cached."""
+"""Numbers of tuple policies for kernels; a compiled function passed as an argument would not be cached."""
 
 SHUFFLE, IN_TURN, FIELDS, PARTIAL_KEY, LOAD_AWARE, LEAST_LOADED, LOCAL_FIRST, POTUS, POTUS_PLUS = range(9)
 

@@ -1,6 +1,6 @@
-"""Least loaded: every tuple goes where least is under way from here, as Flink's adaptive partitioner has it.
+"""Least loaded: every tuple goes to the task with the fewest in flight from here, as in Flink's adaptive partitioner.
 
-It needs no report from downstream: what went down a lane and has not been processed is known at its sender.
+It needs no reports from downstream: the sender knows which of its tuples have not been processed.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from penstock.policies.tuples.kinds import LEAST_LOADED
 
 @dataclass(frozen=True, slots=True)
 class LeastLoaded(RoutingPolicy):
-    """Send every tuple to the downstream task that has least under way from here; ties in turn."""
+    """Send every tuple to the downstream task with the fewest tuples in flight from here; ties in turn."""
 
     keyed: ClassVar[bool] = False
     looks: ClassVar[bool] = True

@@ -1,8 +1,8 @@
-"""Load-aware shuffle: at random by weights that follow the load of downstream tasks, near ones as long as they cope.
+"""Load-aware shuffle: random with weights that follow downstream load, near tasks as long as their load is low.
 
-Storm 2's idea: a sender keeps to tasks on its own machine while their load is low and widens its choice when it is
-high; within that scope a task above the mean load loses weight and one below it gains. Storm takes the load to be the
-fill of a bounded queue; here it is the time that the queue takes to serve.
+Storm 2's rule: a sender uses tasks on its own machine while their load is low, and others when it is high; in that
+scope a task above the mean load loses weight and one below it gains. Storm's load is the fill of a bounded queue; here
+it is the time to serve the queue.
 """
 
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ from penstock.policies.api import RoutingPolicy, Rule, rule
 from penstock.policies.tuples.kinds import LOAD_AWARE
 from penstock.policies.tuples.lanes import Lanes, Queues
 
-HEAVIEST = 100.0  # a weight
+HEAVIEST = 100.0  # maximum weight
 LIGHTEST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class LoadAwareShuffle(RoutingPolicy):
-    """Send tuples at random by weights that follow load, to near tasks as long as they cope.
+    """Send tuples at random with weights that follow load, to near tasks as long as their load is low.
 
-    high: slots that the near tasks' queues take to serve, on average, above which far tasks are used too.
-    low: slots below which only near tasks are used again.
+    high: mean number of slots to serve the near tasks' queues, above which far tasks are used, too.
+    low: number of slots below which only near tasks are used again.
     """
 
     high: Positive = 4.0
@@ -50,7 +50,7 @@ class LoadAwareShuffle(RoutingPolicy):
 def load_aware(
     settings: Floats, queues: Queues, lanes: Lanes, queue: int, amount: int, rng: np.random.Generator, sent: Longs
 ) -> int:
-    """Send `amount` tuples of a queue; return how many went."""
+    """Send `amount` tuples of a queue; return how many were sent."""
     begin, end = queues.lanes[queue], queues.lanes[queue + 1]
     near_only = _scope(settings, queues, lanes, queue)
     load, number = 0.0, 0
@@ -85,7 +85,7 @@ def _draw(
     rng: np.random.Generator,
     sent: Longs,
 ) -> int:
-    """Send tuples down lanes in scope by their weights, which add up to `total` over those with room."""
+    """Send tuples to lanes in scope by their weights, whose sum is `total` over those with room."""
     went = 0
     for _ in range(amount):
         at = rng.random() * total
@@ -104,7 +104,7 @@ def _draw(
 
 @lean
 def _scope(settings: Floats, queues: Queues, lanes: Lanes, queue: int) -> bool:
-    """Say whether only near lanes are used, by their load; remember it in the queue's turn (0 near, 1 all)."""
+    """Return whether only near lanes are used, by their load; stored in the queue's turn (0 near, 1 all)."""
     load, near = 0.0, 0
     for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
         if lanes.cost[lane] == 0.0:

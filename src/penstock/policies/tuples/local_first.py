@@ -1,4 +1,4 @@
-"""Local first: in turn over downstream tasks on the same machine, over all where there is none there."""
+"""Local first: in turn over downstream tasks on the same machine, over all if there are none."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,9 +9,9 @@ from penstock.policies.tuples.kinds import LOCAL_FIRST
 
 @dataclass(frozen=True, slots=True)
 class LocalFirst(RoutingPolicy):
-    """Send tuples in turn to downstream tasks on the same machine; where there is none, to all.
+    """Send tuples in turn to downstream tasks on the same machine; if there is none, to all.
 
-    A task here that is full makes tuples wait: Storm's local-or-shuffle grouping does the same.
+    If that task is full, tuples wait: Storm's local-or-shuffle grouping does the same.
     """
 
     keyed: ClassVar[bool] = False

@@ -1,7 +1,7 @@
 """Longest backlog first, Hone's LBF: the longest queue has the signal and sends, for τ; the others send nothing.
 
-As published a signalled queue that runs empty leaves the link idle until τ is over. Work-conserving, the longest of the
-others sends meanwhile. With τ = 0 the signal is given anew for every tuple: the algorithm of the proof.
+As published, a signalled queue that runs empty leaves the link idle until τ has passed. In the work-conserving variant,
+the longest of the others sends in the meantime. With τ = 0 the signal is reassigned for every tuple, as in the proof.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from penstock.policies.tuples.kinds import LONGEST_FIRST
 class LongestFirst:
     """Send from the longest queue.
 
-    tau: how long it keeps the signal: slots in the simulator, milliseconds in the runtime; 0: for one tuple.
+    tau: time that it keeps the signal: slots in the simulator, milliseconds in the runtime; 0: for one tuple.
     conserving: whether the next longest sends when the signalled queue is empty; Hone's does not.
     """
 
@@ -33,7 +33,7 @@ class LongestFirst:
 
 @kernel
 def longest_first(settings: Floats, now: float, budget: int, backlog: Longs, state: Floats, allowed: Longs) -> int:
-    """Allow tuples of the signalled queue; `state[1]` is its number + 1, `state[2]` since when it has the signal."""
+    """Allow tuples of the signalled queue; `state[1]` is its number + 1, `state[2]` when it got the signal."""
     tau, conserving = settings[0], settings[1] > 0.0
     given = 0
     if tau > 0.0:
@@ -56,7 +56,7 @@ def longest_first(settings: Floats, now: float, budget: int, backlog: Longs, sta
 
 @kernel
 def _longest(backlog: Longs, allowed: Longs) -> int:
-    """Return the queue that has most left, the first of several; -1 where all are empty."""
+    """Return the longest queue, ties by number; -1 if all are empty."""
     best, most = -1, 0
     for queue in range(len(backlog)):
         if backlog[queue] - allowed[queue] > most:

@@ -1,6 +1,6 @@
 """Partial key grouping (Nasir et al. 2015): every key has two tasks, and a tuple goes to the less loaded of them.
 
-Load is what went there from here and is not processed yet: a sender needs to ask nobody.
+Load is the number of tuples sent there and not processed yet, which the sender knows.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from penstock.policies.tuples.kinds import PARTIAL_KEY
 
 @dataclass(frozen=True, slots=True)
 class PartialKey(RoutingPolicy):
-    """Send every tuple to the one of its key's two tasks that has less under way from here."""
+    """Send every tuple to that of its key's two tasks with fewer tuples in flight from here."""
 
     keyed: ClassVar[bool] = True
     compares: ClassVar[bool] = True

@@ -1,8 +1,8 @@
-"""POTUS (Algorithm 1): send where l = V·U + Q_in − β·Q_out is least and below nothing, all to one, then to the next.
+"""POTUS (Algorithm 1): send where l = V·U + Q_in − β·Q_out is minimal and negative, all to one task, then to the next.
 
-Decisions on what the paper leaves open: ties at random; what a source must send (4) and no candidate took is spread
-over the downstream tasks by `spread`; where (4) exceeds γ, γ holds, and the streams of a task take turns to be first.
-`in_flight` takes the appendix's form of (8), in which a decision sees tuples on their way; (8) itself does not.
+Where the paper is open: ties are random; what a source must send (4) without a candidate is distributed over the
+downstream tasks by `spread`; if (4) exceeds γ, γ holds, and the streams of a task take turns to be first. `in_flight`
+uses the appendix's form of (8), in which a decision counts tuples in flight; (8) itself does not.
 """
 
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ _EVEN, _RANDOM, _LEAST, _NONE = range(len(get_args(Spread)))
 
 @dataclass(frozen=True, slots=True)
 class Potus(RoutingPolicy):
-    """Trade communication cost against queues, every slot anew.
+    """Trade communication cost against queues in every slot.
 
     v: the weight V of communication cost against queue lengths.
     beta: the weight β of out-queues against in-queues.
-    spread: where tuples go that a source must send and no queue is short enough for: even, random, least (the smallest
-        l), or none: they wait, and (4) is not kept.
-    in_flight: whether tuples on their way count as queued, and those served until they are there do not.
+    spread: distribution of tuples that a source must send although no queue is short enough: even, random, least (the
+        smallest l), or none: they wait, and (4) is violated.
+    in_flight: tuples in flight count as queued, and those that are served until they arrive do not.
     """
 
     v: NonNegative = 3.0
@@ -61,7 +61,7 @@ def potus(
     rng: np.random.Generator,
     sent: Longs,
 ) -> int:
-    """Decide for the queues `first` to `last` of one task; return how many tuples go."""
+    """Decide for the queues `first` to `last` of one task; return the number of tuples sent."""
     v, beta, counted = settings[0], settings[1], settings[3] > 0.0
     for queue in range(first, last):
         for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
@@ -97,7 +97,7 @@ def potus(
 def _spread(
     spread: int, queues: Queues, lanes: Lanes, queue: int, rest: int, rng: np.random.Generator, sent: Longs
 ) -> int:
-    """Send the rest of what has arrived at a source; return how many tuples go."""
+    """Send the remaining tuples that have arrived at a source; return the number of tuples sent."""
     if spread == _EVEN:
         return deal(queues, lanes, queue, rest, False, sent)
     if spread == _RANDOM:
@@ -126,7 +126,7 @@ def _spread(
 def _least(
     queues: Queues, lanes: Lanes, first: int, last: int, sent: Longs, rng: np.random.Generator
 ) -> tuple[int, int]:
-    """Return the lane of the least l, and its queue, among those not chosen yet whose queue has tuples left."""
+    """Return the lane with the smallest l, and its queue, among unused ones whose queue has tuples left."""
     best, owner, ties = -1, -1, 0
     for queue in range(first, last):
         if _able(queues, queue) <= _gone(queues, queue, sent):
@@ -145,13 +145,13 @@ def _least(
 
 @lean
 def _able(queues: Queues, queue: int) -> int:
-    """Return how many tuples of a queue may leave."""
+    """Return the number of tuples of a queue that may leave."""
     return int(min(queues.waiting[queue], queues.allowed[queue]))
 
 
 @lean
 def _gone(queues: Queues, queue: int, sent: Longs) -> int:
-    """Return how many tuples of a queue have been given a lane."""
+    """Return the number of tuples of a queue that have a lane."""
     gone = 0
     for lane in range(queues.lanes[queue], queues.lanes[queue + 1]):
         gone += sent[lane]

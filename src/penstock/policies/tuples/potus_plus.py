@@ -1,10 +1,10 @@
-"""POTUS-plus: every tuple goes where cost to come and time to wait are least, counting what is on its way already.
+"""POTUS-plus: every tuple goes where future cost and waiting time are minimal, counting tuples in flight.
 
-Three things are other than in POTUS. Tuples in flight count as queued, so that a decision sees what the last one did.
-A queue's tuples are spread over the lanes by water-filling instead of all to one, reckoning that the other senders do
-the same, so that they do not herd. And a lane's cost is that of all that follows: every task has a *price*, what its
-next tuple will cost and wait from there on, and tells it upstream; where ways are congested prices rise, and tuples
-take others. Nothing is held back: a tuple that waits at its sender waits as long as one in a queue.
+It differs from POTUS in three points. Tuples in flight count as queued, so a decision sees the effect of the last one.
+A queue's tuples are distributed over the lanes by water-filling instead of all to one, assuming that other senders do
+the same, which avoids herding. A lane's cost includes all that follows: every task has a *price*, the future cost and
+waiting time of its next tuple, and reports it upstream; on congested paths prices rise, and tuples take other paths.
+Nothing is held back, because a tuple waits as long at its sender as in a queue.
 """
 
 from dataclasses import dataclass
@@ -22,19 +22,17 @@ from penstock.policies.tuples.kinds import POTUS_PLUS
 from penstock.policies.tuples.lanes import Lanes, Queues, queue_at, rotate
 
 EASE = 4.0
-"""How many times over a slot's tuples are poured, so that only a part of a difference between queues is made up in a
-slot: what is known of them is a slot old, and most differences are noise that is gone by then."""
+"""Multiple of a slot's tuples used for water-filling, so that a slot levels only part of a difference between queues:
+reports are a slot old, and most differences are noise that has vanished by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class PotusPlus(RoutingPolicy):
-    """Send every tuple where the cost to the sinks and the time to wait are least.
+    """Send every tuple where the cost to the sinks and the waiting time are minimal.
 
-    v: how many slots of waiting a unit of cost is worth; 0 ignores cost. On POTUS's fat-trees 1 saves about three
-        quarters of the cost above the optimum and makes responses 3 to 6 % longer; 10 saves all of it and makes them
-        half as long again.
-    prices: whether the price of what follows is what the downstream tasks say of their queues; otherwise it is the
-        least cost to the sinks, whatever the load.
+    v: value of a unit of cost in slots of waiting; 0 ignores cost. On POTUS's fat-trees 1 saves about three quarters of
+        the cost above the optimum and makes responses 3 to 6 % longer; 10 saves all of it and makes them 50 % longer.
+    prices: use prices reported by downstream tasks; otherwise the minimum cost to the sinks, whatever the load.
     """
 
     v: NonNegative = 1.0
@@ -50,12 +48,12 @@ class PotusPlus(RoutingPolicy):
 
     @property
     def price_of_cost(self) -> float | None:
-        """What a unit of cost adds to a price."""
+        """Weight of cost in a price."""
         return self.v if self.prices else None
 
     @property
     def looks_onward(self) -> bool:
-        """Whether what follows is the least cost to the sinks."""
+        """Whether it uses the minimum cost to the sinks."""
         return not self.prices
 
 
@@ -69,7 +67,7 @@ def potus_plus(
     limit: int,
     sent: Longs,
 ) -> int:
-    """Decide for the queues `first` to `last` of one task; return how many tuples go."""
+    """Decide for the queues `first` to `last` of one task; return the number of tuples sent."""
     left, short = limit, False
     for place in range(last - first):
         queue = queue_at(queues, first, last, place)
@@ -91,7 +89,7 @@ def potus_plus(
 
 @lean
 def price_bound(settings: Floats, lanes: Lanes, begin: int, end: int, copies: bool) -> float:
-    """Return the price of a queue in whose lanes nobody has a say: of all together, or of any of them."""
+    """Return the price of a queue without a choice of lanes: of all together, or of any of them."""
     total = 0.0
     for lane in range(begin, end):
         total += _price(settings, lanes, lane)
@@ -100,7 +98,7 @@ def price_bound(settings: Floats, lanes: Lanes, begin: int, end: int, copies: bo
 
 @lean
 def _price(settings: Floats, lanes: Lanes, lane: int) -> float:
-    """Return what a tuple that goes down a lane now will cost and wait, from here to the sinks."""
+    """Return the cost and waiting time of a tuple sent over a lane now, up to the sinks."""
     v, priced = settings[0], settings[1] > 0.0
     ahead = lanes.ahead[lane] if priced else v * lanes.onward[lane]
     # by the time that a tuple arrives the target has worked for a slot

@@ -1,6 +1,7 @@
 """Round-robin over queues, with and without wasted turns.
 
-Hone's baseline (RRB) takes queue (i + 1) mod N next, empty or not: an empty queue wastes the turn. The other skips it.
+Hone's baseline (RRB) takes queue (i + 1) mod N next, empty or not: an empty queue wastes the turn. The other policy
+skips it.
 """
 
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ def in_turn(wasteful: bool, budget: int, backlog: Longs, state: Floats, allowed:
                     break
                 queue = 0 if queue + 1 == number else queue + 1
             if backlog[queue] <= allowed[queue]:
-                break  # all are empty: the turn stays where it is
+                break  # all are empty: the turn does not change
         if backlog[queue] > allowed[queue]:
             allowed[queue] += 1
             given += 1

@@ -1,4 +1,4 @@
-"""Random: any queue that is not empty, evenly at random, tuple by tuple. It shows what knowing backlogs is worth."""
+"""Random: a uniformly random non-empty queue for each tuple. It shows the value of knowing backlogs."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from penstock.policies.tuples.kinds import RANDOM
 
 @dataclass(frozen=True, slots=True)
 class RandomQueue:
-    """Send from any queue that is not empty, evenly at random."""
+    """Send from a uniformly random non-empty queue."""
 
     @property
     def rule(self) -> Rule:
@@ -22,7 +22,7 @@ class RandomQueue:
 
 @kernel
 def at_random(budget: int, backlog: Longs, rng: np.random.Generator, allowed: Longs) -> int:
-    """Allow tuples one by one, each of a queue that has one left, evenly at random."""
+    """Allow tuples one by one, each from a uniformly random queue with tuples left."""
     given = 0
     for _ in range(budget):
         able = 0

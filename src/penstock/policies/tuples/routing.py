@@ -1,7 +1,7 @@
 """The routing decision, for every engine: how many tuples of a task's out-queues go to each downstream task.
 
-`route` dispatches on the number of a rule inside one compiled function. Simulator and runtime call the same one, once a
-task and slot or once a batch, never for a single tuple.
+`route` dispatches on the number of a rule inside one compiled function. Simulator and runtime call the same one, once
+per task and slot or once per batch, never for a single tuple.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def route(
 ) -> int:
     """Decide for the queues `first` to `last` of one task, of which at most `limit` tuples may leave.
 
-    `sent` is 0 for their lanes, and is set. Returns how many tuples go.
+    `sent` is 0 for their lanes, and is set. Returns the number of tuples sent.
     """
     return route_lean(kind, settings, queues, lanes, first, last, limit, rng, sent)
 
@@ -99,7 +99,7 @@ def _route_queue(
 
 @lean
 def _least_loaded(queues: Queues, lanes: Lanes, queue: int, amount: int, sent: Longs) -> int:
-    """Send every tuple down the lane that has least under way, from whose turn it is; return how many went."""
+    """Send every tuple to the lane with the fewest in flight, ties in turn; return how many were sent."""
     begin, end = queues.lanes[queue], queues.lanes[queue + 1]
     went = 0
     for _ in range(amount):
@@ -119,7 +119,7 @@ def _least_loaded(queues: Queues, lanes: Lanes, queue: int, amount: int, sent: L
 
 @lean
 def tell_price(kind: int, settings: Floats, queues: Queues, lanes: Lanes, queue: int, copies: bool) -> None:
-    """Set the price of a queue whose tuples go where they must: all of them down every lane, or as their keys say."""
+    """Set the price of a queue without a choice: all tuples go to every lane, or as their keys require."""
     if kind == POTUS_PLUS:
         queues.price[queue] = price_bound(settings, lanes, queues.lanes[queue], queues.lanes[queue + 1], copies)
 
@@ -128,10 +128,10 @@ def tell_price(kind: int, settings: Floats, queues: Queues, lanes: Lanes, queue:
 def route_keyed(
     kind: int, lanes: Lanes, begin: int, own: Longs, other: Longs, amount: int, chosen: Longs, sent: Longs
 ) -> int:
-    """Choose a lane for each of `amount` tuples of a queue whose lanes begin at `begin`; return how many have one.
+    """Choose a lane for each of `amount` tuples of a queue whose lanes start at `begin`; return how many have one.
 
-    `own` and `other` are the two lanes of each tuple's key, counted from `begin`; other rules than `partial-key` know
-    the first alone. It ends at a tuple for which there is no room: those behind it must not overtake.
+    `own` and `other` are the two lanes of each tuple's key, counted from `begin`; other rules than `partial-key` use
+    only the first. It stops at a tuple without room, because later ones must not overtake it.
     """
     for place in range(amount):
         lane = choose_keyed(kind, lanes, begin + own[place], begin + other[place], sent)
@@ -144,7 +144,7 @@ def route_keyed(
 
 @lean
 def choose_keyed(kind: int, lanes: Lanes, own: int, other: int, sent: Longs) -> int:
-    """Return the lane of a tuple whose key has these two; -1 where there is no room for it."""
+    """Return the lane of a tuple whose key has these two; -1 without room."""
     lane = own
     if kind == PARTIAL_KEY:
         full = sent[own] >= lanes.room[own]

@@ -30,10 +30,10 @@ def send(
     rng: np.random.Generator,
     allowed: Longs,
 ) -> int:
-    """Share `budget` tuples out over queues of a link; return how many are allowed.
+    """Allocate `budget` tuples to the queues of a link; return how many are allowed.
 
     now: slots in the simulator, seconds in the runtime. backlog, oldest: [N] tuples in each queue, and when the first
-    of them came. state: [STATE], what the rule remembers of this link; it begins at 0. allowed: [N], all 0; set.
+    of them arrived. state: [STATE], the rule's state for this link; initially 0. allowed: [N], all 0; set.
     """
     if kind == LONGEST_FIRST:
         return longest_first(settings, now, budget, backlog, state, allowed)
