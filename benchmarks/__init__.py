@@ -1,1 +1,1 @@
-"""Speed, never correctness: `make bench` runs all, `python -m benchmarks NAME` one."""
+"""Benchmarks of speed, not of correctness: `make bench` runs all, `python -m benchmarks NAME` one."""

@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: `python -m benchmarks estimator placement`."""
+"""Run all benchmarks, or some by name: `python -m benchmarks estimator placement`."""
 
 import sys
 from importlib import import_module

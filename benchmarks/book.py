@@ -1,8 +1,8 @@
-"""The book of a cluster: admission, one after another, and the sharing of rates anew.
+"""The book of a cluster: successive admissions, and the reallocation of rates.
 
 Grid: Abilene (11 nodes), Aarnet (19) and Rocketfuel 1755 (87), 100 best-effort applications each, chains of three
-operators between two nodes drawn at random; then a guaranteed application that fits, one that does not, with and
-without advice, and a link that fails. Times are of this process, the solver imported beforehand.
+operators between two random nodes; then a guaranteed application that fits, one that does not, with and without
+suggestions, and a link that fails. Times are of this process, with the solver already imported.
 """
 
 from itertools import pairwise
@@ -22,7 +22,7 @@ NETWORKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "networks"
 NAMES = ("Abilene", "Aarnet", "rf1755_real_hard")
 APPLICATIONS = 100
 POLICY = "sparcle"
-MORE_THAN_ANY = 1e6  # tuples a second
+MORE_THAN_ANY = 1e6  # tuples per second
 
 
 def chain(name: str, cluster: Cluster, rng: np.random.Generator, rate: float | None = None) -> Application:
@@ -45,7 +45,7 @@ def chain(name: str, cluster: Cluster, rng: np.random.Generator, rate: float | N
 
 
 def filled(cluster: Cluster, rng: np.random.Generator) -> tuple[Book, list[float]]:
-    """Let applications in; return the book and what each admission took."""
+    """Admit applications; return the book and the time of each admission."""
     book, seconds = Book(cluster=cluster), []
     for number in range(APPLICATIONS):
         wanted = chain(f"a{number}", cluster, rng)
@@ -57,7 +57,7 @@ def filled(cluster: Cluster, rng: np.random.Generator) -> tuple[Book, list[float
 
 
 def timed(book: Book, rng: np.random.Generator) -> list[str]:
-    """Return the cells of a network's row beyond admission."""
+    """Return the cells of a network's row after admission."""
     link = book.cluster.links[0].label
     best = min(booking.rate_tps for booking in book.bookings)
     fits, too_much = chain("fits", book.cluster, rng, best), chain("too-much", book.cluster, rng, MORE_THAN_ANY)

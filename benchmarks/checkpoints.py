@@ -1,11 +1,11 @@
-"""What exactly-once costs, and how soon a run goes on: checkpoints, recovery, and moves with both on.
+"""Cost of exactly-once, and time to recover: checkpoints, recovery, and moves with both on.
 
-    rate      the maximum rate of word count with checkpoints every 5 s, as a share of the rate without
+    rate      maximum rate of word count with checkpoints every 5 s, relative to the rate without
     latency   p50 and p99 at half of that rate, with checkpoints and without
-    recovery  the time a checkpoint takes, and a recovery after SIGKILL, against the size of the state
-    moves     the latency that a live move adds, over 1,000 moves at half of the maximum rate with checkpoints on
+    recovery  duration of a checkpoint, and of a recovery after SIGKILL, by size of the state
+    moves     latency added by a live move, over 1,000 moves at half of the maximum rate with checkpoints on
 
-Three workers, not emulated, in one Spark session; sides that are compared take turns in it.
+Three workers, not emulated, in one Spark session; alternatives that are compared alternate in it.
 `python -m benchmarks.checkpoints rate moves` runs only those.
 """
 
@@ -30,12 +30,12 @@ from penstock.startup.start import start
 
 WORKERS = 3
 EVERY_S = 5.0
-SECONDS = 15.0  # a run of the maximum rate; three checkpoints fall into it
+SECONDS = 15.0  # a run at the maximum rate; it contains three checkpoints
 PAIRS = 5
 SIZES_MB = (1, 10, 100)
 KILLS = 5
 MOVES = 1_000
-ENTRY = 1_000  # bytes of state a key
+ENTRY = 1_000  # bytes of state per key
 
 
 def rate() -> float:
@@ -70,7 +70,7 @@ def latency(per_second: float) -> None:
 
 
 class Hoard(ps.Operator[int, int]):
-    """Keeps so many megabytes of state, a bounded part of which every tuple changes."""
+    """Keeps some megabytes of state, of which every tuple changes a small part."""
 
     def __init__(self, megabytes: int) -> None:
         self._keys = megabytes * 1_000_000 // ENTRY
@@ -95,7 +95,7 @@ class Hoard(ps.Operator[int, int]):
 
 
 def recovery() -> None:
-    """Print how long checkpoints and recoveries take, by the size of the state."""
+    """Print the duration of checkpoints and recoveries, by size of the state."""
     for megabytes in SIZES_MB:
         flow = ps.Dataflow("hoard")
         numbers = flow.source("numbers", ps.Generated(int, rate=1000.0), gives=int)
@@ -121,7 +121,7 @@ def recovery() -> None:
 
 
 def moves(per_second: float) -> None:
-    """Print what live moves add to the latency of tuples, under load and with checkpoints."""
+    """Print the latency that live moves add to tuples, under load and with checkpoints."""
     flow = ps.Dataflow("moves")
     sentences = flow.source("sentences", ps.Generated(_sentence, rate=per_second), gives=str)
     words = flow.flat_map("split", str.split, sentences, parallelism=2, gives=str)
@@ -160,7 +160,7 @@ class Tally(ps.Operator[str, tuple[str, int]]):
         return self._counts
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go on with counts."""
+        """Continue from restored counts."""
         self._counts = state
 
 
@@ -198,12 +198,12 @@ def _until(true: Callable[[], bool], within_s: float = 120.0) -> None:
     deadline = time.monotonic() + within_s
     while not true():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"it did not happen in {within_s:g} s")
+            raise TimeoutError(f"condition not met within {within_s:g} s")
         time.sleep(0.05)
 
 
 def main() -> None:
-    """Run all parts, or those named."""
+    """Run all parts, or those given as arguments."""
     wanted = [name for name in sys.argv[1:] if name in ("rate", "latency", "recovery", "moves")]
     wanted = wanted or ["rate", "latency", "recovery", "moves"]
     with (
@@ -215,7 +215,7 @@ def main() -> None:
             folder=Path(folder) / "spark",
         ),
     ):
-        measure(None, 1.0, WORKERS)  # processes start and modules are imported
+        measure(None, 1.0, WORKERS)  # start processes and import modules
         most = rate() if {"rate", "latency", "moves"}.intersection(wanted) else 0.0
         if "latency" in wanted:
             latency(round(most / 2, -3))

@@ -1,7 +1,7 @@
-"""A word count that writes every single count, as JSON and as Parquet: so it shows whether any was lost or doubled.
+"""A word count that writes every single count, as JSON and as Parquet, so that lost and doubled tuples are detected.
 
-Each word comes a known number of times, and each time its running count goes to both sinks. What was committed is right
-if every word has every count from 1 to its last exactly once, whatever happened meanwhile.
+Each word occurs a known number of times, and each time its running count goes to both sinks. The committed output is
+correct if every word has every count from 1 to its last exactly once, whatever happened during the run.
 """
 
 from collections import Counter
@@ -17,18 +17,18 @@ from penstock.runtime.storage.checkpoints import find_latest
 from penstock.runtime.storage.disk import Posix
 
 WORDS = 101
-LENGTH = 5  # words a sentence
+LENGTH = 5  # words per sentence
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """A word, and how often it has come."""
+    """A word, and the number of its occurrences so far."""
 
     word: str
     count: int
 
 
 def sentence(number: int) -> str:
-    """Return a sentence of which the words are known."""
+    """Return a sentence with known words."""
     return " ".join(f"w{(number * 7 + place * place * (number % 5)) % WORDS}" for place in range(LENGTH))
 
 
@@ -38,7 +38,7 @@ def split(text: str) -> list[str]:
 
 
 def truth(sentences: int) -> dict[str, int]:
-    """Return how often each word comes in so many sentences; they repeat themselves."""
+    """Return the number of occurrences of each word in a number of sentences, which repeat."""
     turn = WORDS * LENGTH
     whole, rest = divmod(sentences, turn)
     counts = Counter(word for number in range(rest) for word in split(sentence(number)))
@@ -49,7 +49,7 @@ def truth(sentences: int) -> dict[str, int]:
 
 
 class Count(ps.Operator[str, Counted]):
-    """Counts words. Each word may carry ballast, so that states are as large as one likes."""
+    """Counts words. Each word may have ballast, which determines the size of the state."""
 
     def __init__(self, ballast: int = 0) -> None:
         self._ballast = ballast
@@ -65,12 +65,12 @@ class Count(ps.Operator[str, Counted]):
         return self._counts, bytes(self._ballast)
 
     def restore(self, state: tuple[dict[str, int], bytes]) -> None:
-        """Go on with counts."""
+        """Continue from restored counts."""
         self._counts = state[0]
 
 
 def counted(count: int | None = None, rate: float | None = None, cpu: float | None = None) -> ps.Dataflow:
-    """Return the application; None: it never ends by itself. `cpu` is what a tuple costs, for planning."""
+    """Return the application; count None: it never ends by itself. `cpu` is the cost per tuple, for planning."""
     flow = ps.Dataflow("counted")
     costs: dict[str, Any] = {} if cpu is None else {"cpu": cpu}
     lines = flow.source("lines", ps.Generated(sentence, rate=rate, count=count))
@@ -82,22 +82,22 @@ def counted(count: int | None = None, rate: float | None = None, cpu: float | No
 
 
 class Verdict(NamedTuple):
-    """Counts that are missing, and counts that are there more than once or never were."""
+    """Number of missing counts, and of counts that are duplicated or wrong."""
 
     lost: int
     doubled: int
 
 
 def given(folder: Path) -> int:
-    """Return how many sentences a run had read at its end, by its last checkpoint."""
+    """Return the number of sentences that a run had read at its end, from its last checkpoint."""
     last, problems = find_latest(Posix(), str(folder / "checkpoints"))
     assert last is not None, problems
-    assert last.last, f"the run has not come to its end, checkpoint {last.number} is not its last"
+    assert last.last, f"the run has not ended, checkpoint {last.number} is not its last"
     return sum(task.counted for task in last.tasks if task.task.startswith("lines["))
 
 
 def check(folder: Path, sentences: int) -> Verdict:
-    """Compare what both sinks of a run have committed with what they should have."""
+    """Compare the committed output of both sinks of a run with the expected one."""
     wanted = truth(sentences)
     lost = doubled = 0
     for rows in (_lines(folder / "output/lines"), _table(folder / "output/table")):

@@ -1,6 +1,6 @@
-"""A driver of its own process for `counted`, so that it can be killed: `python -m benchmarks.driven RUNS`.
+"""A driver for `counted` in a process of its own, so that it can be killed: `python -m benchmarks.driven RUNS`.
 
-It runs the application to its end, or goes on with the run that `--resume` names, and ends with 1 where that failed.
+It runs the application to its end, or resumes the run given with `--resume`, and exits with 1 if that failed.
 """
 
 import argparse
@@ -17,14 +17,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def start(runs: Path, log: Path, *options: object) -> "subprocess.Popen[bytes]":
-    """Start a driver; what it prints goes to a file."""
+    """Start a driver; its output goes to a file."""
     command = [sys.executable, "-m", "benchmarks.driven", str(runs), *(str(option) for option in options)]
     with log.open("ab") as file:
         return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
 
 
 def answering(runs: Path, pid: int) -> RunInfo | None:
-    """Return the run that a driver answers for, once it does."""
+    """Return the run of a driver once the driver responds."""
     for path in runs.glob("*/run.json"):
         try:
             info = load(path.parent)
@@ -48,7 +48,7 @@ def main() -> None:
     if asked.resume:
         run = ps.run(flow, resume=asked.resume, runs=asked.runs, tell=print)
     else:
-        many = 10_000  # recoveries: faults are made on purpose
+        many = 10_000  # recoveries: faults are injected
         run = ps.run(flow, slots=asked.slots, runs=asked.runs, checkpoint_s=asked.checkpoint, restarts=many)
     run.wait()
     if problem := run.status().error:

@@ -1,9 +1,9 @@
-"""Whether emulated machines behave as described: live runs against queueing theory.
+"""Accuracy of emulated machines: live runs compared with queueing theory.
 
-A Poisson source feeds tasks on one emulated machine, on embedded Spark; every tuple is followed. Grid: M/D/1 (one slot,
-2 ms a tuple) and M/M/3 (three slots and cores, exponential, 10 ms; a credit a channel, so that tuples wait unbound at
-the source, as in one queue) at loads 0.5, 0.8 and 0.9. Waiting time is compared with theory at the load that came, and
-with the waiting times that the very arrivals and service times of the run should have had, without the luck of a run.
+A Poisson source feeds tasks on one emulated machine, on embedded Spark; every tuple is traced. Grid: M/D/1 (one slot, 2
+ms per tuple) and M/M/3 (three slots and cores, exponential, 10 ms; one credit per channel, so that tuples wait unbound
+at the source, as in one queue) at loads 0.5, 0.8 and 0.9. Waiting times are compared with theory at the measured load,
+and with those that follow from the run's own arrivals and service times, without its random error.
 """
 
 import math
@@ -19,7 +19,7 @@ from penstock.model.topology import Distribution
 from penstock.startup.start import start
 
 LOADS = {0.5: 20.0, 0.8: 40.0, 0.9: 120.0}
-"""Seconds of each: the fuller a queue, the longer its waits hang together."""
+"""Seconds of each: the higher the load, the more correlated the waiting times."""
 WARM_UP_S = 3.0
 
 
@@ -32,7 +32,7 @@ class Setup(NamedTuple):
     distribution: Distribution
 
     def wait(self, load: float) -> float:
-        """Return the mean waiting time by theory: Pollaczek–Khinchine for one server, Erlang C for several."""
+        """Return the theoretical mean waiting time: Pollaczek–Khinchine for one server, Erlang C for several."""
         if self.servers == 1:
             squared = 1.0 if self.distribution is Distribution.EXPONENTIAL else 0.0
             return self.service * load / (1 - load) * (1 + squared) / 2
@@ -54,7 +54,7 @@ def number(index: int) -> int:
 
 
 def measure(setup: Setup, load: float, seconds: float) -> pd.DataFrame:
-    """Run one set-up live; return its telemetry."""
+    """Run one queue live; return its telemetry."""
     rate = load * setup.servers / setup.service
     near = ps.Distances(same_slot_ms=0, same_process_ms=0, same_host_ms=0, other_host_ms=0)
     machine = ps.Machine(name="m", cores=setup.servers, slots=setup.servers + 1)
@@ -80,7 +80,7 @@ def measure(setup: Setup, load: float, seconds: float) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Print measured figures over theory's."""
+    """Print measured figures next to theory."""
     print(
         f"{'':8}{'load':>5}{'utilisation':>13}{'throughput':>12}{'wait':>10}{'theory':>10}{'ratio':>7}{'own path':>10}"
     )
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def _path(arrivals: np.ndarray, services: np.ndarray, servers: int) -> float:
-    """Return the mean wait of these very tuples in one queue before equal servers."""
+    """Return the mean waiting time of these tuples in one queue before equal servers."""
     free = [0.0] * servers
     total = 0.0
     for arrival, service in zip(arrivals.tolist(), services.tolist(), strict=True):

@@ -1,7 +1,7 @@
 """The batched flow estimator against the same algorithm in plain Python.
 
-Grid: 600 pairs of task graph and slot graph (those of ../shared/data/tata where it is there, otherwise generated with
-the same statistics), 100 random placements each; both sides estimate the same placements, in turn, 5 times over.
+Grid: 600 pairs of task graph and slot graph (those of ../shared/data/tata if it exists, otherwise generated with the
+same statistics), 100 random placements each; both sides estimate the same placements, alternating, 5 times.
 """
 
 import json
@@ -27,7 +27,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "tata"
 
 
 def pairs() -> list[tuple[Application, Cluster]]:
-    """Return the pairs that are estimated."""
+    """Return the pairs to be estimated."""
     if not SHARED.is_dir():
         return [(application(f"random-job:seed={s}"), cluster(f"random-slots:seed={s}")) for s in range(PAIRS)]
     cases = json.loads((SHARED / "estimator_cases.json").read_text())["cases"]
@@ -37,7 +37,7 @@ def pairs() -> list[tuple[Application, Cluster]]:
 
 
 def plain(evaluator: Evaluator) -> PlainCase:
-    """Return what the plain version reads."""
+    """Return the input of the plain version."""
     tasks, edges, slots = evaluator.tasks, evaluator.edges, evaluator.slots
     return PlainCase(
         cpu=tasks.cpu.tolist(),

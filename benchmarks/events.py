@@ -1,9 +1,9 @@
-"""The event-driven twin: tuple-hops a second, and against SimPy.
+"""The event-driven twin: tuple-hops per second, also compared with SimPy.
 
 Grid: word count and log processing with 100 tasks each on Li's ten machines (four cores, ten slots, 1 Gbps), a random
-placement with a task a slot, at 30, 70 and 90 % of what it can carry; credits, network cards and processor sharing on.
-SimPy runs a short stretch of the same word count on the same arrivals, in turn with ours, 3 times. Times are of the
-processor, as machines are shared; everything runs on one core.
+placement with one task per slot, at 30, 70 and 90 % of its capacity; with credits, network cards and processor sharing.
+SimPy runs a short part of the same word count on the same arrivals, alternating with ours, 3 times. Times are processor
+times, because machines are shared; everything runs on one core.
 """
 
 import statistics
@@ -30,25 +30,25 @@ from penstock.workloads.clusters import cluster
 
 NAMES = ("word-count-large", "log-processing-large")
 LOADS = (0.3, 0.7, 0.9)
-HOPS = 3_000_000  # a run
-PLAIN_HOPS = 60_000  # of SimPy's
+HOPS = 3_000_000  # per run
+PLAIN_HOPS = 60_000  # per run of SimPy
 REPEATS = 5
 PLAIN_REPEATS = 3
 WARM_UP = 0.5  # s
 
 
 class Case(NamedTuple):
-    """An application, where its tasks are, and what comes."""
+    """An application, its placement and its load."""
 
     application: Application
     cluster: Cluster
     slots: list[int]
     rates: dict[str, float]
-    hops: float  # a second
+    hops: float  # per second
 
 
 def case_of(name: str, load: float) -> Case:
-    """Draw a placement, and offer it a share of what it can carry."""
+    """Draw a placement, and offer it a share of its capacity."""
     wanted, machines = application(name), cluster("li-10")
     slots = np.random.default_rng(0).permutation(machines.slot_count)[: wanted.task_count].tolist()
     evaluator = Evaluator(wanted, machines)
@@ -59,7 +59,7 @@ def case_of(name: str, load: float) -> Case:
 
 
 def measure_speed(case: Case, title: str) -> None:
-    """Print how many tuples are processed a second."""
+    """Print the number of tuples processed per second."""
     speeds, latency, events = [], 0.0, 0
     for seed in range(REPEATS):
         run = Twin(case.application, case.cluster).start(case.slots, rates=case.rates, seed=seed)
@@ -77,7 +77,7 @@ def measure_speed(case: Case, title: str) -> None:
 
 
 def compare_with_simpy(case: Case) -> None:
-    """Print how many times as fast as SimPy it is, and whether both find the same."""
+    """Print the speed relative to SimPy, and the difference of the results."""
     try:
         simpy = simpy_module()
     except CalledProcessError:
@@ -87,7 +87,7 @@ def compare_with_simpy(case: Case) -> None:
     system, seconds = build_system(twin.instance, Costs()), PLAIN_HOPS / case.hops
     ground = build_ground(twin.instance, system, Costs(), Ways(twin.instance, None), case.slots)
     processes = {name: Poisson(rate=rate) for name, rate in case.rates.items()}
-    kinds: dict[str, type[Model]] = {"processes, stores and resources": Model, "as few events as can be": Sparing}
+    kinds: dict[str, type[Model]] = {"processes, stores and resources": Model, "minimum number of events": Sparing}
     for title, kind in kinds.items():
         ratios, speeds, theirs, ours = [], [], [], []
         for seed in range(PLAIN_REPEATS):

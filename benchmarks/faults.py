@@ -1,7 +1,7 @@
-"""Faults done to a run from outside: processes killed and stopped, connections cut, disks filled.
+"""Inject faults into a run from outside: kill and stop processes, cut connections, fill disks.
 
-Nothing here needs the run to help: workers are found as processes, their connections as sockets of theirs. Shared by
-the tests of recovery and by the soak. Linux only.
+The run does not cooperate: workers are identified as processes, their connections as sockets. Used by the tests of
+recovery and by the soak test. Linux only.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from penstock.model.status import Status
 
 LISTENS, CONNECTED = "0A", "01"  # states of sockets in /proc/net/tcp
-TAKE_FILE = 438  # the system call pidfd_getfd, which Python has no name for
+TAKE_FILE = 438  # the system call pidfd_getfd, which Python does not name
 
 
 class Link(NamedTuple):
@@ -35,11 +35,11 @@ class Link(NamedTuple):
 
 
 def wait_until(true: Callable[[], object], within_s: float = 60.0, what: str = "it") -> None:
-    """Wait for something to become true."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + within_s
     while not true():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not happen in {within_s:g} s")
+            raise TimeoutError(f"{what} did not happen within {within_s:g} s")
         time.sleep(0.02)
 
 
@@ -47,7 +47,7 @@ def wait_until(true: Callable[[], object], within_s: float = 60.0, what: str = "
 
 
 def below(pid: int) -> list[int]:
-    """Return the processes that a process has started, and those that they have, and so on."""
+    """Return all descendants of a process."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -61,7 +61,7 @@ def below(pid: int) -> list[int]:
 
 
 def parent(pid: int) -> int:
-    """Return the process that has started a process; 0 where it has gone."""
+    """Return the parent of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -74,7 +74,7 @@ def _is_daemon(pid: int) -> bool:
 
 
 def command(pid: int) -> str:
-    """Return how a process was called; empty where it has gone."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -82,27 +82,27 @@ def command(pid: int) -> str:
 
 
 def workers(driver: int) -> list[int]:
-    """Return the worker processes of a driver, also of executors that the same process has started.
+    """Return the worker processes of a driver, including those of executors started by the same process.
 
-    They are the Python processes of Spark that listen for other workers; one that waits for a job does not.
+    They are Spark's Python processes that listen for other workers; one without a job does not.
     """
     return [pid for pid in below(driver) if _is_daemon(pid) and _is_daemon(parent(pid)) and _listens(pid)]
 
 
 def executors(driver: int) -> list[int]:
-    """Return the Java processes of executors that a process, or what it has started, has started."""
+    """Return the Java processes of executors among the descendants of a process."""
     return [pid for pid in below(driver) if "CoarseGrainedExecutorBackend" in command(pid)]
 
 
 def kill(pid: int) -> None:
-    """End a process without a word."""
+    """Kill a process."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Have a process stand still, and go on afterwards, if it is still there."""
+    """Stop a process, and continue it afterwards if it still exists."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -116,7 +116,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def _sockets(pid: int) -> dict[str, int]:
-    """Return the sockets of a process, by the system's number: the file that each is."""
+    """Return the sockets of a process: from inode to file descriptor."""
     found = {}
     with suppress(OSError):
         for entry in os.listdir(f"/proc/{pid}/fd"):
@@ -127,7 +127,7 @@ def _sockets(pid: int) -> dict[str, int]:
 
 
 def _tcp(state: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the system's number and both ports of all TCP sockets in a state."""
+    """Yield the inode and both ports of all TCP sockets in a state."""
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
             for line in Path("/proc/net", name).read_text().splitlines()[1:]:
@@ -142,7 +142,7 @@ def _listens(pid: int) -> bool:
 
 
 def links(pids: list[int]) -> list[Link]:
-    """Return the connections between processes, each once: as the one that called has it."""
+    """Return the connections between processes, each once, from the client's side."""
     ports: dict[int, int] = {}
     own = {pid: _sockets(pid) for pid in pids}
     for inode, here, _ in _tcp(LISTENS):
@@ -158,7 +158,7 @@ def links(pids: list[int]) -> list[Link]:
 
 
 def cut(link: Link) -> None:
-    """Break a connection while both of its ends live: its process's own file is shared, and shut."""
+    """Break a connection while both of its ends live: duplicate the process's file descriptor and shut it down."""
     process = os.pidfd_open(link.pid)
     try:
         number = ctypes.CDLL(None, use_errno=True).syscall(TAKE_FILE, process, link.number, 0)
@@ -177,7 +177,7 @@ MOMENTS = ("in between", "during a checkpoint", "during a move")
 
 @contextmanager
 def amid(moment: str, spared: int, status: Callable[[], Status], move: Callable[[str, str], object]) -> Iterator[None]:
-    """Have a checkpoint or a move under way, which a worker that stands still keeps from coming to its end."""
+    """Start a checkpoint or a move, which a stopped worker keeps from completing."""
     if moment == MOMENTS[0]:
         yield
     elif moment == MOMENTS[1]:
@@ -192,7 +192,7 @@ def amid(moment: str, spared: int, status: Callable[[], Status], move: Callable[
         asked = Thread(target=move, args=(task, slot), daemon=True)
         with stopped(spared):
             asked.start()
-            with suppress(TimeoutError):  # it may have arrived before the worker stood still
+            with suppress(TimeoutError):  # it may have arrived before the worker was stopped
                 wait_until(lambda: status().operation.startswith("move"), 1.0)
             yield
         asked.join(60)
@@ -202,9 +202,9 @@ def amid(moment: str, spared: int, status: Callable[[], Status], move: Callable[
 
 
 class SmallDisk:
-    """A file system of its own over a folder, which can be filled to the last byte; needs the right to mount one.
+    """A file system of its own over a folder, which can be filled completely; needs permission to mount.
 
-    What is in the folder is there as before.
+    The folder keeps its contents.
     """
 
     def __init__(self, folder: Path, size_mb: int = 64) -> None:
@@ -220,7 +220,7 @@ class SmallDisk:
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Leave no room, until the end of the block: what others free meanwhile is taken, too."""
+        """Leave no free space until the end of the block, even if other processes free some."""
         ended = threading.Event()
         filler = self.folder / "_filler"
 
@@ -245,5 +245,5 @@ class SmallDisk:
                 filler.unlink()
 
     def close(self) -> None:
-        """Take it away, with what is on it."""
+        """Unmount the file system and delete its contents."""
         subprocess.run(["umount", "-l", str(self.folder)], capture_output=True, check=False)

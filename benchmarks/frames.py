@@ -1,6 +1,6 @@
-"""What protected frames cost: processor time to send and receive one over loopback, with keyed checksums and without.
+"""Cost of protected frames: processor time to send and receive one over loopback, with and without keyed checksums.
 
-Both ends are in one process, so that a figure is of sender and receiver together; the two take turns.
+Both ends are in one process, so a figure includes sender and receiver; the two variants alternate.
 """
 
 import select
@@ -12,8 +12,8 @@ from penstock.runtime.protocol.transport import Connection, hello, listen
 
 SECRET = b"s" * 32
 ROUNDS = 5
-SIZES = ((200, 4_000_000), (8_192, 200_000_000), (65_536, 400_000_000))  # bytes of a frame, and of all together
-AHEAD = 2**20  # bytes that may wait for the socket
+SIZES = ((200, 4_000_000), (8_192, 200_000_000), (65_536, 400_000_000))  # bytes per frame, and in total
+AHEAD = 2**20  # maximum number of bytes waiting for the socket
 
 
 def connected(protects: bool) -> tuple[Connection, Connection]:
@@ -31,7 +31,7 @@ def connected(protects: bool) -> tuple[Connection, Connection]:
 
 
 def measure(protects: bool, size: int, total: int) -> float:
-    """Return the microseconds that a frame takes."""
+    """Return the microseconds per frame."""
     one, other = connected(protects)
     count, frame, sent, got = total // size, b"x" * size, 0, 0
     begun = time.process_time()
@@ -50,7 +50,7 @@ def measure(protects: bool, size: int, total: int) -> float:
 
 
 def main() -> None:
-    """Print the time of a frame with and without protection, by its size."""
+    """Print the time per frame with and without protection, by size."""
     for size, total in SIZES:
         times: dict[bool, list[float]] = {False: [], True: []}
         for _ in range(ROUNDS):
@@ -58,7 +58,7 @@ def main() -> None:
                 taken.append(measure(protects, size, total))
         plain, protected = (statistics.median(taken) for taken in times.values())
         print(
-            f"{size:>6} B  plain {plain:7.2f} µs, protected {protected:7.2f} µs, {protected - plain:+7.2f} µs a frame"
+            f"{size:>6} B  plain {plain:7.2f} µs, protected {protected:7.2f} µs, {protected - plain:+7.2f} µs per frame"
         )
 
 

@@ -1,11 +1,11 @@
-"""The equilibrium of credits: at which rates the lanes of a placement settle when the sources are saturated.
+"""The equilibrium of credits: rates of the lanes of a placement with saturated sources.
 
-How the twin, and the runtime, share what is scarce: every lane may have the same number of tuples in flight, and an
-element (slot, card, link) serves them in the order of arrival, so that all lanes that wait for it carry the same rate
-at most, 1 / wait. A sender that chooses avoids a lane before the lane runs out of credit, as credit comes in quarters
-of a window: at level `a` a lane of limit c carries min(a, 1 / (1 / c + 1 / 4a)). A sender that may not choose stops
-when one lane does; then what is sent to it waits as before an element. Waits grow at the elements that are used up, and
-vanish at others, until a source is held up. This is slow and plain: it is what estimates are measured with.
+It models how twin and runtime allocate scarce capacity: every lane may have the same number of tuples in flight, and an
+element (slot, card, link) serves them in order of arrival, so all lanes that wait for it carry at most the same rate,
+1 / wait. A sender with a choice avoids a lane before the lane runs out of credit, because credit comes in quarters of a
+window: at level `a` a lane of limit c carries min(a, 1 / (1 / c + 1 / 4a)). A sender without a choice stops when one
+lane does; tuples sent to it then wait as before an element. Waits increase at fully used elements and vanish at others,
+until a source is blocked. This algorithm is slow and simple: it is the reference for estimates.
 """
 
 from typing import Any, NamedTuple
@@ -18,31 +18,31 @@ from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Bools, Floats
 
 ROUNDS = 200
-TIGHT = 0.97  # an element that is used up to this share may make lanes wait
+TIGHT = 0.97  # used share of an element above which lanes may wait for it
 
 
 class LaneTable(NamedTuple):
     """The lanes of a placement; T tasks, Q out-queues, E lanes, N elements of the network."""
 
-    cpu: Floats  # [T] core-seconds a tuple
-    share_of_source: Floats  # [T] of all source tuples; 0: no source
+    cpu: Floats  # [T] core-seconds per tuple
+    share_of_source: Floats  # [T] of all source tuples; 0: not a source
     slot: NDArray[Any]  # [T]
     queues: Longs  # [T + 1] the out-queues of task t are queues[t] .. queues[t + 1]
     lanes: Longs  # [Q + 1] the lanes of queue q are lanes[q] .. lanes[q + 1]
     chosen: Bools  # [Q] whether the sender chooses the lane
-    amount: Floats  # [Q] tuples a tuple that its task processes
+    amount: Floats  # [Q] tuples per tuple that its task processes
     target: Longs  # [E] task
-    share: Floats  # [E] tuples a tuple that the sender processes, split evenly
-    bits: Floats  # [E] a tuple
+    share: Floats  # [E] tuples per tuple that the sender processes, split evenly
+    bits: Floats  # [E] per tuple
     uses: list[list[int]]  # [E] elements of the network
-    network: Floats  # [N] bits a second
+    network: Floats  # [N] bits per second
     slot_cpu: Floats  # [S]
     slot_machine: Longs  # [S]
     machine_cpu: Floats  # [M]
 
 
 def settled_rate(table: LaneTable, rounds: int = ROUNDS) -> float:
-    """Return the source tuples per second that the placement carries when credits have settled."""
+    """Return the source tuples per second that the placement carries in the equilibrium of credits."""
     start = np.concatenate([[0], np.cumsum([len(used) for used in table.uses])]).astype(np.int64)
     used = np.array([element for one in table.uses for element in one], dtype=np.int64)
     return _settle(
@@ -68,7 +68,7 @@ def settled_rate(table: LaneTable, rounds: int = ROUNDS) -> float:
 
 @kernel
 def _fill(amount: float, limit: Floats, rate: Floats, begin: int, end: int) -> None:
-    """Split what a queue sends over its lanes, each within its limit."""
+    """Split the output of a queue over its lanes, each within its limit."""
     total = limit[begin:end].sum()
     if amount <= 0.0 or amount >= 0.999 * total:
         for lane in range(begin, end):
@@ -100,7 +100,7 @@ def _carried(level: float, limit: float) -> float:
 
 @kernel
 def _core_shares(load: Floats, tps: float, slot_machine: Longs, slot_cpu: Floats, cpu: Floats, most: Floats) -> None:
-    """Set what every slot may use: where slots want more than their machine's cores, all get the same at most."""
+    """Set the capacity of every slot: if slots need more than their machine's cores, all have the same maximum."""
     for slot in range(len(load)):
         most[slot] = slot_cpu[slot]
     for machine in range(len(cpu)):
@@ -139,7 +139,7 @@ def _settle(  # noqa: C901
     used: Longs,
     rounds: int,
 ) -> float:
-    """Let waits settle; all rates are a source tuple, all waits are relative to a source tuple's."""
+    """Iterate waits to the equilibrium; rates are per source tuple, waits relative to a source tuple's."""
     tasks, slots, count = len(cpu), len(slot_cpu), len(target)
     machines, wires = len(machine_cpu), len(network)
     slot_wait, wire_wait, task_wait = np.zeros(slots), np.zeros(wires), np.zeros(tasks)
@@ -174,7 +174,7 @@ def _settle(  # noqa: C901
         power = 4.0 - 3.0 * turn / rounds
         _raise(slot_wait, slot_top, slot_load * tps / most, power)
         _raise(wire_wait, wire_top, wire_load * tps / network, power)
-        for task in range(tasks - 1, -1, -1):  # how many times what it does now a task could do
+        for task in range(tasks - 1, -1, -1):  # by which factor a task's load could increase
             least = np.inf
             for queue in range(queues[task], queues[task + 1]):
                 if amount[queue] <= 0.0 or done[task] <= 0.0:
@@ -217,7 +217,7 @@ def _least(capacity: Floats, load: Floats) -> float:
 
 @kernel
 def _raise(wait: Floats, top: Floats, busy: Floats, power: float) -> None:
-    """Let what waits for an element wait less, the less it is used; `top` is the highest rate of a lane over it."""
+    """Reduce waits for an element, the more the less it is used; `top` is the highest rate of a lane over it."""
     for place in range(len(wait)):
         if top[place] <= 0.0:
             wait[place] = 0.0
@@ -231,7 +231,7 @@ def _raise(wait: Floats, top: Floats, busy: Floats, power: float) -> None:
 
 @kernel
 def _hold_up(wait: Floats, top: Floats, room: Floats, growth: float, power: float) -> None:
-    """Let what waits for a task that stands still wait longer, and for others less."""
+    """Increase waits for a blocked task, and reduce them for others."""
     for task in range(len(wait)):
         if top[task] <= 0.0:
             continue

@@ -1,11 +1,11 @@
-"""How fast the pipeline turns telemetry into tables, how that grows with the records, and what memory it takes.
+"""Speed of the pipeline from telemetry to tables, its growth with the number of records, and its memory.
 
 Grid: 0.1, 1 and 10 million records, batch; `python -m benchmarks.pipeline 100000 1000000` for others. The records are
-synthetic and straight from numpy: one run of word count on ten machines, trees of five hops a source tuple, tasks and
-machines each second, clocks each five; a second of the run has 2,000 records whatever the size, so that a larger size
-is a longer run, with more files and windows. The time is of the whole job after the session has started, in processor
-seconds too; the first, unmeasured job warms Java up. Memory is the peak of the Java process, whose heap is limited, and
-of the Python driver.
+synthetic and created with numpy: one run of word count on ten machines, trees of five hops per source tuple, tasks and
+machines each second, clocks every five; a second of the run has 2,000 records whatever the size, so a larger size is a
+longer run, with more files and windows. The time is that of the whole job after the session has started, also in
+processor seconds; the first, unmeasured job warms Java up. Memory is the peak of the Java process, whose heap is
+limited, and of the Python driver.
 """
 
 import math
@@ -33,14 +33,14 @@ MACHINES = 10
 PER_COMPONENT = 10
 COMPONENTS = ("lines", "split", "count", "store")
 STREAMS = ("lines->split", "split->count", "count->store")
-TREE = ((0, 0), (1, 1), (1, 1), (2, 2), (2, 3))  # of each hop its stream, and the place of its parent: 0 is the root
+TREE = ((0, 0), (1, 1), (1, 1), (2, 2), (2, 3))  # stream of each hop, and position of its parent: 0 is the root
 RECORDS_A_SECOND = 2000
 CLOCK_S = 5
 OFFSET_S, DRIFT = 100.0, 2e-5  # of a machine's clock, times its number
 
 
 class Spent(NamedTuple):
-    """What a job took."""
+    """Cost of a job."""
 
     records: int
     seconds: float
@@ -48,7 +48,7 @@ class Spent(NamedTuple):
 
 
 def main() -> None:
-    """Print records a second at each size, the growth between them, and peak memory."""
+    """Print records per second at each size, the growth between sizes, and peak memory."""
     sizes = [int(size) for size in sys.argv[1:] if size.isdecimal()] or SIZES
     with (
         session("benchmark", settings=SETTINGS, brief=max(sizes) < BRIEF_RECORDS) as spark,
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def write(records: int, folder: Path) -> int:
-    """Write the telemetry of a run in files of ten seconds each; return how many records it has."""
+    """Write the telemetry of a run in files of ten seconds each; return its number of records."""
     folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(0)
     made = second = 0
@@ -99,7 +99,7 @@ def write(records: int, folder: Path) -> int:
 
 def _ten_seconds(rng: np.random.Generator, second: int) -> pa.Table:
     hops = len(TREE)
-    told = MACHINES + PER_COMPONENT * len(COMPONENTS)  # a second
+    told = MACHINES + PER_COMPONENT * len(COMPONENTS)  # per second
     trees = 10 * (RECORDS_A_SECOND - told) // (hops + 2)
     parts = [*_trees(rng, trees, second), *(_intervals(rng, second + number) for number in range(10))]
     parts += [_clocks(second + number) for number in range(0, 10, CLOCK_S)]
@@ -109,7 +109,7 @@ def _ten_seconds(rng: np.random.Generator, second: int) -> pa.Table:
 def _trees(rng: np.random.Generator, count: int, second: int) -> list[dict[str, Any]]:
     due = second + np.sort(rng.uniform(0, 10, count))
     root = rng.integers(1, 2**62, count)
-    task = [rng.integers(0, PER_COMPONENT, count)]  # of each place in the tree
+    task = [rng.integers(0, PER_COMPONENT, count)]  # of each position in the tree
     ids, free = [root], [due + 1e-4]
     done = due.copy()
     made: list[dict[str, Any]] = []
@@ -182,7 +182,7 @@ def _tasks(stage: int, number: np.ndarray) -> np.ndarray:
 
 
 def _filled(columns: dict[str, Any]) -> pa.Table:
-    """Return a table with every column of the schema; what is not an array is the same in every row."""
+    """Return a table with every column of the schema; scalars are repeated in every row."""
     rows = max(len(value) for value in columns.values() if isinstance(value, np.ndarray | list))
     always = {"run": "bench", "incarnation": 1, "version": 1, "epoch": 1, "emulated": True}
     made = []

@@ -1,9 +1,9 @@
-"""Every placement policy at three sizes, and how its time grows.
+"""Time of every placement policy at three sizes, and its growth.
 
 Grid: 100 tasks × 10 machines, 1,000 × 100, 10,000 × 1,000; a layered graph of components of up to 100 tasks on a
 heterogeneous mesh. The exponent is of the time in the number of tasks, machines growing with them, between the two
-largest sizes: 1 is linear, 2 is tasks × machines. Searches are bounded by their budget, exact policies by a time limit.
-Memory is the peak of what the policy itself allocates.
+largest sizes: 1 is linear, 2 is tasks × machines. Searches are limited by their budget, exact policies by time.
+Memory is the peak that the policy itself allocates.
 """
 
 import tracemalloc
@@ -23,9 +23,9 @@ SIZES = ((100, 10), (1_000, 100), (10_000, 1_000))
 WARM_UP = (20, 4)
 SPECS = {"local-search": "local-search:seconds=1", "optimal": "optimal:seconds=5"}
 LONG_S = 5.0
-"""A policy that takes longer is not run again for its memory."""
+"""Slower policies are not run again to measure memory."""
 GROWTH, MOST_S = 100, 60.0
-"""Of the time from size to size where it goes with tasks × machines; what would take longer then is left out."""
+"""Assumed growth of the time from size to size, tasks × machines; policies that would exceed the limit are skipped."""
 
 
 def view_of(tasks: int, machines: int) -> PlacementView:
@@ -41,7 +41,7 @@ def view_of(tasks: int, machines: int) -> PlacementView:
 
 
 def timed(policy: str, view: PlacementView) -> tuple[float, str]:
-    """Return seconds, and the cell of the table."""
+    """Return the seconds, and the cell of the table."""
     started = perf_counter()
     result = placement_policy(policy).place(view, np.random.default_rng(0))
     seconds = perf_counter() - started

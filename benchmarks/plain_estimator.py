@@ -1,4 +1,4 @@
-"""TATA's estimator in plain Python, lists and loops, as one writes it from the paper: what ours is compared with."""
+"""TATA's estimator in plain Python with lists and loops, written directly from the paper: the baseline for ours."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""SPARCLE's Algorithms 1 and 2 the direct way, on networkx graphs: what `benchmarks/sparcle.py` compares with.
+"""SPARCLE's Algorithms 1 and 2 written directly on networkx graphs: the baseline of `benchmarks/sparcle.py`.
 
-Twice: in `PlainSparcle` one rank of a task takes one run of Algorithm 1 for every placed task that it can reach, which
-gives the widest paths to all machines at once; `LiteralSparcle` runs it once for every machine, as the pseudocode reads
+There are two versions: in `PlainSparcle` ranking a task runs Algorithm 1 once per placed task that it can reach, which
+gives the widest paths to all machines at once; `LiteralSparcle` runs it once per machine, like the pseudocode
 (Algorithm 2, lines 9 to 13). Components have one task each, machines one slot, and sources and sinks are pinned.
 """
 
@@ -15,11 +15,11 @@ from penstock.model.placement import Hop, Placement
 from penstock.policies.api import PlacementView
 
 Widest = tuple[dict[int, float], dict[int, tuple[int, int]]]
-"""For every node the rate, and by which node and link it is reached."""
+"""Rate of every node, and the node and link from which it is reached."""
 
 
 class PlainSparcle:
-    """One application on one network, and what has been placed of it."""
+    """One application on one network, and its partial placement."""
 
     def __init__(self, view: PlacementView) -> None:
         self._tasks, self._network = nx.DiGraph(), nx.MultiDiGraph()
@@ -79,7 +79,7 @@ class PlainSparcle:
                 yield other, min(bits for _, _, bits in edges), leaves
 
     def _widest(self, network: nx.MultiDiGraph, root: int, bits: float, last: int | None = None) -> Widest:
-        """Return the widest paths from a root, as far as the `last` node: Algorithm 1, with a heap."""
+        """Return the widest paths from a root up to the `last` node: Algorithm 1, with a heap."""
         width, came, settled = {root: inf}, {}, set()
         heap = [(-inf, root)]
         while heap:
@@ -117,7 +117,7 @@ class PlainSparcle:
 
 
 class LiteralSparcle(PlainSparcle):
-    """The same with Algorithm 1 from every machine to every placed task, or back."""
+    """The same with Algorithm 1 from every machine to every placed task, or in reverse."""
 
     def _gamma(self, task: int) -> list[float]:
         """Return eq. (2) for every machine."""

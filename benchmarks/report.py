@@ -1,7 +1,7 @@
-"""What a report of a short run costs: seconds and processor seconds of the session and of the report, and its jobs.
+"""Cost of a report of a short run: seconds and processor seconds of the session and of the report, and Spark jobs.
 
-The telemetry is `pipeline`'s, 20,000 records; `python -m benchmarks.report 100000` for another size. Java is cold, as
-it is for whoever asks for one report; the second report is on the same session.
+The telemetry is that of `pipeline`, 20,000 records; `python -m benchmarks.report 100000` for another size. Java is
+cold, as for a single report; the second report uses the same session.
 """
 
 import sys
@@ -19,7 +19,7 @@ RECORDS = 20_000
 
 
 def main() -> None:
-    """Print what the session and two reports take."""
+    """Print the cost of the session and of two reports."""
     size = next((int(word) for word in sys.argv[1:] if word.isdecimal()), RECORDS)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -1,10 +1,10 @@
-"""What random placements carry: the estimate, the twin at saturation, and the bounds of both.
+"""Maximum rate of random placements: the estimate, the twin at saturation, and bounds.
 
 500 random graphs (forks, joins, keyed, forward, global, copied and local streams, one or two sources of several tasks)
-on random clusters, a third each without network limits, with network cards, with routed links; a random placement
-each. Beside the estimate stand the linear program that may split shuffled streams as it likes, and the *lanes*: the
-equilibrium of credits that the twin settles in, computed slowly. `python -m benchmarks.saturation 50` takes the first
-50. Buffers are an eighth of the runtime's, so that queues fill sooner; what is carried does not depend on them.
+on random clusters, a third each without network limits, with network cards, with routed links; one random placement
+each. The estimate is compared with the linear program that may split shuffled streams freely, and with the *lanes*: the
+equilibrium of credits that the twin reaches, computed slowly. `python -m benchmarks.saturation 50` uses the first 50.
+Buffers are an eighth of the runtime's, so that queues fill sooner; they do not affect the result.
 """
 
 import sys
@@ -26,8 +26,8 @@ from penstock.model.topology import Application, Component, Grouping, Kind, Stre
 from penstock.sim.events import Twin, system, twin
 
 GRAPHS = 500
-WINDOW, FULL, SPAN = 128, 512, 2_000  # tuples: of a channel, of an out-queue, of the first span that is looked at
-CHOSEN = (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)  # the sender chooses the receiver
+WINDOW, FULL, SPAN = 128, 512, 2_000  # tuples: of a channel, of an out-queue, of the first interval
+CHOSEN = (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)  # the sender selects the receiver
 GROUPINGS = (
     *[Grouping.SHUFFLE] * 5,
     *[Grouping.FIELDS] * 2,
@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
     @property
     def twin_tps(self) -> float:
-        """What the twin carries at saturation."""
+        """Rate of the twin at saturation."""
         small = mock.patch.object(system, "FULL", FULL), mock.patch.object(twin, "SPAN_TUPLES", SPAN)
         with small[0], small[1]:
             made = Twin(self.application, self.evaluator.cluster, Costs(window=WINDOW))
@@ -55,13 +55,13 @@ class Case(NamedTuple):
 
     @property
     def application(self) -> Application:
-        """What is placed."""
+        """The application."""
         assert isinstance(self.evaluator.topology, Application)
         return self.evaluator.topology
 
     @property
     def estimate_tps(self) -> float:
-        """What planning says."""
+        """Rate according to the planner's estimate."""
         return self.evaluator.evaluate(self.placement).throughput_tps
 
 
@@ -73,7 +73,7 @@ def case(seed: int) -> Case:
     slots = tuple(int(slot) for slot in rng.integers(0, cluster.slot_count, application.task_count))
     evaluator = Evaluator(application, cluster)
     routes = route(evaluator.tasks, evaluator.slots, evaluator.links, slots) if cluster.routed else {}
-    assert not isinstance(routes, Hop), "every machine is reached from every other"
+    assert not isinstance(routes, Hop), "every machine is reachable from every other"
     return Case(evaluator, Placement(slots, dict(routes)))
 
 
@@ -151,7 +151,7 @@ def _cluster(rng: np.random.Generator, network: str) -> Cluster:
 
 
 def lanes(one: Case) -> LaneTable:
-    """List the lanes of a placement: from which task to which, of which queue, over which elements."""
+    """List the lanes of a placement: their tasks, queues and network elements."""
     evaluator, placed = one.evaluator, np.asarray(one.placement.slots)
     tasks, edges, slots = evaluator.tasks, evaluator.edges, evaluator.slots
     machine, process = slots.machine[placed], slots.process[placed]
@@ -194,10 +194,10 @@ def lanes(one: Case) -> LaneTable:
 
 
 class _Network(NamedTuple):
-    """What limits the network of a case."""
+    """Capacities of a case's network."""
 
-    capacity: NDArray[np.float64]  # bits a second
-    used: Callable[[Hop], list[int]]  # by a hop
+    capacity: NDArray[np.float64]  # bits per second
+    used: Callable[[Hop], list[int]]  # elements used by a hop
 
 
 def _network(one: Case) -> _Network:
@@ -216,7 +216,7 @@ def _network(one: Case) -> _Network:
 
 
 def most_tps(one: Case) -> float:
-    """Return the most that any split of the streams whose senders choose could carry (a linear program)."""
+    """Return the maximum rate over all splits of the streams whose senders choose (a linear program)."""
     table = lanes(one)
     tasks, count = len(table.cpu), len(table.target)
     size = tasks + count + 1  # rates of tasks, of lanes, of all sources

@@ -1,9 +1,9 @@
-"""The system of the event-driven twin as a SimPy model: a process a slot, tuples as objects, cards as resources.
+"""The event-driven twin's system as a SimPy model: a process per slot, tuples as objects, cards as resources.
 
-Written as SimPy's guide has servers and queues: a slot's in-queue is a `Store`, a network card a `Resource` of capacity
-1, a frame on its way a process. Machines share their cores evenly, which SimPy has nothing for: one event a completion,
-set anew whenever the number of busy slots changes. `Sparing` uses SimPy for its clock alone: cards are times at which
-they are free, a frame is one event, a slot that is idle is started by a call.
+Servers and queues are modelled as in SimPy's guide: a slot's in-queue is a `Store`, a network card a `Resource` of
+capacity 1, a frame in flight a process. Machines share their cores evenly, which SimPy does not support: one event per
+completion, rescheduled whenever the number of busy slots changes. `Sparing` uses only SimPy's clock: cards are times at
+which they become free, a frame is one event, an idle slot is started by a call.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ Process = Generator[Any, Any, None]
 
 
 class Root:
-    """A source tuple: when it was due, how many that follow from it are in the system."""
+    """A source tuple: when it was due, and how many of its descendants are in the system."""
 
     __slots__ = ("due", "pending")
 
@@ -49,7 +49,7 @@ class Cores:
         self.order = 0
 
     def serve(self, work: float) -> Any:
-        """Return an event that happens when the work is done."""
+        """Return an event that occurs when the work is done."""
         done = self.model.env.event()
         self._advance()
         self.order += 1
@@ -110,7 +110,7 @@ class Model:
         self.prepare()
 
     def prepare(self) -> None:
-        """Make the in-queues, the cards and the processes."""
+        """Create the in-queues, the cards and the processes."""
         self.inboxes = [self.simpy.Store(self.env) for _ in self.machine]
         self.cards = [self.simpy.Resource(self.env, 1) for _ in range(max(self.card) + 1)]
         for slot in sorted(set(self.slot)):
@@ -136,7 +136,7 @@ class Model:
             yield self.inboxes[self.slot[task]].put(Item(Root(due), task, -1))
 
     def serve(self, slot: int) -> Process:
-        """Serve what comes to a slot, one tuple after another."""
+        """Serve the tuples of a slot, one after another."""
         inbox, cores = self.inboxes[slot], self.cores[self.machine[slot]]
         while True:
             item = yield inbox.get()
@@ -151,7 +151,7 @@ class Model:
         return self.random.gammavariate(shape, scale) if self.drawn[task] == GAMMA else scale
 
     def finish(self, item: Item) -> None:
-        """Send what follows from a tuple, and give credit back."""
+        """Send the descendants of a tuple, and return its credit."""
         root, made = item.root, 0
         for queue in range(self.queues[item.task], self.queues[item.task + 1]):
             amount = self.carried[queue] + self.selectivity[queue]
@@ -176,7 +176,7 @@ class Model:
                 self.flush(item.lane)
 
     def choose(self, queue: int) -> int:
-        """Return the lane of a tuple: any, or each in turn."""
+        """Return the lane of a tuple: a random one, or each in turn."""
         first, width = self.lanes[queue], self.lanes[queue + 1] - self.lanes[queue]
         if self.bound[queue] == KEY:
             return first + int(self.random.random() * width)
@@ -184,18 +184,18 @@ class Model:
         return first + self.turn[queue]
 
     def flush(self, lane: int) -> None:
-        """Send what waits in a lane as one frame, as much of it as there is credit for."""
+        """Send what waits in a lane as one frame, as far as credit allows."""
         waiting, amount = self.waiting[lane], min(len(self.waiting[lane]), self.credits[lane])
         if amount:
             self.credits[lane] -= amount
             self.launch(lane, [waiting.popleft() for _ in range(amount)])
 
     def launch(self, lane: int, roots: list[Root]) -> None:
-        """Send a frame on its way."""
+        """Start the transfer of a frame."""
         self.env.process(self.travel(lane, roots))
 
     def travel(self, lane: int, roots: list[Root]) -> Process:
-        """Cross the cards of a way one after another."""
+        """Cross the cards of a route one after another."""
         for pipe in self.ways[lane]:
             if self.card[pipe] >= 0:
                 with self.cards[self.card[pipe]].request() as free:
@@ -209,10 +209,10 @@ class Model:
 
 
 class Sparing(Model):
-    """The same with as few events as can be."""
+    """The same with the minimum number of events."""
 
     def prepare(self) -> None:
-        """Make the in-queues, and say that all cards are free."""
+        """Create the in-queues; all cards are free."""
         self.inbox: list[deque[Item]] = [deque() for _ in self.machine]
         self.busy = [False] * len(self.machine)
         self.free = [0.0] * (max(self.card) + 1)
@@ -226,7 +226,7 @@ class Sparing(Model):
             self.start(self.slot[task])
 
     def start(self, slot: int) -> None:
-        """Let an idle slot take up the next tuple."""
+        """Let an idle slot start the next tuple."""
         if self.inbox[slot] and not self.busy[slot]:
             self.busy[slot] = True
             item = self.inbox[slot].popleft()
@@ -239,11 +239,11 @@ class Sparing(Model):
         self.start(slot)
 
     def launch(self, lane: int, roots: list[Root]) -> None:
-        """Send a frame on its way."""
+        """Start the transfer of a frame."""
         self._enter(lane, roots, 0)
 
     def _enter(self, lane: int, roots: list[Root], place: int) -> None:
-        """Cross the card at a place of the way, or arrive."""
+        """Cross the card at a position of the route, or arrive."""
         if place == len(self.ways[lane]):
             task = self.target[lane]
             self.inbox[self.slot[task]].extend(Item(root, task, lane) for root in roots)

@@ -1,9 +1,9 @@
-"""A system in time slots as a SimPy model: a process a task, tuples as objects, each sent to a random downstream task.
+"""A slotted system as a SimPy model: a process per task, tuples as objects, each sent to a random downstream task.
 
-Written as SimPy's guide has producers and consumers: an in-queue is a `Store`, a tuple is put and got one by one. In a
-slot a task first takes what it is going to send, then serves, then puts what it took into the stores, so that a tuple
-lands one slot after it was sent, as in (8). `Sparing` uses SimPy for its clock alone, one event a task and slot, and
-plain lists for queues: as few events as the model can have.
+Producers and consumers are modelled as in SimPy's guide: an in-queue is a `Store`, tuples are put and got one by one.
+In a slot a task first takes what it is going to send, then serves, then puts what it took into the stores, so a tuple
+arrives one slot after it was sent, as in (8). `Sparing` uses only SimPy's clock, with one event per task and slot, and
+plain lists as queues: the minimum number of events that the model can have.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ Process = Generator[Any, Any, None]
 
 
 def simpy_module() -> Any:
-    """Return SimPy, installed on first use: the project itself does not depend on it."""
+    """Return SimPy, installed on first use, because the project itself does not depend on it."""
     if not FOLDER.is_dir():
         command = [sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         subprocess.run([*command, "--target", str(FOLDER), "-r", str(REQUIREMENTS)], check=True)
@@ -33,7 +33,7 @@ def simpy_module() -> Any:
 
 
 class Root:
-    """A tuple from outside: when it came, how many that follow from it are in the system, when the last was served."""
+    """An external tuple: its arrival, the number of its descendants in the system, and when the last was served."""
 
     __slots__ = ("done", "due", "pending")
 
@@ -66,7 +66,7 @@ class Model:
                 self.env.process(self.worker(task, int(system.service[task])))
 
     def prepare(self, simpy: Any, tasks: int) -> None:
-        """Make the in-queues."""
+        """Create the in-queues."""
         self.inboxes = [simpy.Store(self.env) for _ in range(tasks)]
 
     def run(self) -> None:
@@ -74,7 +74,7 @@ class Model:
         self.env.run(until=self.slots)
 
     def source(self, task: int, counts: list[int]) -> Process:
-        """Let tuples come, and send them."""
+        """Receive external tuples, and send them."""
         for slot, count in enumerate(counts):
             self.arrive(task, slot, count)
             outgoing = self.outgoing(task)
@@ -84,7 +84,7 @@ class Model:
             yield self.env.timeout(0.25)
 
     def worker(self, task: int, service: int) -> Process:
-        """Send what was made in the last slot, serve what has landed."""
+        """Send what was emitted in the last slot, serve what has arrived."""
         inbox = self.inboxes[task]
         for slot in range(self.slots):
             outgoing = self.outgoing(task)
@@ -98,7 +98,7 @@ class Model:
             yield self.env.timeout(0.25)
 
     def arrive(self, task: int, slot: int, count: int) -> None:
-        """Put tuples from outside into the out-queues of a source."""
+        """Put external tuples into the out-queues of a source."""
         for _ in range(count):
             root = Root(slot)
             self.roots.append(root)
@@ -119,7 +119,7 @@ class Model:
             root.done = slot
 
     def outgoing(self, task: int) -> list[tuple[int, Root]]:
-        """Take what a task sends in a slot, each tuple with its target, at most as many as its limit."""
+        """Take what a task sends in a slot, each tuple with its target, up to its limit."""
         found: list[tuple[int, Root]] = []
         for ways, queue in zip(self.ways[task], self.out[task], strict=True):
             amount = min(len(queue), self.limit[task] - len(found))
@@ -127,20 +127,20 @@ class Model:
         return found
 
     def response(self, warm_up: int) -> float:
-        """Return the mean response time; what has not ended counts with its age."""
+        """Return the mean response time; unfinished tuples count with their age."""
         ends = [(self.slots if root.done < 0 else root.done) - root.due for root in self.roots if root.due >= warm_up]
         return sum(ends) / len(ends)
 
 
 class Sparing(Model):
-    """The same with one event a task and slot."""
+    """The same with one event per task and slot."""
 
     def prepare(self, simpy: Any, tasks: int) -> None:
-        """Make the in-queues."""
+        """Create the in-queues."""
         self.landed: list[deque[tuple[int, Root]]] = [deque() for _ in range(tasks)]
 
     def source(self, task: int, counts: list[int]) -> Process:
-        """Let tuples come, and send them."""
+        """Receive external tuples, and send them."""
         for slot, count in enumerate(counts):
             self.arrive(task, slot, count)
             for target, root in self.outgoing(task):

@@ -1,10 +1,10 @@
-"""The slotted simulator: tuple-hops a second, against SimPy, and what a decision costs.
+"""The slotted simulator: tuple-hops per second, also compared with SimPy, and the cost of a decision.
 
 Grid: a system of POTUS's (Jellyfish, 5 applications, utilisation 0.8, Poisson), 20,000 slots, and the same with ten
 times the tuples and the service; every routing policy. SimPy runs the first 2,000 slots of the same arrivals under
-shuffle, in turn with ours, 5 times. Decisions: one out-queue with 10 to 10,000 downstream tasks whose queues and costs
-are drawn at random, called from Python and in a compiled loop; and at 1,000 tasks with so little room that several are
-picked. Times are of the processor, as machines are shared; everything runs on one core.
+shuffle, alternating with ours, 5 times. Decisions: one out-queue with 10 to 10,000 downstream tasks with random queues
+and costs, called from Python and in a compiled loop; and at 1,000 tasks with so little room that several are selected.
+Times are processor times, because machines are shared; everything runs on one core.
 """
 
 import statistics
@@ -38,19 +38,19 @@ CALLS = 2_000
 
 
 class Timed(NamedTuple):
-    """What a run took, and what came of it."""
+    """Time of a run, and its outcome."""
 
     seconds: float
     outcome: Outcome
 
     @property
     def speed(self) -> float:
-        """Tuples served a second."""
+        """Tuples served per second."""
         return self.outcome.hops / self.seconds
 
 
 def busier(setting: PotusWorkload, times: int) -> PotusWorkload:
-    """Return a system with so many times the tuples, the service and the limit."""
+    """Return a system with a multiple of the tuples, the service and the limit."""
     system = setting.system
     return setting._replace(
         system=system._replace(service=system.service * times, limit=system.limit * times),
@@ -75,20 +75,20 @@ def measure_speed(setting: PotusWorkload, counts: Longs) -> None:
         hops = runs[0].outcome.hops / slots
         print(
             f"  {spec:20} {statistics.median(speeds):6.1f} M hops/s ({speeds[0]:.1f}–{speeds[-1]:.1f}), "
-            f"{hops:.0f} hops and {min(run.seconds for run in runs) / slots * 1e6:.1f} µs a slot",
+            f"{hops:.0f} hops and {min(run.seconds for run in runs) / slots * 1e6:.1f} µs per slot",
             flush=True,
         )
 
 
 def compare_with_simpy(setting: PotusWorkload, counts: Longs) -> None:
-    """Print how many times as fast as SimPy it is, and whether both find the same."""
+    """Print the speed relative to SimPy, and the difference of the results."""
     try:
         simpy = simpy_module()
     except CalledProcessError:
         print(f"  SimPy: {REQUIREMENTS.name} could not be installed; is there a network?")
         return
     some = np.ascontiguousarray(counts[:, :PLAIN_SLOTS])
-    kinds: dict[str, type[Model]] = {"processes and stores": Model, "as few events as can be": Sparing}
+    kinds: dict[str, type[Model]] = {"processes and stores": Model, "minimum number of events": Sparing}
     for title, kind in kinds.items():
         ratios, speeds, theirs, ours = [], [], [], []
         for seed in range(REPEATS):
@@ -110,7 +110,7 @@ def compare_with_simpy(setting: PotusWorkload, counts: Longs) -> None:
 
 
 class Case(NamedTuple):
-    """An out-queue before so many tasks."""
+    """An out-queue with a number of downstream tasks."""
 
     queues: Queues
     lanes: Lanes
@@ -118,7 +118,7 @@ class Case(NamedTuple):
 
 
 def case_of(tasks: int, waiting: int, room: int = UNLIMITED) -> Case:
-    """Draw queues and costs as they are on a fat-tree."""
+    """Draw queues and costs as on a fat-tree."""
     rng = np.random.default_rng(tasks)
     queues = empty_queues(np.array([0, tasks], dtype=np.int64))
     queues.waiting[0] = waiting
@@ -134,7 +134,7 @@ def case_of(tasks: int, waiting: int, room: int = UNLIMITED) -> Case:
 def decide_often(
     times: int, kind: int, settings: Floats, queues: Queues, lanes: Lanes, rng: np.random.Generator, sent: Longs
 ) -> int:
-    """Decide many times over without Python in between."""
+    """Decide many times without Python in between."""
     total = 0
     for _ in range(times):
         sent[:] = 0
@@ -143,7 +143,7 @@ def decide_often(
 
 
 def best_of(run: Callable[[], object], times: int) -> float:
-    """Return the least processor time of one of `times` runs at a time, in microseconds."""
+    """Return the minimum processor time of a run in batches of `times`, in microseconds."""
     found = []
     for _ in range(REPEATS):
         started = process_time()
@@ -172,7 +172,7 @@ def cost_of(spec: str, case: Case) -> tuple[float, float]:
 
 
 def measure_decisions() -> None:
-    """Print what decisions cost, and how that grows."""
+    """Print the cost of decisions, and its growth."""
     for spec in DECIDED:
         for tasks in TASKS:
             called, looped = cost_of(spec, case_of(tasks, waiting=40))
@@ -182,7 +182,7 @@ def measure_decisions() -> None:
         for picks in PICKS:
             called, looped = cost_of(spec, case_of(1_000, WAITING, room=WAITING // picks))
             print(
-                f"  {spec:16}  1,000 tasks, {WAITING:,} tuples, {WAITING // picks:,} a task at most: "
+                f"  {spec:16}  1,000 tasks, {WAITING:,} tuples, {WAITING // picks:,} per task at most: "
                 f"{called:8.1f} µs from Python, {looped:8.2f} µs in a kernel",
                 flush=True,
             )

@@ -1,10 +1,10 @@
 """A real embedded cluster under load, with a fault about every ten seconds: `python -m benchmarks.soak --seconds 1800`.
 
-The application is `counted`, run by a driver in a process of its own. Faults are drawn by lot, of all kinds, in
-between, during a checkpoint or during a move. At the end all that was committed is compared with the truth.
+The application is `counted`, run by a driver in a process of its own. Faults are random, of all kinds, in between,
+during a checkpoint or during a move. At the end the committed output is compared with the expected one.
 
-A recovery is timed from outside, from the fault to when the status says that tuples are written again in a new epoch.
-It is asked 20 times a second and workers report 4 times a second: up to 0.3 s of a figure is the measuring itself.
+A recovery is timed from outside, from the fault until the status reports written tuples in a new epoch. The status is
+read 20 times per second and workers report 4 times per second: up to 0.3 s of a figure is measurement error.
 """
 
 import argparse
@@ -30,14 +30,14 @@ from penstock.runtime import control_socket as control
 from penstock.runtime.storage.run_folder import RunInfo
 
 RECOVER_S = 60.0
-RESUME_S = 240.0  # with a Spark session to start
+RESUME_S = 240.0  # including the start of a Spark session
 ASK_S = 0.05
 CHECKPOINT_S = 1.0
 WORKERS = 3
 
 
 class Soak:
-    """One run, and what is done to it."""
+    """One run, and the faults injected into it."""
 
     def __init__(self, runs: Path, seconds: float, rate: float, seed: int) -> None:
         self.runs = runs
@@ -65,10 +65,10 @@ class Soak:
             self.disk = SmallDisk(self.info.path / "checkpoints", size_mb=256)
         if self.disk is None:
             del self.kinds["disk full"]
-            print("may not mount a file system: no disk will be full")
+            print("no permission to mount a file system: disk-full faults are skipped")
 
     def inject(self) -> None:
-        """Do one fault, and wait until the run has recovered."""
+        """Inject one fault, and wait until the run has recovered."""
         kind, moment = self.rng.choice(list(self.kinds)), self.rng.choice(MOMENTS)
         wait_until(self._is_well, RECOVER_S, "three workers at work")
         self.faults += 1
@@ -85,11 +85,11 @@ class Soak:
         print(f"fault {self.faults}: {kind}, {moment}; {took:.2f} s", flush=True)
 
     def status(self) -> Status:
-        """Ask the run how it is going."""
+        """Return the status of the run."""
         return control.ask(self.info, control.GetStatus())
 
     def _answer(self) -> RunInfo:
-        """Wait until the driver answers."""
+        """Wait until the driver responds."""
 
         def answers() -> bool:
             if self.driver.poll() is not None:
@@ -122,15 +122,15 @@ class Soak:
         wait_until(flows, within_s, "recovery")
 
     def _move(self, task: str, slot: str) -> None:
-        with suppress(PenstockError):  # what it moves to, or who is asked, may be killed
+        with suppress(PenstockError):  # the target or the driver may be killed
             control.ask(self.info, control.MoveTask(task, slot), timeout=60)
 
     def _drawn(self, count: int) -> list[int]:
-        """Return the processes of some workers that have tasks."""
+        """Return the processes of some random workers with tasks."""
         pids = [machine.pid for machine in self.status().machines if machine.alive and machine.tasks]
         return self.rng.sample(pids, min(count, len(pids)))
 
-    # Kinds: each spares a worker until all of the others' part is done, and waits once that one is let go on
+    # Kinds: each spares a worker until the others have done their part, and waits after that one is released
 
     @contextmanager
     def _kill(self, count: int, spared: int) -> Iterator[None]:
@@ -169,17 +169,17 @@ class Soak:
         self.info = self._answer()
 
     def end(self, within_s: float) -> Verdict:
-        """Wait for the end of the run, and compare what it has committed with the truth."""
+        """Wait for the end of the run, and compare its committed output with the expected one."""
         try:
             code = self.driver.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"the run has not come to its end in {within_s:g} s") from None
+            raise TimeoutError(f"the run has not ended within {within_s:g} s") from None
         if code:
             raise TimeoutError(f"the run has failed: {self.log.read_text()[-2000:]}")
         return check(self.info.path, self.count)
 
     def close(self) -> None:
-        """Leave nothing running and nothing mounted."""
+        """Stop all processes and unmount the disk."""
         self.driver.kill()
         self.driver.wait(30)
         if self.disk is not None:
@@ -207,9 +207,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between faults")
-    parser.add_argument("--rate", type=float, default=500.0, help="sentences a second")
+    parser.add_argument("--rate", type=float, default=500.0, help="sentences per second")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a folder for the run, which stays; else it is removed")
+    parser.add_argument("--keep", type=Path, help="folder that keeps the run; default: a temporary one")
     asked = parser.parse_args()
     with _folder(asked.keep) as runs:
         soak = Soak(runs, asked.seconds, asked.rate, asked.seed)
@@ -219,7 +219,7 @@ def main() -> None:
             while began + asked.seconds - time.monotonic() > asked.every:
                 time.sleep(asked.every * soak.rng.uniform(0.5, 1.0))
                 soak.inject()
-            print("waiting for the last tuples: faults have held them up", flush=True)
+            print("waiting for the last tuples, which faults have delayed", flush=True)
             verdict = soak.end(asked.seconds + 300.0)
         except (TimeoutError, PenstockError, OSError) as error:
             problem = str(error)
@@ -231,7 +231,7 @@ def main() -> None:
 
 
 def report(soak: Soak, verdict: Verdict | None, problem: str) -> None:
-    """Print what became of the faults: a line a kind, and one of all that led to a new epoch."""
+    """Print the outcome of the faults: one line per kind, and one for all that led to a new epoch."""
     for kind, times in sorted(soak.times.items()):
         print(f"{kind}: {len(times)}, p50 {np.percentile(times, 50):.2f} s, worst {max(times):.2f} s")
     if problem:

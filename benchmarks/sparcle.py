@@ -1,12 +1,13 @@
-"""One SPARCLE assignment at growing sizes, and against the same algorithm written directly on networkx.
+"""Time of a SPARCLE assignment at growing sizes, compared with the same algorithm written directly on networkx.
 
 Grid: 10, 30, 100, 300 machines × 5, 10, 20, 50 tasks; a layered graph whose sources and sinks are pinned to random
 machines, on a Jellyfish with as many switches as machines, links and machines as fast as one another (spread 0.5).
-`sparcle` is the policy as it is by default, `paper` what the paper says (ties to the lowest, transports rated alone),
-which both sides of the comparison compute; the direct version is there twice, with one run of Algorithm 1 for all
-machines and, as the pseudocode reads, with one for each, where a run will not take more than `LIMIT_S`. Times are
-processor time of one core on either side: the median of `REPEATS`, of more where these take less than `SHORT_S`, or one
-run of what takes long. Exponents are least squares over the sizes with at least 30 machines and 10 tasks.
+`sparcle` is the policy with its defaults, `paper` the paper's algorithm (ties to the lowest, transports rated
+separately), which both sides of the comparison compute. The direct version has two variants, with one run of Algorithm
+1 for all machines and, like the pseudocode, with one for each, if a run takes at most `LIMIT_S`. Times are processor
+times of one
+core: the median of `REPEATS`, of more if these take less than `SHORT_S`, or one run if it takes long. Exponents are
+least squares over the sizes with at least 30 machines and 10 tasks.
 """
 
 from collections.abc import Callable
@@ -27,18 +28,18 @@ from penstock.workloads.topologies import layered
 MACHINES = (10, 30, 100, 300)
 TASKS = (5, 10, 20, 50)
 REPEATS = 5
-SHORT_S = 0.1  # for so long what takes less is repeated
-MOST = 200  # times
-LONG_S = 0.5  # what takes longer is not repeated
+SHORT_S = 0.1  # minimum total time of repeated runs
+MOST = 200  # maximum number of repeats
+LONG_S = 0.5  # longer runs are not repeated
 LIMIT_S = 60.0
-LITERAL_RUNS = 0.5  # what a run of Algorithm 1 to one machine takes of one to all, about
+LITERAL_RUNS = 0.5  # approximate time of Algorithm 1 to one machine, relative to all
 POLICIES = {
     "sparcle": "sparcle",
     "paper": "sparcle:ties=lowest,together=false",
     "refined": "sparcle-refined:seconds=none",
 }
 BALANCED = Capacities(cores=1, slots=1, bandwidth_mbps=2.2, spread=0.5, memory_mb=1e6)
-"""A task takes 1 ms of a core and a tuple has 2,200 bits on average: either could limit."""
+"""A task takes 1 ms of a core and a tuple has 2,200 bits on average, so that either may limit."""
 
 
 def view_of(machines: int, tasks: int) -> PlacementView:
@@ -72,7 +73,7 @@ def direct(version: type[PlainSparcle], view: PlacementView) -> tuple[float, flo
 
 
 def measured(place: Callable[[], object], view: PlacementView) -> tuple[float, float]:
-    """Return the median of the seconds it takes, repeated while that is short, and the rate."""
+    """Return the median of the seconds, repeated if they are few, and the rate."""
     seconds: list[float] = []
     while len(seconds) < MOST and (len(seconds) < REPEATS or sum(seconds) < SHORT_S):
         started = process_time()
@@ -85,7 +86,7 @@ def measured(place: Callable[[], object], view: PlacementView) -> tuple[float, f
 
 
 def compared(view: PlacementView, took: dict[str, float], expected: float) -> str:
-    """Return how long the direct versions take, how many times as long as the policies, and whether rates differ."""
+    """Return the times of the direct versions, also relative to the policies, and any difference of rates."""
     plain, found = direct(PlainSparcle, view)
     line = f"{plain * 1e3:13.0f}" + "".join(f"{plain / took[name]:7.0f}×" for name in ("paper", "sparcle"))
     others = [found]
@@ -97,9 +98,9 @@ def compared(view: PlacementView, took: dict[str, float], expected: float) -> st
 
 
 def differing(rates: list[float], expected: float) -> str:
-    """Return what is to be said of rates that are not as expected."""
+    """Return a note about unexpected rates."""
     wrong = [found for found in rates if abs(found / expected - 1) > 1e-9]
-    return "".join(f"  another rate: {found:g}, not {expected:g}" for found in wrong)
+    return "".join(f"  unexpected rate: {found:g}, not {expected:g}" for found in wrong)
 
 
 def rate(view: PlacementView, placement: Placement) -> float:

@@ -1,8 +1,8 @@
-"""What telemetry and tracking cost: the maximum rate of word count with them, as a share of the rate without.
+"""Cost of telemetry and tracing: the maximum rate of word count with them, relative to the rate without.
 
-Grid: off; sampled (20 source tuples a second followed to their end, telemetry written, the default of `penstock run`);
-full (every tuple followed). Three workers, not emulated, in one Spark session; off and sampled take turns, and each
-ratio is of two runs next to each other, since the machine's own speed changes from minute to minute.
+Grid: off; sampled (20 source tuples traced per second, with telemetry, the default of `penstock run`); full (every
+tuple traced). Three workers, not emulated, in one Spark session; off and sampled alternate, and each ratio is of two
+adjacent runs, because the machine's own speed changes from minute to minute.
 """
 
 import statistics
@@ -18,9 +18,9 @@ SAMPLED, FULL = 20.0, -1.0
 
 
 def main() -> None:
-    """Print the maximum rate of each, and its ratio to the rate without tracking."""
+    """Print the maximum rate of each variant, and its ratio to the rate without tracing."""
     with session("tracking", embedded_master(WORKERS), settings=spark_settings(WORKERS, embedded=True)):
-        measure(None, SECONDS, WORKERS)  # processes start and modules are imported
+        measure(None, SECONDS, WORKERS)  # start processes and import modules
         off: list[float] = []
         sampled: list[float] = []
         for pair in range(PAIRS):

@@ -1,4 +1,4 @@
-"""What a tuple costs in a worker: processor time through source, map and sink, without sockets.
+"""Cost of a tuple in a worker: processor time through source, map and sink, without sockets.
 
 Workers run in this process, on its clock. Their frames are passed on as bytes. Every case is measured five times.
 """
@@ -23,7 +23,7 @@ MANY = 10**6
 
 @dataclass(frozen=True)
 class Case:
-    """One setting: the slot of each task, how many tuples a poll returns at most, and how many are processed."""
+    """One setting: slots of tasks, maximum number of tuples per poll, and number of tuples to process."""
 
     name: str
     placement: tuple[str, ...]
@@ -60,7 +60,7 @@ class Numbers(Source[int]):
 
 
 class Counting(Sink[int]):
-    """Counts tuples, those of all tasks together."""
+    """Counts the tuples of all tasks."""
 
     taken = 0
 
@@ -90,7 +90,7 @@ def started(case: Case, folder: str) -> list[Worker]:
 
 
 def process(workers: list[Worker], tuples: int) -> int:
-    """Let workers take turns until tuples have reached the sinks; return how many."""
+    """Let workers take turns until tuples have reached the sinks; return their number."""
     first = Counting.taken
     while Counting.taken < first + tuples:
         for worker in workers:
@@ -120,10 +120,10 @@ def measure(case: Case) -> list[float]:
 
 
 def main() -> None:
-    """Print what a tuple costs in every case."""
+    """Print the cost of a tuple in every case."""
     for case in CASES:
         times = measure(case)
-        print(f"{case.name:<36} {statistics.median(times):7.3f} µs a tuple ({min(times):.3f} to {max(times):.3f})")
+        print(f"{case.name:<36} {statistics.median(times):7.3f} µs per tuple ({min(times):.3f} to {max(times):.3f})")
 
 
 if __name__ == "__main__":

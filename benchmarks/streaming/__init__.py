@@ -1,4 +1,4 @@
-"""Word count on several stream processors, beside one another: `python -m benchmarks.streaming`."""
+"""Word count on several stream processors, compared: `python -m benchmarks.streaming`."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""bytewax, in one process or in several: its environment, its start, and what its sinks saw."""
+"""bytewax in one process or several: its environment, its start, and the output of its sinks."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ def measure(rate: float | None, seconds: float, *, processes: int) -> Measured:
 
 
 def environment() -> Path:
-    """Return the Python that has bytewax, made on first use: the project itself does not depend on it."""
+    """Return the Python that has bytewax, installed on first use, because the project does not depend on it."""
     python = ENVIRONMENT / "bin" / "python"
     ready = ENVIRONMENT / REQUIREMENTS.name
     if ready.is_file() and ready.read_text() == REQUIREMENTS.read_text():
@@ -74,7 +74,7 @@ def run(python: Path, folder: Path, rate: float | None, seconds: float, processe
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports that nobody listens on now."""
+    """Return ports that are free now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for one in sockets:

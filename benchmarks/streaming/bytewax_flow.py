@@ -1,8 +1,8 @@
 """Word count as a bytewax dataflow; runs in bytewax's own environment, started by `bytewax_cluster`.
 
-As its guide on performance advises: every worker reads a share of the source, processes instead of threads for
-parallelism, `next_awake` instead of sleeping, and no exchange other than the one by word. The project's own
-environment has no bytewax, so its base classes have no types there.
+Following bytewax's guide on performance: every worker reads a share of the source, processes instead of threads for
+parallelism, `next_awake` instead of sleeping, and no exchange other than the one by word. The project's own environment
+has no bytewax, so its base classes have no types there.
 """
 
 import os
@@ -17,7 +17,7 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from benchmarks.streaming.work import Recorder, Schedule, Sentence, now
 
 BATCH = 1_000
-"""Sentences at once at most; the batch that bytewax's Kafka source takes by default."""
+"""Maximum number of sentences per batch; the default of bytewax's Kafka source."""
 
 Word = tuple[str, tuple[int, float]]  # the word; number and due time of its sentence
 Count = tuple[str, tuple[int, int, float]]  # the word; its count; number and due time of the sentence
@@ -37,7 +37,7 @@ class Sentences(StatelessSourcePartition[Sentence]):  # type: ignore[misc]
         return self.schedule.take(time, BATCH)
 
     def next_awake(self) -> datetime | None:
-        """Say when the next sentence is due; bytewax wants it on the wall clock."""
+        """Return when the next sentence is due; bytewax needs it on the wall clock."""
         time = now()
         due = self.schedule.next_due(time)
         return datetime.now(UTC) + timedelta(seconds=due - time) if due > time else None
@@ -70,12 +70,12 @@ class PacedSink(StatelessSinkPartition[Count]):  # type: ignore[misc]
             see(number, due, time)
 
     def close(self) -> None:
-        """Save what was seen."""
+        """Save the recorded words."""
         self.seen.save(self.path)
 
 
 class UnpacedSink(PacedSink):
-    """Records how many words come."""
+    """Records the number of words that arrive."""
 
     def write_batch(self, items: list[Count]) -> None:
         """Record words that have arrived."""
@@ -86,7 +86,7 @@ class UnpacedSink(PacedSink):
 
 
 class RecordingSink(DynamicSink[Count]):  # type: ignore[misc]
-    """A sink and a file of what it saw for every worker."""
+    """A sink for every worker, with a file of what it recorded."""
 
     def __init__(self, folder: Path, *, paced: bool) -> None:
         self.folder = folder
@@ -98,7 +98,7 @@ class RecordingSink(DynamicSink[Count]):  # type: ignore[misc]
 
 
 def split(sentence: Sentence) -> list[Word]:
-    """Return the words of a sentence, each with what times it."""
+    """Return the words of a sentence, each with the fields that time it."""
     origin = (sentence.number, sentence.due)
     return [(word, origin) for word in sentence.text.split()]
 
@@ -110,7 +110,7 @@ def count(state: int | None, origin: tuple[int, float]) -> tuple[int, tuple[int,
 
 
 def flow() -> Dataflow:
-    """Return the dataflow, as the environment's variables ask for it."""
+    """Return the dataflow configured by environment variables."""
     rate = float(os.environ["BENCH_RATE"]) or None
     folder = Path(os.environ["BENCH_FOLDER"])
     dataflow = Dataflow("word_count")

@@ -1,8 +1,8 @@
-"""Every system at every load, in turn, and the table of it.
+"""Run every system at every load, alternating, and print a table.
 
-Grid: 1,000 and 5,000 sentences a second, and as fast as each system goes; 15 s after a warm-up of 5 s, 3 times over.
-Each run is a process of its own, one after another; every second round goes through the systems backwards, so that a
-machine that slows down does not always slow the same one. Figures are medians, with the smallest and the largest.
+Grid: 1,000 and 5,000 sentences per second, and each system's maximum; 15 s after a warm-up of 5 s, 3 times. Each run is
+a process of its own, one after another; every second round visits the systems in reverse order, so that a machine that
+slows down does not always slow the same one. Figures are medians, with minimum and maximum.
 """
 
 import argparse
@@ -22,23 +22,23 @@ SECONDS = 15.0
 REPEATS = 3
 QUICK_SECONDS = 5.0
 KEEPS_UP = 0.9
-"""A system that reached less than this share of the rate has fallen behind, and its latencies grow with time."""
+"""Minimum share of the rate; a system below it has fallen behind, and its latencies grow with time."""
 QUIET = 0.25
-"""Load a core above which the machine is not quiet."""
+"""Load per core above which the machine is not idle."""
 
 Results = dict[str, dict[float | None, list[Measured]]]
 Refusals = dict[str, dict[float | None, str]]
 
 
 def compare(arguments: list[str]) -> None:
-    """Measure what the arguments ask for, and print it."""
+    """Measure the systems given as arguments, and print the results."""
     asked = parse(arguments)
     seconds, repeats = (QUICK_SECONDS, 1) if asked.quick else (asked.seconds, asked.repeats)
     names = asked.systems or list(SYSTEMS)
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     print(f"word count, {WORDS} words a sentence; {seconds:g} s after {WARM_UP_S:g} s of warm-up, {repeats} times")
     if load > QUIET * cores:
-        print(f"load average {load:.1f} on {cores} cores: other processes will show in these figures")
+        print(f"load average {load:.1f} on {cores} cores: other processes will affect these figures")
     results, refusals = run_all(names, seconds, repeats)
     print("\n".join(table(names, results, refusals)))
     if asked.json:
@@ -49,13 +49,13 @@ def compare(arguments: list[str]) -> None:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Return what is asked for."""
+    """Parse the arguments."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
-    parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of {', '.join(SYSTEMS)}; by default all")
+    parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of {', '.join(SYSTEMS)}; default: all")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SECONDS:g} s each, once")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each run, after the warm-up")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="how many times over")
-    parser.add_argument("--json", metavar="FILE", help="where to write every run's figures")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="number of runs")
+    parser.add_argument("--json", metavar="FILE", help="file for the figures of every run")
     asked = parser.parse_args(arguments)
     for name in asked.systems:
         if name not in SYSTEMS:
@@ -64,7 +64,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def run_all(names: list[str], seconds: float, repeats: int) -> tuple[Results, Refusals]:
-    """Measure the systems in turn; one that has refused a load is not asked again."""
+    """Measure the systems, alternating; one that has rejected a load is not tried again with it."""
     results: Results = {name: {rate: [] for rate in RATES} for name in names}
     refusals: Refusals = {name: {} for name in names}
     for turn in range(repeats):
@@ -82,7 +82,7 @@ def run_all(names: list[str], seconds: float, repeats: int) -> tuple[Results, Re
 
 
 def latest(measured: Measured) -> str:
-    """Say what a run gave, for those who wait."""
+    """Describe the result of a run."""
     if measured.p50_ms is None or measured.p99_ms is None:
         return f"{measured.rate_reached:,.0f} sentences/s"
     return f"p50 {measured.p50_ms:.2f} ms, p99 {measured.p99_ms:.2f} ms"
@@ -94,7 +94,7 @@ def load_name(rate: float | None) -> str:
 
 
 def table(names: list[str], results: Results, refusals: Refusals) -> Iterable[str]:
-    """Lay the figures out as a table, with the reasons for what is missing below it."""
+    """Format the figures as a table, followed by the reasons for missing ones."""
     yield ""
     yield "| | " + " | ".join(map(load_name, RATES)) + " |"
     yield "|---" * (1 + len(RATES)) + "|"
@@ -107,7 +107,7 @@ def table(names: list[str], results: Results, refusals: Refusals) -> Iterable[st
 
 
 def cell(rate: float | None, runs: list[Measured]) -> str:
-    """Return a cell: the median and the spread."""
+    """Return a cell: median and range."""
     if not runs:
         return "–"
     reached = [run.rate_reached for run in runs]
@@ -119,18 +119,18 @@ def cell(rate: float | None, runs: list[Measured]) -> str:
 
 
 def spread(values: list[float]) -> str:
-    """Return the median, and from where to where the values go where there are several."""
+    """Format the median, and the range if there are several values."""
     middle = figure(median(values))
     return middle if len(values) == 1 else f"{middle} ({figure(min(values))}–{figure(max(values))})"
 
 
 def figure(value: float) -> str:
-    """Write a figure with two or three digits that mean something."""
+    """Format a figure with two or three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def rows(names: list[str], results: Results, refusals: Refusals) -> Iterable[dict[str, object]]:
-    """Return every run as a record, refusals among them."""
+    """Return every run as a record, including refusals."""
     for name in names:
         for rate in RATES:
             for turn, run in enumerate(results[name][rate]):

@@ -1,7 +1,7 @@
-"""Word count as a Penstock dataflow on embedded Spark, not emulated: a component a worker, or all in one.
+"""Word count as a Penstock dataflow on embedded Spark, not emulated: one component per worker, or all in one.
 
-The counter's counts go to a sink in the same slot. Telemetry and sampled tracking are off unless asked for, as the
-other systems keep none; what they cost is measured by `benchmarks.tracking`.
+The counter's counts go to a sink in the same slot. Telemetry and sampled tracing are off by default, because the other
+systems have none; `benchmarks.tracking` measures their cost.
 """
 
 import tempfile
@@ -36,26 +36,26 @@ class Sentences(ps.Source[Sentence]):
         return [tuple(sentence) for sentence in self._schedule.take(now, min(limit, BATCH))]  # type: ignore[misc]
 
     def next_due(self, now: float) -> float:
-        """Say when the next sentence is due."""
+        """Return when the next sentence is due."""
         return self._schedule.next_due(now)
 
     def position(self) -> tuple[int, float]:
-        """Return how many there were, and since when."""
+        """Return the number of sentences so far, and the start time."""
         return self._schedule.taken, self._schedule.start
 
     def seek(self, position: tuple[int, float]) -> None:
-        """Go on after so many."""
+        """Continue after a number of sentences."""
         self._schedule.taken, self._schedule.start = position
 
 
 def split(sentence: Sentence) -> list[Word]:
-    """Cut a sentence into words."""
+    """Split a sentence into words."""
     number, due, text = sentence
     return [(word, number, due) for word in text.split()]
 
 
 class Counter(ps.Operator[Word, Count]):
-    """Counts words and gives every new count."""
+    """Counts words and emits every new count."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -71,7 +71,7 @@ class Counter(ps.Operator[Word, Count]):
         return self.counts
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go on with counts."""
+        """Continue from restored counts."""
         self.counts = state
 
 
@@ -96,10 +96,10 @@ class Arrivals(ps.Sink[Count]):
             self._seen.see_many(len(values), time)
 
     def snapshot(self) -> None:
-        """Return nothing: what was seen stays here, in a run in which nothing fails."""
+        """Return nothing: recorded words stay here, in a run without failures."""
 
     def close(self) -> None:
-        """Save what was seen."""
+        """Save the recorded words."""
         self._seen.save(self._path)
 
 
@@ -108,8 +108,8 @@ def measure(
 ) -> Measured:
     """Run once.
 
-    sample: the source tuples a second that are followed, with telemetry, below 0 all of them.
-    checkpoint_s: the seconds between checkpoints; 0: only one, at the end.
+    sample: source tuples traced per second, with telemetry; below 0: all of them.
+    checkpoint_s: seconds between checkpoints; 0: only one, at the end.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seen.npz"
@@ -135,7 +135,7 @@ def measure(
 
 
 def _plan(flow: ps.Dataflow, workers: int) -> ps.Plan:
-    """Put each component into a slot of its own, as far as there are any; the sink stays with the counter."""
+    """Put each component into a slot of its own, as far as there are slots; the sink stays with the counter."""
     from penstock.startup.executor_discovery import discover
 
     cluster = discover([], local=True, slots=workers)
@@ -146,7 +146,7 @@ def _plan(flow: ps.Dataflow, workers: int) -> ps.Plan:
         "cluster": cluster.name,
         "application_digest": digest(flow.application),
         "cluster_digest": digest(cluster),
-        "policy": "one component a slot" if workers > 1 else "all in one slot",
+        "policy": "one component per slot" if workers > 1 else "all in one slot",
         "objective": "throughput",
     }
     return ps.Plan(**made, tasks={name: (f"local/{slot[name]}",) for name in slot})

@@ -1,11 +1,11 @@
-"""Structured Streaming's real-time mode, given the best case that PySpark alone can run.
+"""Structured Streaming's real-time mode, in the best case that PySpark alone can run.
 
-Its one documented source is Kafka, whose connector is not in PySpark and which needs a broker. Of the built-in ones it
-says `STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED`: sockets, rates, files. The in-memory source of Spark's own
-tests looks for input every 10 ms, and a sink written in Python gets its rows in batches of about a megabyte, seconds
-late. None of that is what real-time mode is about, so both ends are small classes in Java that implement its public
-interfaces, compiled on first use by the JDK's `javac`. The query is in SQL functions as in micro-batches, and the
-trigger's interval is the default, five minutes between two checkpoints.
+Its one documented source is Kafka, whose connector is not in PySpark and which needs a broker. It rejects the built-in
+sources (sockets, rates, files) with `STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED`. The in-memory source of
+Spark's own tests polls its input every 10 ms, and a sink written in Python receives rows in batches of about a
+megabyte, seconds late. None of that is specific to real-time mode, so both ends are small Java classes that implement
+its public interfaces, compiled on first use with the JDK's `javac`. The query uses the same SQL functions as in
+micro-batches, and the trigger's interval is the default, five minutes between checkpoints.
 """
 
 import os
@@ -31,7 +31,7 @@ CLASSES = FOLDER.parents[1] / ".bench" / "realtime"
 PACKAGE = "benchmarks.streaming"
 TRIGGER = "org.apache.spark.sql.streaming.Trigger"
 TASKS = 1 + CORES
-"""The source's one and the shuffle's run all at once: with fewer slots the query would never begin."""
+"""The source's task and the shuffle's all run at once: with fewer slots the query would never start."""
 START_S = 60
 
 
@@ -47,7 +47,7 @@ def measure(rate: float | None, seconds: float) -> Measured:
 
 
 def compile_ends() -> None:
-    """Compile the source and the sink, unless that has been done."""
+    """Compile the source and the sink, unless they are compiled already."""
     done = CLASSES / "done"
     if done.is_file() and all(done.stat().st_mtime > source.stat().st_mtime for source in SOURCES):
         return
@@ -65,7 +65,7 @@ def compile_ends() -> None:
 
 
 def word_counts(sentences: DataFrame) -> DataFrame:
-    """Count words; `number` and `due` are of the sentence that changed a count, since both only rise."""
+    """Count words; `number` and `due` belong to the sentence that changed a count, because both only increase."""
     words = sentences.select("number", "due", sf.explode(sf.split("text", " ")).alias("word"))
     latest = [sf.max(name).alias(name) for name in ("number", "due")]
     return words.groupBy("word").agg(sf.count("*").alias("count"), *latest)
@@ -82,7 +82,7 @@ def measure_in(spark: SparkSession, folder: Path, rate: float | None, seconds: f
         if query.exception().isDefined():
             raise NotAvailable(query.exception().get().getMessage().splitlines()[0])
         if now() > deadline:
-            raise RuntimeError(f"{sink.arrived()} words of {source.total()} sentences have arrived, no more come")
+            raise RuntimeError(f"only {sink.arrived()} words of {source.total()} sentences have arrived")
         time.sleep(0.05)
     seen = read(sink, folder / "seen")
     query.stop()
@@ -92,7 +92,7 @@ def measure_in(spark: SparkSession, folder: Path, rate: float | None, seconds: f
 
 
 def start(spark: SparkSession, sink: Any, folder: Path, options: dict[str, float]) -> Any:
-    """Start the query; through the JVM's objects, since PySpark's `foreach` takes only sinks in Python."""
+    """Start the query through the JVM's objects, because PySpark's `foreach` accepts only sinks in Python."""
     pool = folder / "texts"
     pool.write_text("\n".join(texts()))
     sentences = spark.readStream.format(f"{PACKAGE}.SentenceSource").options(texts=str(pool), **options).load()
@@ -102,7 +102,7 @@ def start(spark: SparkSession, sink: Any, folder: Path, options: dict[str, float
 
 
 def read(sink: Any, path: Path) -> Seen:
-    """Return what the sinks have seen."""
+    """Return what the sinks have recorded."""
     sink.save(str(path))
     numbers, dues, arrivals = np.fromfile(path, dtype=">i8").reshape(-1, 3).T
     none = np.zeros(0)

@@ -1,11 +1,11 @@
 """Structured Streaming's micro-batches: latency from a socket, the maximum rate from files.
 
-Default trigger: a batch begins when the one before is done. Update mode, so that each batch gives the counts that it
-changed; the sink collects them, and a sentence has arrived when the batch that holds it is there. The socket source
-keeps the order of lines, so a batch's highest number says which sentences came with it.
+Default trigger: a batch starts when the previous one is done. Update mode, so each batch outputs the counts that it
+changed; the sink collects them, and a sentence has arrived when its batch is there. The socket source keeps the order
+of lines, so a batch's highest number tells which sentences it contained.
 
-The socket source is for latency only; its documentation keeps it to tests. The maximum rate is from text files of the
-same sentences, read a fixed number a batch: bulk is what micro-batches are for.
+The socket source is used for latency only; its documentation limits it to tests. The maximum rate is measured with text
+files of the same sentences, read a fixed number per batch: micro-batches are meant for bulk.
 """
 
 import os
@@ -25,18 +25,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.streaming.work import POOL, WARM_UP_S, WORDS, Measured, Schedule, now, paced_sentences, texts, unpaced
 
 CORES = 2
-"""Of the master, and so the shuffle's partitions: more would only add tasks to each batch."""
+"""Threads of the master, and partitions of the shuffle: more would only add tasks to each batch."""
 DRAIN_S = 60
 LINES_A_FILE = 16 * POOL
 FILES_A_BATCH = 16
 LEAST_BATCHES = 3
 FILES_A_SECOND = 20
-"""Files made for each second of the bulk run; links to one, since what they say is the same."""
+"""Files for each second of the bulk run; links to one, because their contents are the same."""
 
 
 @contextmanager
 def session(folder: Path, cores: int, **settings: str) -> Iterator[SparkSession]:
-    """Start embedded Spark that leaves nothing behind."""
+    """Start embedded Spark that leaves no files behind."""
     builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.ui.enabled", "false")
@@ -56,7 +56,7 @@ def session(folder: Path, cores: int, **settings: str) -> Iterator[SparkSession]
 
 
 def word_counts(lines: DataFrame) -> DataFrame:
-    """Count the words of lines that hold a number and a sentence; `last` is the latest sentence that a word was in."""
+    """Count the words of lines that have a number and a sentence; `last` is the latest sentence of a word."""
     parts = lines.select(sf.split("value", " ").alias("parts"))
     words = parts.select(
         sf.col("parts")[0].cast("long").alias("number"), sf.explode(sf.slice("parts", 2, WORDS)).alias("word")
@@ -65,7 +65,7 @@ def word_counts(lines: DataFrame) -> DataFrame:
 
 
 class Batches:
-    """The sink: the batches that have come."""
+    """The sink: the batches that have arrived."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -74,7 +74,7 @@ class Batches:
         self.words: list[int] = []  # counted so far
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Take a batch in."""
+        """Receive a batch."""
         rows = batch.collect()
         if not rows:
             return
@@ -84,7 +84,7 @@ class Batches:
         self.words.append(sum(self.counts.values()))
 
     def long_enough(self, length: float) -> bool:
-        """Say whether a bulk run has taken its time, and has batches enough after the warm-up to tell a rate."""
+        """Return whether a bulk run is over, with enough batches after the warm-up to compute a rate."""
         after = sum(time > self.times[0] + WARM_UP_S for time in self.times)
         return after >= LEAST_BATCHES and now() > self.times[0] + length
 
@@ -117,17 +117,17 @@ def measure_paced(spark: SparkSession, folder: Path, rate: float, seconds: float
         query.stop()
     numbers = np.arange(schedule.taken)
     arrivals = np.array(sink.times)[np.searchsorted(np.maximum.accumulate(sink.lasts), numbers)]
-    counted = sink.words[-1] - WORDS  # less the first sentence, which only woke the query
+    counted = sink.words[-1] - WORDS  # without the first sentence, which only started the query
     if counted != schedule.taken * WORDS:
         raise RuntimeError(f"{schedule.taken * WORDS} words were sent, {counted} counted")
     return paced_sentences(schedule.start + numbers / rate, arrivals, counted)
 
 
 def feed(server: socket.socket, schedule: Schedule, sink: Batches) -> None:
-    """Send each sentence when it is due to the first that connects, then close.
+    """Send each sentence when it is due to the first client that connects, then close.
 
-    One sentence goes ahead, and the schedule begins when it has arrived: otherwise all that falls due while the first
-    batch is compiled would still be waiting after the warm-up.
+    One sentence is sent first, and the schedule starts when it has arrived: otherwise all sentences that are due while
+    the first batch is compiled would still be waiting after the warm-up.
     """
     connection, _ = server.accept()
     with connection:
@@ -150,7 +150,7 @@ def wait_for(query: StreamingQuery, sink: Batches, number: int) -> None:
         if failure is not None:
             raise RuntimeError(str(failure))
         if now() > deadline:
-            raise RuntimeError(f"sentence {number} had not arrived {DRAIN_S} s after it was sent")
+            raise RuntimeError(f"sentence {number} did not arrive within {DRAIN_S} s")
         time.sleep(0.05)
 
 

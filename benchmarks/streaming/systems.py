@@ -1,4 +1,4 @@
-"""The systems that are compared, and the process that runs one of them once."""
+"""The systems to compare, and the process that runs one of them once."""
 
 import json
 import os
@@ -18,7 +18,7 @@ LIMIT_S = 240
 
 @dataclass(frozen=True)
 class System:
-    """Where a system's `measure(rate, seconds, **options)` is."""
+    """Location of a system's `measure(rate, seconds, **options)`."""
 
     title: str
     module: str
@@ -36,7 +36,7 @@ SYSTEMS = {
 
 
 def measure_apart(name: str, rate: float | None, seconds: float) -> Measured:
-    """Measure a system in a process of its own, so that no run finds what another left behind."""
+    """Measure a system in a process of its own, so that no run affects another."""
     command = [sys.executable, "-m", "benchmarks.streaming.systems", name, str(rate or 0), str(seconds)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -56,14 +56,14 @@ def measure_apart(name: str, rate: float | None, seconds: float) -> Measured:
 
 
 def stop_group(process: subprocess.Popen[str]) -> None:
-    """End a run and whatever it has started: a JVM would go on loading the machine."""
+    """End a run and its descendants: a JVM would keep the machine busy."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
 
 def main(name: str, rate: str, seconds: str) -> None:
-    """Run one system once; the last line of output is the result."""
+    """Run one system once and print the result as the last line."""
     system = SYSTEMS[name]
     measure: Callable[..., Measured] = import_module(f"benchmarks.streaming.{system.module}").measure
     try:

@@ -1,14 +1,15 @@
-"""The work that every system is given, and how its answer is timed: the same sentences, clock and arithmetic for all.
+"""The work of every system, and how it is timed: the same sentences, clock and arithmetic for all.
 
-Word count, ten words a sentence. Sentences are due at a fixed rate whether or not the system keeps up (open loop), so
-that a system which holds its source back does not shorten its own latencies. A sentence's latency is from its due time
+Word count, ten words per sentence. Sentences are due at a fixed rate whether or not the system keeps up (open loop), so
+a system that blocks its source does not shorten its own latencies. A sentence's latency is the time from when it is due
 to the arrival of the last of its words' counts at the sink. The clock is `time.monotonic`, which on Linux is one clock
-for all processes, and the one behind Java's `nanoTime`.
+for all processes, and the one of Java's `nanoTime`.
 
-The maximum rate is found by not pacing the source at all: it offers sentences as fast as the system asks for them, and
-what reaches the sink is counted, after a warm-up, until the last arrival. What merely piles up inside is not counted.
+The maximum rate is measured with an unpaced source: it offers sentences as fast as the system accepts them, and the
+tuples that reach the sink are counted, after a warm-up, until the last arrival. What only piles up inside does not
+count.
 
-This module needs only numpy, since it also runs in other systems' environments.
+This module needs only numpy, because it also runs in other systems' environments.
 """
 
 from array import array
@@ -24,14 +25,14 @@ import numpy as np
 WORDS = 10
 VOCABULARY = 2_000
 POOL = 8_192
-"""Different sentences; sentence n is the n-th modulo this, so that drawing them costs the same, little, everywhere."""
+"""Number of different sentences; sentence n is the n-th modulo this, so creating them has a small, constant cost."""
 WARM_UP_S = 5.0
 """Not counted: connections, first batches, compilation."""
 SYLLABLES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu")
 
 
 class Sentence(NamedTuple):
-    """A sentence with what is needed to time it."""
+    """A sentence with the fields that time it."""
 
     number: int
     due: float  # s, on `time.monotonic`
@@ -40,17 +41,17 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run of one system gave."""
+    """Result of one run of one system."""
 
-    rate_reached: float  # sentences a second
-    p50_ms: float | None  # none where the source was not paced
+    rate_reached: float  # sentences per second
+    p50_ms: float | None  # none if the source was not paced
     p99_ms: float | None
-    count: int  # sentences that the figures are of
-    words_counted: int  # sum of the counts that the sink saw last, warm-up included
+    count: int  # sentences that the figures are based on
+    words_counted: int  # sum of the latest counts in the sink, including the warm-up
 
 
 class NotAvailable(Exception):
-    """A system that cannot run here, or refuses the work; the message is its own reason."""
+    """A system that cannot run here, or rejects the work; the message is its own reason."""
 
 
 @cache
@@ -72,9 +73,9 @@ def word(number: int) -> str:
 
 
 class Schedule:
-    """What one source offers, and when; several sources share the sentences evenly.
+    """Sentences that one source offers, and when; several sources divide the sentences evenly.
 
-    It begins at the first `take`. With no rate every sentence is due when it is asked for.
+    It starts at the first `take`. Without a rate every sentence is due immediately.
     """
 
     def __init__(self, rate: float | None, seconds: float, source: int = 0, sources: int = 1) -> None:
@@ -105,13 +106,13 @@ class Schedule:
         return Sentence(number, due, self._texts[number % POOL])
 
     def ended(self, now: float) -> bool:
-        """Say whether nothing more will be due."""
+        """Return whether nothing more will be due."""
         if self.total is None:
             return self.start >= 0 and now > self.start + self.length
         return self.taken >= self.total
 
     def next_due(self, now: float) -> float:
-        """Return when to ask again."""
+        """Return when to call `take` again."""
         return now if self.total is None or self.start < 0 else self._due(self.taken)
 
     @property
@@ -123,19 +124,19 @@ class Schedule:
 
 
 def sentences_due(rate: float, seconds: float) -> int:
-    """Return how many sentences a paced run offers in all, warm-up included."""
+    """Return the number of sentences of a paced run, including the warm-up."""
     return round(rate * (WARM_UP_S + seconds))
 
 
 class Recorder:
-    """What a sink saw. One a sink; they are saved where they are and put together afterwards."""
+    """What a sink recorded. One per sink; they are saved locally and combined afterwards."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}  # latest count of each word
-        self.numbers = array("q")  # of the sentence, one a word
+        self.numbers = array("q")  # of the sentence, one per word
         self.dues = array("d")
         self.arrivals = array("d")
-        self.times = array("d")  # of each arrival of several words, where the source is not paced
+        self.times = array("d")  # of each arrival of several words if the source is not paced
         self.words = array("q")  # that arrived then
 
     def see(self, number: int, due: float, now: float) -> None:
@@ -150,7 +151,7 @@ class Recorder:
         self.words.append(words)
 
     def save(self, path: Path) -> None:
-        """Write what was seen, for another process to read."""
+        """Write the records, for another process to read."""
         np.savez(
             path,
             numbers=np.array(self.numbers),
@@ -163,7 +164,7 @@ class Recorder:
 
 
 class Seen(NamedTuple):
-    """What all sinks of a run saw, as arrays."""
+    """Records of all sinks of a run, as arrays."""
 
     numbers: np.ndarray  # [words] of the sentence
     dues: np.ndarray  # [words] s
@@ -174,14 +175,14 @@ class Seen(NamedTuple):
 
 
 def load(paths: Iterable[Path]) -> Seen:
-    """Read what the sinks of a run have saved."""
+    """Read the records saved by the sinks of a run."""
     parts = [dict(np.load(path)) for path in paths]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in Seen._fields if name != "counted"}
     return Seen(**columns, counted=int(sum(part["counted"] for part in parts)))
 
 
 def paced(seen: Seen, rate: float, seconds: float) -> Measured:
-    """Return the latencies of the sentences after the warm-up; every word that was sent must have been counted."""
+    """Return the latencies of the sentences after the warm-up; every word sent must have been counted."""
     offered = sentences_due(rate, seconds)
     if seen.counted != offered * WORDS or len(seen.numbers) != offered * WORDS:
         raise RuntimeError(f"{offered * WORDS} words were sent, {len(seen.numbers)} seen, {seen.counted} counted")
@@ -194,7 +195,7 @@ def paced(seen: Seen, rate: float, seconds: float) -> Measured:
 def paced_sentences(due: np.ndarray, last: np.ndarray, counted: int) -> Measured:
     """Return the same from each sentence's due time and last arrival.
 
-    The rate reached is the slope of sentences over arrivals: below the rate offered where latencies keep growing.
+    The rate reached is the slope of sentences over arrivals: below the offered rate if latencies keep growing.
     """
     kept = due >= due.min() + WARM_UP_S
     p50, p99 = np.percentile((last - due)[kept] * 1e3, (50, 99))
@@ -210,11 +211,11 @@ def unpaced(times: np.ndarray, words: np.ndarray, counted: int) -> Measured:
     kept = times > times[0] + WARM_UP_S
     if kept.sum() < 2:
         raise RuntimeError(f"only {int(kept.sum())} arrivals after the warm-up; measure for longer")
-    first = int(np.argmax(kept))  # its words came before the window, which begins with it
+    first = int(np.argmax(kept))  # its words arrived before the window, which starts with it
     number = int(words[first + 1 :].sum()) // WORDS
     return Measured(number / float(times[-1] - times[first]), None, None, number, counted)
 
 
 def now() -> float:
-    """Return the time in seconds, on the clock that all systems are timed by."""
+    """Return the time in seconds, on the clock that times all systems."""
     return monotonic()
